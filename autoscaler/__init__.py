@@ -1,0 +1,1 @@
+"""A self-hosted GPU runner fleet autoscaler for GitHub Actions."""

@@ -1,0 +1,1 @@
+"""Carries facts in and intents out: intake, reconciler, executor, bootstrap and their loop."""

@@ -1,0 +1,125 @@
+"""A provider of machines: what it can do, and what it raises.
+
+A provider answers once and never retries by itself what creates or ends machines: retries,
+deadlines and cooldowns are the controller's.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import (
+    CallId,
+    ProviderMachineId,
+    ProviderName,
+    Seconds,
+    SkuName,
+)
+
+
+class ProviderError(Exception):
+    """The provider refused, or could not be asked. `failure` says what to do next.
+
+    `retry_after` (seconds) is set where the provider gave one.
+    """
+
+    def __init__(
+        self, failure: FailureClass, code: str, message: str, retry_after: Seconds | None = None
+    ) -> None:
+        super().__init__(f"{code}: {message}")
+        self.failure = failure
+        self.code = code
+        self.message = message
+        self.retry_after = retry_after
+
+
+class OutcomeUnknownError(Exception):
+    """The request may have been carried out: a time-out, a connection that broke, a 5xx."""
+
+
+class ProofRefusedError(Exception):
+    """A machine's proof of identity is not to be believed. `reason` is a fixed, short word.
+
+    One of: malformed, signature, certificate, account, region, expired.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOrder:
+    """What to launch. `offerings` are `Offering.key`s in the order of preference."""
+
+    call: CallId
+    sku: SkuName
+    rung: int
+    capacity_type: CapacityType
+    offerings: tuple[str, ...]
+    count: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchAnswer:
+    """A call's answer: machines in the provider's order, and why there are fewer than asked for."""
+
+    launched: tuple[LaunchedMachine, ...]
+    failures: tuple[LaunchFailure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenIdentity:
+    """What a valid proof says: enough to find the machine that we launched, and to compare."""
+
+    provider_id: ProviderMachineId
+    image: str
+    launch_time: str
+
+
+class Provider(Protocol):
+    """One place that machines come from. Names are unique within an installation."""
+
+    @property
+    def name(self) -> ProviderName:
+        """As the configuration calls it."""
+
+    async def prepare(self, order: LaunchOrder) -> str:
+        """Resolve image and template, and return the exact request as text, to be stored.
+
+        Makes at most things that cost nothing and can be made again (a launch template).
+        Idempotent. Raises ProviderError.
+        """
+
+    async def launch(self, request: str) -> LaunchAnswer:
+        """Send a stored request, once. The same text sent twice launches once (its token).
+
+        Raises ProviderError when nothing was launched, OutcomeUnknownError when that is not known.
+        """
+
+    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+        """Ask for these to be ended; idempotent. Returns the ones refused, with the reason.
+
+        A machine that the provider does not know is not an error. Raises ProviderError,
+        OutcomeUnknownError.
+        """
+
+    def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+        """Every machine with this fleet's name in its tags, in pages, whoever's installation.
+
+        Machines that ended may be among them for a while, as `terminated`. Exhausting the
+        iterator without an error is a complete list. Raises ProviderError, OutcomeUnknownError.
+        """
+
+    def verify(self, proof: bytes) -> ProvenIdentity:
+        """Check a machine's proof of identity. Pure but for its pinned certificates.
+
+        Raises ProofRefusedError.
+        """
+
+    async def close(self) -> None:
+        """Release connections and worker processes. Idempotent."""

@@ -1,0 +1,108 @@
+"""Where records live: durable before anything else happens.
+
+The leader keeps the ledger in memory; the store gets whole records after each batch and gives
+them all back at the start.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from autoscaler.model.calls import Call
+from autoscaler.model.identifiers import InstallationId, Instant, JobId
+from autoscaler.model.jobs import Job
+from autoscaler.model.machines import Machine
+from autoscaler.model.runners import Runner
+
+Record = Job | Call | Machine | Runner
+
+
+class StoreError(Exception):
+    """The store could not do it (disk full, read-only, corrupt): nothing of the batch was kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One webhook delivery as it arrived. `id` is X-GitHub-Delivery, `body` the raw bytes."""
+
+    id: str
+    event: str
+    received_at: Instant
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """What happened to one record and why. `kind` is job, call, machine or runner."""
+
+    at: Instant
+    kind: str
+    record: str
+    event: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cooldown:
+    """A hold on something that failed: until when, after how many failures in a row, and why."""
+
+    key: str
+    until: Instant
+    strikes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """All that the controller starts from. `heartbeat` is when the last holder was last alive.
+
+    `jobs` are those not completed, or completed after the horizon given to `load`; `machines`
+    those not gone, or gone after it; calls and runners likewise.
+    """
+
+    installation: InstallationId
+    heartbeat: Instant | None
+    jobs: tuple[Job, ...]
+    calls: tuple[Call, ...]
+    machines: tuple[Machine, ...]
+    runners: tuple[Runner, ...]
+    cooldowns: tuple[Cooldown, ...]
+    unapplied: tuple[Delivery, ...]
+
+
+class Store(Protocol):
+    """One writer. Every method raises StoreError and nothing else."""
+
+    async def load(self, horizon: Instant) -> SavedState:
+        """Everything alive, and what ended after `horizon`. Makes the installation id on first use."""
+
+    async def accept(self, delivery: Delivery) -> bool:
+        """Keep a webhook delivery; False if its id is known. Durable (fsync) on return."""
+
+    async def commit(
+        self,
+        records: Sequence[Record],
+        history: Sequence[HistoryRow],
+        applied: Sequence[str] = (),
+        cooldowns: Sequence[Cooldown] = (),
+    ) -> None:
+        """Write records with their history rows, and mark deliveries applied, in one transaction.
+
+        Records are copied before the first await, so the caller may go on changing them.
+        Calls that overlap are grouped into one fsync. Durable on return.
+        """
+
+    async def beat(self, at: Instant) -> None:
+        """Remember that somebody was deciding at this moment."""
+
+    async def find_job(self, job: JobId) -> Job | None:
+        """A job that has left memory, if its row is still there."""
+
+    async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
+        """What happened to one record, oldest first."""
+
+    async def forget(self, before: Instant) -> int:
+        """Delete rows of what ended before this moment, and their history; how many records went."""
+
+    async def close(self) -> None:
+        """Finish what is under way and release the file. Idempotent."""

@@ -1,0 +1,59 @@
+"""What is counted and timed, as the rooms that know of it say it. Label values are bounded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.machines import EndGround, MachineState
+
+
+@dataclass(frozen=True, slots=True)
+class FleetCounts:
+    """The fleet at one moment, by SKU. Jobs of nobody here are not in it."""
+
+    jobs_waiting: Mapping[SkuName, int] = field(default_factory=dict)
+    jobs_in_progress: Mapping[SkuName, int] = field(default_factory=dict)
+    machines: Mapping[tuple[SkuName, MachineState], int] = field(default_factory=dict)
+    machines_foreign: int = 0
+    dollars_per_hour: float = 0.0
+
+
+class Telemetry(Protocol):
+    """Never raises, never blocks."""
+
+    def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
+        """One request to GitHub. `endpoint` is a route template; `outcome` the status or an error word."""
+
+    def provider_call(
+        self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
+    ) -> None:
+        """One request to a provider, such as CreateFleet; `outcome` is ok or the error's code."""
+
+    def delivery(self, answer: str) -> None:
+        """One webhook delivery by what became of it: accepted, duplicate, ignored, ping, bad_signature, ..."""
+
+    def bootstrap(self, step: str, answer: str) -> None:
+        """One bootstrap request: its step, and ok or the refusal's reason."""
+
+    def job_started(self, sku: SkuName, waited: Seconds) -> None:
+        """A job went from queued to in progress."""
+
+    def job_completed(self, sku: SkuName, conclusion: str) -> None:
+        """A job of ours ended."""
+
+    def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
+        """Machines asked for."""
+
+    def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None:
+        """Slots or machines that failed before they could serve."""
+
+    def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
+        """The controller decided to end a machine."""
+
+    def loop_pass(self, duration: Seconds) -> None:
+        """One turn of the control loop."""
+
+    def fleet(self, counts: FleetCounts) -> None:
+        """The fleet after a turn of the control loop."""

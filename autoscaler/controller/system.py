@@ -1,0 +1,48 @@
+"""The real clock and the real ids, and a clock that runs faster for the lab.
+
+The only place that reads the system's time and randomness for the controller.
+"""
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from autoscaler.model.identifiers import CallId, Instant, MachineId, Seconds
+
+
+@dataclass(slots=True)
+class SystemClock:
+    """The system's clock, kept from going back, optionally `scale` times as fast since `epoch`.
+
+    Processes given the same `epoch` (Unix seconds) and `scale` agree on the time.
+    """
+
+    scale: float = 1.0
+    epoch: Instant = 0.0
+    _latest: Instant = field(default=0.0, init=False)
+
+    def now(self) -> Instant:
+        """Unix seconds on this clock."""
+        self._latest = max(self._latest, self.epoch + (time.time() - self.epoch) * self.scale)
+        return self._latest
+
+    async def sleep(self, seconds: Seconds) -> None:
+        """Sleep for this much of this clock's time."""
+        await asyncio.sleep(seconds / self.scale)
+
+
+class RandomIds:
+    """Ids from the system's randomness."""
+
+    def machine(self) -> MachineId:
+        """64 random bits."""
+        return MachineId(secrets.token_hex(8))
+
+    def call(self) -> CallId:
+        """64 random bits."""
+        return CallId(secrets.token_hex(8))
+
+    def token(self) -> str:
+        """128 random bits."""
+        return secrets.token_hex(16)

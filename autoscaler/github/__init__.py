@@ -1,0 +1,1 @@
+"""GitHub's edge: webhook verification, App authentication, the REST client."""

@@ -1,0 +1,48 @@
+"""What the lab's EC2 needs of the thing that runs its machines, and the other way round.
+
+Also the lab's own runner protocol, spoken between GitHub's stand-in runner and the lab's GitHub:
+
+| request (`Authorization: Bearer <token>`) | answer |
+|---|---|
+| `POST {server}/lab/runners/{id}/connect` | 204 online; 404 registration gone |
+| `POST {server}/lab/runners/{id}/message` `{"wait": REAL_SECONDS}` | 200 `{"job": {"id", "name", "seconds"}}`, 204 none yet, 404 gone |
+| `POST {server}/lab/runners/{id}/started` `{"job": ID}` | 204; the job is in progress |
+| `POST {server}/lab/runners/{id}/renew` `{"job": ID}` | 204; the job's lock holds another 10 lab minutes |
+| `POST {server}/lab/runners/{id}/completed` `{"job": ID, "conclusion": TEXT}` | 204; the registration is gone |
+
+A lab JIT configuration is base64 of JSON `{"server", "runner_id", "token", "name", "scale"}`;
+`seconds` above are real seconds, `scale` is lab seconds per real second.
+"""  # noqa: E501
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class LabMachine:
+    """One instance to bring up. `metadata_url` is this instance's own metadata service.
+
+    `platform` is linux or windows. `powered_off` is to be awaited once, when the machine has
+    powered itself off (EC2 then ends it: instance-initiated shutdown terminates).
+    """
+
+    instance_id: str
+    instance_type: str
+    platform: str
+    user_data: str
+    metadata_url: str
+    powered_off: Callable[[], Awaitable[None]]
+
+
+class MachineHost(Protocol):
+    """Runs lab machines. Methods raise nothing for unknown instances."""
+
+    async def boot(self, machine: LabMachine) -> None:
+        """Start it; returns once it is under way, not once it is up."""
+
+    async def kill(self, instance_id: str) -> None:
+        """Pull the plug: everything it runs is gone on return. `powered_off` is not called."""
+
+    async def close(self) -> None:
+        """Kill every machine. Idempotent."""

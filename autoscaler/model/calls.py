@@ -1,0 +1,58 @@
+"""The Call record: one request to a provider for some machines of one SKU, and its slots."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId, Instant, MachineId, ProviderName, Seconds, SkuName
+
+REPEAT_WINDOW: Seconds = 600.0
+"""For how long after its first sending a call with an unknown outcome may be repeated."""
+
+
+class CallState(StrEnum):
+    """recorded: stored, not sent. sent: under way. unknown: no answer came. settled: done with."""
+
+    RECORDED = "recorded"
+    SENT = "sent"
+    UNKNOWN = "unknown"
+    SETTLED = "settled"
+
+
+CALL_TRANSITIONS: dict[CallState, frozenset[CallState]] = {
+    CallState.RECORDED: frozenset({CallState.SENT, CallState.SETTLED}),
+    CallState.SENT: frozenset({CallState.SENT, CallState.UNKNOWN, CallState.SETTLED}),
+    CallState.UNKNOWN: frozenset({CallState.SENT, CallState.SETTLED}),
+    CallState.SETTLED: frozenset(),
+}
+
+
+@dataclass(slots=True)
+class Call:
+    """One request for `len(slots)` machines.
+
+    `request` is the provider's exact request as text (image and template version resolved), so
+    that a repeat is byte-identical; `token` is the provider's idempotency token. `offerings` are
+    the keys of the offerings it may be answered from. `sweeps` counts the complete lists that
+    began after the last sending, for writing off slots whose answer was lost.
+    """
+
+    id: CallId
+    sku: SkuName
+    provider: ProviderName
+    rung: int
+    capacity_type: CapacityType
+    offerings: tuple[str, ...]
+    slots: tuple[MachineId, ...]
+    token: str
+    request: str
+    state: CallState
+    created_at: Instant
+    sent_at: Instant | None = None
+    last_sent_at: Instant | None = None
+    attempts: int = 0
+    settled_at: Instant | None = None
+    sweeps: int = 0
+    failure: FailureClass | None = None
+    reason: str = ""

@@ -1,0 +1,183 @@
+"""What can be launched, for whom and within which bounds: SKUs, ladders, scopes, limits.
+
+Built once from the configuration and the providers' answers, then read only. It decides
+nothing about demand; see `demand` for which SKU may serve which job.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
+
+MINUTE: Seconds = 60.0
+HOUR: Seconds = 3600.0
+
+
+class OperatingSystem(StrEnum):
+    """The runner's operating system, spelled as GitHub's default label."""
+
+    LINUX = "linux"
+    WINDOWS = "windows"
+
+
+class Architecture(StrEnum):
+    """The runner's processor architecture, spelled as GitHub's default label."""
+
+    X64 = "x64"
+    ARM64 = "arm64"
+
+
+class CapacityType(StrEnum):
+    """How a machine is bought."""
+
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Offering:
+    """One thing a provider sells: instance type x zone x capacity type, with its price and weight.
+
+    `dollars_per_hour` is for the SKU's operating system. `quota` names what limits it in the
+    account (on EC2 a vCPU family), and `quota_units` is how much of it one machine takes.
+    """
+
+    provider: ProviderName
+    instance_type: str
+    zone: str
+    capacity_type: CapacityType
+    dollars_per_hour: float
+    quota: str
+    quota_units: int
+
+    @property
+    def key(self) -> str:
+        """A stable name for cooldowns, history and metrics."""
+        return f"{self.provider}/{self.instance_type}/{self.zone}/{self.capacity_type}"
+
+    @property
+    def quota_key(self) -> str:
+        """The quota's name, unique across providers."""
+        return f"{self.provider}/{self.quota}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One step of a ladder: a provider and its offerings in the order of preference."""
+
+    provider: ProviderName
+    capacity_types: tuple[CapacityType, ...]
+    offerings: tuple[Offering, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledMinimum:
+    """From each firing of `cron` (five fields, in `timezone`) on, keep `minimum` parked for a while."""
+
+    cron: str
+    timezone: str
+    duration: Seconds
+    minimum: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdlePolicy:
+    """How many parked machines to keep, and how long one may stand parked."""
+
+    minimum: int = 0
+    timeout: Seconds = 10 * MINUTE
+    schedule: tuple[ScheduledMinimum, ...] = ()
+    max_age: Seconds = 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long a machine may stay in each stage before its grant."""
+
+    boot: Seconds = 15 * MINUTE
+    gate: Seconds = 10 * MINUTE
+    parked_silence: Seconds = 5 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Which repositories may use a SKU: `fnmatch` globs over `owner/name`, without regard to case."""
+
+    repositories: tuple[str, ...] = ("*",)
+
+
+@dataclass(frozen=True, slots=True)
+class Sku:
+    """A kind of runner. `labels` are its own (its name and the extra ones), lower case."""
+
+    name: SkuName
+    labels: frozenset[str]
+    os: OperatingSystem
+    arch: Architecture
+    ladder: tuple[Rung, ...]
+    unlabelled: bool = False
+    max_machines: int | None = None
+    idle: IdlePolicy = field(default_factory=IdlePolicy)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    lifetime: Seconds = 24 * HOUR
+    access: Access = field(default_factory=Access)
+
+    @property
+    def offered_labels(self) -> frozenset[str]:
+        """Every label that a job of this SKU may ask for, lower case."""
+        return self.labels | {"self-hosted", self.os.value, self.arch.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where runners are registered: an organisation, or one repository when `repository` is set.
+
+    `repositories` are globs over `owner/name` that narrow an organisation's scope.
+    """
+
+    owner: str
+    repository: str | None
+    runner_group: str = "Default"
+    repositories: tuple[str, ...] = ("*",)
+
+    @property
+    def key(self) -> str:
+        """`org:acme` or `repo:acme/widgets`."""
+        if self.repository is None:
+            return f"org:{self.owner}"
+        return f"repo:{self.owner}/{self.repository}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps over the whole fleet; `None` is no cap. `quotas` is keyed by `Offering.quota_key`."""
+
+    machines: int | None = None
+    dollars_per_hour: float | None = None
+    quotas: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRate:
+    """A token bucket for one account's runner registrations at GitHub.
+
+    GitHub allows 1,500 registrations in 5 minutes, 10,000 an hour, and 900 points a minute of
+    which one costs 5 (docs.github.com: REST API rate limits; Actions limits). The default
+    stays under all three in any window.
+    """
+
+    burst: int = 30
+    per_second: float = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Everything the planner may choose from. `skus` keeps the configured order."""
+
+    fleet: str
+    installation: InstallationId
+    skus: Mapping[SkuName, Sku]
+    scopes: tuple[Scope, ...]
+    limits: Limits = field(default_factory=Limits)
+    registration: RegistrationRate = field(default_factory=RegistrationRate)

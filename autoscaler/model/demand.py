@@ -1,0 +1,76 @@
+"""Which class of demand a job belongs to, and which SKUs may serve it.
+
+A class is what GitHub itself looks at when it hands a job out (scope, runner group, labels)
+with the SKUs that may serve it. Deciding how many machines a class needs is the planner's work.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from autoscaler.model.catalogue import Catalogue, Scope, Sku
+from autoscaler.model.identifiers import SkuName
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DemandClass:
+    """Jobs that any one runner of the class could run. `skus` keeps the configured order."""
+
+    scope: str
+    runner_group: str
+    labels: tuple[str, ...]
+    skus: tuple[SkuName, ...]
+
+    @property
+    def account(self) -> str:
+        """The organisation or user whose registration limits a runner of this class counts against."""
+        return self.scope.partition(":")[2].partition("/")[0].lower()
+
+    @property
+    def minted_labels(self) -> tuple[str, ...]:
+        """The labels a runner of this class registers with: exactly the job's, never more."""
+        return self.labels or (self.skus[0],)
+
+
+def normalise_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """Lower case, sorted, without repeats: GitHub compares labels without regard to case."""
+    return tuple(sorted({label.lower() for label in labels}))
+
+
+def scope_of(catalogue: Catalogue, repository: str) -> Scope | None:
+    """The first configured scope that covers `owner/name`."""
+    name = repository.lower()
+    owner, _, short = name.partition("/")
+    for scope in catalogue.scopes:
+        if scope.owner.lower() != owner:
+            continue
+        if scope.repository is not None and scope.repository.lower() != short:
+            continue
+        if _matches(name, scope.repositories):
+            return scope
+    return None
+
+
+def serves(sku: Sku, labels: tuple[str, ...], repository: str) -> bool:
+    """Whether `sku` may run a job with these normalised labels from this repository."""
+    if not _matches(repository.lower(), sku.access.repositories):
+        return False
+    if sku.unlabelled and not sku.labels.intersection(labels):
+        return sku.offered_labels.issuperset(labels)
+    return bool(sku.labels.intersection(labels)) and sku.offered_labels.issuperset(labels)
+
+
+def classify(catalogue: Catalogue, repository: str, labels: Iterable[str]) -> DemandClass | None:
+    """The class of a job, or `None` when it is nobody's here."""
+    scope = scope_of(catalogue, repository)
+    if scope is None:
+        return None
+    wanted = normalise_labels(labels)
+    skus = tuple(sku.name for sku in catalogue.skus.values() if serves(sku, wanted, repository))
+    if not skus:
+        return None
+    return DemandClass(scope.key, scope.runner_group, wanted, skus)
+
+
+def _matches(name: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, glob.lower()) for glob in globs)

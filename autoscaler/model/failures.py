@@ -1,0 +1,24 @@
+"""What can go wrong outside, classed by what to do next rather than by where it came from."""
+
+from enum import StrEnum
+
+
+class FailureClass(StrEnum):
+    """Why a slot or a machine failed.
+
+    capacity       the provider has none of this offering now: try another one
+    quota          the account may not have more of this: hold everything under that quota
+    throttled      too many requests: the slots fail and a new call waits for its bucket
+    configuration  will fail again until an operator changes something: hold the rung and say so
+    boot_deadline  launched but never proved itself in time
+    gate           its own checks failed, or did not finish in time
+    unknown        nobody listed it: retry with a growing delay, and show it
+    """
+
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    THROTTLED = "throttled"
+    CONFIGURATION = "configuration"
+    BOOT_DEADLINE = "boot_deadline"
+    GATE = "gate"
+    UNKNOWN = "unknown"

@@ -1,0 +1,134 @@
+"""The Machine record: something that can carry a runner, from the wish for it to its end."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import (
+    CallId,
+    Instant,
+    MachineId,
+    ProviderMachineId,
+    ProviderName,
+    RunnerName,
+    Seconds,
+    SkuName,
+)
+
+
+class MachineState(StrEnum):
+    """requested -> launched -> booted -> parked -> granted -> exited -> ending -> gone.
+
+    failed and lost are off that way: failed says why in `failure`, lost is a machine that two
+    complete lists did not show although nobody ended it.
+    """
+
+    REQUESTED = "requested"
+    LAUNCHED = "launched"
+    BOOTED = "booted"
+    PARKED = "parked"
+    GRANTED = "granted"
+    EXITED = "exited"
+    ENDING = "ending"
+    GONE = "gone"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+_OFF_THE_WAY = {MachineState.FAILED, MachineState.ENDING, MachineState.GONE, MachineState.LOST}
+
+MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
+    MachineState.REQUESTED: frozenset({MachineState.LAUNCHED, MachineState.FAILED}),
+    MachineState.LAUNCHED: frozenset({MachineState.BOOTED, *_OFF_THE_WAY}),
+    MachineState.BOOTED: frozenset({MachineState.BOOTED, MachineState.PARKED, *_OFF_THE_WAY}),
+    MachineState.PARKED: frozenset({MachineState.BOOTED, MachineState.GRANTED, *_OFF_THE_WAY}),
+    MachineState.GRANTED: frozenset(
+        {MachineState.PARKED, MachineState.BOOTED, MachineState.EXITED, *_OFF_THE_WAY}
+    ),
+    MachineState.EXITED: frozenset({MachineState.PARKED, *_OFF_THE_WAY}),
+    MachineState.ENDING: frozenset({MachineState.GONE, MachineState.LOST}),
+    MachineState.FAILED: frozenset(
+        {MachineState.LAUNCHED, MachineState.ENDING, MachineState.GONE, MachineState.LOST}
+    ),
+    MachineState.GONE: frozenset(),
+    MachineState.LOST: frozenset(),
+}
+"""`failed -> launched` is a slot that was written off and whose machine appeared after all."""
+
+LIVE_STATES = frozenset(MachineState) - {MachineState.GONE, MachineState.LOST}
+BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
+
+
+class EndGround(StrEnum):
+    """Why the controller may end a machine; there is no other reason."""
+
+    SURPLUS = "surplus"
+    IDLE = "idle"
+    MAX_AGE = "max_age"
+    DEADLINE = "deadline"
+    EXITED = "exited"
+    SILENT_AND_FINISHED = "silent_and_finished"
+    LIFETIME = "lifetime"
+    OPERATOR = "operator"
+
+
+UNGRANTED_GROUNDS = frozenset(
+    {EndGround.SURPLUS, EndGround.IDLE, EndGround.MAX_AGE, EndGround.DEADLINE, EndGround.OPERATOR}
+)
+"""Grounds that hold only while nothing was ever handed over to the machine."""
+
+
+@dataclass(slots=True)
+class Machine:
+    """One machine. Times are Unix seconds, money dollars an hour.
+
+    `holds` are the quotas it counts against, as (`Offering.quota_key`, units): for a machine in
+    `requested` every quota its call could draw on. `due` is when the planner must look at it
+    again even if nothing happens. `unproven` marks a machine with our tag whose call we do not
+    know: possibly granted, never surplus. `confirmed` says that its agent has spoken with its
+    nonce since the controller started. `absence` is our own measured downtime within `state`.
+    """
+
+    id: MachineId
+    sku: SkuName
+    provider: ProviderName
+    call: CallId
+    slot: int
+    state: MachineState
+    since: Instant
+    created_at: Instant
+    dollars_per_hour: float
+    holds: tuple[tuple[str, int], ...]
+    due: Instant | None = None
+    provider_id: ProviderMachineId | None = None
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    image: str = ""
+    launch_time: str = ""
+    nonce_hash: str = ""
+    stage: str = ""
+    booted_at: Instant | None = None
+    parked_at: Instant | None = None
+    granted_at: Instant | None = None
+    ended_at: Instant | None = None
+    last_seen: Instant | None = None
+    runner: RunnerName | None = None
+    tries: int = 0
+    handed_over: bool = False
+    unproven: bool = False
+    confirmed: bool = False
+    absence: Seconds = 0.0
+    absent_since: Instant | None = None
+    finished_at: Instant | None = None
+    failure: FailureClass | None = None
+    reason: str = ""
+    ground: EndGround | None = None
+    end_attempts: int = 0
+
+    @property
+    def occupies(self) -> bool:
+        """Whether it still counts in the caps: it is there, or may be."""
+        if self.state is MachineState.FAILED:
+            return self.provider_id is not None
+        return self.state in LIVE_STATES

@@ -1,0 +1,94 @@
+"""What the planner wants done: intents without ids, ordered, and why each job still waits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.identifiers import CallId, JobId, MachineId, ProviderName, RunnerName, SkuName
+from autoscaler.model.machines import EndGround
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Ask a provider once for `count` machines of `sku` from any of `offerings` (keys, in order)."""
+
+    sku: SkuName
+    provider: ProviderName
+    rung: int
+    capacity_type: CapacityType
+    offerings: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatCall:
+    """Send a call again, byte-identical: its outcome is unknown."""
+
+    call: CallId
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawCall:
+    """Drop a call that was not sent yet."""
+
+    call: CallId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Mint a registration of this class for a parked machine and hand it over."""
+
+    machine: MachineId
+    demand: DemandClass
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawRunner:
+    """Take a registration back that was not handed over: its job is gone."""
+
+    runner: RunnerName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End a machine, on this ground."""
+
+    machine: MachineId
+    ground: EndGround
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examine:
+    """Ask GitHub what became of a silent machine's runner and job."""
+
+    machine: MachineId
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJob:
+    """Ask GitHub about one job."""
+
+    job: JobId
+
+
+Intent = Launch | RepeatCall | WithdrawCall | Grant | WithdrawRunner | End | Examine | ReadJob
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """`count` jobs of a class, the next oldest ones, wait for this reason."""
+
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The intents in the order to carry them out; for each class, why its queued jobs wait (oldest first)."""
+
+    intents: tuple[Intent, ...] = ()
+    waiting: Mapping[DemandClass, tuple[Waiting, ...]] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Turns a Fleet into a Plan: pure."""

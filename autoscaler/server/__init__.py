@@ -1,0 +1,1 @@
+"""HTTP: webhook, bootstrap, metrics and health. It parses and answers; it decides nothing."""

@@ -1,0 +1,1 @@
+"""Durable records, inbox and history."""
