@@ -12,6 +12,7 @@ from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, 
 
 MINUTE: Seconds = 60.0
 HOUR: Seconds = 3600.0
+DEFAULT_LIFETIME: Seconds = 24 * HOUR
 
 
 class OperatingSystem(StrEnum):
@@ -120,7 +121,7 @@ class Sku:
     max_machines: int | None = None
     idle: IdlePolicy = field(default_factory=IdlePolicy)
     deadlines: Deadlines = field(default_factory=Deadlines)
-    lifetime: Seconds = 24 * HOUR
+    lifetime: Seconds = DEFAULT_LIFETIME
     access: Access = field(default_factory=Access)
 
     @property

@@ -53,12 +53,19 @@ class JobObserved(Event):
     read: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class JobReadRequested(Event):
+    """GitHub is about to be asked about a job."""
+
+    id: JobId
+
+
 # --- calls to providers ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CallRecorded(Event):
-    """A request was stored; it has not been sent."""
+    """A call was decided on: its slots count from now on. Its exact request is not known yet."""
 
     call: CallId
     sku: SkuName
@@ -68,6 +75,13 @@ class CallRecorded(Event):
     offerings: tuple[str, ...]
     slots: tuple[MachineId, ...]
     token: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallPrepared(Event):
+    """The exact request was resolved and is stored with the call, before it is sent."""
+
+    call: CallId
     request: str
 
 
@@ -279,6 +293,14 @@ class RunnerAcknowledged(Event):
     """The machine has it and is about to start the runner."""
 
     name: RunnerName
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerWithdrawalRequested(Event):
+    """A registration that was not handed over is about to be deleted."""
+
+    name: RunnerName
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,7 @@ class Machine:
     absence: Seconds = 0.0
     absent_since: Instant | None = None
     finished_at: Instant | None = None
+    finished_reads: int = 0
     failure: FailureClass | None = None
     reason: str = ""
     ground: EndGround | None = None

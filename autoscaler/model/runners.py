@@ -4,33 +4,65 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from autoscaler.model.demand import DemandClass
-from autoscaler.model.identifiers import Instant, JobId, MachineId, RunnerName, Seconds
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Instant,
+    JobId,
+    MachineId,
+    RunnerName,
+    Seconds,
+)
 
 PASSED_OVER_AFTER: Seconds = 180.0
 """A runner idle for this long while a fitting job was queued has been passed over by GitHub."""
 
-MAX_TRIES = 3
-"""How many names may be minted for one machine before its seat is closed."""
+MAX_HANDED_OVER = 3
+"""How many registrations may be handed over to one machine before its seat is closed."""
+
+MAX_NAME = 64
+"""GitHub takes no longer runner names."""
+
+
+def runner_name(
+    fleet: str, installation: InstallationId, machine: MachineId, attempt: int
+) -> RunnerName:
+    """The name of a machine's n-th registration. Raises ValueError where it would be too long."""
+    name = f"{fleet}-{installation}-{machine}-{attempt}"
+    if len(name) > MAX_NAME:
+        message = f"runner name {name!r} is longer than {MAX_NAME} characters"
+        raise ValueError(message)
+    return RunnerName(name)
 
 
 class RunnerState(StrEnum):
-    """named (recorded) -> minted -> acknowledged (listening) -> busy -> done."""
+    """named (recorded) -> minted -> acknowledged (listening) -> busy -> done.
+
+    withdrawing is a registration that is being deleted before it was handed over.
+    """
 
     NAMED = "named"
     MINTED = "minted"
     ACKNOWLEDGED = "acknowledged"
     BUSY = "busy"
+    WITHDRAWING = "withdrawing"
     DONE = "done"
 
 
+IDLE_STATES = frozenset({RunnerState.NAMED, RunnerState.MINTED, RunnerState.ACKNOWLEDGED})
+"""A registration in one of these may still be given a job."""
+
+_UNDONE = {RunnerState.BUSY, RunnerState.DONE}
+
 RUNNER_TRANSITIONS: dict[RunnerState, frozenset[RunnerState]] = {
-    RunnerState.NAMED: frozenset({RunnerState.MINTED, RunnerState.BUSY, RunnerState.DONE}),
-    RunnerState.MINTED: frozenset({RunnerState.ACKNOWLEDGED, RunnerState.BUSY, RunnerState.DONE}),
-    RunnerState.ACKNOWLEDGED: frozenset({RunnerState.BUSY, RunnerState.DONE}),
+    RunnerState.NAMED: frozenset({RunnerState.MINTED, RunnerState.WITHDRAWING, *_UNDONE}),
+    RunnerState.MINTED: frozenset({RunnerState.ACKNOWLEDGED, RunnerState.WITHDRAWING, *_UNDONE}),
+    RunnerState.WITHDRAWING: frozenset({RunnerState.NAMED, RunnerState.MINTED, *_UNDONE}),
+    RunnerState.ACKNOWLEDGED: frozenset({*_UNDONE}),
     RunnerState.BUSY: frozenset({RunnerState.DONE}),
     RunnerState.DONE: frozenset(),
 }
-"""`named` and `minted` may turn busy at once: GitHub's word about a job can overtake ours."""
+"""`named` and `minted` may turn busy at once: GitHub's word about a job can overtake ours.
+`withdrawing` goes back after a restart, which forgets that a deletion was under way."""
 
 
 @dataclass(slots=True)

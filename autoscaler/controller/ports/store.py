@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from autoscaler.model.calls import Call
+from autoscaler.model.changes import HistoryRow as HistoryRow
+from autoscaler.model.changes import Record as Record
+from autoscaler.model.cooldowns import Cooldown as Cooldown
 from autoscaler.model.identifiers import InstallationId, Instant, JobId
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
-
-Record = Job | Call | Machine | Runner
 
 
 class StoreError(Exception):
@@ -29,27 +30,6 @@ class Delivery:
     event: str
     received_at: Instant
     body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
-    """What happened to one record and why. `kind` is job, call, machine or runner."""
-
-    at: Instant
-    kind: str
-    record: str
-    event: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Cooldown:
-    """A hold on something that failed: until when, after how many failures in a row, and why."""
-
-    key: str
-    until: Instant
-    strikes: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,63 @@
+"""How long something that failed is held back, growing with each failure in a row.
+
+It never decides what to launch instead.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.catalogue import Offering
+from autoscaler.model.cooldowns import Cooldown, offering_key, quota_key, throttle_key
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import Instant, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The first hold and the longest one, in seconds; each further strike doubles it."""
+
+    first: Seconds
+    longest: Seconds
+
+
+GROWTH: Mapping[FailureClass, Growth] = {
+    # Karpenter caches an offering without capacity for 3 minutes; a quota deserves a longer hold.
+    FailureClass.CAPACITY: Growth(180.0, 1800.0),
+    FailureClass.QUOTA: Growth(600.0, 3600.0),
+    FailureClass.THROTTLED: Growth(5.0, 60.0),
+    FailureClass.CONFIGURATION: Growth(60.0, 3600.0),
+    FailureClass.UNKNOWN: Growth(30.0, 900.0),
+}
+
+
+def strike(
+    state: LedgerState,
+    key: str,
+    failure: FailureClass,
+    at: Instant,
+    reason: str,
+    at_least: Seconds = 0.0,
+) -> None:
+    """Hold `key` back. Failures of calls that were under way together count as one strike."""
+    known = state.cooldowns.get(key)
+    if known is not None and known.until > at:
+        return
+    strikes = known.strikes + 1 if known is not None else 1
+    growth = GROWTH[failure]
+    hold = min(growth.first * 2.0 ** (min(strikes, 16) - 1), growth.longest)
+    state.cool(Cooldown(key, at + max(hold, at_least), strikes, reason))
+
+
+def lift(state: LedgerState, key: str, at: Instant) -> None:
+    """It works again: the next failure counts as a first one."""
+    known = state.cooldowns.get(key)
+    if known is not None and known.strikes:
+        state.cool(Cooldown(key, at, 0, ""))
+
+
+def lift_offering(state: LedgerState, offering: Offering, at: Instant) -> None:
+    """A machine came from this offering: it and its quota work again."""
+    lift(state, offering_key(offering.key), at)
+    lift(state, quota_key(offering.quota_key), at)
+    lift(state, throttle_key(offering.provider), at)

@@ -1,0 +1,98 @@
+"""Jobs that GitHub keeps queued although fitting runners stood ready, and when to try them again.
+
+Two different runners in turn that were not given the job hold it back; the next start of a job
+of its class, or a probe now and then, brings it back. It never drops a job.
+"""
+
+from autoscaler.ledger.state import HELD_AFTER, LedgerState
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.jobs import Job
+from autoscaler.model.machines import Machine
+from autoscaler.model.runners import Runner, RunnerState
+
+FIRST_PROBE: Seconds = 600.0
+RAREST_PROBE: Seconds = 3600.0
+
+_CHECK_AGAIN: Seconds = 60.0
+_LOOK_AT = 100
+"""How many of a class's oldest jobs are looked at to name the one a runner was not given."""
+
+
+def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
+    """A machine leaves; if its runner never had a job, one may have been passed over."""
+    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    if runner is not None and runner.state is RunnerState.ACKNOWLEDGED and not runner.passed_over:
+        _mark_passed_over(state, runner, at)
+
+
+def check_idle_runners(state: LedgerState, at: Instant) -> None:
+    """Runners that idled for three minutes while a fitting job was queued are no supply any more."""
+    while state.idle_checks and state.idle_checks.peekitem(0)[0][0] <= at:
+        runner = state.idle_checks.peekitem(0)[1]
+        if _mark_passed_over(state, runner, at):
+            with state.changing(runner):
+                runner.passed_over = True
+            state.note(runner, at, "passed_over")
+        else:
+            with state.changing(runner):
+                runner.retry_at = at + _CHECK_AGAIN
+
+
+def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -> None:
+    """GitHub does hand out jobs of this class: none of them is a ghost any more."""
+    if demand is None:
+        return
+    for job in tuple(state.held.get(demand, {}).values()):
+        with state.changing(job):
+            job.passed_over = ()
+            job.probe_at = None
+        state.reads.pop(job.id, None)
+        state.note(job, at, "released", "a job of its class started")
+
+
+def probe_held(state: LedgerState, at: Instant) -> None:
+    """Offer held jobs capacity again whose time for a probe has come."""
+    for jobs in tuple(state.held.values()):
+        for job in tuple(jobs.values()):
+            if job.probe_at is not None and job.probe_at <= at:
+                with state.changing(job):
+                    job.probe_at = None
+                state.note(job, at, "probe", f"passed over by {len(job.passed_over)} runners")
+
+
+def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant) -> bool:
+    """Mark the oldest job that the idle runner fitted; False if there was none.
+
+    Jobs with the fewest marks come first, so that two runners mark two jobs before one twice.
+    """
+    job = _job_not_given(state, runner)
+    if job is None:
+        return False
+    with state.changing(job):
+        job.passed_over = (*job.passed_over, runner.name)
+    state.note(job, at, "passed_over", f"by {runner.name}")
+    if len(job.passed_over) >= HELD_AFTER:
+        strikes = min(len(job.passed_over) - HELD_AFTER, 8)
+        with state.changing(job):
+            job.probe_at = at + min(FIRST_PROBE * 2.0**strikes, RAREST_PROBE)
+        state.reads[job.id] = at
+        state.note(job, at, "held", f"passed over by {', '.join(job.passed_over[-2:])}")
+    return True
+
+
+def _job_not_given(state: LedgerState, runner: Runner) -> Job | None:
+    idle_from = runner.acknowledged_at or runner.since
+    offered = set(runner.demand.minted_labels)
+    candidates = (
+        job
+        for demand, queue in state.queues.items()
+        if demand.scope == runner.demand.scope
+        and demand.runner_group == runner.demand.runner_group
+        and offered.issuperset(demand.labels)
+        for job in queue.values()[:_LOOK_AT]
+        if job.queued_at <= idle_from and runner.name not in job.passed_over
+    )
+    return min(
+        candidates, key=lambda job: (len(job.passed_over), job.queued_at, job.id), default=None
+    )

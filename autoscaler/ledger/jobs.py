@@ -1,0 +1,109 @@
+"""What GitHub says of jobs becomes Job records. State is kept per job id and only moves forward.
+
+Counting +1 and -1 would go wrong: `completed` is sent again for old jobs of a re-run, and any
+delivery may be lost, late, repeated or out of order.
+"""
+
+from autoscaler.ledger.holds import release_holds
+from autoscaler.ledger.runners import bind_job, close_runner
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.demand import classify, normalise_labels
+from autoscaler.model.events import JobObserved, JobReadRequested
+from autoscaler.model.identifiers import Seconds
+from autoscaler.model.jobs import Job, JobState
+
+REREAD_AFTER: Seconds = 60.0
+"""How long after a question about a disputed or held job it is asked again."""
+
+_RANK = {
+    JobState.WAITING: 0,
+    JobState.QUEUED: 0,
+    JobState.IN_PROGRESS: 1,
+    JobState.COMPLETED: 2,
+}
+
+
+def on_job_observed(state: LedgerState, event: JobObserved) -> None:
+    """Take in what GitHub said of one job."""
+    job = state.jobs.get(event.id)
+    if job is None:
+        job = _new_job(state, event)
+        state.add(job)
+        state.note(job, event.at, event.state, _source(event))
+    else:
+        _merge(state, job, event)
+    if job.state is not JobState.QUEUED or not job.disputed:
+        state.reads.pop(job.id, None)
+    if job.disputed:
+        state.reads.setdefault(job.id, event.at)
+    _follow(state, job, event)
+
+
+def on_job_read_requested(state: LedgerState, event: JobReadRequested) -> None:
+    """The question is on its way; if no answer comes it is due again later."""
+    if event.id in state.reads:
+        state.reads[event.id] = event.at + REREAD_AFTER
+
+
+def _new_job(state: LedgerState, event: JobObserved) -> Job:
+    job = Job(
+        id=event.id,
+        repository=event.repository,
+        labels=normalise_labels(event.labels),
+        demand=classify(state.catalogue, event.repository, event.labels),
+        state=event.state,
+        queued_at=event.queued_at,
+        updated_at=event.at,
+    )
+    _fill(job, event)
+    return job
+
+
+def _merge(state: LedgerState, job: Job, event: JobObserved) -> None:
+    before, ahead = job.state, _RANK[event.state] - _RANK[job.state]
+    with state.changing(job):
+        _fill(job, event)
+        if not job.labels and event.labels:
+            job.labels = normalise_labels(event.labels)
+            job.demand = classify(state.catalogue, job.repository, job.labels)
+        job.queued_at = min(job.queued_at, event.queued_at)
+        if ahead > 0 or (event.read and ahead == 0):
+            job.state, job.updated_at, job.disputed = event.state, event.at, False
+        elif ahead == 0 and event.state is not job.state:
+            # Which of the two came last cannot be told from webhooks: GitHub is asked.
+            job.disputed = True
+    if job.state is not before or job.disputed:
+        state.note(job, event.at, "disputed" if job.disputed else job.state, _source(event))
+
+
+def _fill(job: Job, event: JobObserved) -> None:
+    job.name = job.name or event.name
+    job.workflow = job.workflow or event.workflow
+    job.run_id = job.run_id if job.run_id is not None else event.run_id
+    job.run_attempt = max(job.run_attempt, event.run_attempt)
+    if event.read:
+        job.read_at = event.at
+    if event.state in (JobState.IN_PROGRESS, JobState.COMPLETED):
+        job.runner_name = job.runner_name or event.runner_name
+        if job.runner_name is not None:
+            job.started_at = job.started_at or event.started_at or event.at
+    if event.state is JobState.COMPLETED:
+        job.completed_at = job.completed_at or event.completed_at or event.at
+        job.conclusion = job.conclusion or event.conclusion
+
+
+def _follow(state: LedgerState, job: Job, event: JobObserved) -> None:
+    if event.state is JobState.IN_PROGRESS:
+        release_holds(state, job.demand, event.at)
+    if job.runner_name is None or job.runner_name not in state.runners:
+        return
+    runner = state.runners[job.runner_name]
+    if job.state is JobState.IN_PROGRESS:
+        bind_job(state, runner, job.id, event.at)
+    elif job.state is JobState.COMPLETED:
+        bind_job(state, runner, job.id, event.at)
+        close_runner(state, runner, event.at, f"job {job.id} completed")
+
+
+def _source(event: JobObserved) -> str:
+    return "read" if event.read else "webhook"

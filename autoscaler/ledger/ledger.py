@@ -1,0 +1,193 @@
+"""The ledger: applies events to records and shows the result as a Fleet. Pure.
+
+`apply` is O(log n) for every event but a provider's list, which is O(its length).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from autoscaler.ledger import calls, holds, jobs, lists, machines, runners
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model import events as e
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.changes import Changes, Record
+from autoscaler.model.cooldowns import Cooldown
+from autoscaler.model.fleet import Fleet, Usage
+from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.jobs import Job
+from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.runners import RunnerState, runner_name
+
+REMEMBERED_FOR: Seconds = 600.0
+"""How long what has ended stays in memory; its row stays in the store."""
+
+_AGEING = frozenset(
+    {
+        MachineState.LAUNCHED,
+        MachineState.BOOTED,
+        MachineState.PARKED,
+        MachineState.GRANTED,
+        MachineState.EXITED,
+    }
+)
+
+
+class Ledger:
+    """All records of one installation. One writer: the control loop."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._state = LedgerState(catalogue)
+
+    @property
+    def state(self) -> LedgerState:
+        """The records and indexes, to read."""
+        return self._state
+
+    def restore(self, records: Iterable[Record], cooldowns: Iterable[Cooldown]) -> None:
+        """Take in what the store kept. To be followed by a ControllerStarted event."""
+        for record in records:
+            self._state.add(record, stored=True)
+        for cooldown in cooldowns:
+            self._state.cooldowns[cooldown.key] = cooldown
+        for job in self._state.jobs.values():
+            if job.disputed:
+                self._state.reads[job.id] = job.updated_at
+
+    def recall(self, job: Job) -> None:
+        """Take one job back that has left memory."""
+        self._state.add(job, stored=True)
+
+    def apply(self, event: e.Event) -> None:
+        """Take one fact in. Raises KeyError for a machine that does not exist."""
+        _HANDLERS[type(event)](self._state, event)
+
+    def take_changes(self) -> Changes:
+        """What must be stored since the last taking."""
+        return self._state.take_changes()
+
+    def fleet(self, now: Instant) -> Fleet:
+        """The fleet at this moment. O(number of accounts); valid until the next `apply`."""
+        s = self._state
+        accounts = {demand.account for demand in s.queues} | set(s.mint_levels)
+        return Fleet(
+            now=now,
+            started_at=s.started_at,
+            catalogue=s.catalogue,
+            offerings=s.offerings,
+            jobs=s.jobs,
+            queues=s.queues,
+            held=s.held,
+            reads=s.reads,
+            machines=s.machines,
+            by_state=s.by_state,
+            due=s.due,
+            runners=s.runners,
+            idle_runners=s.idle_runners,
+            withdrawable=s.withdrawable,
+            calls=s.open_calls,
+            cooldowns=s.cooldowns,
+            usage=Usage(s.machines_used, s.dollars_used, s.used_by_sku, s.used_by_quota),
+            registrations={a: runners.registration_level(s, a, now) for a in sorted(accounts)},
+            boot_seconds=s.boot_seconds,
+            withdrawing=s.withdrawing,
+        )
+
+
+def _on_machine_exited(state: LedgerState, event: e.MachineExited) -> None:
+    holds.left_idle(state, state.machines[event.machine], event.at)
+    machines.on_exited(state, event)
+
+
+def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
+    runner = state.runners.get(event.name)
+    if runner is not None and (machine := state.machines.get(runner.machine)) is not None:
+        holds.left_idle(state, machine, event.at)
+    runners.on_runner_closed(state, event)
+
+
+def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
+    holds.check_idle_runners(state, event.at)
+    holds.probe_held(state, event.at)
+    _forget(state, event.at - REMEMBERED_FOR)
+
+
+def _forget(state: LedgerState, before: Instant) -> None:
+    while state.forgettable and state.forgettable.peekitem(0)[0][0] < before:
+        record = state.forgettable.peekitem(0)[1]
+        state.drop(record)
+        if isinstance(record, Machine):
+            _forget_with(state, record)
+
+
+def _forget_with(state: LedgerState, machine: Machine) -> None:
+    for attempt in range(1, machine.tries + 1):
+        name = runner_name(state.catalogue.fleet, state.catalogue.installation, machine.id, attempt)
+        if name in state.runners:
+            state.drop(state.runners[name])
+    call = state.calls.get(machine.call)
+    if call is None or call.state is not CallState.SETTLED:
+        return
+    # A call is known for as long as any of its machines is: lists are checked against it.
+    if not any(slot in state.machines for slot in call.slots):
+        state.drop(call)
+
+
+def _on_controller_started(state: LedgerState, event: e.ControllerStarted) -> None:
+    state.started_at = event.at
+    for machine in tuple(state.machines.values()):
+        if machine.state in _AGEING:
+            with state.changing(machine):
+                machine.absence += event.absence
+                machine.confirmed = False
+                machine.due = machines.due(state, machine)
+    for call in tuple(state.open_calls.values()):
+        _resume_call(state, call, event.at)
+    for runner in tuple(state.runners.values()):
+        if runner.state is RunnerState.WITHDRAWING:
+            with state.changing(runner):
+                known = runner.github_id is not None
+                runner.state = RunnerState.MINTED if known else RunnerState.NAMED
+    rate = state.catalogue.registration
+    for account in {runner.demand.account for runner in state.runners.values()}:
+        level = min(float(rate.burst), event.absence * rate.per_second)
+        state.mint_levels[account] = (level, event.at)
+
+
+def _resume_call(state: LedgerState, call: Call, at: Instant) -> None:
+    if call.state is CallState.RECORDED:
+        calls.on_call_withdrawn(state, e.CallWithdrawn(at, call.id, "not sent before a restart"))
+    elif call.state is CallState.SENT:
+        calls.on_call_unknown(state, e.CallOutcomeUnknown(at, call.id, "we were restarted"))
+
+
+_HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
+    e.JobObserved: jobs.on_job_observed,
+    e.JobReadRequested: jobs.on_job_read_requested,
+    e.CallRecorded: calls.on_call_recorded,
+    e.CallPrepared: calls.on_call_prepared,
+    e.CallSent: calls.on_call_sent,
+    e.CallAnswered: calls.on_call_answered,
+    e.CallOutcomeUnknown: calls.on_call_unknown,
+    e.CallWithdrawn: calls.on_call_withdrawn,
+    e.MachinesListed: lists.on_machines_listed,
+    e.MachineSaidHello: machines.on_hello,
+    e.MachineReportedStage: machines.on_stage,
+    e.MachineGateReported: machines.on_gate,
+    e.MachineSeen: machines.on_seen,
+    e.MachineExited: _on_machine_exited,
+    e.EndRequested: machines.on_end_requested,
+    e.EndAnswered: machines.on_end_answered,
+    e.ExaminationRequested: machines.on_examination_requested,
+    e.MachineExamined: machines.on_examined,
+    e.RunnerNamed: runners.on_runner_named,
+    e.RunnerMinted: runners.on_runner_minted,
+    e.RunnerMintFailed: runners.on_runner_mint_failed,
+    e.RunnerHandedOver: runners.on_runner_handed_over,
+    e.RunnerAcknowledged: runners.on_runner_acknowledged,
+    e.RunnerWithdrawalRequested: runners.on_withdrawal_requested,
+    e.RunnerWithdrawn: runners.on_runner_withdrawn,
+    e.RunnerClosed: _on_runner_closed,
+    e.ControllerStarted: _on_controller_started,
+    e.TimePassed: _on_time_passed,
+}

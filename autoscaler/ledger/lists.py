@@ -1,0 +1,154 @@
+"""What a provider's list of machines says: bindings for lost answers, ends, surplus, strangers.
+
+Absence is evidence only in two complete lists a minute apart. Machines of another installation
+are counted in the caps and never touched.
+"""
+
+from autoscaler.ledger.calls import bind, count_sweep
+from autoscaler.ledger.cooldowns import strike
+from autoscaler.ledger.machines import close_its_runner, move
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.cooldowns import rung_key
+from autoscaler.model.events import LaunchedMachine, ListedMachine, MachinesListed
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import Instant, MachineId, Seconds
+from autoscaler.model.machines import MACHINE_TRANSITIONS, Machine, MachineState
+
+ABSENCE_CONFIRMED_AFTER: Seconds = 60.0
+
+_EXPECTED_TO_LEAVE = frozenset({MachineState.ENDING, MachineState.EXITED, MachineState.FAILED})
+_NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
+
+
+def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
+    """Believe what the list shows, then what it does not show."""
+    for listed in event.machines:
+        if listed.installation != state.catalogue.installation:
+            _see_foreign(state, event, listed)
+        elif listed.provider_id in state.by_provider_id:
+            _see_ours(state, listed, event.at)
+        elif not listed.terminated:
+            _see_unbound(state, event, listed)
+    if event.complete:
+        _believe_absence(state, event)
+
+
+def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
+    shown = {listed.provider_id for listed in event.machines}
+    for machine in tuple(state.machines.values()):
+        if machine.provider == event.provider and machine.provider_id not in shown:
+            _miss(state, machine, event)
+    for provider_id in tuple(state.foreign.get(event.provider, {})):
+        if provider_id not in shown:
+            _forget_foreign(state, event, provider_id)
+    for call in tuple(state.open_calls.values()):
+        if call.provider == event.provider:
+            count_sweep(state, call, event.began_at, event.at)
+
+
+def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
+    machine = state.machines[state.by_provider_id[listed.provider_id]]
+    new = (listed.image or machine.image, listed.launch_time or machine.launch_time)
+    if new != (machine.image, machine.launch_time) or machine.absent_since is not None:
+        with state.changing(machine):
+            machine.image, machine.launch_time = new
+            machine.absent_since = None
+    if listed.terminated:
+        _gone(state, machine, at, listed.reason or "ended")
+
+
+def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
+    call = state.calls.get(listed.call)
+    if call is None:
+        # Our own id and a call we do not know: the store is older than the world.
+        _adopt(state, event, listed, MachineState.GRANTED, unproven=True)
+        return
+    launched = LaunchedMachine(
+        listed.provider_id,
+        listed.instance_type,
+        listed.zone,
+        listed.capacity_type,
+        listed.image,
+        listed.launch_time,
+    )
+    if bind(state, call, launched, event.at) is None:
+        _adopt(state, event, listed, MachineState.FAILED, unproven=False)
+
+
+def _adopt(
+    state: LedgerState,
+    event: MachinesListed,
+    listed: ListedMachine,
+    to: MachineState,
+    *,
+    unproven: bool,
+) -> None:
+    machine = Machine(
+        id=MachineId(f"x-{listed.provider_id}"),
+        sku=listed.sku,
+        provider=event.provider,
+        call=listed.call,
+        slot=-1,
+        state=to,
+        since=event.at,
+        created_at=event.at,
+        dollars_per_hour=listed.dollars_per_hour,
+        holds=listed.holds,
+        due=event.at,
+        provider_id=listed.provider_id,
+        instance_type=listed.instance_type,
+        zone=listed.zone,
+        capacity_type=listed.capacity_type,
+        image=listed.image,
+        launch_time=listed.launch_time,
+        unproven=unproven,
+        handed_over=unproven,
+        reason="of a call that is not in the store" if unproven else "beyond its call's slots",
+    )
+    if unproven:
+        machine.granted_at = machine.last_seen = event.at
+        machine.due = event.at + ABSENCE_CONFIRMED_AFTER
+    state.add(machine)
+    state.note(machine, event.at, "found", machine.reason)
+
+
+def _miss(state: LedgerState, machine: Machine, event: MachinesListed) -> None:
+    if machine.provider_id is None or not machine.occupies or machine.since >= event.began_at:
+        return
+    if machine.absent_since is None:
+        with state.changing(machine):
+            machine.absent_since = event.began_at
+    elif event.began_at - machine.absent_since >= ABSENCE_CONFIRMED_AFTER:
+        _gone(state, machine, event.at, "in no list any more")
+
+
+def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
+    to = MachineState.GONE
+    if machine.state not in _EXPECTED_TO_LEAVE and reason == "in no list any more":
+        to = MachineState.LOST
+    if to not in MACHINE_TRANSITIONS[machine.state]:
+        return
+    if machine.state in _NOT_YET_UP:
+        with state.changing(machine):
+            machine.failure = FailureClass.UNKNOWN
+        call = state.calls.get(machine.call)
+        if call is not None:
+            strike(state, rung_key(call.sku, call.rung), FailureClass.UNKNOWN, at, reason)
+    close_its_runner(state, machine, at, f"its machine is gone: {reason}")
+    move(state, machine, to, at, reason)
+
+
+def _see_foreign(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
+    known = state.foreign.setdefault(event.provider, {})
+    if listed.terminated:
+        _forget_foreign(state, event, listed.provider_id)
+    elif listed.provider_id not in known:
+        known[listed.provider_id] = listed
+        state.count_use(listed.sku, listed.dollars_per_hour, listed.holds, 1)
+
+
+def _forget_foreign(state: LedgerState, event: MachinesListed, provider_id: object) -> None:
+    known = state.foreign.get(event.provider, {})
+    for listed in [m for key, m in known.items() if key == provider_id]:
+        del known[listed.provider_id]
+        state.count_use(listed.sku, listed.dollars_per_hour, listed.holds, -1)

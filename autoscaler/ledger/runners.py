@@ -1,0 +1,163 @@
+"""Runner records: from the recorded grant to the end of the registration.
+
+It never decides to grant, withdraw or delete; it keeps what was done and what GitHub made of it.
+"""
+
+from autoscaler.ledger.cooldowns import lift, strike
+from autoscaler.ledger.machines import move, see
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.cooldowns import mint_key
+from autoscaler.model.events import (
+    RunnerAcknowledged,
+    RunnerClosed,
+    RunnerHandedOver,
+    RunnerMinted,
+    RunnerMintFailed,
+    RunnerNamed,
+    RunnerWithdrawalRequested,
+    RunnerWithdrawn,
+)
+from autoscaler.model.identifiers import Instant, JobId
+from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.runners import (
+    PASSED_OVER_AFTER,
+    RUNNER_TRANSITIONS,
+    Runner,
+    RunnerState,
+)
+
+
+def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:
+    """A machine is to get a registration; one of its account's turns to register is used."""
+    machine = state.machines[event.machine]
+    runner = Runner(event.name, event.machine, event.demand, RunnerState.NAMED, event.at, event.at)
+    state.add(runner)
+    if machine.state is not MachineState.GRANTED:
+        move(state, machine, MachineState.GRANTED, event.at)
+    with state.changing(machine):
+        machine.runner = event.name
+        machine.tries += 1
+        machine.granted_at = machine.granted_at or event.at
+    spend_registration(state, event.demand.account, event.at)
+    state.note(runner, event.at, "named", f"for {' '.join(event.demand.minted_labels)}")
+
+
+def on_runner_minted(state: LedgerState, event: RunnerMinted) -> None:
+    """GitHub has the registration."""
+    runner = state.runners.get(event.name)
+    if runner is None:
+        return
+    with state.changing(runner):
+        runner.github_id = event.github_id
+    lift(state, mint_key(runner.demand.scope), event.at)
+    _advance(state, runner, RunnerState.MINTED, event.at, f"id {event.github_id}")
+
+
+def on_runner_mint_failed(state: LedgerState, event: RunnerMintFailed) -> None:
+    """GitHub has no registration of this name: its machine is parked again."""
+    runner = state.runners.get(event.name)
+    if runner is None:
+        return
+    reason = f"{event.failure}: {event.message}"
+    key = mint_key(runner.demand.scope)
+    strike(state, key, event.failure, event.at, reason, event.retry_at - event.at)
+    _give_machine_back(state, runner, event.at, reason)
+
+
+def on_runner_handed_over(state: LedgerState, event: RunnerHandedOver) -> None:
+    """From here on nothing but its own word, GitHub's or its lifetime ends the machine."""
+    runner = state.runners.get(event.name)
+    if runner is None:
+        return
+    with state.changing(runner):
+        runner.handed_over_at = event.at
+    machine = state.machines[runner.machine]
+    with state.changing(machine):
+        machine.handed_over = True
+    state.note(runner, event.at, "handed_over")
+
+
+def on_runner_acknowledged(state: LedgerState, event: RunnerAcknowledged) -> None:
+    """The machine starts the runner: idle until a job names it."""
+    runner = state.runners.get(event.name)
+    if runner is None:
+        return
+    with state.changing(runner):
+        runner.acknowledged_at = runner.acknowledged_at or event.at
+        runner.retry_at = event.at + PASSED_OVER_AFTER
+    _advance(state, runner, RunnerState.ACKNOWLEDGED, event.at)
+    see(state, state.machines[runner.machine], event.at)
+
+
+def on_withdrawal_requested(state: LedgerState, event: RunnerWithdrawalRequested) -> None:
+    """No job may come to it any more as far as we are concerned; GitHub is told next."""
+    runner = state.runners.get(event.name)
+    if runner is not None:
+        _advance(state, runner, RunnerState.WITHDRAWING, event.at, event.reason)
+
+
+def on_runner_withdrawn(state: LedgerState, event: RunnerWithdrawn) -> None:
+    """The registration is gone and never left the controller: its machine is parked again."""
+    runner = state.runners.get(event.name)
+    if runner is not None:
+        _give_machine_back(state, runner, event.at, event.reason)
+
+
+def on_runner_closed(state: LedgerState, event: RunnerClosed) -> None:
+    """The registration is over; what becomes of its machine is told separately."""
+    runner = state.runners.get(event.name)
+    if runner is not None:
+        close_runner(state, runner, event.at, event.reason)
+
+
+def bind_job(state: LedgerState, runner: Runner, job: JobId, at: Instant) -> None:
+    """GitHub named this runner for a job."""
+    with state.changing(runner):
+        runner.job = job
+        runner.passed_over = False
+    _advance(state, runner, RunnerState.BUSY, at, f"job {job}")
+
+
+def close_runner(state: LedgerState, runner: Runner, at: Instant, reason: str) -> None:
+    """End a registration for good."""
+    _advance(state, runner, RunnerState.DONE, at, reason)
+
+
+def spend_registration(state: LedgerState, account: str, at: Instant) -> None:
+    """Use one of an account's turns to register."""
+    state.mint_levels[account] = (registration_level(state, account, at) - 1.0, at)
+
+
+def registration_level(state: LedgerState, account: str, at: Instant) -> float:
+    """How many runners the account may register now: a token bucket, full at the burst."""
+    rate = state.catalogue.registration
+    level, since = state.mint_levels.get(account, (float(rate.burst), at))
+    return min(float(rate.burst), level + max(0.0, at - since) * rate.per_second)
+
+
+def _give_machine_back(state: LedgerState, runner: Runner, at: Instant, reason: str) -> None:
+    close_runner(state, runner, at, reason)
+    machine = state.machines.get(runner.machine)
+    if machine is None or machine.runner != runner.name:
+        return
+    if machine.state is MachineState.GRANTED and not machine.handed_over:
+        move(state, machine, MachineState.PARKED, at, reason)
+        _forget_grant(state, machine)
+
+
+def _forget_grant(state: LedgerState, machine: Machine) -> None:
+    with state.changing(machine):
+        machine.runner = None
+        machine.granted_at = None
+
+
+def _advance(
+    state: LedgerState, runner: Runner, to: RunnerState, at: Instant, detail: str = ""
+) -> None:
+    if to not in RUNNER_TRANSITIONS[runner.state]:
+        return
+    with state.changing(runner):
+        runner.state, runner.since = to, at
+        if detail and to in (RunnerState.DONE, RunnerState.WITHDRAWING):
+            runner.reason = detail[:500]
+    state.note(runner, at, to, detail)

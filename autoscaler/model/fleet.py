@@ -1,0 +1,95 @@
+"""The fleet as the planner sees it at one moment: read-only, indexed, `now` included.
+
+The ledger builds it in O(1) from indexes that it keeps up to date; nothing here decides.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from autoscaler.model.calls import Call
+from autoscaler.model.catalogue import Catalogue, Offering
+from autoscaler.model.cooldowns import Cooldown
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.identifiers import (
+    CallId,
+    Instant,
+    JobId,
+    MachineId,
+    RunnerName,
+    Seconds,
+    SkuName,
+)
+from autoscaler.model.jobs import Job
+from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.runners import Runner
+
+PARKED_BELIEVED_FOR: Seconds = 120.0
+"""For how long after a start a machine last known as parked counts for launching."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Ordered(Protocol[T_co]):
+    """A read-only mapping in the order of its keys (a moment, then an id)."""
+
+    def __len__(self) -> int: ...
+
+    def values(self) -> Sequence[T_co]:
+        """The values, oldest first; indexing and slicing cost O(log n)."""
+
+    def __iter__(self) -> Iterator[tuple[Instant, object]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What counts against the caps now, requested slots at their dearest offering."""
+
+    machines: int
+    dollars_per_hour: float
+    by_sku: Mapping[SkuName, int]
+    by_quota: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What is wanted, what exists, what is held back, and what time it is.
+
+    `queues` holds the jobs that want a runner now, by class and oldest first; `held` the jobs
+    that were passed over too often. `idle_runners` counts registrations that may still take a
+    job, by class; `withdrawable` are those not handed over, and `withdrawing` counts machines
+    whose unused registration is being deleted, which makes them parked again. `due` lists
+    machines by the moment they must be looked at again. `registrations` is, by account, how
+    many may be minted now; `boot_seconds` how long a SKU takes from request to parked.
+    """
+
+    now: Instant
+    started_at: Instant
+    catalogue: Catalogue
+    offerings: Mapping[str, Offering]
+    jobs: Mapping[JobId, Job]
+    queues: Mapping[DemandClass, Ordered[Job]]
+    held: Mapping[DemandClass, Mapping[JobId, Job]]
+    reads: Mapping[JobId, Instant]
+    machines: Mapping[MachineId, Machine]
+    by_state: Mapping[tuple[SkuName, MachineState], Ordered[Machine]]
+    due: Ordered[Machine]
+    runners: Mapping[RunnerName, Runner]
+    idle_runners: Mapping[DemandClass, int]
+    withdrawable: Mapping[DemandClass, Mapping[RunnerName, Runner]]
+    calls: Mapping[CallId, Call]
+    cooldowns: Mapping[str, Cooldown]
+    usage: Usage
+    registrations: Mapping[str, float]
+    boot_seconds: Mapping[SkuName, Seconds]
+    withdrawing: Mapping[SkuName, int]
+
+    def machines_in(self, sku: SkuName, state: MachineState) -> Sequence[Machine]:
+        """Machines of one SKU in one state, by the moment they came into it."""
+        ordered = self.by_state.get((sku, state))
+        return ordered.values() if ordered is not None else ()
+
+    def count(self, sku: SkuName, state: MachineState) -> int:
+        """How many machines of one SKU are in one state."""
+        ordered = self.by_state.get((sku, state))
+        return len(ordered) if ordered is not None else 0

@@ -1,0 +1,55 @@
+"""Which parked machines get a registration now, and which registrations are taken back.
+
+A grant goes to the class of the oldest job first, as long as its account has a turn to register.
+"""
+
+from autoscaler.model.cooldowns import held, mint_key
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import SkuName
+from autoscaler.model.plan import Grant, WithdrawRunner
+from autoscaler.planner.matching import Matching, Supply, SupplyKind
+from autoscaler.planner.supply import Stock
+
+
+def grants(fleet: Fleet, matching: Matching, stock: Stock) -> list[Grant]:
+    """Grants for jobs matched to parked machines; the machine parked last goes first.
+
+    So the ones parked longest can reach their idle time and be given back.
+    """
+    wishes: list[tuple[float, DemandClass, SkuName]] = []
+    for (demand, pool), count in matching.flow.items():
+        if pool.kind is SupplyKind.PARKED and pool.sku is not None and count > 0:
+            wishes.extend(_wishes(fleet, matching, demand, pool.sku, count))
+    tokens = {account: int(level) for account, level in fleet.registrations.items()}
+    free = {sku: list(machines) for sku, machines in stock.parked.items()}
+    found = []
+    for _, demand, sku in sorted(wishes):
+        if tokens.get(demand.account, fleet.catalogue.registration.burst) <= 0:
+            continue
+        tokens[demand.account] -= 1
+        found.append(Grant(free[sku].pop().id, demand))
+    return found
+
+
+def surplus_registrations(fleet: Fleet, matching: Matching, stock: Stock) -> list[WithdrawRunner]:
+    """Registrations that no job is left for and that were not handed over."""
+    found: list[WithdrawRunner] = []
+    for demand, runners in sorted(fleet.withdrawable.items()):
+        pool = Supply(SupplyKind.RUNNER, runner_class=demand)
+        surplus = stock.supply[pool] - matching.used[pool]
+        fresh = [r for r in runners.values() if r.named_at >= fleet.started_at]
+        fresh.sort(key=lambda runner: (runner.named_at, runner.name), reverse=True)
+        found.extend(WithdrawRunner(r.name, "its job is gone") for r in fresh[: max(0, surplus)])
+    return found
+
+
+def _wishes(
+    fleet: Fleet, matching: Matching, demand: DemandClass, sku: SkuName, count: int
+) -> list[tuple[float, DemandClass, SkuName]]:
+    if held(fleet.cooldowns, mint_key(demand.scope), fleet.now) is not None:
+        return []
+    count = min(count, int(fleet.registrations.get(demand.account, 0.0)))
+    skip = matching.served(demand, SupplyKind.RUNNER)
+    jobs = fleet.queues[demand].values()[skip : skip + count]
+    return [(job.queued_at, demand, sku) for job in jobs]

@@ -1,0 +1,141 @@
+"""Which supply serves which class: a maximum matching, the oldest jobs first.
+
+GitHub gives a job to any idle runner whose labels cover it, so supply is counted, not assigned.
+Greedy by age with augmenting paths is both a maximum and fair to the oldest (the classes that
+can be served together form a transversal matroid). It never says what to do with a match.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import SkuName
+
+
+class SupplyKind(IntEnum):
+    """In the order in which supply is used."""
+
+    RUNNER = 0
+    PARKED = 1
+    COMING = 2
+    UNSENT = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Supply:
+    """A pool of interchangeable supply: idle runners of a class, or machines of a SKU."""
+
+    kind: SupplyKind
+    runner_class: DemandClass | None = None
+    sku: SkuName | None = None
+
+
+@dataclass(slots=True)
+class Matching:
+    """How many jobs of each class each pool serves; `matched` are the oldest of the class."""
+
+    flow: Counter[tuple[DemandClass, Supply]] = field(default_factory=Counter)
+    matched: Counter[DemandClass] = field(default_factory=Counter)
+    used: Counter[Supply] = field(default_factory=Counter)
+
+    def served(self, demand: DemandClass, kind: SupplyKind) -> int:
+        """How many jobs of a class are served from pools of one kind."""
+        return sum(n for (d, s), n in self.flow.items() if d == demand and s.kind is kind)
+
+
+def covers(runner: DemandClass, demand: DemandClass) -> bool:
+    """Whether GitHub may give a job of `demand` to a runner minted for `runner`."""
+    return (
+        runner.scope == demand.scope
+        and runner.runner_group == demand.runner_group
+        and set(runner.minted_labels).issuperset(demand.labels)
+    )
+
+
+def pools_of(
+    demand: DemandClass, supply: Mapping[Supply, int], runners: Sequence[Supply]
+) -> tuple[Supply, ...]:
+    """The pools that may serve a class, in the order of use. `runners` are the runner pools."""
+    pools = [s for s in runners if s.runner_class is not None and covers(s.runner_class, demand)]
+    for kind in (SupplyKind.PARKED, SupplyKind.COMING, SupplyKind.UNSENT):
+        pools.extend(
+            pool for sku in demand.skus if supply.get(pool := Supply(kind, sku=sku), 0) > 0
+        )
+    return tuple(pools)
+
+
+def match(fleet: Fleet, supply: Mapping[Supply, int]) -> Matching:
+    """Match every class's queue to the supply. O(matched jobs), less where nothing is shared."""
+    runner_pools = sorted(s for s, n in supply.items() if s.kind is SupplyKind.RUNNER and n > 0)
+    pools = {d: pools_of(d, supply, runner_pools) for d in sorted(fleet.queues)}
+    users = Counter(pool for chosen in pools.values() for pool in chosen)
+    problem = _Problem(pools, dict(supply))
+    shared: list[DemandClass] = []
+    for demand, chosen in pools.items():
+        if any(users[pool] > 1 for pool in chosen):
+            shared.append(demand)
+        else:
+            problem.take_all(demand, len(fleet.queues[demand]))
+    _by_age(fleet, shared, problem)
+    return problem.matching
+
+
+def _by_age(fleet: Fleet, shared: list[DemandClass], problem: "_Problem") -> None:
+    heap = [(fleet.queues[d].values()[0].queued_at, i, 0, d) for i, d in enumerate(shared)]
+    heapq.heapify(heap)
+    while heap:
+        _, i, position, demand = heap[0]
+        if not problem.augment(demand, set()):
+            heapq.heappop(heap)  # once it cannot be served, no later job of it can
+            continue
+        problem.matching.matched[demand] += 1
+        if position + 1 < len(fleet.queues[demand]):
+            at = fleet.queues[demand].values()[position + 1].queued_at
+            heapq.heapreplace(heap, (at, i, position + 1, demand))
+        else:
+            heapq.heappop(heap)
+
+
+class _Problem:
+    """The free supply, and the matching as it grows."""
+
+    def __init__(
+        self, pools: Mapping[DemandClass, tuple[Supply, ...]], free: dict[Supply, int]
+    ) -> None:
+        self.pools = pools
+        self.free = free
+        self.matching = Matching()
+
+    def take_all(self, demand: DemandClass, wanted: int) -> None:
+        """Serve a class from pools that no other class may use."""
+        for pool in self.pools[demand]:
+            count = min(wanted, self.free.get(pool, 0))
+            if count > 0:
+                self._take(demand, pool, count)
+                self.matching.matched[demand] += count
+                wanted -= count
+
+    def augment(self, demand: DemandClass, visited: set[DemandClass]) -> bool:
+        """Serve one more job of a class, moving others to different pools where need be."""
+        visited.add(demand)
+        for pool in self.pools[demand]:
+            if self.free.get(pool, 0) > 0:
+                self._take(demand, pool, 1)
+                return True
+        for pool in self.pools[demand]:
+            for other in self.pools:
+                flowing = self.matching.flow[other, pool] > 0
+                if flowing and other not in visited and self.augment(other, visited):
+                    self.matching.flow[other, pool] -= 1
+                    self.matching.flow[demand, pool] += 1
+                    return True
+        return False
+
+    def _take(self, demand: DemandClass, pool: Supply, count: int) -> None:
+        self.free[pool] -= count
+        self.matching.flow[demand, pool] += count
+        self.matching.used[pool] += count

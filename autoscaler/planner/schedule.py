@@ -1,0 +1,31 @@
+"""How many machines of a SKU are to stand parked at a moment: the minimum and its schedules.
+
+Overlapping schedules: the largest counts.
+"""
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+
+from autoscaler.model.catalogue import IdlePolicy, ScheduledMinimum
+from autoscaler.model.identifiers import Instant
+
+
+def parked_minimum(policy: IdlePolicy, now: Instant) -> int:
+    """The parked minimum in force at `now`."""
+    if not policy.schedule:
+        return policy.minimum
+    minute = int(now // 60)
+    scheduled = [s.minimum for s in policy.schedule if _in_force(s, minute)]
+    return max([policy.minimum, *scheduled])
+
+
+@lru_cache(maxsize=4096)
+def _in_force(scheduled: ScheduledMinimum, minute: int) -> bool:
+    zone = ZoneInfo(scheduled.timezone)
+    now = datetime.fromtimestamp(minute * 60, tz=UTC).astimezone(zone)
+    # CronSim gives firings after its start: a second earlier includes one right at the start.
+    start = now - timedelta(seconds=scheduled.duration - 1)
+    return next(CronSim(scheduled.cron, start), now + timedelta(days=1)) <= now

@@ -1,0 +1,108 @@
+"""What is due because time passed: deadlines, silences, lifetimes, unanswered calls, questions.
+
+A machine is ended only on one of the four grounds: nothing was ever handed over to it, it said
+that its runner has left, GitHub showed twice that its work is over, or its lifetime has passed.
+"""
+
+from autoscaler.model.calls import REPEAT_WINDOW, CallState
+from autoscaler.model.catalogue import DEFAULT_LIFETIME
+from autoscaler.model.cooldowns import held, throttle_key
+from autoscaler.model.fleet import PARKED_BELIEVED_FOR, Fleet
+from autoscaler.model.identifiers import Seconds
+from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.plan import End, Examine, ReadJob, RepeatCall, WithdrawRunner
+from autoscaler.model.runners import RunnerState
+
+FIRST_REPEAT: Seconds = 5.0
+RAREST_REPEAT: Seconds = 60.0
+
+_STAGE = {
+    MachineState.LAUNCHED: "it did not say hello in time",
+    MachineState.BOOTED: "its gate did not end in time",
+    MachineState.PARKED: "it is parked and silent",
+}
+
+
+def due_machines(fleet: Fleet) -> list[End | Examine]:
+    """What each machine whose time has come needs. O(machines due)."""
+    found: list[End | Examine] = []
+    for machine in fleet.due.values():
+        if machine.due is None or machine.due > fleet.now:
+            break
+        intent = _due(fleet, machine)
+        if intent is not None:
+            found.append(intent)
+    return found
+
+
+def _due(fleet: Fleet, machine: Machine) -> End | Examine | None:
+    match machine.state:
+        case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.PARKED:
+            return End(machine.id, EndGround.DEADLINE, _STAGE[machine.state])
+        case MachineState.FAILED if not machine.handed_over:
+            return End(machine.id, EndGround.SURPLUS, machine.reason)
+        case MachineState.EXITED:
+            return End(machine.id, EndGround.EXITED, "its runner has left")
+        case MachineState.ENDING:
+            return End(machine.id, machine.ground or EndGround.SURPLUS, "asked for again")
+        case MachineState.GRANTED | MachineState.FAILED:
+            return _granted(fleet, machine)
+    return None
+
+
+def _granted(fleet: Fleet, machine: Machine) -> End | Examine:
+    sku = fleet.catalogue.skus.get(machine.sku)
+    lifetime = sku.lifetime if sku is not None else DEFAULT_LIFETIME
+    start = machine.granted_at if machine.granted_at is not None else machine.since
+    if fleet.now >= start + lifetime:
+        return End(machine.id, EndGround.LIFETIME, f"granted {lifetime:g} s ago")
+    if machine.finished_reads >= 2:
+        return End(
+            machine.id, EndGround.SILENT_AND_FINISHED, "silent, and GitHub shows its work as over"
+        )
+    return Examine(machine.id)
+
+
+def expired_parked(fleet: Fleet) -> list[End]:
+    """Parked machines past their SKU's `idle.max_age`: replaced by younger ones."""
+    return [
+        End(machine.id, EndGround.MAX_AGE, f"parked for {sku.idle.max_age:g} s")
+        for sku in fleet.catalogue.skus.values()
+        for machine in fleet.machines_in(sku.name, MachineState.PARKED)
+        if fleet.now - (machine.parked_at or machine.since) >= sku.idle.max_age
+    ]
+
+
+def unanswered_calls(fleet: Fleet) -> list[RepeatCall]:
+    """Calls of unknown outcome whose turn for a repeat has come, within ten minutes."""
+    found = []
+    for call in fleet.calls.values():
+        if call.state is not CallState.UNKNOWN or call.sent_at is None:
+            continue
+        wait = min(FIRST_REPEAT * 2.0 ** min(call.attempts - 1, 8), RAREST_REPEAT)
+        last = call.last_sent_at if call.last_sent_at is not None else call.sent_at
+        throttled = held(fleet.cooldowns, throttle_key(call.provider), fleet.now)
+        if last + wait <= fleet.now < call.sent_at + REPEAT_WINDOW and throttled is None:
+            found.append(RepeatCall(call.id))
+    return found
+
+
+def questions(fleet: Fleet) -> list[ReadJob]:
+    """Jobs that GitHub must be asked about: disputed or held ones."""
+    return [ReadJob(job) for job, at in sorted(fleet.reads.items()) if at <= fleet.now]
+
+
+def lost_configurations(fleet: Fleet) -> list[WithdrawRunner]:
+    """Registrations whose secret went with an earlier process before it was handed over."""
+    return [
+        WithdrawRunner(runner.name, "its configuration was lost in a restart")
+        for runners in fleet.withdrawable.values()
+        for runner in runners.values()
+        if runner.named_at < fleet.started_at
+        and runner.state in (RunnerState.NAMED, RunnerState.MINTED)
+    ]
+
+
+def believed_parked(fleet: Fleet, machine: Machine) -> bool:
+    """Whether a machine parked before a restart still counts as one that will be parked."""
+    return not machine.confirmed and fleet.now < fleet.started_at + PARKED_BELIEVED_FOR

@@ -1,0 +1,64 @@
+"""Why each queued job still waits, in words for a person.
+
+Reasons are kept for runs of jobs of a class, oldest first, so that a queue of thousands costs
+no more to explain than a queue of two.
+"""
+
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.plan import Plan, Waiting
+from autoscaler.planner.matching import Matching, SupplyKind
+from autoscaler.planner.scale_up import ScaleUp
+
+_BY_KIND = {
+    SupplyKind.RUNNER: "a runner is ready for it: GitHub has to hand it out",
+    SupplyKind.PARKED: "a machine is parked for it and waits for its turn to register",
+    SupplyKind.COMING: "a machine for it is being launched or boots",
+    SupplyKind.UNSENT: "a machine for it is about to be requested",
+}
+
+
+def waiting_reasons(
+    fleet: Fleet, matching: Matching, launched: ScaleUp
+) -> dict[DemandClass, tuple[Waiting, ...]]:
+    """The reasons by class; the counts of a class add up to its queue."""
+    reasons = {}
+    for demand, queue in fleet.queues.items():
+        runs = [Waiting(matching.served(demand, kind), text) for kind, text in _BY_KIND.items()]
+        runs.append(Waiting(launched.launched[demand], "a machine for it is requested now"))
+        rest = len(queue) - sum(run.count for run in runs)
+        runs.append(Waiting(rest, launched.blocked.get(demand, "it is planned for next")))
+        reasons[demand] = tuple(run for run in runs if run.count > 0)
+    return reasons
+
+
+def why_waiting(fleet: Fleet, plan: Plan, job_id: JobId) -> str:
+    """Why one job waits, or that it does not."""
+    job = fleet.jobs.get(job_id)
+    if job is None:
+        return "this job is not known here"
+    if job.state in (JobState.IN_PROGRESS, JobState.COMPLETED):
+        return f"it does not wait: it is {job.state}"
+    if job.demand is None:
+        return f"no SKU and scope here cover {job.repository} with labels {', '.join(job.labels)}"
+    if job.disputed:
+        return "GitHub said both queued and waiting: it is being asked"
+    if job.state is JobState.WAITING:
+        return "GitHub holds it for an environment's protection rules"
+    if job.id in fleet.held.get(job.demand, {}):
+        names = ", ".join(job.passed_over)
+        return f"GitHub did not give it to fitting runners ({names}): tried again now and then"
+    return _by_position(fleet, plan, job)
+
+
+def _by_position(fleet: Fleet, plan: Plan, job: Job) -> str:
+    if job.demand is None or job.demand not in fleet.queues:
+        return "it is planned for next"
+    position = [queued.id for queued in fleet.queues[job.demand].values()].index(job.id)
+    for run in plan.waiting.get(job.demand, ()):
+        if position < run.count:
+            return run.reason
+        position -= run.count
+    return "it is planned for next"
