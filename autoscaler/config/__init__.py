@@ -1,1 +1,29 @@
 """Turns fleet.yaml into frozen Settings, or into errors that name file, line, key and fix."""
+
+from autoscaler.config.catalogue import limits, registration_rate, scopes, sku
+from autoscaler.config.credentials import AppCredentials, read_private_keys, read_webhook_secrets
+from autoscaler.config.load import Configuration, json_schema, load
+from autoscaler.config.offerings import TypeCheck, validate_offerings
+from autoscaler.config.problems import ConfigurationError, Problem
+from autoscaler.config.settings import Settings
+from autoscaler.config.unbuilt import not_in_force, served_rungs
+
+__all__ = [
+    "AppCredentials",
+    "Configuration",
+    "ConfigurationError",
+    "Problem",
+    "Settings",
+    "TypeCheck",
+    "json_schema",
+    "limits",
+    "load",
+    "not_in_force",
+    "read_private_keys",
+    "read_webhook_secrets",
+    "registration_rate",
+    "scopes",
+    "served_rungs",
+    "sku",
+    "validate_offerings",
+]

@@ -19,7 +19,7 @@ def grants(fleet: Fleet, matching: Matching, stock: Stock) -> list[Grant]:
     """
     wishes: list[tuple[float, DemandClass, SkuName]] = []
     for (demand, pool), count in matching.flow.items():
-        if pool.kind is SupplyKind.PARKED and pool.sku is not None and count > 0:
+        if pool.kind is SupplyKind.PARKED and pool.sku and count > 0 and demand in fleet.queues:
             wishes.extend(_wishes(fleet, matching, demand, pool.sku, count))
     tokens = {account: int(level) for account, level in fleet.registrations.items()}
     free = {sku: list(machines) for sku, machines in stock.parked.items()}

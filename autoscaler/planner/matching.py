@@ -15,6 +15,8 @@ from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 
+_SPARE = "spare"  # no scope is called so: theirs begin with org: or repo:
+
 
 class SupplyKind(IntEnum):
     """In the order in which supply is used."""
@@ -62,14 +64,20 @@ def pools_of(
     """The pools that may serve a class, in the order of use. `runners` are the runner pools."""
     pools = [s for s in runners if s.runner_class is not None and covers(s.runner_class, demand)]
     for kind in (SupplyKind.PARKED, SupplyKind.COMING, SupplyKind.UNSENT):
-        pools.extend(
-            pool for sku in demand.skus if supply.get(pool := Supply(kind, sku=sku), 0) > 0
-        )
+        pools.extend(pool for sku in demand.skus if (pool := Supply(kind, sku=sku)) in supply)
     return tuple(pools)
 
 
-def match(fleet: Fleet, supply: Mapping[Supply, int]) -> Matching:
-    """Match every class's queue to the supply. O(matched jobs), less where nothing is shared."""
+def spare_class(sku: SkuName) -> DemandClass:
+    """The demand for a SKU's parked minimum: like a class of jobs, but after all of them."""
+    return DemandClass(_SPARE, "", (), (sku,))
+
+
+def match(fleet: Fleet, supply: Mapping[Supply, int], minimum: Mapping[SkuName, int]) -> Matching:
+    """Match every class's queue, then every SKU's parked minimum, to the supply.
+
+    O(matched jobs), less where nothing is shared.
+    """
     runner_pools = sorted(s for s, n in supply.items() if s.kind is SupplyKind.RUNNER and n > 0)
     pools = {d: pools_of(d, supply, runner_pools) for d in sorted(fleet.queues)}
     users = Counter(pool for chosen in pools.values() for pool in chosen)
@@ -81,6 +89,7 @@ def match(fleet: Fleet, supply: Mapping[Supply, int]) -> Matching:
         else:
             problem.take_all(demand, len(fleet.queues[demand]))
     _by_age(fleet, shared, problem)
+    problem.keep_spares({spare_class(sku): wanted for sku, wanted in minimum.items()})
     return problem.matching
 
 
@@ -104,20 +113,29 @@ class _Problem:
     """The free supply, and the matching as it grows."""
 
     def __init__(
-        self, pools: Mapping[DemandClass, tuple[Supply, ...]], free: dict[Supply, int]
+        self, pools: dict[DemandClass, tuple[Supply, ...]], free: dict[Supply, int]
     ) -> None:
         self.pools = pools
         self.free = free
         self.matching = Matching()
 
     def take_all(self, demand: DemandClass, wanted: int) -> None:
-        """Serve a class from pools that no other class may use."""
+        """Serve a class from pools that no other class wants now."""
         for pool in self.pools[demand]:
             count = min(wanted, self.free.get(pool, 0))
             if count > 0:
                 self._take(demand, pool, count)
                 self.matching.matched[demand] += count
                 wanted -= count
+
+    def keep_spares(self, minimum: Mapping[DemandClass, int]) -> None:
+        """Serve the parked minimums from what the jobs leave, then by moving jobs elsewhere."""
+        for spare, wanted in minimum.items():
+            self.pools[spare] = pools_of(spare, self.free, ())
+            self.take_all(spare, wanted)
+        for spare, wanted in minimum.items():
+            while self.matching.matched[spare] < wanted and self.augment(spare, set()):
+                self.matching.matched[spare] += 1
 
     def augment(self, demand: DemandClass, visited: set[DemandClass]) -> bool:
         """Serve one more job of a class, moving others to different pools where need be."""
@@ -127,6 +145,8 @@ class _Problem:
                 self._take(demand, pool, 1)
                 return True
         for pool in self.pools[demand]:
+            if demand.scope == _SPARE and pool.kind is SupplyKind.PARKED:
+                continue  # no job gives its parked machine up for the sake of a minimum
             for other in self.pools:
                 flowing = self.matching.flow[other, pool] > 0
                 if flowing and other not in visited and self.augment(other, visited):

@@ -1,13 +1,15 @@
 """From a Fleet to a Plan. The same Fleet gives the same Plan, and carrying it out plans nothing more."""
 
+from collections.abc import Mapping
+
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import MachineId
+from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.plan import End, Examine, Intent, Plan, WithdrawRunner
 from autoscaler.planner.grants import grants, surplus_registrations
-from autoscaler.planner.matching import Matching, match
-from autoscaler.planner.registration import take_turns
-from autoscaler.planner.scale_down import idle_machines, missing_minimum, unneeded_calls
-from autoscaler.planner.scale_up import scale_up
+from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
+from autoscaler.planner.placement import Room
+from autoscaler.planner.scale_down import idle_machines, minimum_in_force, unneeded_calls
+from autoscaler.planner.scale_up import ScaleUp, scale_up
 from autoscaler.planner.supply import Stock, take_stock, withdraw
 from autoscaler.planner.upkeep import (
     due_machines,
@@ -27,11 +29,11 @@ def plan(fleet: Fleet) -> Plan:
         w for w in lost_configurations(fleet) if fleet.runners[w.runner].machine not in ended
     ]
     stock = take_stock(fleet, ended, withdrawals)
-    matching = _match_without_surplus(fleet, stock, withdrawals, ended)
+    minimum = minimum_in_force(fleet)
+    matching = _match_without_surplus(fleet, stock, minimum, withdrawals, ended)
+    launched, matching = _scale_up_until_settled(fleet, stock, minimum, matching)
     made = grants(fleet, matching, stock)
-    calls = unneeded_calls(fleet, matching, stock)
-    warm = missing_minimum(fleet, matching, stock)
-    launched = scale_up(fleet, matching, take_turns(fleet, matching), warm)
+    calls = unneeded_calls(matching, stock)
     idle = idle_machines(fleet, matching, stock, {grant.machine for grant in made})
     intents: tuple[Intent, ...] = (
         *withdrawals,
@@ -47,6 +49,23 @@ def plan(fleet: Fleet) -> Plan:
     return Plan(intents, waiting_reasons(fleet, matching, launched))
 
 
+def _scale_up_until_settled(
+    fleet: Fleet, stock: Stock, minimum: Mapping[SkuName, int], matching: Matching
+) -> tuple[ScaleUp, Matching]:
+    """Launch, count that as supply, and look again: a machine for one class may serve another."""
+    room, total = Room(fleet), ScaleUp()
+    while True:
+        warm = {sku: n - matching.matched[spare_class(sku)] for sku, n in minimum.items()}
+        step = scale_up(fleet, room, matching, warm)
+        total.blocked = step.blocked
+        if not step.placed:
+            return total, matching
+        total.placed.update(step.placed)
+        for placement, count in step.placed.items():
+            stock.supply[Supply(SupplyKind.UNSENT, sku=placement.sku)] += count
+        matching = match(fleet, stock.supply, minimum)
+
+
 def _ends(fleet: Fleet) -> tuple[list[End], list[Examine]]:
     due = due_machines(fleet)
     ends = {intent.machine: intent for intent in due if isinstance(intent, End)}
@@ -56,10 +75,14 @@ def _ends(fleet: Fleet) -> tuple[list[End], list[Examine]]:
 
 
 def _match_without_surplus(
-    fleet: Fleet, stock: Stock, withdrawals: list[WithdrawRunner], ended: set[MachineId]
+    fleet: Fleet,
+    stock: Stock,
+    minimum: Mapping[SkuName, int],
+    withdrawals: list[WithdrawRunner],
+    ended: set[MachineId],
 ) -> Matching:
     """Match; if registrations are left over, count their machines as parked soon and match again."""
-    matching = match(fleet, stock.supply)
+    matching = match(fleet, stock.supply, minimum)
     surplus = [
         w
         for w in surplus_registrations(fleet, matching, stock)
@@ -70,4 +93,4 @@ def _match_without_surplus(
     for withdrawal in surplus:
         withdraw(fleet, stock, withdrawal)
     withdrawals.extend(surplus)
-    return match(fleet, stock.supply)
+    return match(fleet, stock.supply, minimum)

@@ -70,7 +70,7 @@ def take_turns(fleet: Fleet, matching: Matching) -> Turns:
     """Count what is on its way already, by account. O(classes x pools)."""
     turns = Turns(fleet)
     for (demand, pool), count in matching.flow.items():
-        if count <= 0 or pool.kind is SupplyKind.RUNNER or pool.sku is None:
+        if count <= 0 or pool.sku is None or demand not in fleet.queues:
             continue
         pipeline = turns.pipelines.setdefault(demand.account, Pipeline())
         if pool.kind is SupplyKind.PARKED:

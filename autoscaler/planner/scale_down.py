@@ -12,13 +12,10 @@ from autoscaler.planner.schedule import parked_minimum
 from autoscaler.planner.supply import Stock
 
 
-def missing_minimum(fleet: Fleet, matching: Matching, stock: Stock) -> dict[SkuName, int]:
-    """How many machines each SKU lacks to its parked minimum, beyond what jobs need."""
-    missing = {}
-    for name, sku in fleet.catalogue.skus.items():
-        spare = sum(_spare(matching, stock, name, kind) for kind in _MACHINES)
-        missing[name] = max(0, parked_minimum(sku.idle, fleet.now) - spare)
-    return missing
+def minimum_in_force(fleet: Fleet) -> dict[SkuName, int]:
+    """The parked minimum of every SKU that has one now."""
+    wanted = {s.name: parked_minimum(s.idle, fleet.now) for s in fleet.catalogue.skus.values()}
+    return {name: count for name, count in wanted.items() if count > 0}
 
 
 def idle_machines(
@@ -27,8 +24,7 @@ def idle_machines(
     """Parked machines beyond jobs and minimum that were idle for their SKU's `idle.timeout`."""
     found = []
     for name, sku in fleet.catalogue.skus.items():
-        surplus = _spare(matching, stock, name, SupplyKind.PARKED)
-        surplus -= parked_minimum(sku.idle, fleet.now)
+        surplus = _unused(matching, stock, name, SupplyKind.PARKED)
         for machine in stock.parked.get(name, ()):
             if surplus <= 0 or fleet.now - machine.since < sku.idle.timeout:
                 break
@@ -39,14 +35,14 @@ def idle_machines(
     return found
 
 
-def unneeded_calls(fleet: Fleet, matching: Matching, stock: Stock) -> list[WithdrawCall | Launch]:
+def unneeded_calls(matching: Matching, stock: Stock) -> list[WithdrawCall | Launch]:
     """Recorded calls, or parts of them, whose jobs went away before they were sent.
 
     A call that is still needed in part is withdrawn and planned anew with fewer slots.
     """
     found: list[WithdrawCall | Launch] = []
     for name, calls in sorted(stock.unsent.items()):
-        surplus = _surplus_unsent(fleet, matching, stock, name)
+        surplus = _unused(matching, stock, name, SupplyKind.UNSENT)
         for call in sorted(calls, key=lambda c: (c.created_at, c.id), reverse=True):
             if surplus <= 0:
                 break
@@ -61,16 +57,6 @@ def unneeded_calls(fleet: Fleet, matching: Matching, stock: Stock) -> list[Withd
     return found
 
 
-_MACHINES = (SupplyKind.PARKED, SupplyKind.COMING, SupplyKind.UNSENT)
-
-
-def _spare(matching: Matching, stock: Stock, sku: SkuName, kind: SupplyKind) -> int:
+def _unused(matching: Matching, stock: Stock, sku: SkuName, kind: SupplyKind) -> int:
     pool = Supply(kind, sku=sku)
     return stock.supply[pool] - matching.used[pool]
-
-
-def _surplus_unsent(fleet: Fleet, matching: Matching, stock: Stock, sku: SkuName) -> int:
-    kept = parked_minimum(fleet.catalogue.skus[sku].idle, fleet.now)
-    for kind in (SupplyKind.PARKED, SupplyKind.COMING):
-        kept -= _spare(matching, stock, sku, kind)
-    return _spare(matching, stock, sku, SupplyKind.UNSENT) - max(0, kept)

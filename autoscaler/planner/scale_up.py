@@ -15,7 +15,7 @@ from autoscaler.model.identifiers import SkuName
 from autoscaler.model.plan import Launch
 from autoscaler.planner.matching import Matching
 from autoscaler.planner.placement import Placement, Room, Search
-from autoscaler.planner.registration import Turns
+from autoscaler.planner.registration import Turns, take_turns
 
 MAX_MACHINES_PER_CALL = 1000
 
@@ -71,13 +71,14 @@ class _Placer:
         return True
 
 
-def scale_up(
-    fleet: Fleet, matching: Matching, turns: Turns, warm: Mapping[SkuName, int]
-) -> ScaleUp:
-    """Launch for unserved jobs and then for `warm`, the parked machines missing by SKU."""
+def scale_up(fleet: Fleet, room: Room, matching: Matching, warm: Mapping[SkuName, int]) -> ScaleUp:
+    """Launch for unserved jobs and then for `warm`, the parked machines missing by SKU.
+
+    What is placed is taken out of `room`.
+    """
     result = ScaleUp()
-    placer = _Placer(fleet, Room(fleet), result)
-    _for_jobs(fleet, matching, turns, placer)
+    placer = _Placer(fleet, room, result)
+    _for_jobs(fleet, matching, take_turns(fleet, matching), placer)
     for name, missing in warm.items():
         for _ in range(missing):
             if not placer.place(fleet.catalogue.skus[name]):

@@ -16,7 +16,7 @@ _BY_KIND = {
     SupplyKind.RUNNER: "a runner is ready for it: GitHub has to hand it out",
     SupplyKind.PARKED: "a machine is parked for it and waits for its turn to register",
     SupplyKind.COMING: "a machine for it is being launched or boots",
-    SupplyKind.UNSENT: "a machine for it is about to be requested",
+    SupplyKind.UNSENT: "a machine for it is requested now",
 }
 
 
@@ -27,7 +27,6 @@ def waiting_reasons(
     reasons = {}
     for demand, queue in fleet.queues.items():
         runs = [Waiting(matching.served(demand, kind), text) for kind, text in _BY_KIND.items()]
-        runs.append(Waiting(launched.launched[demand], "a machine for it is requested now"))
         rest = len(queue) - sum(run.count for run in runs)
         runs.append(Waiting(rest, launched.blocked.get(demand, "it is planned for next")))
         reasons[demand] = tuple(run for run in runs if run.count > 0)

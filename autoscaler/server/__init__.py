@@ -1,1 +1,4 @@
-"""HTTP: webhook, bootstrap, metrics and health. It parses and answers; it decides nothing."""
+"""HTTP: the webhook, the machines' bootstrap, health and metrics, and the listeners they stand on.
+
+Parses and answers; every decision is behind a port or a callable.
+"""

@@ -1,1 +1,1 @@
-"""Durable records, inbox and history."""
+"""Durable records, inbox and history. `opening.open_store` turns a URL into a `Store`."""

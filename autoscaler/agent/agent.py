@@ -1,0 +1,1273 @@
+"""The agent: proves what its machine is, takes one grant, runs one runner, powers the machine off.
+
+It decides when its own machine has nothing left to do, and nothing else: it never decides about
+another machine, never starts a second runner, and never trusts what a job prints or writes beyond
+ending this machine. docs/bootstrap.md is the protocol it speaks, docs/agent.md lists its timers.
+
+One file of Python's standard library, 3.9 and later, for Linux and Windows, so that it can be baked
+into an image or fetched and checked by its SHA-256; that is why it is longer than our other files.
+Imports are few and light because a hundred of these may start at once on a small host. Windows
+parts are written from the documentation and are not verified here.
+
+Run as `python3 -I -S agent.py [--host-file PATH]`. The host file (JSON, all keys optional) says
+where the machine differs from the defaults of `Host`; the file `controller.json` beside it
+({"controller": URL, "provider": NAME, "ca": PEM or null}) says whom to call. Both must belong to
+root, or to the agent's own user, and be writable by nobody else.
+"""
+
+# pathlib and typing would take a third of the start-up time:
+# ruff: noqa: PTH110, PTH118, PTH120, PTH123, PTH103, PTH208, PYI024
+from __future__ import annotations
+
+import collections
+import email.utils
+import http.client
+import json
+import os
+import select
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, NoReturn
+
+VERSION = "1"
+PROTOCOL = 1
+
+# Timers, in the machine's own seconds. docs/agent.md says what each is for; a test compares.
+PATIENCE = 15 * 60.0
+HEARTBEAT = 60.0
+POLL_WAIT = 50.0
+NO_JOB = 2 * 60.0
+RELEASE_AGAIN = 60.0
+FREEZE = 20.0
+NO_WORKER = 12 * 60.0
+WORKER_GONE = 5 * 60.0
+EXIT_REPORT = 5 * 60.0
+RETRY_FIRST = 1.0
+RETRY_MOST = 30.0
+
+# Bounds on what others send, in bytes or pieces.
+MOST_BODY = 64 * 1024
+MOST_SETTINGS = 256 * 1024
+MOST_LOG_AT_ONCE = 256 * 1024
+MOST_LOG_FILES = 16
+MOST_LINE = 4096
+MOST_PROCESSES = 4096
+
+# What actions/runner writes to its log or terminal (src/Runner.Listener, 2.336.0): Runner.cs,
+# MessageListener.cs, BrokerMessageListener.cs, JobDispatcher.cs.
+MESSAGE_SIGNS = (
+    b"Acknowledging runner request",
+    b"' received from session '",
+    b"Received job message",
+    b"Running job: ",
+)
+FINISHED_SIGNS = (b" completed with result: ",)
+REFUSED_SIGNS = (
+    b"registration has been deleted from the server",
+    b"OAuth token has been revoked",
+)
+
+WINDOWS = sys.platform == "win32"
+
+Answer = collections.namedtuple("Answer", ("status", "body", "retry_after", "date"))
+Grant = collections.namedtuple("Grant", ("runner", "jit_config"))
+Check = collections.namedtuple("Check", ("name", "ok", "detail"))
+Signs = collections.namedtuple("Signs", ("exited", "worker", "message", "finished", "refused"))
+"""One look at the runner: its exit status or None, and what was seen since the last look."""
+
+
+class Again(Exception):  # noqa: N818 - an instruction, not an error
+    """Not now: try again, no sooner than `retry_after` seconds where that is given."""
+
+    def __init__(self, why: str, retry_after: float | None = None) -> None:
+        super().__init__(why)
+        self.retry_after = retry_after
+
+
+class HelloAgain(Exception):  # noqa: N818
+    """The controller wants a fresh proof first."""
+
+
+class PowerOff(Exception):  # noqa: N818
+    """There is nothing left for this machine to do."""
+
+
+class Settings(Exception):  # noqa: N818
+    """The host file, the controller file or the image cannot be used."""
+
+
+def say(text: str) -> None:
+    """One line for the service's journal. Never a secret, never a job's words."""
+    sys.stderr.write(f"runner-agent: {text}\n")
+    sys.stderr.flush()
+
+
+def uniform() -> float:
+    """A random number in [0, 1). From os.urandom: importing `random` costs more than all of this."""
+    return int.from_bytes(os.urandom(4), "big") / 2**32
+
+
+class Clock:
+    """The machine's own time: monotonic seconds, `scale` of them to a real one (1 but in a lab)."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic() * self.scale
+
+    def sleep(self, seconds: float) -> None:
+        """Return after `seconds` of this clock."""
+        time.sleep(max(0.0, seconds) / self.scale)
+
+    def network(self, seconds: float) -> float:
+        """A time limit for the network in real seconds: it does not run faster in a lab."""
+        return max(3.0, seconds / self.scale)
+
+
+class Backoff:
+    """Growing delays with jitter: half to all of 1, 2, 4 ... 30 seconds."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    def reset(self) -> None:
+        """The last try went well."""
+        self.tries = 0
+
+    def next(self, retry_after: float | None = None) -> float:
+        """Seconds until the next try; never less than `retry_after`."""
+        self.tries += 1
+        if retry_after is not None:
+            return retry_after * (1.0 + uniform() / 4)
+        return min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(self.tries - 1, 10)) * (0.5 + uniform() / 2)
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def read_trusted(path: str) -> dict[str, Any] | None:
+    """A JSON object from a file that only root, or our own user, can write; None where absent.
+
+    Raises Settings.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Settings(f"{path}: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise Settings(f"{path}: not a regular file")
+        if not WINDOWS and (found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022):
+            raise Settings(f"{path}: others could have written it")
+        text = file.read(MOST_SETTINGS + 1)
+    if len(text) > MOST_SETTINGS:
+        raise Settings(f"{path}: too long")
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Settings(f"{path}: not JSON") from error
+    if not isinstance(value, dict):
+        raise Settings(f"{path}: not a JSON object")
+    return value
+
+
+class Host:
+    """What the host file says of this machine, and where it says nothing, an EC2 machine's values.
+
+    `root` is put before the agent's own paths. `power_off` and `disarm` (which takes back the
+    shutdown armed by the user data) are argv lists. `time_scale` is seconds of this machine per
+    real second. `runner_user` None runs the runner as the agent's own user, refused for root.
+    """
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.root = self._text(values, "root", "")
+        self.metadata = self._text(values, "metadata", "http://169.254.169.254").rstrip("/")
+        linux_off, windows_off = ["shutdown", "-P", "now"], ["shutdown", "/s", "/f", "/t", "0"]
+        self.power_off = self._argv(values, "power_off", windows_off if WINDOWS else linux_off)
+        self.disarm = self._argv(values, "disarm", ["shutdown", "/a" if WINDOWS else "-c"])
+        scale = values.get("time_scale", 1.0)
+        if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not scale > 0:
+            raise Settings("host file: time_scale must be a number above 0")
+        self.time_scale = float(scale)
+        user = values.get("runner_user", "runner")
+        self.runner_user = None if user is None else self._text(values, "runner_user", "runner")
+        default = "C:\\actions-runner" if WINDOWS else "/opt/actions-runner"
+        self.runner_directory = self._text(values, "runner_directory", default)
+        self.runner_task = self._text(values, "runner_task", "actions-runner")
+        windows_state = "C:\\ProgramData\\runner-agent\\state"
+        self.state = windows_state if WINDOWS else self.root + "/var/lib/runner-agent"
+
+    @property
+    def marker(self) -> str:
+        """The file that says that a runner was started on this machine once."""
+        return os.path.join(self.state, "started")
+
+    @staticmethod
+    def _text(values: dict[str, Any], key: str, default: str) -> str:
+        value = values.get(key, default)
+        if not isinstance(value, str):
+            raise Settings(f"host file: {key} must be text")
+        return value
+
+    @staticmethod
+    def _argv(values: dict[str, Any], key: str, default: list[str]) -> list[str]:
+        value = values.get(key, default)
+        if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+            raise Settings(f"host file: {key} must be a list of text")
+        return value
+
+
+# --- HTTP -----------------------------------------------------------------------------------------
+
+
+class Link:
+    """One kept connection to one HTTP origin. `ca` is PEM text, the only authority then trusted."""
+
+    def __init__(self, url: str, ca: str | None = None) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Settings("not an http or https URL")
+        self._secure = parts.scheme == "https"
+        self._address = (parts.hostname, parts.port)
+        self._prefix = parts.path.rstrip("/")
+        self._ca = ca
+        self._context: Any = None
+        self._connection: http.client.HTTPConnection | None = None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes | None = None,
+        timeout: float = 10.0,
+    ) -> Answer:
+        """Send one request. `timeout` is in real seconds. Raises Again when no answer came."""
+        reused = self._connection is not None
+        try:
+            try:
+                return self._ask(method, path, headers, body, timeout)
+            except (http.client.RemoteDisconnected, ConnectionError):
+                # A kept connection may have been closed meanwhile: that says nothing yet.
+                self.close()
+                if not reused:
+                    raise
+                return self._ask(method, path, headers, body, timeout)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            raise Again(f"{self._address[0]}: {type(error).__name__}") from error
+
+    def close(self) -> None:
+        """Give the connection up. Idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(
+        self, method: str, path: str, headers: dict[str, str], body: bytes | None, timeout: float
+    ) -> Answer:
+        connection = self._connection or self._open(timeout)
+        self._connection = connection
+        connection.timeout = timeout
+        if connection.sock is not None:
+            connection.sock.settimeout(timeout)
+        connection.request(method, self._prefix + path, body, headers)
+        response = connection.getresponse()
+        text = response.read(MOST_BODY + 1)
+        if len(text) > MOST_BODY or response.will_close:
+            self.close()
+        if len(text) > MOST_BODY:
+            raise ValueError("answer too long")
+        return Answer(
+            response.status,
+            text,
+            _seconds(response.headers.get("Retry-After")),
+            response.headers.get("Date"),
+        )
+
+    def _open(self, timeout: float) -> http.client.HTTPConnection:
+        host, port = self._address
+        if not self._secure:
+            return http.client.HTTPConnection(host, port, timeout=timeout)
+        if self._context is None:
+            import ssl  # not needed on loopback
+
+            self._context = ssl.create_default_context(cadata=self._ca)
+        return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
+
+
+def _seconds(text: str | None) -> float | None:
+    """A Retry-After in seconds, five minutes at most; None where there is none to be read."""
+    try:
+        return min(300.0, max(0.0, float(text))) if text is not None else None
+    except ValueError:
+        return None
+
+
+def metadata_proof(url: str, timeout: float) -> str:
+    """The RSA-2048 signature of the instance identity document, base64 on one line. Raises Again.
+
+    IMDSv2: a session token first (EC2 User Guide, "Use the Instance Metadata Service").
+    """
+    link = Link(url)
+    try:
+        lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+        token = link.ask("PUT", "/latest/api/token", lifetime, b"", timeout)
+        if token.status != http.client.OK:
+            raise Again(f"metadata service: token {token.status}")
+        headers = {"X-aws-ec2-metadata-token": token.body.decode("ascii", "replace").strip()}
+        path = "/latest/dynamic/instance-identity/rsa2048"
+        proof = link.ask("GET", path, headers, None, timeout)
+        if proof.status != http.client.OK:
+            raise Again(f"metadata service: identity {proof.status}")
+        return "".join(proof.body.decode("ascii", "replace").split())
+    finally:
+        link.close()
+
+
+class Controller:
+    """The client's side of the bootstrap protocol. Splits answers by what to do next.
+
+    `heard` is when an authenticated answer that knows this machine last came. The nonce is made
+    here and lives in this object only.
+    """
+
+    def __init__(self, link: Link, provider: str, proof: Callable[[], str], clock: Clock) -> None:
+        self._link = link
+        self._provider = provider
+        self._proof = proof
+        self._clock = clock
+        self._nonce = os.urandom(32).hex()
+        self.machine: str | None = None
+        self.skew: float | None = None
+        self.heard = clock.now()
+
+    def hello(self) -> dict[str, Any]:
+        """Prove who we are; returns the gate's parameters. Raises Again, HelloAgain, PowerOff."""
+        self.machine = None
+        body = {
+            "protocol": PROTOCOL,
+            "provider": self._provider,
+            "proof": self._proof(),
+            "nonce": self._nonce,
+            "agent": VERSION,
+        }
+        before = time.time()
+        answer = self._ask("/bootstrap/hello", {}, body, 10.0)
+        self.skew = _skew(answer.date, before, time.time())
+        value = self._expect(answer, http.client.OK)
+        machine, gate = value.get("machine"), value.get("gate")
+        if not _is_name(machine) or not isinstance(gate, dict):
+            raise Again("hello: not an answer")
+        self.machine = machine
+        return gate
+
+    def poll(self, wait: float) -> Grant | None:
+        """Wait at most `wait` seconds for a grant. Raises Again, HelloAgain, PowerOff."""
+        value = self._call("poll", {"wait": wait}, http.client.OK, wait + 10.0)
+        if value.get("state") == "parked":
+            return None
+        runner, secret = value.get("runner"), value.get("jit_config")
+        if value.get("state") != "granted" or not _is_name(runner) or not _is_secret(secret):
+            raise Again("poll: not an answer")
+        return Grant(runner, secret)
+
+    def report(self, step: str, body: dict[str, Any]) -> None:
+        """Say something that is answered 204. Raises Again, HelloAgain, PowerOff."""
+        self._call(step, body, http.client.NO_CONTENT, 10.0)
+
+    def may_release(self) -> bool:
+        """Whether a DELETE could be sent at once. Raises Again, HelloAgain, PowerOff."""
+        return self._call("may-release", {}, http.client.OK, 10.0).get("allowed") is True
+
+    def release(self, timeout: float) -> int:
+        """Have the registration deleted within `timeout` real seconds: GitHub's status, or 0.
+
+        Raises Again, HelloAgain, PowerOff.
+        """
+        answer = self._ask(self._path("release"), self._authority(), {}, timeout, exact=True)
+        status = self._expect(answer, http.client.OK).get("status")
+        return status if isinstance(status, int) else 0
+
+    def _call(self, step: str, body: dict[str, Any], status: int, timeout: float) -> dict[str, Any]:
+        return self._expect(self._ask(self._path(step), self._authority(), body, timeout), status)
+
+    def _path(self, step: str) -> str:
+        if self.machine is None:
+            raise HelloAgain
+        return f"/bootstrap/machines/{self.machine}/{step}"
+
+    def _authority(self) -> dict[str, str]:
+        return {"Authorization": "Bearer " + self._nonce}
+
+    def _ask(
+        self,
+        path: str,
+        headers: dict[str, str],
+        body: dict[str, Any],
+        timeout: float,
+        exact: bool = False,
+    ) -> Answer:
+        limit = timeout if exact else self._clock.network(timeout)
+        text = json.dumps(body).encode()
+        return self._link.ask(
+            "POST", path, {"Content-Type": "application/json", **headers}, text, limit
+        )
+
+    def _expect(self, answer: Answer, status: int) -> dict[str, Any]:
+        """The answer's object, or the instruction that its status stands for."""
+        if answer.status == status:
+            self.heard = self._clock.now()
+            return _object(answer.body) if status == http.client.OK else {}
+        word = _object(answer.body).get("error")
+        why = f"{answer.status} {word}" if _is_name(word) else str(answer.status)
+        if answer.status in (401, 409):
+            raise HelloAgain(why)
+        if answer.status in (403, 410, 426):
+            raise PowerOff(f"the controller answered {why}")
+        raise Again(why, answer.retry_after)
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_name(value: object) -> bool:
+    """Whether this is a short word that is safe in a path and in a log."""
+    if not isinstance(value, str) or not 0 < len(value) <= 128:
+        return False
+    return value.isascii() and value.replace("-", "").replace("_", "").replace(".", "").isalnum()
+
+
+def _is_secret(value: object) -> bool:
+    """Whether this can be an environment variable of one line."""
+    return (
+        isinstance(value, str)
+        and 0 < len(value) < MOST_BODY
+        and value.isascii()
+        and value.isprintable()
+    )
+
+
+def _skew(date: str | None, before: float, after: float) -> float | None:
+    """How far our wall clock is from a Date header, in seconds; None without one.
+
+    The header is cut to whole seconds, so half of one is added.
+    """
+    parsed = email.utils.parsedate_tz(date or "")
+    if parsed is None:
+        return None
+    return abs(email.utils.mktime_tz(parsed) + 0.5 - (before + after) / 2)
+
+
+# --- the gate -------------------------------------------------------------------------------------
+
+
+def run_gate(gate: dict[str, Any], skew: float | None, host: Host, timeout: float) -> list[Check]:
+    """The machine's own checks, as the controller's hello asked for them. `timeout`: real seconds."""
+    checks = [Check("controller", True, "answered the hello")]
+    wanted = gate.get("disk_gb")
+    if isinstance(wanted, (int, float)):
+        free = _free_bytes(host.root or os.sep) / 2**30
+        checks.append(Check("disk", free >= wanted, f"{free:.1f} GiB free, {wanted:g} wanted"))
+    allowed = gate.get("clock_skew_s")
+    if isinstance(allowed, (int, float)):
+        known = skew is not None and skew <= allowed
+        detail = "no Date header" if skew is None else f"{skew:.1f} s off, {allowed:g} allowed"
+        checks.append(Check("clock", known, detail))
+    url = gate.get("github")
+    if isinstance(url, str):
+        checks.append(_check_reachable(url, timeout))
+    checks.append(_check_runner(host))
+    return checks
+
+
+def _check_reachable(url: str, timeout: float) -> Check:
+    try:
+        path = urllib.parse.urlsplit(url)
+        link = Link(f"{path.scheme}://{path.netloc}")
+        try:
+            query = f"?{path.query}" if path.query else ""
+            answer = link.ask(
+                "GET", (path.path or "/") + query, {"User-Agent": "runner-agent"}, None, timeout
+            )
+        finally:
+            link.close()
+    except (Again, Settings, ValueError) as error:
+        return Check("github", False, str(error)[:200])
+    return Check("github", answer.status < 500, f"answered {answer.status}")
+
+
+def _check_runner(host: Host) -> Check:
+    program = runner_program(host)
+    if not os.access(program, os.R_OK):
+        return Check("runner", False, "the runner is not installed")
+    if WINDOWS:
+        return Check("runner", True, "installed")
+    try:
+        runner_account(host)
+    except Settings as error:
+        return Check("runner", False, str(error))
+    return Check("runner", True, "installed")
+
+
+def _free_bytes(path: str) -> int:
+    if WINDOWS:
+        import shutil  # slow to import, and Linux has statvfs
+
+        return shutil.disk_usage(path).free
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+# --- the runner -----------------------------------------------------------------------------------
+
+
+def runner_program(host: Host) -> str:
+    """The runner's start script, as actions/runner names it."""
+    return os.path.join(host.runner_directory, "run.cmd" if WINDOWS else "run.sh")
+
+
+def runner_account(host: Host) -> tuple[dict[str, Any], dict[str, str]]:
+    """Arguments for Popen that drop privileges, and the variables that go with the user.
+
+    Not root: the runner's user is our own. Raises Settings where the runner would be root.
+    """
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return {}, {}
+    import pwd  # absent on Windows
+
+    try:
+        account = pwd.getpwnam(host.runner_user or "root")
+    except KeyError as error:
+        raise Settings("the runner's user does not exist") from error
+    if account.pw_uid == 0:
+        raise Settings("the runner would run as root")
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    identity = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+    name = account.pw_name
+    return identity, {"HOME": account.pw_dir, "USER": name, "LOGNAME": name}
+
+
+class Lines:
+    """Cuts what comes in pieces at line ends, so that each phrase is seen whole and once."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def whole(self, piece: bytes) -> bytes:
+        """The whole lines that this piece completes; a line that never ends is cut."""
+        lines, end, rest = (self._rest + piece).rpartition(b"\n")
+        self._rest = rest[-MOST_LINE:]
+        return lines + end
+
+
+class LogReader:
+    """What the listener has added to its log files since the agent started it.
+
+    The files are the runner's user's, so they are read without following links, without waiting,
+    and a bounded piece at a time; only fixed phrases are looked for.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._offsets: dict[str, int] = {}
+        self._lines: dict[str, Lines] = {}
+        for name, size in self._files():
+            self._offsets[name] = size
+
+    def pieces(self) -> Iterator[bytes]:
+        """New whole lines of every file."""
+        for name, _size in self._files():
+            piece = self._read(name)
+            if piece:
+                yield self._lines.setdefault(name, Lines()).whole(piece)
+
+    def _files(self) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        try:
+            with os.scandir(self._directory) as entries:
+                for entry in entries:
+                    if entry.name.startswith("Runner_") and entry.is_file(follow_symlinks=False):
+                        found.append((entry.name, entry.stat(follow_symlinks=False).st_size))
+                    if len(found) >= MOST_LOG_FILES:
+                        break
+        except OSError:
+            return found
+        return found
+
+    def _read(self, name: str) -> bytes:
+        offset = self._offsets.get(name, 0)
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        try:
+            descriptor = os.open(os.path.join(self._directory, name), flags)
+        except OSError:
+            return b""
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return b""
+            file.seek(offset)
+            piece = file.read(MOST_LOG_AT_ONCE) or b""
+        self._offsets[name] = offset + len(piece)
+        return piece
+
+
+class SignReader:
+    """Turns the listener's words into signs, until a worker was seen: a job's words never count."""
+
+    def __init__(self) -> None:
+        self._message = self._finished = self._refused = False
+
+    def feed(self, text: bytes) -> None:
+        """Look for the phrases in a piece of text."""
+        self._message = self._message or any(sign in text for sign in MESSAGE_SIGNS)
+        self._finished = self._finished or any(sign in text for sign in FINISHED_SIGNS)
+        self._refused = self._refused or any(sign in text for sign in REFUSED_SIGNS)
+
+    def take(self, exited: int | None, worker: bool) -> Signs:
+        """What was seen since the last call."""
+        signs = Signs(exited, worker, self._message, self._finished, self._refused)
+        self._message = self._finished = self._refused = False
+        return signs
+
+
+class LinuxRunner:
+    """run.sh and everything below it, in a session of its own, as an unprivileged user."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._log = LogReader(os.path.join(host.runner_directory, "_diag"))
+        self._signs = SignReader()
+        self._listening = True
+        self._printed = Lines()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._frozen: list[int] = []
+        self._lock = threading.Lock()
+
+    def start(self, jit_config: str) -> None:
+        """Start it. The JIT configuration goes by environment: argv can be read by anyone."""
+        identity, variables = runner_account(self._host)
+        environment = {**os.environ, **variables, "ACTIONS_RUNNER_INPUT_JITCONFIG": jit_config}
+        self._process = subprocess.Popen(  # noqa: S603 - a fixed program of the image
+            [runner_program(self._host)],
+            cwd=self._host.runner_directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=0o022,
+            **identity,
+        )
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+
+    def look(self, wait: float) -> Signs:
+        """Wait at most `wait` real seconds for the exit or for output, then say what there is."""
+        process = self._started()
+        self._drain(process, wait)
+        worker = self.worker_runs()
+        if worker:
+            self._listening = False
+        elif self._listening:
+            for piece in self._log.pieces():
+                self._signs.feed(piece)
+        return self._signs.take(process.poll(), worker)
+
+    def worker_runs(self) -> bool:
+        """Whether a Runner.Worker is among the runner's descendants."""
+        return any(process_name(pid) == "Runner.Worker" for pid in descendants(self._started().pid))
+
+    def freeze(self) -> None:
+        """Stop every process of the runner, so that it can neither take a job nor start a worker."""
+        root = self._started().pid
+        with self._lock:
+            while True:
+                fresh = [pid for pid in (root, *descendants(root)) if pid not in self._frozen]
+                if not fresh:
+                    return
+                for pid in fresh:
+                    _signal(pid, signal.SIGSTOP)
+                    self._frozen.append(pid)
+
+    def resume(self) -> None:
+        """Let it run again. Idempotent; may be called from another thread."""
+        with self._lock:
+            for pid in reversed(self._frozen):
+                _signal(pid, signal.SIGCONT)
+            self._frozen.clear()
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it is still stopped."""
+        return bool(self._frozen)
+
+    def kill(self) -> None:
+        """End everything below run.sh, and run.sh."""
+        process = self._started()
+        for pid in descendants(process.pid):
+            _signal(pid, signal.SIGKILL)
+        process.kill()
+        _wait(process, 5.0)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "not started"
+        return self._process
+
+    def _drain(self, process: subprocess.Popen[bytes], wait: float) -> None:
+        """Read what run.sh printed: an undrained pipe would stop it."""
+        pipe = process.stdout
+        if pipe is None or pipe.closed:
+            _wait(process, wait)
+            return
+        if not select.select([pipe], [], [], wait)[0]:
+            return
+        piece = pipe.read(MOST_BODY)
+        if piece == b"":
+            pipe.close()
+            _wait(process, wait)
+        elif piece and self._listening:
+            self._signs.feed(self._printed.whole(piece))
+
+
+def _wait(process: subprocess.Popen[bytes], wait: float) -> None:
+    try:
+        process.wait(wait)
+    except subprocess.TimeoutExpired:
+        return
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def process_name(pid: int) -> str:
+    """The kernel's name of a process (its program, 15 characters), or nothing."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as file:
+            return file.read(64).strip()
+    except OSError:
+        return ""
+
+
+def descendants(root: int) -> list[int]:
+    """Processes below this one, nearest first, a bounded number."""
+    found: list[int] = []
+    level = [root]
+    while level and len(found) < MOST_PROCESSES:
+        level = [child for pid in level for child in children_of(pid)][:MOST_PROCESSES]
+        found.extend(level)
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    """A process' children. The kernel lists them by thread (CONFIG_PROC_CHILDREN)."""
+    children: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return children
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                children.extend(int(word) for word in file.read(MOST_BODY).split()[:MOST_PROCESSES])
+        except FileNotFoundError:
+            if os.path.exists(f"/proc/{pid}/task/{thread}/stat"):
+                return children_by_parent(pid)
+        except OSError:
+            continue
+    return children
+
+
+def children_by_parent(pid: int) -> list[int]:
+    """The same, asked of every process in turn, for kernels without the list."""
+    children: list[int] = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                fields = file.read(MOST_LINE).rpartition(")")[2].split()
+        except OSError:
+            continue
+        if len(fields) > 1 and fields[1] == str(pid):
+            children.append(int(name))
+    return children
+
+
+if sys.platform == "win32":
+    import ctypes
+    import ctypes.wintypes as wt
+
+    class _Entry(ctypes.Structure):
+        """PROCESSENTRY32W (tlhelp32.h)."""
+
+        _fields_ = (
+            ("size", wt.DWORD),
+            ("usage", wt.DWORD),
+            ("pid", wt.DWORD),
+            ("heap", ctypes.c_size_t),
+            ("module", wt.DWORD),
+            ("threads", wt.DWORD),
+            ("parent", wt.DWORD),
+            ("priority", wt.LONG),
+            ("flags", wt.DWORD),
+            ("name", wt.WCHAR * 260),
+        )
+
+    def _processes() -> dict[int, str]:
+        """Every process' program name by its id."""
+        kernel = ctypes.windll.kernel32
+        kernel.CreateToolhelp32Snapshot.restype = wt.HANDLE
+        snapshot = wt.HANDLE(kernel.CreateToolhelp32Snapshot(0x2, 0))
+        found: dict[int, str] = {}
+        entry = _Entry(size=ctypes.sizeof(_Entry))
+        more = kernel.Process32FirstW(snapshot, ctypes.byref(entry))
+        while more and len(found) < MOST_PROCESSES:
+            found[entry.pid] = entry.name
+            more = kernel.Process32NextW(snapshot, ctypes.byref(entry))
+        kernel.CloseHandle(snapshot)
+        return found
+
+    def _with_process(pid: int, access: int, action: Callable[[Any], object]) -> None:
+        kernel = ctypes.windll.kernel32
+        kernel.OpenProcess.restype = wt.HANDLE
+        handle = kernel.OpenProcess(access, False, pid)
+        if handle:
+            action(wt.HANDLE(handle))
+            kernel.CloseHandle(wt.HANDLE(handle))
+
+    class WindowsRunner:
+        """run.cmd, started by a scheduled task that the image registered for its runner account.
+
+        The task's action is `powershell -File C:\\ProgramData\\runner-agent\\handover\\launch.ps1`.
+        That folder is the image's: the runner's account may change it, other users may not read it.
+        """
+
+        PROGRAMS = ("Runner.Listener.exe", "Runner.Worker.exe")
+
+        def __init__(self, host: Host) -> None:
+            self._host = host
+            self._log = LogReader(os.path.join(host.runner_directory, "_diag"))
+            self._signs = SignReader()
+            self._listening = True
+            self._frozen: list[int] = []
+            self._begun = False
+            self._missed = 0
+
+        def start(self, jit_config: str) -> None:
+            """Hand the JIT configuration over in a file that the launcher reads and deletes."""
+            folder = "C:\\ProgramData\\runner-agent\\handover"
+            with open(os.path.join(folder, "jit"), "w", encoding="ascii") as file:
+                file.write(jit_config)
+            launcher = (
+                f"$f = '{folder}\\jit'\n"
+                "$env:ACTIONS_RUNNER_INPUT_JITCONFIG = (Get-Content -Raw $f).Trim()\n"
+                "Remove-Item -Force $f\n"
+                f"Set-Location '{self._host.runner_directory}'\n"
+                "& .\\run.cmd\n"
+            )
+            with open(os.path.join(folder, "launch.ps1"), "w", encoding="ascii") as file:
+                file.write(launcher)
+            task = ["schtasks", "/run", "/tn", self._host.runner_task]
+            subprocess.run(task, check=True)  # noqa: S603 - the name comes from the host file
+
+        def look(self, wait: float) -> Signs:
+            """Sleep `wait` real seconds, then look. The exit status of a task's program is not known."""
+            time.sleep(wait)
+            names = _processes().values()
+            worker = self.PROGRAMS[1] in names
+            self._listening = self._listening and not worker
+            if self._listening:
+                for piece in self._log.pieces():
+                    self._signs.feed(piece)
+            return self._signs.take(self._exit(self.PROGRAMS[0] in names or worker, wait), worker)
+
+        def _exit(self, alive: bool, wait: float) -> int | None:
+            """run.cmd restarts its listener within seconds, and the task takes a while to begin."""
+            self._begun = self._begun or alive
+            self._missed = 0 if alive else self._missed + 1
+            return 0 if self._missed * wait > (15 if self._begun else 120) else None
+
+        def worker_runs(self) -> bool:
+            """Whether a worker is among the machine's processes."""
+            return self.PROGRAMS[1] in _processes().values()
+
+        def freeze(self) -> None:
+            """Suspend the listener (PROCESS_SUSPEND_RESUME)."""
+            for pid, name in _processes().items():
+                if name == self.PROGRAMS[0]:
+                    _with_process(pid, 0x800, ctypes.windll.ntdll.NtSuspendProcess)
+                    self._frozen.append(pid)
+
+        def resume(self) -> None:
+            """Let it run again. Idempotent."""
+            while self._frozen:
+                _with_process(self._frozen.pop(), 0x800, ctypes.windll.ntdll.NtResumeProcess)
+
+        @property
+        def frozen(self) -> bool:
+            """Whether it is still suspended."""
+            return bool(self._frozen)
+
+        def kill(self) -> None:
+            """End listener and worker (PROCESS_TERMINATE)."""
+            for pid, name in _processes().items():
+                if name in self.PROGRAMS:
+                    _with_process(pid, 0x1, lambda h: ctypes.windll.kernel32.TerminateProcess(h, 1))
+
+    Runner = WindowsRunner
+else:
+    Runner = LinuxRunner
+
+
+class Watch:
+    """Decides from what was seen of the runner whether to go on. Pure: time is given to it."""
+
+    RELEASE = "release"
+
+    def __init__(self, started: float) -> None:
+        self._message: float | None = None
+        self._worked = False
+        self._gone: float | None = None
+        self._ask_at = started + NO_JOB
+
+    @property
+    def job_possible(self) -> bool:
+        """Whether a job was heard of, so that a worker runs or may still come."""
+        return self._worked or self._message is not None
+
+    def decide(self, now: float, signs: Signs) -> str | None:
+        """None to go on, RELEASE to try and give the registration back, or why to power off."""
+        if signs.message and not self._worked:
+            self._message = now
+        if signs.worker:
+            self._worked, self._gone = True, None
+            return None
+        if signs.finished:
+            self._worked = True
+        if signs.exited is not None:
+            return f"the runner exited with status {signs.exited}"
+        if signs.refused:
+            return "GitHub refuses the registration"
+        if self._worked:
+            self._gone = now if self._gone is None else self._gone
+            return self._after(
+                now, self._gone, WORKER_GONE, "the worker is gone, the listener stays"
+            )
+        if self._message is not None:
+            return self._after(now, self._message, NO_WORKER, "a job message came, but no worker")
+        return self.RELEASE if now >= self._ask_at else None
+
+    def ask_again(self, now: float) -> None:
+        """The release did not come about."""
+        self._ask_at = now + RELEASE_AGAIN
+
+    @staticmethod
+    def _after(now: float, since: float, limit: float, why: str) -> str | None:
+        return why if now - since >= limit else None
+
+
+# --- the whole ------------------------------------------------------------------------------------
+
+
+class Agent:
+    """One machine's life, from the hello to the power-off. `runner` makes the runner when needed."""
+
+    def __init__(
+        self,
+        host: Host,
+        clock: Clock,
+        controller: Controller,
+        runner: Callable[[Host], Any] = Runner,
+    ) -> None:
+        self._host = host
+        self._clock = clock
+        self._controller = controller
+        self._make_runner = runner
+        self._backoff = Backoff()
+        self._beat_at: float | None = None
+        self._closed = False
+
+    def live(self) -> NoReturn:
+        """Everything. Ends by raising PowerOff, which says why."""
+        grant = self.wait_for_grant()
+        runner = self._make_runner(self._host)
+        try:
+            self._mark()
+            runner.start(grant.jit_config)
+        except (OSError, Settings, subprocess.SubprocessError) as error:
+            reason = f"the runner could not be started: {type(error).__name__}"
+        else:
+            say(f"runner {grant.runner} started")
+            reason = self.supervise(runner)
+        self.report_exit(reason)
+        raise PowerOff(reason)
+
+    def wait_for_grant(self) -> Grant:
+        """Hello, gate and polls, until a grant is acknowledged. Raises PowerOff."""
+        parked = False
+        retry_after: float | None = None
+        waiting = False
+        while True:
+            try:
+                if waiting:
+                    waiting = False
+                    self._pause(retry_after)
+                if not parked:
+                    self._introduce()
+                    parked = True
+                grant = self._poll()
+                if grant is not None:
+                    self._acknowledge(grant)
+                    return grant
+                self._backoff.reset()
+            except HelloAgain as reason:
+                self._controller.machine = None
+                parked, waiting, retry_after = False, True, None
+                say(f"hello again: {reason}")
+            except Again as reason:
+                waiting, retry_after = True, reason.retry_after
+                say(f"again: {reason}")
+
+    def _introduce(self) -> None:
+        gate = self._controller.hello()
+        if self._beat_at is None:
+            self._beat_at = self._clock.now() + HEARTBEAT
+        self._controller.report("stage", {"stage": "gate"})
+        checks = run_gate(gate, self._controller.skew, self._host, self._clock.network(10.0))
+        passed = all(check.ok for check in checks)
+        found = [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in checks]
+        self._controller.report("gate", {"passed": passed, "checks": found})
+        if not passed:
+            failed = ", ".join(check.name for check in checks if not check.ok)
+            raise PowerOff(f"the gate failed: {failed}")
+
+    def _poll(self) -> Grant | None:
+        self._beat()
+        begun = self._clock.now()
+        due = POLL_WAIT if self._beat_at is None else self._beat_at - begun
+        grant = self._controller.poll(max(1.0, min(POLL_WAIT, due)))
+        if grant is None and self._clock.now() - begun < RETRY_FIRST:
+            # An answer that did not wait must not become a busy loop.
+            self._clock.sleep(RETRY_FIRST * (0.5 + uniform() / 2))
+        return grant
+
+    def _acknowledge(self, grant: Grant) -> None:
+        """Repeated until it is answered: polling instead would have the registration replaced."""
+        while True:
+            try:
+                self._controller.report("acknowledge", {"runner": grant.runner})
+            except Again as reason:
+                self._pause(reason.retry_after)
+            else:
+                return
+
+    def _pause(self, retry_after: float | None) -> None:
+        """Wait before the next try, or power off when patience has ended."""
+        end = self._controller.heard + PATIENCE
+        until = min(end, self._clock.now() + self._backoff.next(retry_after))
+        while self._clock.now() < until:
+            self._beat()
+            due = until if self._beat_at is None else max(self._beat_at, self._clock.now() + 0.1)
+            self._clock.sleep(min(until, due) - self._clock.now())
+        if self._clock.now() >= self._controller.heard + PATIENCE:
+            raise PowerOff("no answer that knows this machine for 15 minutes")
+
+    def _beat(self) -> None:
+        """Say that we live, if it is time to. Before the grant a refusal counts, later it does not."""
+        now = self._clock.now()
+        if self._beat_at is None or now < self._beat_at or self._controller.machine is None:
+            return
+        self._beat_at = now + HEARTBEAT
+        try:
+            self._controller.report("heartbeat", {})
+        except Again:
+            return
+
+    def _mark(self) -> None:
+        """Remember on disk, for root only, that this machine's one runner was started."""
+        os.makedirs(self._host.state, mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        descriptor = os.open(self._host.marker, flags, 0o600)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    def supervise(self, runner: Any) -> str:
+        """Watch the runner to its end; returns why it ended. The controller's silence is no reason."""
+        watch = Watch(self._clock.now())
+        tick = max(0.2, 1.0 / self._clock.scale)
+        while True:
+            signs = runner.look(tick)
+            decision = watch.decide(self._clock.now(), signs)
+            if decision is None and self._closed and not watch.job_possible:
+                decision = self._give_up(runner, watch)
+            elif decision == Watch.RELEASE:
+                decision = self._release(runner, watch)
+                watch.ask_again(self._clock.now())
+            if decision is not None:
+                runner.kill()
+                return decision
+            self._beat_while_running()
+
+    def _beat_while_running(self) -> None:
+        try:
+            self._beat()
+        except HelloAgain:
+            # Nothing can be proved anew after the handover; the runner goes on.
+            return
+        except PowerOff:
+            self._closed = True
+
+    def _idle(self, runner: Any, watch: Watch) -> bool:
+        """With the runner frozen: whether no worker runs and no job message has come."""
+        watch.decide(self._clock.now(), runner.look(0.0))
+        return not watch.job_possible and not runner.worker_runs()
+
+    def _give_up(self, runner: Any, watch: Watch) -> str | None:
+        """The controller has closed this seat: go, unless a job has come meanwhile."""
+        runner.freeze()
+        if self._idle(runner, watch):
+            return "the controller has closed this seat"
+        runner.resume()
+        return None
+
+    def _release(self, runner: Any, watch: Watch) -> str | None:
+        """Have the idle runner's registration deleted. Why to power off, or None to go on."""
+        limit = FREEZE / self._clock.scale
+        thaw = threading.Timer(limit, runner.resume)
+        try:
+            if not self._controller.may_release():
+                return None
+            began = time.monotonic()
+            thaw.start()
+            runner.freeze()
+            if self._idle(runner, watch):
+                left = began + limit - time.monotonic()
+                status = self._controller.release(max(0.01, left))
+                # A listener that ran again before the answer came may have taken a job.
+                if status in (204, 404) and runner.frozen:
+                    return "no job came, the registration is deleted"
+        except (Again, HelloAgain):
+            say("could not ask for the release")
+        except PowerOff:
+            self._closed = True
+        finally:
+            thaw.cancel()
+        runner.resume()
+        return None
+
+    def report_exit(self, detail: str) -> None:
+        """Say that the runner has left, for five minutes at most."""
+        self._backoff.reset()
+        end = self._clock.now() + EXIT_REPORT
+        while True:
+            try:
+                self._controller.report("exit", {"detail": detail})
+            except Again as reason:
+                left = end - self._clock.now()
+                if left <= 0:
+                    say("the exit could not be reported")
+                    return
+                self._clock.sleep(min(left, self._backoff.next(reason.retry_after)))
+            except (HelloAgain, PowerOff) as reason:
+                say(f"the exit report was refused: {reason}")
+                return
+            else:
+                return
+
+
+def command(argv: list[str]) -> bool:
+    """Run one of the host's commands; whether it went well."""
+    try:
+        done = subprocess.run(  # noqa: S603 - argv comes from the root-only host file
+            argv, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        say(f"{argv[0]}: {type(error).__name__}")
+        return False
+    return done.returncode == 0
+
+
+def power_off(argv: list[str]) -> None:
+    """Tell the machine to power off, and wait for it. On return, the service's death does it."""
+    for _ in range(3):
+        command(argv)
+        time.sleep(20)
+
+
+def build(host: Host, controller_file: str) -> Agent:
+    """Put the agent together. Raises Settings."""
+    values = read_trusted(controller_file)
+    if values is None:
+        raise Settings(f"{controller_file}: absent")
+    url, provider, ca = values.get("controller"), values.get("provider"), values.get("ca")
+    if not isinstance(url, str) or not isinstance(provider, str):
+        raise Settings("controller file: controller and provider must be text")
+    if ca is not None and not isinstance(ca, str):
+        raise Settings("controller file: ca must be text or null")
+    clock = Clock(host.time_scale)
+    timeout = clock.network(5.0)
+    proof = lambda: metadata_proof(host.metadata, timeout)  # noqa: E731
+    return Agent(host, clock, Controller(Link(url, ca), provider, proof, clock))
+
+
+def host_file(arguments: Iterable[str]) -> str:
+    """The path given with --host-file, or the default. Raises Settings."""
+    words = list(arguments)
+    if not words:
+        return (
+            "C:\\ProgramData\\runner-agent\\host.json" if WINDOWS else "/etc/runner-agent/host.json"
+        )
+    if len(words) != 2 or words[0] != "--host-file":
+        raise Settings("usage: agent.py [--host-file PATH]")
+    return words[1]
+
+
+def refuse_second_boot(host: Host) -> None:
+    """Raises PowerOff where a runner was started before: a machine serves once."""
+    if os.path.lexists(host.marker):
+        raise PowerOff("a runner was started on this machine before")
+
+
+def main() -> int:
+    """Live, then power off. Whatever happens, this process ends and its service powers off."""
+    host = Host({})
+    try:
+        path = host_file(sys.argv[1:])
+        host = Host(read_trusted(path) or {})
+        refuse_second_boot(host)
+        folder = os.path.dirname(path)
+        agent = build(host, os.path.join(folder, "controller.json"))
+        command(host.disarm)
+        agent.live()
+    except (PowerOff, Settings) as reason:
+        say(f"powering off: {reason}")
+    power_off(host.power_off)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

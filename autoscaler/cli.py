@@ -1,0 +1,226 @@
+"""The commands: reads the command line, calls what does the work, and prints what it says.
+
+Decides nothing else. Everything but typer is imported by the command that needs it, so that
+`--help` answers at once.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from autoscaler.config import Configuration, Problem
+    from autoscaler.config.sku_settings import SkuSettings
+    from autoscaler.model.catalogue import Architecture, OperatingSystem
+
+USAGE_ERROR = 2
+"""Exit status of a command line or configuration that cannot be used."""
+
+MAX_UNWRAPPED = 32
+"""SKU names up to this length stay on one line of the summary."""
+
+commands = typer.Typer(
+    name="autoscaler",
+    help="Turns queued GitHub Actions jobs into machines, and gives every one back.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LogLevel(StrEnum):
+    """From which level on they are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@commands.command()
+def serve(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The configuration, fleet.yaml.")],
+    log_format: Annotated[LogFormat, typer.Option(help="How log lines are written.")] = (
+        LogFormat.JSON
+    ),
+    log_level: Annotated[LogLevel, typer.Option(help="From which level on.")] = LogLevel.INFO,
+    clock_scale: Annotated[
+        float, typer.Option(min=0.001, max=100_000, help="Run the clock faster, for a lab.")
+    ] = 1.0,
+    clock_epoch: Annotated[
+        float, typer.Option(min=0, help="Unix seconds from which the faster clock counts.")
+    ] = 0.0,
+) -> None:
+    """Run the controller until SIGTERM."""
+    from autoscaler.app import serve as run
+    from autoscaler.config import ConfigurationError
+
+    try:
+        status = run(
+            config,
+            clock_scale=clock_scale,
+            clock_epoch=clock_epoch,
+            log_format=log_format.value,
+            log_level=log_level.value,
+        )
+    except ConfigurationError as error:
+        _report(error.problems)
+        raise typer.Exit(USAGE_ERROR) from None
+    raise typer.Exit(status)
+
+
+@commands.command()
+def check(
+    config: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration, fleet.yaml.")],
+    skip_files: Annotated[
+        bool, typer.Option("--skip-files", help="Pass over files that it names, such as keys.")
+    ] = False,
+) -> None:
+    """Check a configuration; exit status 2 if it has errors."""
+    from autoscaler.config import ConfigurationError, load
+
+    try:
+        configuration = load(config, files=not skip_files)
+        errors = _deeper_errors(configuration, skip_files)
+    except ConfigurationError as error:
+        _report(error.problems)
+        raise typer.Exit(USAGE_ERROR) from None
+    _report([*configuration.warnings, *errors])
+    if errors:
+        raise typer.Exit(USAGE_ERROR)
+    _summarise(configuration)
+
+
+@commands.command()
+def schema() -> None:
+    """Print the configuration's JSON Schema, for editors."""
+    from autoscaler.config import json_schema
+
+    typer.echo(json_schema())
+
+
+@commands.command()
+def demo(
+    scale: Annotated[
+        float | None, typer.Option(min=1, max=100_000, help="How many times faster than life.")
+    ] = None,
+    lose_job: Annotated[
+        bool, typer.Option("--lose-job", help="Have the lab lose a job: the demo must fail.")
+    ] = False,
+    leak_machine: Annotated[
+        bool, typer.Option("--leak-machine", help="Have the lab keep a machine: it must fail.")
+    ] = False,
+) -> None:
+    """Replay one push to a large repository against a GitHub and EC2 on this host."""
+    from autoscaler.lab.demo import main as run
+
+    chosen = {} if scale is None else {"scale": scale}
+    raise typer.Exit(run(lose_job=lose_job, leak_machine=leak_machine, **chosen))
+
+
+@commands.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    typer.echo(installed("gpu-runner-autoscaler"))
+
+
+def main() -> None:
+    """The `autoscaler` program."""
+    commands()
+
+
+def _report(problems: "Iterable[Problem]") -> None:
+    for problem in sorted(problems):
+        typer.echo(str(problem), err=True)
+
+
+def _deeper_errors(configuration: "Configuration", skip_files: bool) -> "list[Problem]":
+    """What `load` does not look at: instance types, and whether secret files hold secrets."""
+    from autoscaler.config import (
+        ConfigurationError,
+        read_private_keys,
+        read_webhook_secrets,
+        validate_offerings,
+    )
+    from autoscaler.providers.ec2.instance_types import instance_types, quota_family
+
+    families = {quota_family(name) for name in instance_types()}
+    errors = list(validate_offerings(configuration, _refusal, families))
+    for read in () if skip_files else (read_private_keys, read_webhook_secrets):
+        try:
+            read(configuration)
+        except ConfigurationError as error:
+            errors += error.problems
+    return errors
+
+
+def _refusal(
+    instance_type: str, os: "OperatingSystem", arch: "Architecture", prices: Mapping[str, float]
+) -> str | None:
+    from autoscaler.providers.ec2 import instance_types as table
+
+    try:
+        found = table.instance_type(instance_type)
+        found.dollars_per_hour(os, prices)
+    except table.InstanceTypeError as error:
+        return str(error)
+    return None if found.arch is arch else f"{found.name} is {found.arch}, the SKU is {arch}"
+
+
+def _summarise(configuration: "Configuration") -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from autoscaler.config import not_in_force
+
+    settings = configuration.settings
+    table = Table(title=f"fleet {settings.fleet}", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("SKU", overflow="fold", no_wrap=max(map(len, settings.skus)) <= MAX_UNWRAPPED)
+    table.add_column("labels", overflow="fold")
+    table.add_column("ladder", overflow="fold")
+    table.add_column("parked", no_wrap=True)
+    table.add_column("at most", no_wrap=True)
+    for name, sku in settings.skus.items():
+        table.add_row(*_row(name, sku))
+    Console(file=sys.stdout, markup=False, highlight=False, emoji=False).print(table)
+    machines, dollars = settings.limits.machines, settings.limits.dollars_per_hour
+    typer.echo(f"machines: {_cap(machines)}; dollars an hour: {_cap(dollars)}")
+    for line in not_in_force(settings):
+        typer.echo(f"not in force yet: {line}")
+
+
+def _row(name: str, sku: "SkuSettings") -> tuple[str, str, str, str, str]:
+    labels = ", ".join([*sku.labels, sku.os.value, sku.arch.value])
+    ladder = "\n".join(
+        f"{rung.provider}: {', '.join(rung.instance_types)} ({', '.join(rung.capacity)})"
+        if rung.instance_types
+        else f"{rung.provider}: pod"
+        for rung in sku.ladder
+    )
+    highest = max([sku.idle.minimum, *(entry.minimum for entry in sku.idle.schedule)])
+    parked = str(sku.idle.minimum)
+    parked += f" to {highest}" if highest > sku.idle.minimum else ""
+    return name, labels, ladder, parked, _cap(sku.max_machines)
+
+
+def _cap(cap: float | None) -> str:
+    return "no cap" if cap is None else f"{cap:,.10g}"
+
+
+if __name__ == "__main__":
+    main()

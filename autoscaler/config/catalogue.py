@@ -1,0 +1,98 @@
+"""Settings in the model's words, ready to be put into its Catalogue.
+
+Decides the defaults that depend on a second key. What a provider sells is its own to say: the
+composition root passes resolved ladders in.
+"""
+
+from autoscaler.config.overlaps import own_labels
+from autoscaler.config.settings import ScopeSettings, Settings
+from autoscaler.config.sku_settings import Driver, SkuSettings
+from autoscaler.model.catalogue import (
+    MINUTE,
+    Access,
+    CapacityType,
+    Deadlines,
+    IdlePolicy,
+    Limits,
+    OperatingSystem,
+    RegistrationRate,
+    Rung,
+    ScheduledMinimum,
+    Scope,
+    Sku,
+)
+from autoscaler.model.identifiers import SkuName
+
+WINDOWS_BOOT = 30 * MINUTE
+DRIVER_INSTALL_GATE = 45 * MINUTE
+
+
+def scopes(settings: Settings) -> tuple[Scope, ...]:
+    """Where runners are registered, in the configured order."""
+    return tuple(_scope(scope) for scope in settings.github.scopes)
+
+
+def limits(settings: Settings) -> Limits:
+    """Caps over the fleet; a quota family without a capacity type holds for each of them."""
+    quotas: dict[str, int] = {}
+    for provider, place in settings.providers.items():
+        given = place.ec2.quotas if place.ec2 else {}
+        # The narrower key wins, whatever the order.
+        for name, vcpus in sorted(given.items(), key=lambda item: "/" in item[0]):
+            names = (name,) if "/" in name else tuple(f"{kind}/{name}" for kind in CapacityType)
+            quotas |= {f"{provider}/{key}": vcpus for key in names}
+    return Limits(settings.limits.machines, settings.limits.dollars_per_hour, quotas)
+
+
+def registration_rate(settings: Settings) -> RegistrationRate:
+    """How fast runners are registered for one account."""
+    rate = settings.github.registrations
+    return RegistrationRate(rate.burst, rate.per_second)
+
+
+def sku(settings: Settings, name: str, ladder: tuple[Rung, ...]) -> Sku:
+    """One SKU with its resolved ladder. Raises KeyError when the settings have no such SKU."""
+    found = settings.skus[name]
+    return Sku(
+        name=SkuName(name),
+        labels=own_labels(name, found),
+        os=found.os,
+        arch=found.arch,
+        ladder=ladder,
+        unlabelled=found.unlabelled,
+        max_machines=found.max_machines,
+        idle=_idle(found),
+        deadlines=_deadlines(found),
+        lifetime=found.lifetime,
+        access=Access(found.access.repositories),
+    )
+
+
+def _scope(scope: ScopeSettings) -> Scope:
+    if scope.repo is not None:
+        owner, _, repository = scope.repo.partition("/")
+        return Scope(owner, repository, scope.runner_group)
+    return Scope(scope.org or "", None, scope.runner_group, scope.repositories)
+
+
+def _idle(found: SkuSettings) -> IdlePolicy:
+    return IdlePolicy(
+        minimum=found.idle.minimum,
+        timeout=found.idle.timeout,
+        schedule=tuple(
+            ScheduledMinimum(entry.cron, entry.timezone, entry.duration, entry.minimum)
+            for entry in found.idle.schedule
+        ),
+        max_age=found.idle.max_age,
+    )
+
+
+def _deadlines(found: SkuSettings) -> Deadlines:
+    usual, given = Deadlines(), found.deadlines
+    boot = WINDOWS_BOOT if found.os is OperatingSystem.WINDOWS else usual.boot
+    gate = DRIVER_INSTALL_GATE if found.driver is Driver.INSTALL else usual.gate
+    return Deadlines(
+        boot=boot if given.boot is None else given.boot,
+        gate=gate if given.gate is None else given.gate,
+        parked_silence=given.parked_silence,
+    )

@@ -1,0 +1,161 @@
+"""Decides whether the values of fleet.yaml go together: all but the SKUs, which `ladders` checks.
+
+Looks at the file as written, so that an error elsewhere hides nothing, and passes over whatever
+has not the right shape: `settings` has spoken of that.
+"""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from pydantic_core import PydanticCustomError
+
+from autoscaler.config.document import Document, Node
+from autoscaler.config.problems import Problem
+from autoscaler.config.scalars import Address, is_loopback, parse_address, parse_url
+
+PROVIDER_KINDS = ("ec2", "kubernetes")
+
+
+def check(document: Document) -> Iterator[Problem]:
+    """Every contradiction outside `skus`."""
+    yield from _apps(document)
+    yield from _scopes(document)
+    yield from _transport(document)
+    yield from _public_url(document)
+    yield from _webhook_listen(document)
+    yield from _providers(document)
+
+
+def text(node: Node | None, *path: str | int) -> str | None:
+    """The text at a path, or None where there is none."""
+    found = node.get(*path) if node else None
+    return found.value if found and isinstance(found.value, str) else None
+
+
+def kind_of(provider: Node | None) -> str | None:
+    """`ec2` or `kubernetes`, where a provider says exactly one."""
+    kinds = [kind for kind in PROVIDER_KINDS if provider and provider.child(kind)]
+    return kinds[0] if len(kinds) == 1 else None
+
+
+def _apps(document: Document) -> Iterator[Problem]:
+    seen: dict[object, int] = {}
+    apps = document.root.get("github", "apps")
+    for index, app in apps.items() if apps else ():
+        node = app.child("id")
+        if node is None or not isinstance(node.value, int):
+            continue
+        if node.value in seen:
+            what = f"the App of line {seen[node.value]} again"
+            yield document.problem(("github", "apps", index, "id"), what, "remove one of them")
+        seen.setdefault(node.value, node.line)
+
+
+def _scopes(document: Document) -> Iterator[Problem]:
+    seen: dict[object, int] = {}
+    scopes = document.root.get("github", "scopes")
+    for index, scope in scopes.items() if scopes else ():
+        if not isinstance(scope.value, dict):
+            continue
+        path = ("github", "scopes", index)
+        org, repo, globs = scope.child("org"), scope.child("repo"), scope.child("repositories")
+        if (org is None) == (repo is None):
+            what = "names both org and repo" if org else "names neither org nor repo"
+            yield document.problem(path, what, "write one of org and repo")
+            continue
+        if repo is not None and globs is not None:
+            what = "narrows a scope that is one repository"
+            yield document.problem((*path, "repositories"), what, "remove it, or write org")
+        name = (text(org or repo) or "").lower()
+        covers = (org is not None, name, str(globs.plain()) if globs else "")
+        if name and covers in seen:
+            what = f"covers what the scope of line {seen[covers]} covers"
+            yield document.problem(path, what, "remove one of them")
+        seen.setdefault(covers, scope.line)
+
+
+def _transport(document: Document) -> Iterator[Problem]:
+    server = document.root.child("server")
+    listen = _address(text(server, "listen"))
+    if server is None or listen is None:
+        return
+    tls, insecure = server.child("tls"), server.child("insecure")
+    plain = insecure is not None and insecure.value is True
+    if tls is None and not plain and not listen.loopback:
+        what = f"others can reach {listen}, and there is no tls"
+        fix = (
+            "add tls: {certificate_file, key_file}, or insecure: true behind a proxy that ends TLS"
+        )
+        yield document.problem(("server", "listen"), what, fix)
+    if tls is not None and plain:
+        what = "contradicts tls"
+        yield document.problem(("server", "insecure"), what, "remove one of them")
+
+
+def _public_url(document: Document) -> Iterator[Problem]:
+    server = document.root.child("server")
+    url = text(server, "public_url")
+    if server is None or url is None or not _is_url(url):
+        return
+    secure, host = urlsplit(url).scheme == "https", urlsplit(url).hostname or ""
+    insecure = server.get("insecure")
+    plain = insecure is not None and insecure.value is True
+    path = ("server", "public_url")
+    if server.child("tls") is not None and not secure:
+        yield document.problem(path, "is http, but the server speaks TLS", "write https://")
+    elif server.child("tls") is None and secure and not plain:
+        what = "is https, but the server has no tls"
+        yield document.problem(
+            path, what, "add tls, or insecure: true behind a proxy that ends TLS"
+        )
+    elif not secure and not plain and not is_loopback(host):
+        what = "sends what is secret in the clear"
+        yield document.problem(path, what, "write https://, or add insecure: true")
+
+
+def _webhook_listen(document: Document) -> Iterator[Problem]:
+    server = document.root.child("server")
+    listen, webhook = (_address(text(server, key)) for key in ("listen", "webhook_listen"))
+    if listen is not None and listen == webhook and listen.port:
+        path = ("server", "webhook_listen")
+        yield document.problem(path, "is the address of listen", "remove it, or take another port")
+
+
+def _providers(document: Document) -> Iterator[Problem]:
+    places: dict[tuple[str, str], int] = {}
+    providers = document.root.child("providers")
+    for name, provider in providers.entries() if providers else ():
+        if not isinstance(provider.value, dict):
+            continue
+        path = ("providers", name)
+        kinds = [kind for kind in PROVIDER_KINDS if provider.child(kind)]
+        if not kinds and provider.value:
+            continue  # Its unknown keys are told.
+        if len(kinds) != 1:
+            what = "is both ec2 and kubernetes" if kinds else "is of no kind"
+            yield document.problem(path, what, "write exactly one of ec2 and kubernetes")
+            continue
+        region = text(provider, "ec2", "region")
+        if region is None:
+            continue
+        place = (region, text(provider, "ec2", "account") or "")
+        if place in places:
+            what = f"is the region and account of the provider of line {places[place]}"
+            fix = "put their subnets together, or give each its account"
+            yield document.problem((*path, "ec2", "region"), what, fix)
+        places.setdefault(place, provider.line)
+
+
+def _address(value: str | None) -> Address | None:
+    try:
+        return parse_address(value) if value is not None else None
+    except PydanticCustomError:
+        return None
+
+
+def _is_url(value: str) -> bool:
+    try:
+        parse_url(value)
+    except PydanticCustomError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""Turns pydantic's errors into problems with a line, a plain sentence and a fix.
+
+Says only how what was found differs from the shape in `settings`; it decides nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from autoscaler.config.document import Document
+from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
+from autoscaler.config.settings import Settings
+from autoscaler.config.shapes import Section
+
+_CONTAINERS = (tuple, Mapping)
+_KEY = "[key]"
+
+
+def explain(document: Document, errors: Iterable[ErrorDetails]) -> Iterator[Problem]:
+    """A problem for each error; a missing key that stands misspelt beside is told once."""
+    errors = list(errors)
+    unknown = {error["loc"] for error in errors if error["type"] == "extra_forbidden"}
+    misspelt = {(*loc[:-1], _meant(loc)) for loc in unknown}
+    for error in errors:
+        if error["type"] == "missing" and error["loc"] in misspelt:
+            continue
+        if error["type"] == "too_short" and error["input"]:
+            continue  # There are some, each wrong, and each told.
+        path = error["loc"]
+        if path and path[-1] == _KEY:
+            path = path[:-1]
+        what, fix = _sentence(error)
+        yield document.problem(path, what, fix)
+
+
+def section_at(path: KeyPath) -> type[Section] | None:
+    """The section that a path from the root leads to, if it leads to one."""
+    section: type[Section] = Settings
+    inside = False
+    for part in path:
+        if inside:
+            inside = False
+            continue
+        field = keys(section).get(str(part))
+        found = section_in(field.annotation) if field else None
+        if field is None or found is None:
+            return None
+        section, inside = found, container_in(field.annotation) is not None
+    return None if inside else section
+
+
+def keys(section: type[Section]) -> dict[str, FieldInfo]:
+    """A section's fields by the key that fleet.yaml uses."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}
+
+
+def section_in(annotation: Any) -> type[Section] | None:
+    """The section that a field holds, or holds several of."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := section_in(part))), None)
+
+
+def container_in(annotation: Any) -> type | None:
+    """`tuple` or `Mapping` where a field holds several values."""
+    origin = get_origin(annotation)
+    if origin in _CONTAINERS:
+        return tuple if origin is tuple else Mapping
+    return next((found for part in get_args(annotation) if (found := container_in(part))), None)
+
+
+def _meant(path: KeyPath) -> str | None:
+    section = section_at(path[:-1])
+    return nearest(str(path[-1]), keys(section)) if section else None
+
+
+def _sentence(error: ErrorDetails) -> tuple[str, str]:
+    kind = error["type"]
+    if kind == "wrong":
+        context = error["ctx"]
+        return context["what"], context["fix"]
+    if kind == "extra_forbidden":
+        return "unknown key", _unknown_fix(error["loc"])
+    if kind == "missing":
+        return "is missing", _missing_fix(error["loc"])
+    if error["input"] is None:
+        return "has no value", "write one, or remove the key"
+    if kind in _SENTENCES:
+        return _SENTENCES[kind](error)
+    return error["msg"], "see docs/configuration.md"
+
+
+def _unknown_fix(path: KeyPath) -> str:
+    meant = _meant(path)
+    if meant is not None:
+        return f"did you mean {meant}?"
+    section = section_at(path[:-1])
+    known = listed(list(keys(section))) if section else ""
+    return f"remove it; known here: {known}"
+
+
+def _missing_fix(path: KeyPath) -> str:
+    section = section_at(path[:-1])
+    field = keys(section).get(str(path[-1])) if section else None
+    meaning = field.description if field else None
+    return f"add {path[-1]}: {meaning}" if meaning else f"add {path[-1]}"
+
+
+def _not_text(error: ErrorDetails) -> tuple[str, str]:
+    value = error["input"]
+    if isinstance(value, dict | list):
+        return f"{show(value)} stands where text should", "write a single value"
+    return f"{show(value)} is not text", "put it in quotes"
+
+
+def _not_listed(error: ErrorDetails) -> tuple[str, str]:
+    expected = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+    value = error["input"]
+    meant = nearest(value, expected) if isinstance(value, str) else None
+    fix = f"did you mean {meant}?" if meant else f"write {listed(expected)}"
+    return f"{show(value)} is not {listed(expected)}", fix
+
+
+def _expected(expected: str, fix: str) -> Callable[[ErrorDetails], tuple[str, str]]:
+    return lambda error: (f"{show(error['input'])} is not {expected}", fix)
+
+
+def _bound(word: str, key: str, fix: str) -> Callable[[ErrorDetails], tuple[str, str]]:
+    def sentence(error: ErrorDetails) -> tuple[str, str]:
+        bound = error["ctx"][key]
+        return f"{show(error['input'])} is {word} {bound:g}", f"{fix} {bound:g}"
+
+    return sentence
+
+
+_WHOLE = _expected("a whole number", "write digits, without quotes")
+_MAPPING = _expected("a mapping", "write `key: value` lines below it")
+
+_SENTENCES: dict[str, Callable[[ErrorDetails], tuple[str, str]]] = {
+    "string_type": _not_text,
+    "enum": _not_listed,
+    "int_type": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _expected("a number", "write a number, without quotes"),
+    "bool_type": _expected("true or false", "write true or false, without quotes"),
+    "tuple_type": _expected("a list", "write [one, two] or a line with - for each"),
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "too_short": lambda _: ("is empty", "write at least one"),
+    "greater_than": _bound("not above", "gt", "write a number above"),
+    "greater_than_equal": _bound("below", "ge", "write at least"),
+    "less_than_equal": _bound("above", "le", "write at most"),
+}

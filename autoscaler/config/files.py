@@ -1,0 +1,71 @@
+"""Looks whether the files that fleet.yaml names are there. Never reads what is in them.
+
+The names of secret files are not repeated in problems: some day somebody will write the secret
+itself where its file should stand.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from autoscaler.config.checks import text
+from autoscaler.config.document import Document
+from autoscaler.config.problems import KeyPath, Problem, show
+
+SQLITE = "sqlite:///"
+_SECRET = {"private_key_file", "webhook_secret_file", "key_file"}
+
+
+def check_files(document: Document, folder: Path) -> Iterator[Problem]:
+    """Every named file that is missing or cannot be read; names are relative to `folder`."""
+    for path in _paths(document):
+        name = text(document.root, *path)
+        if name is None or not name or "\0" in name:
+            continue
+        secret = path[-1] in _SECRET
+        trouble = _trouble(folder / name)
+        if trouble:
+            what = trouble if secret else f"{show(name)} {trouble}"
+            fix = f"put the file there, or name another; names are relative to {folder}"
+            yield document.problem(path, what, fix)
+    yield from _store(document, folder)
+
+
+def _paths(document: Document) -> Iterator[KeyPath]:
+    root = document.root
+    apps = root.get("github", "apps")
+    for index, _ in apps.items() if apps else ():
+        yield ("github", "apps", index, "private_key_file")
+    yield ("github", "webhook_secret_file")
+    for key in ("certificate_file", "key_file", "ca_file"):
+        yield ("server", "tls", key)
+    providers = root.child("providers")
+    for name, provider in providers.entries() if providers else ():
+        certificates = provider.get("ec2", "identity_certificates")
+        for index, _ in certificates.items() if certificates else ():
+            yield ("providers", name, "ec2", "identity_certificates", index)
+
+
+def _trouble(path: Path) -> str | None:
+    try:
+        if not path.exists():
+            return "names a file that is not there"
+        if not path.is_file():
+            return "names something that is not a file"
+    except OSError:
+        return "names a file that cannot be looked at"
+    return None if os.access(path, os.R_OK) else "names a file that cannot be read"
+
+
+def _store(document: Document, folder: Path) -> Iterator[Problem]:
+    url = text(document.root, "store")
+    if url is None or not url.startswith(SQLITE) or "\0" in url:
+        return
+    parent = (folder / url.removeprefix(SQLITE)).parent
+    try:
+        there = parent.is_dir()
+    except OSError:
+        there = False
+    if not there:
+        what = f"the folder of {show(url)} is not there"
+        yield document.problem(("store",), what, f"make the folder {parent}, or name another")

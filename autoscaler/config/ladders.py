@@ -1,0 +1,126 @@
+"""Decides whether each SKU of fleet.yaml goes together with itself, its neighbours and providers.
+
+Looks at the file as written, like `checks`. Whether an instance type exists is `offerings`' part.
+"""
+
+from collections.abc import Iterator
+
+from autoscaler.config.checks import kind_of, text
+from autoscaler.config.document import Document, Node
+from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
+
+_ONLY_EC2 = ("instance_types", "capacity")
+_ONLY_KUBERNETES = ("pod", "price")
+
+
+def check_skus(document: Document) -> Iterator[Problem]:
+    """Every contradiction within `skus`."""
+    seen: dict[str, str] = {}
+    skus = document.root.child("skus")
+    for name, sku in skus.entries() if skus else ():
+        path = ("skus", name)
+        if name.lower() in seen:
+            what = f"is the SKU {show(seen[name.lower()])} again: labels have no upper case"
+            yield document.problem(path, what, "rename one of them")
+        seen.setdefault(name.lower(), name)
+        yield from _platform(document, path, sku)
+        yield from _minimums(document, path, sku)
+        yield from _labels(document, path, sku)
+        ladder = sku.child("on")
+        for index, rung in ladder.items() if ladder else ():
+            yield from _rung(document, (*path, "on", index), rung)
+
+
+def _platform(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
+    if text(sku, "os") == "windows" and text(sku, "arch") == "arm64":
+        what = "EC2 has no Windows on arm64"
+        yield document.problem((*path, "arch"), what, "write x64, or os: linux")
+    if isinstance(sku.value, dict) and sku.child("image") is None:
+        on_ec2 = [rung for rung in _rungs(sku) if _kind(document, rung) == "ec2"]
+        if on_ec2:
+            what = "is missing, and the ladder has a rung on EC2"
+            fix = 'add image: {name: "my-image-*", owner: self}'
+            yield document.problem((*path, "image"), what, fix)
+
+
+def _minimums(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
+    most = _whole(sku, "max_machines")
+    if most is None:
+        return
+    schedule = sku.get("idle", "schedule")
+    places: list[KeyPath] = [("idle", "min")]
+    places += [("idle", "schedule", index, "min") for index, _ in (schedule or sku).items()]
+    for place in places:
+        least = _whole(sku, *place)
+        if least is not None and least > most:
+            what = f"{least} is more than max_machines, {most}"
+            yield document.problem((*path, *place), what, "lower it, or raise max_machines")
+
+
+def _labels(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
+    seen = {str(path[-1]).lower()}
+    labels = sku.child("labels")
+    for index, label in labels.items() if labels else ():
+        name = label.value
+        if isinstance(name, str) and name.lower() in seen:
+            yield document.problem((*path, "labels", index), "stands twice", "remove it")
+        seen.add(str(name).lower())
+
+
+def _rung(document: Document, path: KeyPath, rung: Node) -> Iterator[Problem]:
+    name = text(rung, "provider")
+    known = [key for key, _ in (document.root.child("providers") or Node(1)).entries()]
+    if name is not None and name not in known:
+        meant = nearest(name, known)
+        fix = (
+            f"did you mean {meant}?" if meant else f"write {listed(known)}, or add it to providers"
+        )
+        what = f"{show(name)} is no provider of this file"
+        yield document.problem((*path, "provider"), what, fix)
+    kind = _kind(document, rung)
+    if kind == "ec2":
+        yield from _fits(document, path, rung, "instance_types", _ONLY_KUBERNETES)
+    elif kind == "kubernetes":
+        yield from _fits(document, path, rung, "pod", _ONLY_EC2)
+    yield from _repeats(document, path, rung)
+
+
+def _fits(
+    document: Document, path: KeyPath, rung: Node, needed: str, alien: tuple[str, ...]
+) -> Iterator[Problem]:
+    provider = text(rung, "provider")
+    if rung.child(needed) is None:
+        what = f"is missing: {show(provider)} needs it"
+        yield document.problem((*path, needed), what, f"add {needed}")
+    for key in alien:
+        if rung.child(key) is not None:
+            what = f"means nothing to {show(provider)}"
+            yield document.problem((*path, key), what, "remove it, or name another provider")
+
+
+def _repeats(document: Document, path: KeyPath, rung: Node) -> Iterator[Problem]:
+    for key in _ONLY_EC2:
+        values = rung.child(key)
+        seen: set[object] = set()
+        for index, node in values.items() if values else ():
+            if isinstance(node.value, str) and node.value in seen:
+                yield document.problem((*path, key, index), "stands twice", "remove it")
+            if isinstance(node.value, str):
+                seen.add(node.value)
+
+
+def _kind(document: Document, rung: Node) -> str | None:
+    name = text(rung, "provider")
+    return kind_of(document.root.get("providers", name)) if name is not None else None
+
+
+def _rungs(sku: Node) -> Iterator[Node]:
+    ladder = sku.child("on")
+    for _, rung in ladder.items() if ladder else ():
+        yield rung
+
+
+def _whole(sku: Node, *path: str | int) -> int | None:
+    node = sku.get(*path)
+    # A bool is an int to Python, not to us.
+    return node.value if node and type(node.value) is int else None

@@ -1,0 +1,85 @@
+"""Reads fleet.yaml: Settings and warnings, or every error at once.
+
+It reads that one file and looks whether the files it names are there. It asks no one else, and
+whether providers sell what is asked for is told by `offerings`.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from autoscaler.config.checks import check
+from autoscaler.config.document import MAX_BYTES, Document, parse
+from autoscaler.config.explain import explain
+from autoscaler.config.files import SQLITE, check_files
+from autoscaler.config.ladders import check_skus
+from autoscaler.config.overlaps import find_warnings
+from autoscaler.config.problems import ConfigurationError, Problem
+from autoscaler.config.scalars import write_duration
+from autoscaler.config.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A fleet.yaml without errors. `document` is the file as written, for lines."""
+
+    path: Path
+    settings: Settings
+    warnings: tuple[Problem, ...]
+    document: Document = field(repr=False)
+
+    def file(self, name: str) -> Path:
+        """A file that the configuration names: relative names start at fleet.yaml's folder."""
+        return self.path.parent / name
+
+    def sqlite_file(self) -> Path | None:
+        """The embedded store's file, or None when the store is another one."""
+        store = self.settings.store
+        return self.file(store.removeprefix(SQLITE)) if store.startswith(SQLITE) else None
+
+
+def load(path: Path, *, files: bool = True) -> Configuration:
+    """Read and check `path`; `files` says whether the files it names must be there.
+
+    Raises ConfigurationError with every error that was found.
+    """
+    document = parse(read_bounded(path, str(path)), str(path))
+    problems = list(document.problems)
+    settings: Settings | None = None
+    try:
+        # By way of JSON, whose strict mode takes lists for tuples and text for enums.
+        settings = Settings.model_validate_json(json.dumps(document.root.plain()))
+    except ValidationError as error:
+        problems += explain(document, error.errors(include_url=False))
+    problems += check(document)
+    problems += check_skus(document)
+    if files:
+        problems += check_files(document, path.parent)
+    if problems or settings is None:
+        raise ConfigurationError(problems)
+    return Configuration(path, settings, tuple(find_warnings(document, settings)), document)
+
+
+def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:
+    """A file's content, one byte more than `maximum` at most. Raises ConfigurationError."""
+    try:
+        with path.open("rb") as file:
+            return file.read(maximum + 1)
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise ConfigurationError([Problem(shown, 1, "", what, "name a file to read")]) from None
+
+
+def json_schema() -> str:
+    """The JSON Schema of fleet.yaml, for editors."""
+    schema = Settings.model_json_schema(by_alias=True)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "fleet.yaml"
+    for section in (schema, *schema["$defs"].values()):
+        for key in section.get("properties", {}).values():
+            # A duration's default is seconds to us and text in the file.
+            if isinstance(key.get("default"), float) and key.get("type") == "string":
+                key["default"] = write_duration(key["default"])
+    return json.dumps(schema, indent=2)

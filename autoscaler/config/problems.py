@@ -1,0 +1,81 @@
+"""What is wrong with a configuration, where, and what to do about it.
+
+Says nothing about which things are wrong, and never holds the value of a secret.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+KeyPath = tuple[str | int, ...]
+"""Where a value stands: mapping keys and list positions, from the root."""
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One problem. `line` counts from 1; `key` is a dotted path, empty for the whole file."""
+
+    file: str
+    line: int
+    key: str
+    what: str
+    fix: str
+    warning: bool = False
+
+    def __str__(self) -> str:
+        """`file:line: key: what; fix: ...` on one line; a warning says that it is one."""
+        kind = "warning: " if self.warning else ""
+        key = f"{self.key}: " if self.key else ""
+        return f"{self.file}:{self.line}: {kind}{key}{self.what}; fix: {self.fix}"
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used. `problems` holds every error that was found, by line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = tuple(sorted(set(problems)))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def dotted(path: KeyPath) -> str:
+    """`skus."linux.g5".on[0].provider`: names that hold dots or odd characters are quoted."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+            continue
+        plain = _PLAIN_KEY.fullmatch(part) is not None
+        text += "." if text else ""
+        text += part if plain else show(part)
+    return text
+
+
+def show(value: object) -> str:
+    """A value from the file, short and on one line, control characters escaped."""
+    if isinstance(value, str) and "\n" in value:
+        return f"text of {value.count(chr(10)) + 1} lines"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 4] + '..."'
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that `word` was most likely meant to be."""
+    by_lower = {name.lower(): name for name in known}
+    found = get_close_matches(word.lower()[:_SHOWN], by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b or c`."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} or {names[-1]}"

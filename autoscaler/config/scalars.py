@@ -1,0 +1,249 @@
+"""The types of single values: durations, addresses, URLs, globs, names, schedules.
+
+Each says what it expects and how to put it right. Nothing here looks at a second value.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, available_timezones
+
+from cronsim import CronSim, CronSimError
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator
+from pydantic import WithJsonSchema as JsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from autoscaler.config.problems import nearest, show
+
+MAX_TEXT = 1024
+MAX_DURATION = 365 * 24 * 3600.0
+
+DURATION = r"^(?=[0-9])(?:[0-9]{1,6}d)?(?:[0-9]{1,6}h)?(?:[0-9]{1,6}m)?(?:[0-9]{1,9}s)?$"
+_PARTS = re.compile(r"([0-9]+)([dhms])")
+_UNIT = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_LABEL_BY_DEFAULT = {"self-hosted", "linux", "windows", "macos", "x64", "arm64", "arm", "x86"}
+
+
+def wrong(what: str, fix: str) -> PydanticCustomError:
+    """A value error that carries its own fix."""
+    return PydanticCustomError("wrong", "{what}", {"what": what, "fix": fix})
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Text that one pattern must match whole; `maximum` is in characters."""
+
+    pattern: str
+    expected: str
+    fix: str
+    maximum: int = 100
+
+    def __get_pydantic_core_schema__(
+        self, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Text as pydantic reads it, then the pattern."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The same in JSON Schema's words."""
+        return {**handler(schema), "pattern": f"^{self.pattern}$", "maxLength": self.maximum}
+
+    def _check(self, value: str) -> str:
+        if len(value) > self.maximum:
+            raise wrong(f"is longer than {self.maximum} characters", "shorten it")
+        if re.fullmatch(self.pattern, value) is None:
+            raise wrong(f"{show(value)} is not {self.expected}", self.fix)
+        return value
+
+
+def parsed(parse: Callable[[str], object], pattern: str) -> tuple[PlainValidator, JsonSchema]:
+    """The annotations of a value that is written as text and read by `parse`."""
+
+    def check(value: object) -> object:
+        if not isinstance(value, str):
+            raise wrong(f"{show(value)} is not text", "write it in quotes")
+        if len(value) > MAX_TEXT:
+            raise wrong(f"is longer than {MAX_TEXT} characters", "shorten it")
+        return parse(value)
+
+    return PlainValidator(check), JsonSchema({"type": "string", "pattern": pattern})
+
+
+def parse_duration(text: str) -> float:
+    """`90s`, `10m`, `24h`, `7d`, `1h30m`: seconds."""
+    if re.fullmatch(DURATION, text) is None:
+        raise wrong(
+            f"{show(text)} is not a duration", "write a number and a unit: 90s, 10m, 24h or 7d"
+        )
+    seconds = sum(int(number) * _UNIT[unit] for number, unit in _PARTS.findall(text))
+    if seconds > MAX_DURATION:
+        raise wrong(f"{show(text)} is longer than 365d", "write a shorter time")
+    return seconds
+
+
+def parse_positive_duration(text: str) -> float:
+    """A duration that is not nothing."""
+    seconds = parse_duration(text)
+    if seconds == 0:
+        raise wrong("is 0", "write a time longer than 0s")
+    return seconds
+
+
+def write_duration(seconds: float) -> str:
+    """In the largest unit that leaves no rest: 600 is `10m`, 86,400 is `24h`."""
+    for unit in "hm":
+        if seconds and seconds % _UNIT[unit] == 0:
+            return f"{seconds / _UNIT[unit]:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. Port 0 lets the system choose one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """`host:port`, an IPv6 host in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether nothing outside this host can reach it."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """`localhost`, 127.0.0.0/8 and ::1."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def parse_address(text: str) -> Address:
+    """`host:port`, `[::1]:port`."""
+    fix = "write HOST:PORT, such as 0.0.0.0:8443 or [::]:8443"
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise wrong(f"{show(text)} has no port from 0 to 65535", fix)
+    if host.startswith("[") and host.endswith("]"):
+        try:
+            return Address(str(ipaddress.IPv6Address(host[1:-1])), int(port))
+        except ValueError:
+            raise wrong(f"{show(host)} is not an IPv6 address", fix) from None
+    if _HOST.fullmatch(host) is None:
+        raise wrong(f"{show(host)} is not a host name or address", fix)
+    return Address(host, int(port))
+
+
+def parse_url(text: str) -> str:
+    """An http or https URL without credentials, query or fragment; a trailing slash is dropped."""
+    fix = "write https://HOST[:PORT][/PATH]"
+    if re.search(r"[\s\x00-\x1f\x7f]", text):
+        raise wrong("holds blanks or control characters", fix)
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError:
+        raise wrong("is not a URL", fix) from None
+    if "@" in url.netloc:
+        # Not shown: what stands before the @ may be a password.
+        raise wrong("holds a user or password", "leave out everything before the @")
+    if url.scheme not in {"http", "https"} or not url.hostname or port == 0:
+        raise wrong(f"{show(text)} is not an http or https URL", fix)
+    if url.query or url.fragment:
+        raise wrong(f"{show(text)} has a query or fragment", fix)
+    return text.rstrip("/")
+
+
+def parse_secure_url(text: str) -> str:
+    """A URL where what is sent stays secret: https, or http to this host."""
+    url = parse_url(text)
+    if url.startswith("http://") and not is_loopback(urlsplit(url).hostname or ""):
+        raise wrong(f"{show(text)} would send secrets in the clear", "write https://")
+    return url
+
+
+def parse_store(text: str) -> str:
+    """`sqlite:///relative`, `sqlite:////absolute` or `postgresql://user@host/database`."""
+    fix = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    if re.search(r"[\x00-\x1f\x7f]", text):
+        raise wrong("holds control characters", fix)
+    if text.startswith("postgresql://"):
+        try:
+            url = urlsplit(text)
+            secret, named = url.password is not None, url.hostname and url.path.strip("/")
+        except ValueError:
+            raise wrong("is not a URL", fix) from None
+        if secret or "password" in url.query.lower():
+            raise wrong("holds a password", "leave it out and put it in a PGPASSFILE")
+        if not named:
+            raise wrong("names no host or no database", fix)
+        return text
+    if not text.startswith("sqlite:///") or text.endswith("/") or "?" in text or "#" in text:
+        raise wrong("is not a SQLite file or PostgreSQL database", fix)
+    if text == "sqlite:///:memory:":
+        raise wrong("would be lost with the process", fix)
+    return text
+
+
+def check_glob(text: str) -> str:
+    """A glob over `owner/name`, or `*` alone."""
+    fix = 'write "OWNER/NAME", where * stands for any text, such as "acme/*"'
+    if text == "*":
+        return text
+    owner, slash, name = text.partition("/")
+    if not slash or not owner or not name or "/" in name:
+        raise wrong(f"{show(text)} is not a glob over owner/name", fix)
+    if not re.fullmatch(r"[A-Za-z0-9._*?\[\]!-]{1,200}", owner + name):
+        raise wrong(f"{show(text)} holds characters that no repository name has", fix)
+    rest = re.sub(r"\[!?[^\[\]]+\]", "", text)
+    if "[" in rest or "]" in rest:
+        raise wrong(f"{show(text)} has a bracket without its partner", fix)
+    return text
+
+
+def check_label(text: str) -> str:
+    """An extra label: one that GitHub's runners do not carry anyway."""
+    fix = "write a label as `runs-on` spells it, at most 100 characters"
+    if re.fullmatch(r"[!-+\--~]{1,100}", text) is None:
+        raise wrong(f"{show(text)} is not a label", fix)
+    if text.lower() in _LABEL_BY_DEFAULT:
+        what = f"{show(text)} is a label that every fleet has"
+        raise wrong(what, "remove it; `unlabelled: true` takes jobs that name no label of ours")
+    return text
+
+
+def check_cron(text: str) -> str:
+    """Five fields that cronsim reads, and that come true some day."""
+    fix = 'write five fields (minute hour day month weekday), such as "0 7 * * 1-5"'
+    if len(text) > 200 or len(text.split()) != 5:
+        raise wrong(f"{show(text)} has not five fields", fix)
+    try:
+        next(CronSim(text, datetime(2026, 1, 1, tzinfo=UTC)))
+    except CronSimError as error:
+        raise wrong(f"{show(text)} is not a cron expression ({error})", fix) from None
+    except StopIteration:
+        raise wrong(f"{show(text)} never comes true", fix) from None
+    return text
+
+
+def check_timezone(text: str) -> str:
+    """A name of the IANA time zone database."""
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        close = nearest(text, available_timezones())
+        fix = f"write {close}" if close else "write a name such as Europe/Berlin or UTC"
+        raise wrong(f"{show(text)} is not a time zone", fix) from None
+    return text

@@ -1,0 +1,109 @@
+"""The vocabulary of fleet.yaml: the type of each kind of single value, by its name.
+
+What a value of the kind looks like stands here or in `scalars`; which key holds it, in `settings`.
+"""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+
+from autoscaler.config import scalars
+from autoscaler.config.scalars import Address, Matching
+
+FleetName = Annotated[
+    str,
+    Matching(
+        "[a-z0-9]([a-z0-9-]*[a-z0-9])?",
+        "a fleet name",
+        "use a to z, 0 to 9 and - only: runners and machines are named after it",
+        maximum=32,
+    ),
+]
+Name = Annotated[
+    str,
+    Matching("[A-Za-z0-9][A-Za-z0-9._-]*", "a name", "use letters, digits, dots, - and _ only"),
+]
+FilePath = Annotated[
+    str,
+    Matching(r"[^\x00-\x1f\x7f]+", "a path", "name a file, relative to this one", maximum=1024),
+]
+Text = Annotated[
+    str,
+    Matching(r"[^\x00-\x1f\x7f]+", "a line of text", "write something on one line", maximum=256),
+]
+Owner = Annotated[
+    str,
+    Matching("[A-Za-z0-9][A-Za-z0-9_-]*", "an organisation's name", "write it as in its URL"),
+]
+RepositoryName = Annotated[
+    str,
+    Matching("[A-Za-z0-9][A-Za-z0-9_-]*/[A-Za-z0-9._-]+", "a repository", "write OWNER/NAME", 200),
+]
+Region = Annotated[
+    str, Matching("[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}", "an AWS region", "write one such as us-east-1")
+]
+SubnetId = Annotated[
+    str, Matching("subnet-[0-9a-z]+", "a subnet id", "write one such as subnet-0123456789abcdef0")
+]
+SecurityGroupId = Annotated[
+    str, Matching("sg-[0-9a-z]+", "a security group id", "write one such as sg-0123456789abcdef0")
+]
+InstanceType = Annotated[
+    str, Matching(r"[a-z0-9-]+\.[a-z0-9-]+", "an instance type", "write one such as g5.4xlarge")
+]
+Account = Annotated[
+    str, Matching("[0-9]{12}", "an AWS account id", "write its 12 digits in quotes")
+]
+ImageOwner = Annotated[
+    str,
+    Matching(
+        "self|amazon|aws-marketplace|[0-9]{12}",
+        "an image owner",
+        "write self, amazon, aws-marketplace or 12 digits in quotes",
+    ),
+]
+ImageName = Annotated[
+    str,
+    Matching(
+        r"[A-Za-z0-9 ()\[\]./'@_*?-]{1,128}", "an image name glob", "write one such as gpu-*", 128
+    ),
+]
+Quota = Annotated[
+    str,
+    Matching(
+        "((spot|on-demand)/)?[A-Za-z][A-Za-z -]*",
+        "a quota",
+        "write a family, such as G and VT, or on-demand/G and VT",
+    ),
+]
+Url = Annotated[str, AfterValidator(scalars.parse_url)]
+SecureUrl = Annotated[str, AfterValidator(scalars.parse_secure_url)]
+StoreUrl = Annotated[str, AfterValidator(scalars.parse_store)]
+Glob = Annotated[str, AfterValidator(scalars.check_glob)]
+Label = Annotated[str, AfterValidator(scalars.check_label)]
+Cron = Annotated[str, AfterValidator(scalars.check_cron)]
+TimeZone = Annotated[str, AfterValidator(scalars.check_timezone)]
+ListenAddress = Annotated[
+    Address, *scalars.parsed(scalars.parse_address, r"^.+:[0-9]{1,5}$"), PlainSerializer(str)
+]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Positive = Annotated[int, Field(ge=1, le=1_000_000)]
+Dollars = Annotated[float, Field(ge=0, le=1e9)]
+Duration = Annotated[
+    float,
+    *scalars.parsed(scalars.parse_positive_duration, scalars.DURATION),
+    PlainSerializer(scalars.write_duration),
+]
+DurationOrNone = Annotated[
+    float,
+    *scalars.parsed(scalars.parse_duration, scalars.DURATION),
+    PlainSerializer(scalars.write_duration),
+]
+
+
+class Section(BaseModel):
+    """A mapping of fleet.yaml: frozen, strict, and without keys that it does not name."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )

@@ -1,0 +1,59 @@
+"""Says which keys of a fleet.yaml are accepted and not in force yet.
+
+A key leaves this list in the change that puts it in force.
+"""
+
+from collections.abc import Iterator
+
+from autoscaler.config.problems import dotted
+from autoscaler.config.settings import Settings
+from autoscaler.config.sku_settings import Driver, SkuSettings
+
+
+def not_in_force(settings: Settings) -> list[str]:
+    """Each as `key: what it does not do yet`, in the order of the file."""
+    return [*_store(settings), *_providers(settings), *_skus(settings)]
+
+
+def served_rungs(settings: Settings, name: str) -> tuple[int, ...]:
+    """The positions in a SKU's ladder whose providers are built; none: it is not served."""
+    ladder = settings.skus[name].ladder
+    return tuple(
+        index
+        for index, rung in enumerate(ladder)
+        if settings.providers[rung.provider].ec2 is not None
+    )
+
+
+def _store(settings: Settings) -> Iterator[str]:
+    if settings.store.startswith("postgresql://"):
+        yield "store: PostgreSQL is not built yet; serve needs sqlite:///FILE"
+
+
+def _providers(settings: Settings) -> Iterator[str]:
+    for name, provider in settings.providers.items():
+        if provider.kubernetes is not None:
+            yield f"{dotted(('providers', name, 'kubernetes'))}: Kubernetes is not built yet"
+        if provider.ec2 is not None and provider.ec2.interruption_queue is not None:
+            key = dotted(("providers", name, "ec2", "interruption_queue"))
+            yield f"{key}: interruption notices are not read yet"
+
+
+def _skus(settings: Settings) -> Iterator[str]:
+    for name, sku in settings.skus.items():
+        served = served_rungs(settings, name)
+        if not served:
+            yield f"{dotted(('skus', name))}: not served, for none of its providers is built yet"
+        for index in sorted(set(range(len(sku.ladder))) - set(served)):
+            yield f"{dotted(('skus', name, 'on', index))}: passed over, its provider is not built yet"
+        yield from _keys(name, sku)
+
+
+def _keys(name: str, sku: SkuSettings) -> Iterator[str]:
+    if sku.accelerator is not None:
+        yield f"{dotted(('skus', name, 'accelerator'))}: recorded, machines are not checked for it yet"
+    if sku.driver is Driver.INSTALL:
+        yield f"{dotted(('skus', name, 'driver'))}: drivers are not installed yet, images must have them"
+    if "forks" in sku.access.model_fields_set:
+        key = dotted(("skus", name, "access", "forks"))
+        yield f"{key}: jobs from forks are not told apart yet"

@@ -1,0 +1,67 @@
+"""Asks GitHub about single jobs and silent machines, and turns the answers into facts."""
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.github import GitHub, GitHubError
+from autoscaler.model.events import JobObserved, MachineExamined
+from autoscaler.model.identifiers import JobId, MachineId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.runners import Runner
+
+
+class Asking:
+    """A question without an answer leaves no fact: it is due again later."""
+
+    def __init__(self, journal: Journal, github: GitHub) -> None:
+        self._journal = journal
+        self._github = github
+
+    async def read_job(self, job_id: JobId) -> None:
+        """Take in what GitHub says of a job; one that it does not know any more has ended."""
+        job = self._journal.ledger.state.jobs.get(job_id)
+        if job is None:
+            return
+        try:
+            answer = await self._github.read_job(job.repository, job_id, self._journal.now)
+        except GitHubError:
+            return
+        if answer is None:
+            answer = JobObserved(
+                at=self._journal.now,
+                id=job_id,
+                state=JobState.COMPLETED,
+                repository=job.repository,
+                labels=job.labels,
+                queued_at=job.queued_at,
+                conclusion="not_found",
+                read=True,
+            )
+        await self._journal.record(answer)
+
+    async def examine(self, machine_id: MachineId) -> None:
+        """Find out whether a silent machine's work is provably over."""
+        machine = self._journal.ledger.state.machines.get(machine_id)
+        if machine is None or machine.runner is None:
+            return
+        runner = self._journal.ledger.state.runners.get(machine.runner)
+        if runner is None:
+            return
+        try:
+            finished, detail = await self._is_finished(runner)
+        except GitHubError:
+            return
+        await self._journal.record(MachineExamined(self._journal.now, machine_id, finished, detail))
+
+    async def _is_finished(self, runner: Runner) -> tuple[bool, str]:
+        if runner.job is not None:
+            job = self._journal.ledger.state.jobs.get(runner.job)
+            if job is None:
+                return True, f"job {runner.job} has ended and left memory"
+            answer = await self._github.read_job(job.repository, job.id, self._journal.now)
+            state = answer.state if answer is not None else None
+            return state in (JobState.COMPLETED, None), f"job {job.id} is {state or 'not there'}"
+        found = await self._github.find_runner(runner.demand.scope, runner.name)
+        if found is None:
+            return True, "no job was named and the runner is absent"
+        return not found.online and not found.busy, (
+            f"no job was named, online={found.online}, busy={found.busy}"
+        )

@@ -1,0 +1,213 @@
+"""What a machine is told: the `Bootstrap` port over the ledger.
+
+It believes a proof of identity once, a nonce from then on, and nothing a machine says beyond what
+ends that machine. It never mints: it hands over what `granting` minted.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autoscaler.controller.granting import Granting
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.bootstrap import (
+    BootstrapRefusedError,
+    Granted,
+    HelloAnswer,
+    NotKnownYetError,
+    StayParked,
+)
+from autoscaler.controller.ports.provider import ProofRefusedError, ProvenIdentity, Provider
+from autoscaler.controller.releasing import Releasing
+from autoscaler.model import events as e
+from autoscaler.model.calls import CallState
+from autoscaler.model.identifiers import MachineId, ProviderName, RunnerName, Seconds, SkuName
+from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.runners import Runner, RunnerState
+
+PROTOCOLS = frozenset({1})
+"""The versions served: the last two there are."""
+
+TRY_AGAIN: Seconds = 5.0
+
+_AWAITS_GRANT = frozenset({MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED})
+_OVER = frozenset({MachineState.ENDING, MachineState.GONE, MachineState.LOST, MachineState.FAILED})
+
+
+class BootstrapDesk:
+    """Implements the Bootstrap port. `sweep_soon` asks for a provider's list when one is missing."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        granting: Granting,
+        releasing: Releasing,
+        providers: Mapping[ProviderName, Provider],
+        gates: Mapping[SkuName, dict[str, Any]],
+        sweep_soon: Callable[[ProviderName], None],
+    ) -> None:
+        self._journal = journal
+        self._granting = granting
+        self._releasing = releasing
+        self._providers = providers
+        self._gates = gates
+        self._sweep_soon = sweep_soon
+        self.leaving = False
+
+    async def hello(
+        self, provider: str, proof: bytes, nonce: str, protocol: int, agent: str
+    ) -> HelloAnswer:
+        """Check the proof, compare it with what we launched, and bind the nonce."""
+        del agent  # in the log, not in a decision
+        if protocol not in PROTOCOLS:
+            raise BootstrapRefusedError(426, "protocol")
+        name = ProviderName(provider)
+        if name not in self._providers:
+            raise BootstrapRefusedError(403, "account")
+        try:
+            identity = self._providers[name].verify(proof)
+        except ProofRefusedError as error:
+            status = 403 if error.reason in ("account", "region") else 401
+            raise BootstrapRefusedError(status, error.reason) from error
+        machine = self._find(name, identity)
+        self._compare(machine, identity)
+        await self._journal.record(e.MachineSaidHello(self._journal.now, machine.id, _hash(nonce)))
+        return HelloAnswer(machine.id, machine.sku, self._gates.get(machine.sku, {}))
+
+    async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
+        """Keep how far the boot has come."""
+        self._authenticated(machine, nonce)
+        self._journal.note(e.MachineReportedStage(self._journal.now, machine, stage))
+
+    async def gate(self, machine: MachineId, nonce: str, passed: bool, detail: str) -> None:
+        """Park the machine, or have it ended."""
+        self._authenticated(machine, nonce)
+        await self._journal.record(
+            e.MachineGateReported(self._journal.now, machine, passed, detail)
+        )
+
+    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayParked | Granted:
+        """Hand a grant over, once, or say after a while that there is none."""
+        until = self._journal.now + wait
+        self._journal.note(e.MachineSeen(self._journal.now, machine))
+        while True:
+            found = self._authenticated(machine, nonce)
+            granted = await self._grant_for(found)
+            if granted is not None:
+                return granted
+            left = until - self._journal.now
+            if left <= 0 or self.leaving:
+                self._journal.note(e.MachineSeen(self._journal.now, machine))
+                return StayParked()
+            await self._granting.wait_for_news(machine, left)
+
+    async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
+        """From here on the machine is GitHub's; saying so again changes nothing."""
+        found = self._authenticated(machine, nonce)
+        record = self._runner_of(found)
+        if record is None or record.name != runner or record.handed_over_at is None:
+            raise BootstrapRefusedError(409, "second_grant")
+        if record.acknowledged_at is not None:
+            return
+        if record.state is not RunnerState.MINTED:
+            raise BootstrapRefusedError(409, "expired")
+        await self._journal.record(e.RunnerAcknowledged(self._journal.now, runner))
+
+    async def heartbeat(self, machine: MachineId, nonce: str) -> None:
+        """It is alive."""
+        self._authenticated(machine, nonce)
+        self._journal.note(e.MachineSeen(self._journal.now, machine))
+
+    async def may_release(self, machine: MachineId, nonce: str) -> bool:
+        """Whether a DELETE of its idle registration could be sent at once."""
+        return self._releasing.allowed(self._runner_of(self._authenticated(machine, nonce)))
+
+    async def release(self, machine: MachineId, nonce: str) -> int:
+        """Delete its registration; GitHub's status, which decides whether it may leave."""
+        return await self._releasing.release(self._runner_of(self._authenticated(machine, nonce)))
+
+    async def exited(self, machine: MachineId, nonce: str, detail: str) -> None:
+        """Its runner has left."""
+        found = self._authenticated(machine, nonce, over=True)
+        if found.state not in _OVER and found.state is not MachineState.EXITED:
+            await self._journal.record(e.MachineExited(self._journal.now, machine, detail))
+
+    def leave(self) -> None:
+        """Answer every waiting poll: this process is about to go."""
+        self.leaving = True
+        self._granting.wake_all()
+
+    # --- who is asking ------------------------------------------------------------------------
+
+    def _find(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
+        state = self._journal.ledger.state
+        machine_id = state.by_provider_id.get(identity.provider_id)
+        if machine_id is not None and state.machines[machine_id].provider == provider:
+            return state.machines[machine_id]
+        unbound = any(
+            call.provider == provider and call.state in (CallState.SENT, CallState.UNKNOWN)
+            for call in state.open_calls.values()
+        )
+        if unbound or self._journal.now < state.started_at + 120.0:
+            self._sweep_soon(provider)
+            raise NotKnownYetError(TRY_AGAIN)
+        raise BootstrapRefusedError(403, "instance")
+
+    def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
+        if machine.state in _OVER or machine.state is MachineState.EXITED:
+            raise BootstrapRefusedError(410, "ended")
+        if machine.handed_over or machine.unproven:
+            raise BootstrapRefusedError(409, "granted")
+        if machine.image and machine.image != identity.image:
+            raise BootstrapRefusedError(403, "image")
+        if not machine.launch_time:
+            self._sweep_soon(machine.provider)
+            raise NotKnownYetError(TRY_AGAIN)
+        if machine.launch_time != identity.launch_time:
+            raise BootstrapRefusedError(403, "launch_time")
+
+    def _authenticated(self, machine: MachineId, nonce: str, *, over: bool = False) -> Machine:
+        found = self._journal.ledger.state.machines.get(machine)
+        if found is None:
+            raise BootstrapRefusedError(401, "machine")
+        if not found.nonce_hash or not hmac.compare_digest(found.nonce_hash, _hash(nonce)):
+            raise BootstrapRefusedError(401, "nonce")
+        if found.state in _OVER and not over:
+            raise BootstrapRefusedError(410, "ended")
+        return found
+
+    def _runner_of(self, machine: Machine) -> Runner | None:
+        if machine.runner is None:
+            return None
+        return self._journal.ledger.state.runners.get(machine.runner)
+
+    # --- the grant ----------------------------------------------------------------------------
+
+    async def _grant_for(self, machine: Machine) -> Granted | None:
+        if machine.state is MachineState.PARKED:
+            return None
+        runner = self._runner_of(machine)
+        if machine.state is not MachineState.GRANTED or runner is None:
+            raise BootstrapRefusedError(409, "not_parked")
+        if runner.acknowledged_at is not None or runner.state is RunnerState.BUSY:
+            raise BootstrapRefusedError(409, "second_grant")
+        if runner.handed_over_at is not None or runner.state is RunnerState.DONE:
+            await self._releasing.replace(machine, runner)
+            return None
+        if runner.state is not RunnerState.MINTED or not self._granting.has_secret(runner.name):
+            return None
+        return await self._hand_over(machine, runner)
+
+    async def _hand_over(self, machine: Machine, runner: Runner) -> Granted | None:
+        secret = self._granting.take(runner.name)
+        if secret is None:
+            return None
+        await self._journal.record(e.RunnerHandedOver(self._journal.now, runner.name))
+        if machine.runner != runner.name or runner.state is not RunnerState.MINTED:
+            return None
+        return Granted(runner.name, secret)
+
+
+def _hash(nonce: str) -> str:
+    return hashlib.sha256(nonce.encode()).hexdigest()

@@ -1,0 +1,56 @@
+"""Carries out ends: machines are collected for a moment and ended in one request a provider."""
+
+from collections.abc import Mapping
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
+from autoscaler.model.events import EndAnswered
+from autoscaler.model.identifiers import MachineId, ProviderName, Seconds
+
+GATHER_FOR: Seconds = 0.1
+MOST_AT_ONCE = 500
+"""Karpenter batches TerminateInstances by 500, too."""
+
+
+class Ending:
+    """A refused end is recorded; the ledger has the planner look at that machine again."""
+
+    def __init__(
+        self, journal: Journal, providers: Mapping[ProviderName, Provider], pacing: Clock
+    ) -> None:
+        self._journal = journal
+        self._providers = providers
+        self._pacing = pacing
+        self._gathered: dict[ProviderName, list[MachineId]] = {}
+
+    async def end(self, machine: MachineId) -> None:
+        """End a machine together with those whose turn comes at the same time."""
+        provider = self._journal.ledger.state.machines[machine].provider
+        if provider not in self._providers:
+            return
+        gathered = self._gathered.setdefault(provider, [])
+        gathered.append(machine)
+        if len(gathered) == 1:
+            await self._pacing.sleep(GATHER_FOR)
+            await self._send(provider, self._gathered.pop(provider))
+
+    async def _send(self, provider: ProviderName, machines: list[MachineId]) -> None:
+        for start in range(0, len(machines), MOST_AT_ONCE):
+            await self._send_some(provider, machines[start : start + MOST_AT_ONCE])
+
+    async def _send_some(self, provider: ProviderName, machines: list[MachineId]) -> None:
+        known = self._journal.ledger.state.machines
+        ids = {known[machine].provider_id: machine for machine in machines if machine in known}
+        asked = [provider_id for provider_id in ids if provider_id is not None]
+        try:
+            refused = await self._providers[provider].end(asked)
+        except (ProviderError, OutcomeUnknownError) as error:
+            refused = dict.fromkeys(asked, str(error))
+        now = self._journal.now
+        await self._journal.record(
+            *(
+                EndAnswered(now, ids[provider_id], refused.get(provider_id, ""))
+                for provider_id in asked
+            )
+        )

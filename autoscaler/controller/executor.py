@@ -1,0 +1,124 @@
+"""Turns intents into recorded facts and then into effects. Ids are given here.
+
+Recorded first, then sent: no effect starts before what it is about is on disk.
+"""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from autoscaler.controller.asking import Asking
+from autoscaler.controller.effects import Effects
+from autoscaler.controller.ending import Ending
+from autoscaler.controller.granting import Granting
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.launching import Launching
+from autoscaler.controller.ports.clock import Ids
+from autoscaler.model import events as e
+from autoscaler.model.plan import (
+    End,
+    Examine,
+    Grant,
+    Intent,
+    Launch,
+    Plan,
+    ReadJob,
+    RepeatCall,
+    WithdrawCall,
+    WithdrawRunner,
+)
+from autoscaler.model.runners import runner_name
+
+Effect = Coroutine[Any, Any, None]
+
+
+class Executor:
+    """Carries out plans. One plan at a time; effects go on in the background."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        ids: Ids,
+        effects: Effects,
+        launching: Launching,
+        granting: Granting,
+        ending: Ending,
+        asking: Asking,
+    ) -> None:
+        self._journal = journal
+        self._ids = ids
+        self._effects = effects
+        self._launching = launching
+        self._granting = granting
+        self._ending = ending
+        self._asking = asking
+
+    async def carry_out(self, plan: Plan) -> None:
+        """Record every intent in one transaction, then start their effects. Raises StoreError."""
+        if not plan.intents:
+            return
+        effects = [self._record(intent) for intent in plan.intents]
+        try:
+            await self._journal.commit()
+        except BaseException:
+            for effect in effects:
+                if effect is not None:
+                    effect.close()
+            raise
+        for effect in effects:
+            if effect is not None:
+                self._effects.start(effect)
+
+    def _record(self, intent: Intent) -> Effect | None:
+        """Apply one intent as a fact; what is to be done about it once that is durable."""
+        now = self._journal.now
+        match intent:
+            case Launch():
+                return self._launch(intent, now)
+            case RepeatCall(call):
+                self._journal.note(e.CallSent(now, call))
+                return self._launching.send(call)
+            case WithdrawCall(call, reason):
+                self._journal.note(e.CallWithdrawn(now, call, reason))
+                return None
+            case Grant():
+                return self._grant(intent, now)
+            case WithdrawRunner(runner, reason):
+                self._journal.note(e.RunnerWithdrawalRequested(now, runner, reason))
+                return self._granting.withdraw(runner, reason)
+            case End(machine, ground, reason):
+                self._journal.note(e.EndRequested(now, machine, ground, reason))
+                self._granting.wake(machine)
+                return self._ending.end(machine)
+            case Examine(machine):
+                self._journal.note(e.ExaminationRequested(now, machine))
+                return self._asking.examine(machine)
+            case ReadJob(job):
+                self._journal.note(e.JobReadRequested(now, job))
+                return self._asking.read_job(job)
+
+    def _launch(self, intent: Launch, now: float) -> Effect:
+        call = self._ids.call()
+        slots = tuple(self._ids.machine() for _ in range(intent.count))
+        self._journal.note(
+            e.CallRecorded(
+                now,
+                call,
+                intent.sku,
+                intent.provider,
+                intent.rung,
+                intent.capacity_type,
+                intent.offerings,
+                slots,
+                self._ids.token(),
+            )
+        )
+        return self._launching.launch(call)
+
+    def _grant(self, intent: Grant, now: float) -> Effect:
+        state = self._journal.ledger.state
+        machine = state.machines[intent.machine]
+        name = runner_name(
+            state.catalogue.fleet, state.catalogue.installation, machine.id, machine.tries + 1
+        )
+        self._journal.note(e.RunnerNamed(now, name, machine.id, intent.demand))
+        return self._granting.mint(name)

@@ -1,0 +1,127 @@
+"""Carries out grants: mint a registration, keep its secret until its machine fetches it, once.
+
+The secret lives in this process's memory alone. A registration whose secret is lost, or whose
+job is gone, is deleted and its machine parked again.
+"""
+
+import asyncio
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.github import (
+    GitHub,
+    GitHubError,
+    MintOutcomeUnknownError,
+    OperatorError,
+    RetryLaterError,
+    RunnerBusyError,
+    RunnerExistsError,
+)
+from autoscaler.model.events import RunnerClosed, RunnerMinted, RunnerMintFailed, RunnerWithdrawn
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
+from autoscaler.model.runners import Runner, RunnerState
+
+FIRST_RETRY: Seconds = 2.0
+RAREST_RETRY: Seconds = 60.0
+
+
+class Granting:
+    """Mints and withdraws. `take` hands a minted secret to the machine's poll, once."""
+
+    def __init__(self, journal: Journal, github: GitHub, clock: Clock) -> None:
+        self._journal = journal
+        self._github = github
+        self._clock = clock
+        self._secrets: dict[RunnerName, str] = {}
+        self._news: dict[MachineId, asyncio.Event] = {}
+
+    async def mint(self, name: RunnerName) -> None:
+        """Mint a named registration; whatever goes wrong, GitHub keeps none of that name."""
+        runner = self._journal.ledger.state.runners[name]
+        demand = runner.demand
+        try:
+            minted = await self._github.mint(
+                demand.scope, demand.runner_group, name, demand.minted_labels
+            )
+        except RetryLaterError as error:
+            await self._failed(runner, FailureClass.THROTTLED, str(error), error.retry_after)
+        except OperatorError as error:
+            await self._failed(runner, FailureClass.CONFIGURATION, str(error), 0.0)
+        except (RunnerExistsError, MintOutcomeUnknownError) as error:
+            await self.withdraw(name, f"minted without an answer: {error}")
+        else:
+            self._secrets[name] = minted.jit_config
+            await self._journal.record(RunnerMinted(self._journal.now, name, minted.github_id))
+            self.wake(runner.machine)
+
+    async def withdraw(self, name: RunnerName, reason: str) -> None:
+        """Delete a registration that was not handed over, however long GitHub takes to agree."""
+        runner = self._journal.ledger.state.runners[name]
+        self._secrets.pop(name, None)
+        wait = FIRST_RETRY
+        while runner.state is not RunnerState.DONE:
+            try:
+                await self._delete(runner)
+            except RunnerBusyError:
+                await self._journal.record(
+                    RunnerClosed(self._journal.now, name, "busy without having been handed over")
+                )
+                return
+            except GitHubError as error:
+                retry_after = getattr(error, "retry_after", 0.0)
+                await self._clock.sleep(max(wait, retry_after))
+                wait = min(2.0 * wait, RAREST_RETRY)
+            else:
+                await self._journal.record(RunnerWithdrawn(self._journal.now, name, reason))
+                self.wake(runner.machine)
+
+    def take(self, name: RunnerName) -> str | None:
+        """The secret of a minted registration, and nobody else's from now on."""
+        return self._secrets.pop(name, None)
+
+    def has_secret(self, name: RunnerName) -> bool:
+        """Whether the registration's secret waits here for its machine."""
+        return name in self._secrets
+
+    async def wait_for_news(self, machine: MachineId, seconds: Seconds) -> None:
+        """Return when something happened to this machine's registration, or after the time."""
+        news = self._news.setdefault(machine, asyncio.Event())
+        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
+        waiter = asyncio.ensure_future(news.wait())
+        try:
+            await asyncio.wait({sleeper, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeper.cancel()
+            waiter.cancel()
+            if self._news.get(machine) is news:
+                del self._news[machine]
+
+    def wake(self, machine: MachineId) -> None:
+        """Let this machine's poll look again."""
+        if (news := self._news.get(machine)) is not None:
+            news.set()
+
+    def wake_all(self) -> None:
+        """Let every poll look again, as when the process is about to leave."""
+        for news in self._news.values():
+            news.set()
+
+    async def _delete(self, runner: Runner) -> None:
+        scope = runner.demand.scope
+        github_id = runner.github_id
+        if github_id is None:
+            found = await self._github.find_runner(scope, runner.name)
+            if found is None:
+                return
+            github_id = found.github_id
+        await self._github.delete_runner(scope, github_id)
+
+    async def _failed(
+        self, runner: Runner, failure: FailureClass, message: str, retry_after: Seconds
+    ) -> None:
+        now = self._journal.now
+        await self._journal.record(
+            RunnerMintFailed(now, runner.name, failure, message, now + retry_after)
+        )
+        self.wake(runner.machine)

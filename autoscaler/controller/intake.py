@@ -1,0 +1,57 @@
+"""Takes webhook deliveries in: durable first, then facts for the ledger, each once.
+
+It never answers HTTP and never decides what a job needs.
+"""
+
+from collections.abc import Callable
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.store import Delivery, Store
+from autoscaler.ledger.ledger import REMEMBERED_FOR
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant
+
+Parse = Callable[[bytes, Instant], JobObserved | None]
+
+
+class Intake:
+    """Deliveries that are stored and not applied yet wait here for the loop's next turn."""
+
+    def __init__(self, store: Store, journal: Journal, parse: Parse) -> None:
+        self._store = store
+        self._journal = journal
+        self._parse = parse
+        self._waiting: list[Delivery] = []
+
+    async def accept(self, delivery: Delivery) -> bool:
+        """Keep a delivery; False if it was known. Durable on return. Raises StoreError."""
+        new = await self._store.accept(delivery)
+        if new:
+            self.resume(delivery)
+        return new
+
+    def resume(self, *deliveries: Delivery) -> None:
+        """Queue stored deliveries for the next turn."""
+        self._waiting.extend(deliveries)
+        self._journal.changed.set()
+
+    async def apply_waiting(self) -> int:
+        """Apply what waits, in the order of arrival; how many. Raises StoreError."""
+        deliveries, self._waiting = self._waiting, []
+        for delivery in deliveries:
+            event = self._parse(delivery.body, delivery.received_at)
+            if event is not None:
+                await self._recall(event)
+                self._journal.note(event)
+        await self._journal.commit([delivery.id for delivery in deliveries])
+        return len(deliveries)
+
+    async def _recall(self, event: JobObserved) -> None:
+        # A job that ended long ago has left memory: its row says so, or a re-run's repeated
+        # `completed` would bring it back to life.
+        state = self._journal.ledger.state
+        if event.id in state.jobs or event.queued_at > self._journal.now - REMEMBERED_FOR:
+            return
+        job = await self._store.find_job(event.id)
+        if job is not None and event.id not in state.jobs:
+            self._journal.ledger.recall(job)

@@ -1,0 +1,75 @@
+"""The one place where events meet the ledger and the store: applied in memory, then durable.
+
+What `record` returned for is on disk. It never decides; a store that fails ends the process,
+because memory would be ahead of what a restart finds.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.store import Store, StoreError
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.signals import report
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.model.changes import Changes
+from autoscaler.model.events import Event
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import Instant
+
+
+class Journal:
+    """Owns the ledger. Every event of the installation goes through `record` or `note`."""
+
+    def __init__(self, ledger: Ledger, store: Store, clock: Clock, telemetry: Telemetry) -> None:
+        self.ledger = ledger
+        self.changed = asyncio.Event()
+        self.broken: StoreError | None = None
+        self._store = store
+        self._clock = clock
+        self._telemetry = telemetry
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def now(self) -> Instant:
+        """The controller's clock."""
+        return self._clock.now()
+
+    def fleet(self) -> Fleet:
+        """The fleet as it is now."""
+        return self.ledger.fleet(self._clock.now())
+
+    def on_failure(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called once the store has failed."""
+        self._listeners.append(listener)
+
+    async def record(self, *events: Event, applied: Sequence[str] = ()) -> None:
+        """Apply events and make them durable; wakes the planner. Raises StoreError."""
+        self.note(*events)
+        self.changed.set()
+        await self.commit(applied)
+
+    def note(self, *events: Event) -> None:
+        """Apply events that need not be durable at once, nor wake the planner.
+
+        The next commit takes them along.
+        """
+        for event in events:
+            self.ledger.apply(event)
+
+    async def commit(self, applied: Sequence[str] = ()) -> None:
+        """Make everything applied so far durable. Raises StoreError."""
+        changes = self.ledger.take_changes()
+        if not changes and not applied:
+            return
+        report(changes, self.ledger.state, self._telemetry)
+        await self._write(changes, applied)
+
+    async def _write(self, changes: Changes, applied: Sequence[str]) -> None:
+        try:
+            await self._store.commit(changes.records, changes.history, applied, changes.cooldowns)
+        except StoreError as error:
+            self.broken = error
+            for listener in self._listeners:
+                listener()
+            raise

@@ -1,0 +1,84 @@
+"""Carries out calls: resolve, store the exact request, send it once, tell what came of it."""
+
+from collections.abc import Mapping
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.provider import (
+    LaunchOrder,
+    OutcomeUnknownError,
+    Provider,
+    ProviderError,
+)
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.events import (
+    CallAnswered,
+    CallOutcomeUnknown,
+    CallPrepared,
+    CallSent,
+    LaunchFailure,
+)
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId, ProviderName
+
+
+class Launching:
+    """Everything that is sent was recorded before, byte for byte."""
+
+    def __init__(self, journal: Journal, providers: Mapping[ProviderName, Provider]) -> None:
+        self._journal = journal
+        self._providers = providers
+
+    async def launch(self, call_id: CallId) -> None:
+        """Prepare and send a recorded call, unless it is withdrawn meanwhile."""
+        call = self._journal.ledger.state.calls[call_id]
+        order = LaunchOrder(
+            call.id,
+            call.sku,
+            call.rung,
+            call.capacity_type,
+            call.offerings,
+            len(call.slots),
+            call.token,
+        )
+        try:
+            request = await self._providers[call.provider].prepare(order)
+        except ProviderError as error:
+            await self._refused(call, error)
+            return
+        except OutcomeUnknownError as error:
+            # Preparing launches nothing, so nothing can be there.
+            failure = LaunchFailure(FailureClass.UNKNOWN, "PrepareFailed", str(error))
+            await self._journal.record(
+                CallAnswered(self._journal.now, call.id, (), (failure,), None)
+            )
+            return
+        if call.state is not CallState.RECORDED:
+            return
+        now = self._journal.now
+        await self._journal.record(CallPrepared(now, call.id, request), CallSent(now, call.id))
+        await self.send(call_id)
+
+    async def send(self, call_id: CallId) -> None:
+        """Send a call that was recorded as sent: the first time, or again with the same bytes."""
+        call = self._journal.ledger.state.calls[call_id]
+        try:
+            answer = await self._providers[call.provider].launch(call.request)
+        except OutcomeUnknownError as error:
+            await self._journal.record(CallOutcomeUnknown(self._journal.now, call.id, str(error)))
+        except ProviderError as error:
+            if call.attempts > 1:
+                # A refused repeat says nothing about the first try.
+                message = f"a repeat was refused: {error}"
+                await self._journal.record(CallOutcomeUnknown(self._journal.now, call.id, message))
+            else:
+                await self._refused(call, error)
+        else:
+            await self._journal.record(
+                CallAnswered(self._journal.now, call.id, answer.launched, answer.failures)
+            )
+
+    async def _refused(self, call: Call, error: ProviderError) -> None:
+        failure = LaunchFailure(error.failure, error.code, error.message)
+        await self._journal.record(
+            CallAnswered(self._journal.now, call.id, (), (failure,), error.retry_after)
+        )

@@ -1,0 +1,130 @@
+"""Looks at the world again and again: providers' machines, GitHub's failed deliveries, our age.
+
+It turns what it finds into facts and leaves every decision to the planner.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError
+from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
+from autoscaler.controller.ports.store import Store
+from autoscaler.model.events import ListedMachine, MachinesListed
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds
+
+SWEEP_EVERY: Seconds = 30.0
+SWEEP_SOON: Seconds = 2.0
+REDELIVER_EVERY: Seconds = 20.0
+REDELIVERY_WINDOW: Seconds = 3 * 86400.0
+"""GitHub redelivers for three days (docs.github.com, webhooks: redelivering)."""
+
+REDELIVERY_OVERLAP: Seconds = 600.0
+"""A redelivery that fails is listed as new, so this much of the past is looked at each time."""
+
+BEAT_EVERY: Seconds = 10.0
+FORGET_EVERY: Seconds = 3600.0
+ROWS_KEPT_FOR: Seconds = 4 * 86400.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Reconciler:
+    """Endless tasks, one for each thing to look at; a failure of one stops none of the others."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        store: Store,
+        github: GitHub,
+        providers: Mapping[ProviderName, Provider],
+        clock: Clock,
+        alive_until: Instant,
+    ) -> None:
+        self._journal = journal
+        self._store = store
+        self._github = github
+        self._providers = providers
+        self._clock = clock
+        self._alive_until = alive_until
+        self._sweep_soon = {name: asyncio.Event() for name in providers}
+        self.swept: set[ProviderName] = set()
+        self.github_answered = False
+
+    def sweep_soon(self, provider: ProviderName) -> None:
+        """Have a provider's machines listed within seconds, not at the next turn."""
+        if provider in self._sweep_soon:
+            self._sweep_soon[provider].set()
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises StoreError."""
+        async with asyncio.TaskGroup() as group:
+            for name in self._providers:
+                group.create_task(self._sweeps(name))
+            group.create_task(self._redeliveries())
+            group.create_task(self._beats())
+            group.create_task(self._forgetting())
+
+    async def sweep(self, name: ProviderName) -> bool:
+        """List a provider's machines once; False if the list is not complete."""
+        began_at = self._journal.now
+        machines: list[ListedMachine] = []
+        complete = True
+        try:
+            async for page in self._providers[name].machines():
+                machines.extend(page)
+        except (ProviderError, OutcomeUnknownError) as error:
+            _log.warning("list_incomplete", provider=name, error=str(error))
+            complete = False
+        await self._journal.record(
+            MachinesListed(self._journal.now, name, began_at, complete, tuple(machines))
+        )
+        if complete:
+            self.swept.add(name)
+        return complete
+
+    async def _sweeps(self, name: ProviderName) -> None:
+        soon = self._sweep_soon[name]
+        while True:
+            soon.clear()
+            await self.sweep(name)
+            await self._clock.sleep(SWEEP_SOON)
+            sleeper = asyncio.ensure_future(self._clock.sleep(SWEEP_EVERY - SWEEP_SOON))
+            waiter = asyncio.ensure_future(soon.wait())
+            try:
+                await asyncio.wait({sleeper, waiter}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                sleeper.cancel()
+                waiter.cancel()
+
+    async def _redeliveries(self) -> None:
+        # Only what came while nobody was here can have failed before: GitHub lists all there is.
+        oldest = self._journal.now - REDELIVERY_WINDOW
+        since = max(oldest, self._alive_until - REDELIVERY_OVERLAP)
+        while True:
+            began = self._journal.now
+            pause = REDELIVER_EVERY
+            try:
+                await self._github.redeliver_failed(since)
+            except GitHubError as error:
+                _log.warning("redelivery_failed", error=str(error))
+                pause = max(
+                    pause, error.retry_after if isinstance(error, RetryLaterError) else 60.0
+                )
+            else:
+                self.github_answered = True
+                since = began - REDELIVERY_OVERLAP
+            await self._clock.sleep(pause)
+
+    async def _beats(self) -> None:
+        while True:
+            await self._store.beat(self._journal.now)
+            await self._clock.sleep(BEAT_EVERY)
+
+    async def _forgetting(self) -> None:
+        while True:
+            await self._store.forget(self._journal.now - ROWS_KEPT_FOR)
+            await self._clock.sleep(FORGET_EVERY)

@@ -1,0 +1,115 @@
+"""Takes registrations back that were handed over: unused ones at the machine's own wish, and ones
+whose answer did not reach the machine.
+
+GitHub's refusal (422) always wins: a runner at work is never deleted.
+"""
+
+from typing import NoReturn
+
+from autoscaler.controller.effects import Effects
+from autoscaler.controller.granting import Granting
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnownYetError
+from autoscaler.controller.ports.github import GitHub, GitHubError, RunnerBusyError
+from autoscaler.model import events as e
+from autoscaler.model.cooldowns import held, mint_key
+from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.machines import Machine
+from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState, runner_name
+
+TRY_AGAIN: Seconds = 5.0
+SEAT_CLOSED = "seat closed"
+
+
+class Releasing:
+    """Deletes registrations while their machine waits for the answer."""
+
+    def __init__(
+        self, journal: Journal, github: GitHub, granting: Granting, effects: Effects
+    ) -> None:
+        self._journal = journal
+        self._github = github
+        self._granting = granting
+        self._effects = effects
+
+    def allowed(self, runner: Runner | None) -> bool:
+        """Whether a DELETE could be sent at once: idle as far as we know, and GitHub answers."""
+        if runner is None or runner.state is not RunnerState.ACKNOWLEDGED:
+            return False
+        cooldowns = self._journal.ledger.state.cooldowns
+        return held(cooldowns, mint_key(runner.demand.scope), self._journal.now) is None
+
+    async def release(self, runner: Runner | None) -> int:
+        """Delete an idle registration: GitHub's status, or 503 when it could not be asked."""
+        if runner is None or runner.github_id is None:
+            return 404
+        if runner.state is RunnerState.BUSY:
+            return 422
+        try:
+            there = await self._github.delete_runner(runner.demand.scope, runner.github_id)
+        except RunnerBusyError:
+            return 422
+        except GitHubError:
+            return 503
+        await self._journal.record(
+            e.RunnerClosed(self._journal.now, runner.name, "released idle by its machine")
+        )
+        return 204 if there else 404
+
+    async def replace(self, machine: Machine, runner: Runner) -> None:
+        """The hand-over did not arrive: delete that registration and mint another name.
+
+        Raises BootstrapRefusedError (410) when the seat is closed: GitHub says that it is busy,
+        or too many were handed over. Raises NotKnownYetError while GitHub cannot be asked.
+        """
+        if runner.reason.startswith(SEAT_CLOSED):
+            raise BootstrapRefusedError(410, "ended")
+        if held(self._journal.ledger.state.cooldowns, mint_key(runner.demand.scope), self._now):
+            raise NotKnownYetError(TRY_AGAIN)
+        if runner.state is not RunnerState.DONE:
+            await self._delete(runner)
+        if self._handed_over(machine) >= MAX_HANDED_OVER:
+            await self._close(runner, "handed over too often")
+        await self._name_again(machine, runner)
+
+    @property
+    def _now(self) -> Instant:
+        return self._journal.now
+
+    async def _delete(self, runner: Runner) -> None:
+        if runner.github_id is None:
+            raise NotKnownYetError(TRY_AGAIN)
+        try:
+            await self._github.delete_runner(runner.demand.scope, runner.github_id)
+        except RunnerBusyError:
+            await self._close(runner, "busy, yet its machine asks for a grant")
+        except GitHubError as error:
+            raise NotKnownYetError(TRY_AGAIN) from error
+
+    async def _name_again(self, machine: Machine, runner: Runner) -> None:
+        if machine.runner != runner.name:
+            return  # another poll of the same machine was quicker
+        catalogue = self._journal.ledger.state.catalogue
+        name = runner_name(catalogue.fleet, catalogue.installation, machine.id, machine.tries + 1)
+        now = self._journal.now
+        await self._journal.record(
+            e.RunnerClosed(now, runner.name, "its hand-over did not arrive"),
+            e.RunnerNamed(now, name, machine.id, runner.demand),
+        )
+        self._effects.start(self._granting.mint(name))
+
+    async def _close(self, runner: Runner, reason: str) -> NoReturn:
+        # The machine powers itself off on 410; nobody else may end it, for it may be busy.
+        await self._journal.record(
+            e.RunnerClosed(self._now, runner.name, f"{SEAT_CLOSED}: {reason}")
+        )
+        raise BootstrapRefusedError(410, "ended")
+
+    def _handed_over(self, machine: Machine) -> int:
+        state = self._journal.ledger.state
+        names = (
+            runner_name(state.catalogue.fleet, state.catalogue.installation, machine.id, n)
+            for n in range(1, machine.tries + 1)
+        )
+        known = (state.runners.get(name) for name in names)
+        return sum(runner is not None and runner.handed_over_at is not None for runner in known)

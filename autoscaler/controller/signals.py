@@ -1,0 +1,58 @@
+"""What the metrics learn from the ledger: each row of history once, and the fleet's counts.
+
+It never changes anything.
+"""
+
+from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.changes import Changes, HistoryRow
+from autoscaler.model.identifiers import JobId, MachineId, SkuName
+from autoscaler.model.machines import MachineState
+
+
+def report(changes: Changes, state: LedgerState, telemetry: Telemetry) -> None:
+    """Count what the history tells."""
+    for row in changes.history:
+        if row.kind == "job":
+            _report_job(row, state, telemetry)
+        elif row.kind == "machine":
+            _report_machine(row, state, telemetry)
+
+
+def fleet_counts(state: LedgerState) -> FleetCounts:
+    """The fleet's gauges. O(classes + SKUs x states)."""
+    waiting: dict[SkuName, int] = dict.fromkeys(state.catalogue.skus, 0)
+    for demand, queue in state.queues.items():
+        waiting[demand.skus[0]] += len(queue)
+    for demand, held in state.held.items():
+        waiting[demand.skus[0]] += len(held)
+    return FleetCounts(
+        jobs_waiting=waiting,
+        jobs_in_progress={sku: state.in_progress[sku] for sku in state.catalogue.skus},
+        machines={key: len(ordered) for key, ordered in state.by_state.items()},
+        machines_foreign=sum(len(machines) for machines in state.foreign.values()),
+        dollars_per_hour=max(0.0, state.dollars_used),
+    )
+
+
+def _report_job(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> None:
+    job = state.jobs.get(JobId(int(row.record)))
+    if job is None or job.demand is None:
+        return
+    sku = job.demand.skus[0]
+    if row.event == "in_progress":
+        telemetry.job_started(sku, max(0.0, (job.started_at or row.at) - job.queued_at))
+    elif row.event == "completed":
+        telemetry.job_completed(sku, job.conclusion or "unknown")
+
+
+def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> None:
+    machine = state.machines.get(MachineId(row.record))
+    if machine is None:
+        return
+    if row.event == "requested":
+        telemetry.launches(machine.sku, machine.provider, 1)
+    elif row.event == MachineState.ENDING and machine.ground is not None:
+        telemetry.machine_ended(machine.sku, machine.ground)
+    elif row.event == MachineState.FAILED and machine.failure is not None:
+        telemetry.launch_failures(machine.sku, machine.failure, 1)

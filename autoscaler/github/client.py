@@ -1,0 +1,201 @@
+"""The controller's GitHub: registrations, jobs and deliveries, over the REST API.
+
+Implements the port `GitHub`. Decides which request answers which question and what its answers
+mean; never when to ask, and never to ask for a registration twice.
+"""
+
+from contextlib import aclosing
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    MintedRunner,
+    OperatorError,
+    RegisteredRunner,
+    RunnerBusyError,
+    RunnerExistsError,
+)
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.github.api import Api, read_as
+from autoscaler.github.app_auth import App, Installations
+from autoscaler.github.deliveries import Redelivery
+from autoscaler.github.exchange import Answer, Effect, Request
+from autoscaler.github.jobs import Sighting, WorkflowJob, observe
+from autoscaler.github.refusals import unanswered
+from autoscaler.github.runner_groups import RunnerGroups
+from autoscaler.github.settings import GitHubSettings
+from autoscaler.github.targets import Target, target_of_repository, target_of_scope
+from autoscaler.github.transport import Transport
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant, JobId, RunnerName
+from autoscaler.model.jobs import JobState
+
+_JOB_STATES = {
+    "queued": JobState.QUEUED,
+    "waiting": JobState.WAITING,
+    # Held back by a concurrency group, or not yet looked at: nothing for a runner to take.
+    "pending": JobState.WAITING,
+    "requested": JobState.WAITING,
+    "in_progress": JobState.IN_PROGRESS,
+    "completed": JobState.COMPLETED,
+}
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+
+class _ListedRunner(_Shape):
+    id: Annotated[int, Field(gt=0)]
+    name: str
+    status: str
+    busy: bool
+
+
+class _RunnerPage(_Shape):
+    runners: list[_ListedRunner]
+
+
+class _NewRunner(_Shape):
+    id: Annotated[int, Field(gt=0)]
+
+
+class _JitAnswer(_Shape):
+    runner: _NewRunner
+    encoded_jit_config: Annotated[str, Field(min_length=1, repr=False)]
+
+
+class GitHubClient:
+    """One GitHub instance, seen by our Apps.
+
+    `token_clock` is for the life of JWTs and tokens, where GitHub lives in another time than
+    `clock` (a lab that runs faster, whose tokens do not). Raises ValueError on a private key
+    that cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: GitHubSettings,
+        clock: Clock,
+        telemetry: Telemetry,
+        token_clock: Clock | None = None,
+    ) -> None:
+        tokens = token_clock or clock
+        self._clock = clock
+        self._transport = Transport(settings, clock, telemetry)
+        self._api = Api(self._transport, clock)
+        apps = [App(key, tokens) for key in settings.apps]
+        self._installations = Installations(apps, self._api, tokens)
+        self._groups = RunnerGroups(self._api, clock)
+        self._redeliveries = [Redelivery(app, self._api, clock) for app in apps]
+
+    async def mint(
+        self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
+    ) -> MintedRunner:
+        """Register a JIT runner, once. Raises as the port says."""
+        target = target_of_scope(scope)
+        caller = await self._installations.of(target)
+        group = await self._groups.id_of(target, runner_group, caller)
+        request = Request(
+            "POST",
+            f"{target.route}/actions/runners/generate-jitconfig",
+            target.variables,
+            body={"name": name, "runner_group_id": group, "labels": list(labels)},
+            effect=Effect.MINT,
+            expected=frozenset({404, 409, 422}),
+        )
+        answer = await self._api.ask(request, caller)
+        if not answer.ok:
+            raise self._not_minted(target, request, answer)
+        minted = read_as(_JitAnswer, request, answer)
+        return MintedRunner(minted.runner.id, minted.encoded_jit_config)
+
+    async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
+        """Look a registration up by its exact name. Raises as the port says."""
+        target = target_of_scope(scope)
+        caller = await self._installations.of(target)
+        request = Request(
+            "GET",
+            f"{target.route}/actions/runners{{?name,per_page}}",
+            {**target.variables, "name": name, "per_page": 100},
+        )
+        # The filter is GitHub's and may be wider than we mean, or missing on an old GHES.
+        async with aclosing(self._api.pages(request, caller)) as pages:
+            async for answer in pages:
+                for runner in read_as(_RunnerPage, request, answer).runners:
+                    if runner.name == name:
+                        online = runner.status == "online"
+                        return RegisteredRunner(runner.id, name, online, runner.busy)
+        return None
+
+    async def delete_runner(self, scope: str, github_id: int) -> bool:
+        """Delete a registration: True for 204, False for 404. Raises as the port says."""
+        target = target_of_scope(scope)
+        request = Request(
+            "DELETE",
+            f"{target.route}/actions/runners/{{runner_id}}",
+            {**target.variables, "runner_id": github_id},
+            effect=Effect.WRITE,
+            expected=frozenset({404, 422}),
+        )
+        answer = await self._api.ask(request, await self._installations.of(target))
+        if answer.status == 422:
+            raise RunnerBusyError(f"{request.endpoint}: 422 {answer.message}")
+        return answer.ok
+
+    async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
+        """GitHub's own answer about a job, with `read` set; None for 404. Raises as the port says."""
+        target = target_of_repository(repository)
+        request = Request(
+            "GET",
+            f"{target.route}/actions/jobs/{{job_id}}",
+            {**target.variables, "job_id": job},
+            expected=frozenset({404}),
+        )
+        answer = await self._api.ask(request, await self._installations.of(target))
+        if not answer.ok:
+            return None
+        read = read_as(WorkflowJob, request, answer)
+        state = _JOB_STATES.get(read.status or "")
+        if state is None or read.id != job:
+            text = f"{request.endpoint}: an unknown status {read.status!r}, or another job"
+            raise unanswered(request, text)
+        try:
+            return observe(read, state, Sighting(repository, now, read=True))
+        except (ValueError, OverflowError):
+            text = f"{request.endpoint}: a time that is none"
+            raise unanswered(request, text) from None
+
+    async def redeliver_failed(self, since: Instant) -> int:
+        """Have every App's failed deliveries repeated; how many were asked. Raises as the port says.
+
+        At most 50 an App and call; what is left over is remembered for the next call.
+        """
+        asked = 0
+        first: GitHubError | None = None
+        for redelivery in self._redeliveries:
+            # One App's trouble is not the others'.
+            try:
+                asked += await redelivery.run(since)
+            except GitHubError as error:
+                first = first or error
+        if first is not None:
+            raise first
+        return asked
+
+    async def close(self) -> None:
+        """Release connections. Idempotent."""
+        await self._groups.close()
+        await self._installations.close()
+        await self._transport.close()
+
+    def _not_minted(self, target: Target, request: Request, answer: Answer) -> GitHubError:
+        text = f"{request.endpoint}: {answer.status} {answer.message}"
+        if answer.status == 409 or "already exists" in answer.message.lower():
+            return RunnerExistsError(text)
+        # The group may have been made anew under its name.
+        self._groups.forget(target)
+        return OperatorError(text)

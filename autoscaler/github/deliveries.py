@@ -1,0 +1,165 @@
+"""Webhook deliveries that failed at GitHub, and which of them to have repeated when.
+
+GitHub never repeats a delivery by itself. Decides by what GitHub lists: a delivery (one guid)
+none of whose tries succeeded is repeated at once, then with growing delay while it goes on
+failing. Never looks at a delivery's content.
+
+Fields: docs.github.com REST "App webhooks": a list newest first, cursor pages; a repeated
+delivery is a new entry with the same guid.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.github.api import Api, read_as
+from autoscaler.github.app_auth import App
+from autoscaler.github.exchange import Answer, Effect, Request
+from autoscaler.github.refusals import unanswered
+from autoscaler.github.timestamps import instant_of
+from autoscaler.model.identifiers import Instant, Seconds
+
+MAX_REPEATS = 50
+"""In one pass. Every 20 s that is 150 writes a minute, of 5 points each: under GitHub's 900."""
+
+_FRESH: Seconds = 60.0
+_LONGEST: Seconds = 900.0
+_GIVEN_UP: Seconds = 3 * 24 * 3600.0
+
+
+class _ListedDelivery(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+    id: Annotated[int, Field(gt=0)]
+    guid: Annotated[str, Field(min_length=1, max_length=128)]
+    delivered_at: str
+    status: str | None = None
+    status_code: int | None = None
+
+
+class _DeliveryPage(RootModel[list[_ListedDelivery]]):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One attempt of GitHub's to deliver. `pending` is one that has no outcome yet."""
+
+    id: int
+    guid: str
+    at: Instant
+    succeeded: bool
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailedDelivery:
+    """A delivery that never arrived: its newest try, and how many there were."""
+
+    guid: str
+    newest: int
+    at: Instant
+    tries: int
+
+    @property
+    def due(self) -> Instant:
+        """When to have it repeated: at once, then 1, 2, 4 ... 15 minutes after the newest try."""
+        if self.tries == 1:
+            return self.at
+        return self.at + min(_FRESH * 2.0 ** min(self.tries - 2, 10), _LONGEST)
+
+
+def failed_deliveries(
+    tries: Iterable[Try], left: Mapping[str, FailedDelivery]
+) -> dict[str, FailedDelivery]:
+    """What has failed by these tries, and what was left from before and is not among them."""
+    failed = dict(left)
+    arrived = set()
+    listed: dict[str, list[Try]] = {}
+    for attempt in tries:
+        listed.setdefault(attempt.guid, []).append(attempt)
+    for guid, attempts in listed.items():
+        if any(attempt.succeeded or attempt.pending for attempt in attempts):
+            arrived.add(guid)
+            continue
+        newest = max(attempts, key=lambda attempt: (attempt.at, attempt.id))
+        failed[guid] = FailedDelivery(guid, newest.id, newest.at, len(attempts))
+    return {guid: delivery for guid, delivery in failed.items() if guid not in arrived}
+
+
+class Redelivery:
+    """Repeats one App's failed deliveries. What a pass leaves over is kept for the next one."""
+
+    def __init__(self, app: App, api: Api, clock: Clock) -> None:
+        self._app = app
+        self._api = api
+        self._clock = clock
+        self._left: dict[str, FailedDelivery] = {}
+        self._not_before: dict[str, Instant] = {}
+
+    async def run(self, since: Instant) -> int:
+        """Repeat what failed since then; how many were asked. Raises as `Api.ask`."""
+        self._left = failed_deliveries(await self._read(since), self._left)
+        now = self._clock.now()
+        self._not_before = {guid: at for guid, at in self._not_before.items() if at > now}
+        due = [
+            delivery
+            for delivery in self._left.values()
+            if delivery.due <= now and delivery.guid not in self._not_before
+        ]
+        due.sort(key=lambda delivery: delivery.at)
+        asked = 0
+        for delivery in due[:MAX_REPEATS]:
+            asked += await self._repeat(delivery)
+        return asked
+
+    async def _repeat(self, delivery: FailedDelivery) -> bool:
+        request = Request(
+            "POST",
+            "/app/hook/deliveries/{delivery_id}/attempts",
+            {"delivery_id": delivery.newest},
+            effect=Effect.WRITE,
+            expected=frozenset({400, 404, 422}),
+        )
+        # Noted first: a try whose outcome we do not learn is a try all the same.
+        self._not_before[delivery.guid] = self._clock.now() + _FRESH
+        answer = await self._api.ask(request, self._app)
+        self._left.pop(delivery.guid, None)
+        if not answer.ok:
+            # Past GitHub's window of three days, or not to be repeated: the others go on.
+            self._not_before[delivery.guid] = self._clock.now() + _GIVEN_UP
+        return answer.ok
+
+    async def _read(self, since: Instant) -> list[Try]:
+        request = Request("GET", "/app/hook/deliveries{?per_page}", {"per_page": 100})
+        tries: list[Try] = []
+        async with aclosing(self._api.pages(request, self._app)) as pages:
+            async for answer in pages:
+                page = _tries(request, answer)
+                tries += [attempt for attempt in page if attempt.at >= since]
+                if any(attempt.at < since for attempt in page):
+                    break
+        return tries
+
+
+def _tries(request: Request, answer: Answer) -> list[Try]:
+    try:
+        return [_try(listed) for listed in read_as(_DeliveryPage, request, answer).root]
+    except (ValueError, OverflowError):
+        text = f"{request.endpoint}: a delivery with a time that is none"
+        raise unanswered(request, text) from None
+
+
+def _try(listed: _ListedDelivery) -> Try:
+    status = (listed.status or "").lower()
+    code = listed.status_code or 0
+    return Try(
+        id=listed.id,
+        guid=listed.guid,
+        at=instant_of(listed.delivered_at) or 0.0,
+        succeeded=200 <= code < 300 or status == "ok",
+        pending=status == "pending",
+    )

@@ -1,0 +1,105 @@
+"""A workflow job as GitHub writes it, in webhooks and in REST answers, turned into a fact.
+
+It decides which of GitHub's fields are to be believed in which state. It never decides what a
+fact means for the fleet, and it does no I/O.
+
+Fields and oddities: octokit/webhooks `workflow_job` schemas; docs.github.com "workflow jobs".
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from autoscaler.github.timestamps import instant_of
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant, JobId, RunnerName
+from autoscaler.model.jobs import JobState
+
+MAX_TEXT = 256
+MAX_LABELS = 100
+
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+# Control characters are refused: a NUL in a text column would fail a whole batch in PostgreSQL.
+_Word = Annotated[str, StringConstraints(max_length=MAX_TEXT, pattern=r"^[^\x00-\x1f\x7f]*$")]
+_Timestamp = Annotated[str, StringConstraints(max_length=40)]
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}$)[A-Za-z0-9_.-]{1,100}", re.ASCII)
+
+
+def repository_name(text: str) -> str:
+    """`owner/name`, as given, if it can stand in a URL's path. Raises ValueError otherwise."""
+    if _REPOSITORY.fullmatch(text) is None:
+        raise ValueError("not owner/name")
+    return text
+
+
+RepositoryName = Annotated[str, AfterValidator(repository_name)]
+
+_STARTED = (JobState.IN_PROGRESS, JobState.COMPLETED)
+
+
+class WorkflowJob(BaseModel):
+    """The fields of a job that matter here; all but three may be missing or null."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+    id: Annotated[int, Field(gt=0, lt=2**63)]
+    labels: Annotated[list[_Word], Field(max_length=MAX_LABELS)]
+    status: _Word | None = None
+    name: str | None = None
+    workflow_name: str | None = None
+    run_id: _Count | None = None
+    run_attempt: _Count | None = None
+    runner_name: _Word | None = None
+    conclusion: _Word | None = None
+    created_at: _Timestamp | None = None
+    started_at: _Timestamp | None = None
+    completed_at: _Timestamp | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Where and when the controller learned of a job. `read` is for answers to a question of ours."""
+
+    repository: str
+    at: Instant
+    read: bool
+
+
+def observe(job: WorkflowJob, state: JobState, sighting: Sighting) -> JobObserved:
+    """The fact that GitHub gave, in `state`. Raises ValueError on a timestamp that is none.
+
+    - `queued_at` is `created_at`, or the moment of learning where GitHub left that out.
+    - The runner and `started_at` count only once a job has started: GitHub sets `started_at` on
+      queued jobs and its example of a queued one carries runner fields (github/docs PR 12083).
+    - A completed job without a runner (skipped, cancelled in the queue) never started.
+    """
+    runner = job.runner_name if state in _STARTED and job.runner_name else None
+    started = instant_of(job.started_at) if state in _STARTED else None
+    if state is JobState.COMPLETED and runner is None:
+        started = None
+    done = state is JobState.COMPLETED
+    return JobObserved(
+        at=sighting.at,
+        id=JobId(job.id),
+        state=state,
+        repository=sighting.repository,
+        labels=tuple(job.labels),
+        queued_at=instant_of(job.created_at) or sighting.at,
+        name=_shown(job.name),
+        workflow=_shown(job.workflow_name),
+        run_id=job.run_id,
+        run_attempt=job.run_attempt or 1,
+        runner_name=RunnerName(runner) if runner else None,
+        started_at=started,
+        completed_at=instant_of(job.completed_at) if done else None,
+        conclusion=job.conclusion if done else None,
+        read=sighting.read,
+    )
+
+
+def _shown(text: str | None) -> str:
+    # For people only, so cut and cleaned rather than refused: a long matrix name loses no job.
+    return "".join(c if c.isprintable() else " " for c in (text or "")[:MAX_TEXT])

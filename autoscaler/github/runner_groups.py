@@ -1,0 +1,92 @@
+"""Runner groups by name: the ids that registrations need.
+
+Decides when a list is read again: after an hour, when a name is missing, when GitHub refused an
+id. Never creates or changes a group.
+"""
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.github import OperatorError
+from autoscaler.github.api import Api, Caller, read_as
+from autoscaler.github.exchange import Request
+from autoscaler.github.single_flight import SingleFlight
+from autoscaler.github.targets import Target
+from autoscaler.model.identifiers import Instant, Seconds
+
+REPOSITORY_GROUP_ID = 1
+"""Repositories have the default group only (docs.github.com: runner groups are the organisation's)."""
+
+_KEPT: Seconds = 3600.0
+_MISS_KEPT: Seconds = 60.0
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+    id: Annotated[int, Field(gt=0)]
+    name: str
+
+
+class _GroupPage(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+    runner_groups: list[_Group]
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    read_at: Instant
+    ids: Mapping[str, int]
+
+
+class RunnerGroups:
+    """The groups of every organisation in use, read once each."""
+
+    def __init__(self, api: Api, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._listings: dict[str, _Listing] = {}
+        self._flights: SingleFlight[_Listing] = SingleFlight()
+
+    async def id_of(self, target: Target, name: str, caller: Caller) -> int:
+        """The group's id. Raises OperatorError where there is no such group, and as `Api.ask`."""
+        wanted = name.lower()
+        if target.repository is not None:
+            if wanted != "default":
+                raise OperatorError(f"{target}: a repository has no runner group {name!r}")
+            return REPOSITORY_GROUP_ID
+        listing = self._listings.get(target.account)
+        if listing is None or self._stale(listing, wanted):
+            listing = await self._flights.run(target.account, lambda: self._read(target, caller))
+        found = listing.ids.get(wanted)
+        if found is None:
+            raise OperatorError(f"{target} has no runner group {name!r} that the App can see")
+        return found
+
+    def forget(self, target: Target) -> None:
+        """GitHub refused something about this target: read its groups again next time."""
+        self._listings.pop(target.account, None)
+
+    async def close(self) -> None:
+        """Stop reading. Idempotent."""
+        await self._flights.close()
+
+    def _stale(self, listing: _Listing, wanted: str) -> bool:
+        age = self._clock.now() - listing.read_at
+        return age > (_KEPT if wanted in listing.ids else _MISS_KEPT)
+
+    async def _read(self, target: Target, caller: Caller) -> _Listing:
+        route = "/orgs/{org}/actions/runner-groups{?per_page}"
+        request = Request("GET", route, {**target.variables, "per_page": 100})
+        read_at = self._clock.now()
+        ids: dict[str, int] = {}
+        async with aclosing(self._api.pages(request, caller)) as pages:
+            async for answer in pages:
+                for group in read_as(_GroupPage, request, answer).runner_groups:
+                    ids[group.name.lower()] = group.id
+        listing = self._listings[target.account] = _Listing(read_at, ids)
+        return listing

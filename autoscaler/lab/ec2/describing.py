@@ -1,0 +1,233 @@
+"""DescribeInstances, and how an instance is shown.
+
+Decides paging, filters and the XML. Never changes anything.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from autoscaler.lab.ec2.filters import Filters
+from autoscaler.lab.ec2.instances import Instance, Instances, InstanceState
+from autoscaler.lab.ec2.lifecycle import Lifecycle
+from autoscaler.lab.ec2.query import (
+    Ec2Error,
+    Tree,
+    answer,
+    element,
+    tag_set,
+    timestamp,
+    whole_number,
+)
+from autoscaler.model.catalogue import CapacityType
+
+INSTANCE_ID_LENGTHS = (10, 19)
+FILTERS = frozenset(
+    {
+        "architecture",
+        "availability-zone",
+        "client-token",
+        "image-id",
+        "instance-id",
+        "instance-lifecycle",
+        "instance-state-code",
+        "instance-state-name",
+        "instance-type",
+        "private-ip-address",
+        "reservation-id",
+        "subnet-id",
+        "vpc-id",
+    }
+)
+
+
+def found(instances: Instances, lifecycle: Lifecycle, ids: Iterable[str]) -> list[Instance]:
+    """The instances of these ids. Raises Ec2Error, naming every one that is not listed."""
+    chosen, unknown = [], []
+    for instance_id in ids:
+        if not instance_id.startswith("i-") or len(instance_id) not in INSTANCE_ID_LENGTHS:
+            raise Ec2Error("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id[:60]}"')
+        instance = instances.find(instance_id)
+        if instance is None or not lifecycle.listed(instance):
+            unknown.append(instance_id)
+        else:
+            chosen.append(instance)
+    if unknown:
+        named = ", ".join(unknown)
+        text = f"ID '{named}' does" if len(unknown) == 1 else f"IDs '{named}' do"
+        raise Ec2Error("InvalidInstanceID.NotFound", f"The instance {text} not exist")
+    return chosen
+
+
+class InstanceList:
+    """Answers DescribeInstances for one account."""
+
+    def __init__(self, instances: Instances, lifecycle: Lifecycle, account: str) -> None:
+        self._instances = instances
+        self._lifecycle = lifecycle
+        self._account = account
+        self._rendered: dict[str, tuple[InstanceState, dict[str, str], str]] = {}
+
+    def describe(self, params: Tree) -> str:
+        """Answer DescribeInstances. Raises Ec2Error."""
+        ids, filters = params.texts("InstanceId"), Filters(params, FILTERS)
+        paged = "MaxResults" in params
+        if ids and paged:
+            raise Ec2Error(
+                "InvalidParameterCombination",
+                "The parameter instancesSet cannot be used with the parameter maxResults",
+            )
+        size = whole_number(params.text("MaxResults"), "MaxResults", 5, 1000) if paged else None
+        after = _read_token(params.text("NextToken")) if "NextToken" in params else -1
+        everything = (
+            found(self._instances, self._lifecycle, ids)
+            if ids
+            else [one for one in self._instances if self._lifecycle.listed(one)]
+        )
+        chosen = [
+            one
+            for one in everything
+            if one.number > after and filters.admit(_attributes(one), one.tags)
+        ]
+        page = chosen[:size]
+        more = len(chosen) > len(page)
+        return answer(
+            "DescribeInstances",
+            self.reservations(page)
+            + (element("nextToken", _token(page[-1].number)) if more else ""),
+        )
+
+    def reservations(self, instances: list[Instance]) -> str:
+        """`reservationSet` of instances in the order of launch."""
+        items = "".join(
+            f"<item>{self.reservation(list(group))}</item>"
+            for _, group in groupby(instances, key=lambda one: one.reservation)
+        )
+        return f"<reservationSet>{items}</reservationSet>"
+
+    def reservation(self, instances: list[Instance]) -> str:
+        """One reservation's content: also what RunInstances answers."""
+        return (
+            element("reservationId", instances[0].reservation)
+            + element("ownerId", self._account)
+            + "<groupSet></groupSet>"
+            + f"<instancesSet>{''.join(self._item(one) for one in instances)}</instancesSet>"
+        )
+
+    def _item(self, one: Instance) -> str:
+        """Rendered once for each state: describing thousands must not hold up the lab."""
+        kept = self._rendered.get(one.id)
+        if kept is None or kept[0] is not one.state or kept[1] is not one.tags:
+            kept = (one.state, one.tags, element("item", _shown(one, self._account)))
+            self._rendered[one.id] = kept
+        return kept[2]
+
+
+def state_shown(state: InstanceState) -> dict[str, Any]:
+    """A state as EC2 writes it."""
+    return {"code": state.code, "name": state.value}
+
+
+def _token(number: int) -> str:
+    return base64.urlsafe_b64encode(f"after {number}".encode()).decode()
+
+
+def _read_token(token: str) -> int:
+    try:
+        word, _, number = base64.urlsafe_b64decode(token).decode().partition(" ")
+    except (binascii.Error, ValueError):
+        word, number = "", ""
+    if word != "after" or not number.isdecimal():
+        raise Ec2Error("InvalidNextToken", "The token is not valid")
+    return int(number)
+
+
+def _attributes(one: Instance) -> dict[str, str]:
+    specification = one.specification
+    return {
+        "architecture": specification.image.architecture,
+        "availability-zone": one.zone,
+        "client-token": one.client_token,
+        "image-id": specification.image.id,
+        "instance-id": one.id,
+        "instance-lifecycle": "spot" if one.capacity_type is CapacityType.SPOT else "",
+        "instance-state-code": str(one.state.code),
+        "instance-state-name": one.state.value,
+        "instance-type": one.instance_type,
+        "private-ip-address": one.private_ip,
+        "reservation-id": one.reservation,
+        "subnet-id": specification.subnet.id,
+        "vpc-id": specification.subnet.vpc,
+    }
+
+
+def _shown(one: Instance, account: str) -> dict[str, Any]:
+    specification = one.specification
+    image = specification.image
+    spot = one.capacity_type is CapacityType.SPOT
+    ended = one.state is InstanceState.TERMINATED
+    options = specification.metadata_options
+    return {
+        "instanceId": one.id,
+        "imageId": image.id,
+        "instanceState": state_shown(one.state),
+        "privateDnsName": "" if ended else f"ip-{one.private_ip.replace('.', '-')}.ec2.internal",
+        "dnsName": "",
+        "reason": one.transition,
+        "amiLaunchIndex": 0,
+        "productCodes": [],
+        "instanceType": one.instance_type,
+        "launchTime": timestamp(one.launched_at),
+        "placement": {"availabilityZone": one.zone, "groupName": "", "tenancy": "default"},
+        "platform": "windows" if image.platform == "windows" else None,
+        "platformDetails": "Windows" if image.platform == "windows" else "Linux/UNIX",
+        "monitoring": {"state": "disabled"},
+        "subnetId": None if ended else specification.subnet.id,
+        "vpcId": None if ended else specification.subnet.vpc,
+        "privateIpAddress": None if ended else one.private_ip,
+        "stateReason": one.reason and {"code": one.reason[0], "message": one.reason[1]},
+        "architecture": image.architecture,
+        "rootDeviceType": "ebs",
+        "rootDeviceName": image.root_device,
+        "blockDeviceMapping": [] if ended else [_disk_shown(one)],
+        "virtualizationType": "hvm",
+        "instanceLifecycle": "spot" if spot else None,
+        "spotInstanceRequestId": f"sir-{one.id[-8:]}" if spot else None,
+        "clientToken": one.client_token,
+        "tagSet": tag_set(one.tags),
+        "groupSet": [
+            {"groupId": group, "groupName": group} for group in specification.security_groups
+        ],
+        "hypervisor": "xen",
+        "iamInstanceProfile": _profile_shown(specification.instance_profile, account),
+        "ebsOptimized": False,
+        "enaSupport": True,
+        "metadataOptions": {
+            "state": "applied",
+            "httpTokens": options.get("httpTokens", "required"),
+            "httpPutResponseHopLimit": options.get("httpPutResponseHopLimit", "1"),
+            "httpEndpoint": options.get("httpEndpoint", "enabled"),
+        },
+    }
+
+
+def _profile_shown(profile: str, account: str) -> dict[str, str] | None:
+    if not profile:
+        return None
+    named = profile.startswith("arn:")
+    arn = profile if named else f"arn:aws:iam::{account}:instance-profile/{profile}"
+    return {"arn": arn, "id": "AIPALAB"}
+
+
+def _disk_shown(one: Instance) -> dict[str, Any]:
+    return {
+        "deviceName": one.specification.image.root_device,
+        "ebs": {
+            "volumeId": one.volume_id,
+            "status": "attached",
+            "attachTime": timestamp(one.launched_at),
+            "deleteOnTermination": one.specification.delete_disk,
+        },
+    }

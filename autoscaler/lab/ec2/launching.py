@@ -1,0 +1,172 @@
+"""Launches: what a kind of instance is, how many a pool gives, and RunInstances.
+
+Decides what launch data means and what is refused and how. Never spreads a request over pools:
+that is `fleets`. What the lab does not do is refused, never ignored.
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from autoscaler.lab.ec2.faults import NO_CAPACITY, Faults
+from autoscaler.lab.ec2.images import Images
+from autoscaler.lab.ec2.instances import Instance, Instances, LaunchSpecification, Pool
+from autoscaler.lab.ec2.lifecycle import Lifecycle
+from autoscaler.lab.ec2.query import Ec2Error, Tree, whole_number
+from autoscaler.lab.ec2.resources import LaunchData, Resources, request_data
+from autoscaler.model.catalogue import CapacityType
+
+MAX_USER_DATA = 16 * 1024
+"""Bytes before base64 (EC2 User Guide, instance user data)."""
+NETWORK = 10 << 24
+MAX_DISK_GB = 65_536
+RUN_PARAMETERS = frozenset(
+    {
+        "Action",
+        "Version",
+        "BlockDeviceMapping",
+        "ClientToken",
+        "DryRun",
+        "IamInstanceProfile",
+        "ImageId",
+        "InstanceInitiatedShutdownBehavior",
+        "InstanceMarketOptions",
+        "InstanceType",
+        "LaunchTemplate",
+        "MaxCount",
+        "MetadataOptions",
+        "MinCount",
+        "SecurityGroupId",
+        "SubnetId",
+        "TagSpecification",
+        "UserData",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """So many instances of one kind, out of one pool."""
+
+    specification: LaunchSpecification
+    capacity_type: CapacityType
+    client_token: str
+    system_tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def pool(self) -> Pool:
+        """What the order draws on."""
+        specification = self.specification
+        return Pool(specification.instance_type, specification.subnet.zone, self.capacity_type)
+
+
+@dataclass(slots=True)
+class Launcher:
+    """Makes instances within what the pools give."""
+
+    instances: Instances
+    lifecycle: Lifecycle
+    faults: Faults
+    images: Images
+    resources: Resources
+    now: Callable[[], float]
+
+    async def specify(self, data: LaunchData) -> LaunchSpecification:
+        """Resolve everything that launch data names. Raises Ec2Error."""
+        if not data.instance_type:
+            raise Ec2Error(
+                "MissingParameter", "The request must contain the parameter InstanceType"
+            )
+        if len(data.user_data) * 3 // 4 > MAX_USER_DATA + 2:
+            raise Ec2Error("InvalidUserData.Malformed", "User data is limited to 16384 bytes")
+        image = self.images.find(data.image)
+        disk = data.disks.get(image.root_device, {})
+        asked = disk.get("volumeSize") or str(image.snapshot_gb)
+        size = whole_number(asked, "VolumeSize", 1, MAX_DISK_GB)
+        if size < image.snapshot_gb:
+            raise Ec2Error(
+                "InvalidBlockDeviceMapping",
+                f"Volume of size {size}GB is smaller than snapshot '{image.snapshot_id}', "
+                f"expect size >= {image.snapshot_gb}GB",
+            )
+        return LaunchSpecification(
+            image=image,
+            instance_type=data.instance_type,
+            subnet=await self.resources.subnet(data.subnet),
+            user_data=data.user_data,
+            tags=data.tags,
+            volume_tags=data.volume_tags,
+            security_groups=data.security_groups,
+            instance_profile=data.instance_profile,
+            metadata_options=data.metadata_options,
+            shutdown_behavior=data.shutdown_behavior or "stop",
+            disk_gb=size,
+            delete_disk=disk.get("deleteOnTermination", "true") == "true",
+        )
+
+    def room(self, order: Order, wanted: int) -> tuple[int, tuple[str, str] | None]:
+        """How many of these can be had now, and the error for the rest."""
+        refusal = self.faults.refusal(order.pool)
+        if refusal is not None:
+            return 0, refusal
+        room = self.faults.room(order.pool, self.instances.taken(order.pool))
+        if room is None or room >= wanted:
+            return wanted, None
+        message = (
+            f"There is no {order.capacity_type} capacity for {order.pool.instance_type} left "
+            f"in {order.pool.zone}."
+        )
+        return room, (NO_CAPACITY, message)
+
+    def launch(self, order: Order, count: int) -> list[Instance]:
+        """Make instances, all in one reservation."""
+        reservation = "r-" + secrets.token_hex(9)[:17]
+        return [self._launch_one(order, reservation) for _ in range(count)]
+
+    def _launch_one(self, order: Order, reservation: str) -> Instance:
+        number = len(self.instances)
+        address = NETWORK + 10 + number
+        instance = Instance(
+            id="i-" + secrets.token_hex(9)[:17],
+            number=number,
+            reservation=reservation,
+            specification=order.specification,
+            capacity_type=order.capacity_type,
+            tags=order.specification.tags | order.system_tags,
+            client_token=order.client_token,
+            # EC2 gives whole seconds, the same in DescribeInstances and in the identity document.
+            launched_at=float(int(self.now())),
+            volume_id="vol-" + secrets.token_hex(9)[:17],
+            private_ip=".".join(str(byte) for byte in address.to_bytes(4, "big")),
+        )
+        self.instances.add(instance)
+        self.lifecycle.launch(instance)
+        return instance
+
+
+def capacity_type_of(lifecycle: str) -> CapacityType:
+    """EC2's word for a way of buying. Raises Ec2Error for one that the lab does not sell."""
+    try:
+        return CapacityType(lifecycle)
+    except ValueError as error:
+        raise Ec2Error("UnsupportedOperation", f"The lab sells no {lifecycle}.") from error
+
+
+async def run_instances(launcher: Launcher, params: Tree) -> list[Instance]:
+    """RunInstances: at least MinCount of one kind, or Ec2Error and nothing."""
+    unknown = params.keys() - RUN_PARAMETERS
+    if unknown:
+        raise Ec2Error("UnsupportedOperation", f"The lab does not do {sorted(unknown)[0]}.")
+    data = request_data(params)
+    if "LaunchTemplate" in params:
+        template = await launcher.resources.template(params.structure("LaunchTemplate"))
+        data = template.data.overlaid(data)
+    specification = await launcher.specify(data)
+    highest = whole_number(params.text("MaxCount"), "MaxCount", 1, 1000)
+    lowest = whole_number(params.text("MinCount"), "MinCount", 1, highest)
+    capacity_type = capacity_type_of(data.market or CapacityType.ON_DEMAND)
+    order = Order(specification, capacity_type, params.text("ClientToken"))
+    room, error = launcher.room(order, highest)
+    if room < lowest and error is not None:
+        raise Ec2Error(*error)
+    return launcher.launch(order, room)

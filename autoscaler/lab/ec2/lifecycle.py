@@ -1,0 +1,148 @@
+"""What happens to an instance in time: pending, running, shutting down, terminated.
+
+Decides when an instance moves on, and has its machine booted and killed. Never launches one.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.lab.ec2.faults import Faults
+from autoscaler.lab.ec2.instances import Instance, Instances, InstanceState
+from autoscaler.lab.ec2.query import timestamp
+from autoscaler.lab.machine_host import LabMachine, MachineHost
+
+BY_USER = ("Client.UserInitiatedShutdown", "User initiated shutdown")
+BY_ITSELF = ("Client.InstanceInitiatedShutdown", "Instance initiated shutdown")
+
+
+@dataclass(slots=True)
+class Delays:
+    """Lab seconds; may be changed at any time and hold for what begins after that.
+
+    `listed` is how long a terminated instance is still described (EC2: about an hour).
+    """
+
+    pending: float = 5.0
+    shutting_down: float = 5.0
+    listed: float = 3600.0
+
+
+class Lifecycle:
+    """Moves instances, with one task for each that is under way."""
+
+    def __init__(
+        self, instances: Instances, host: MachineHost, clock: Clock, faults: Faults, delays: Delays
+    ) -> None:
+        self._instances = instances
+        self._host = host
+        self._clock = clock
+        self._faults = faults
+        self._delays = delays
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self.metadata_root = ""
+
+    def launch(self, instance: Instance) -> None:
+        """Let a fresh instance, already added, come up in its time."""
+        self._faults.launched(instance)
+        task = asyncio.create_task(self._start(instance))
+        self._starting[instance.id] = task
+        task.add_done_callback(lambda _: self._starting.pop(instance.id, None))
+
+    def terminate(self, instance: Instance) -> None:
+        """End an instance as TerminateInstances does: at once in name, in its time in fact."""
+        if self._faults.leaks(instance):
+            return
+        if instance.state is InstanceState.STOPPED:
+            self._terminated(instance)
+            return
+        if instance.ended_at is not None:
+            return
+        starting = self._starting.get(instance.id)
+        if starting is not None and instance.state is InstanceState.PENDING:
+            starting.cancel()
+        self._end(instance, BY_USER, "User initiated")
+        self._spawn(self._kill_and_terminate(instance, starting))
+
+    async def powered_off(self, instance: Instance) -> None:
+        """The machine has gone down by itself; what that means is the shutdown behavior's."""
+        if self._faults.leaks(instance) or instance.ended_at is not None:
+            return
+        stops = instance.specification.shutdown_behavior != "terminate"
+        self._end(instance, BY_ITSELF, "")
+        if stops:
+            self._instances.move(instance, InstanceState.STOPPED)
+        else:
+            self._spawn(self._terminated_later(instance))
+
+    def listed(self, instance: Instance) -> bool:
+        """Whether EC2 would still describe it."""
+        if instance.terminated_at is None:
+            return True
+        return self._clock.now() < instance.terminated_at + self._delays.listed
+
+    async def close(self) -> None:
+        """Stop every timer. Idempotent."""
+        tasks = [*self._starting.values(), *self._ending]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _start(self, instance: Instance) -> None:
+        await self._clock.sleep(self._delays.pending)
+        instance.running_at = self._clock.now()
+        self._instances.move(instance, InstanceState.RUNNING)
+        await self._host.boot(self._machine(instance))
+
+    def _machine(self, instance: Instance) -> LabMachine:
+        return LabMachine(
+            instance_id=instance.id,
+            instance_type=instance.instance_type,
+            platform=instance.specification.image.platform,
+            user_data=decoded(instance.specification.user_data).decode(errors="replace"),
+            metadata_url=f"{self.metadata_root}/{instance.id}",
+            powered_off=lambda: self.powered_off(instance),
+        )
+
+    def _end(self, instance: Instance, reason: tuple[str, str], transition: str) -> None:
+        now = self._clock.now()
+        instance.ended_at = now
+        instance.reason = (reason[0], f"{reason[0]}: {reason[1]}")
+        moment = timestamp(now, "").replace("T", " ").replace("Z", " GMT")
+        instance.transition = f"{transition} ({moment})" if transition else ""
+        self._instances.move(instance, InstanceState.SHUTTING_DOWN)
+
+    async def _kill_and_terminate(
+        self, instance: Instance, starting: asyncio.Task[None] | None
+    ) -> None:
+        if starting is not None:
+            # A boot under way is let finish: cancelled half-way it could leave a process behind.
+            await asyncio.wait([starting])
+        await self._host.kill(instance.id)
+        await self._terminated_later(instance)
+
+    async def _terminated_later(self, instance: Instance) -> None:
+        await self._clock.sleep(self._delays.shutting_down)
+        self._terminated(instance)
+
+    def _terminated(self, instance: Instance) -> None:
+        instance.terminated_at = self._clock.now()
+        self._instances.move(instance, InstanceState.TERMINATED)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+
+def decoded(user_data: str) -> bytes:
+    """User data as the machine reads it; what is not base64 stays as it is."""
+    try:
+        return base64.b64decode(user_data, validate=True)
+    except binascii.Error:
+        return user_data.encode()

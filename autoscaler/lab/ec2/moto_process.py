@@ -1,0 +1,37 @@
+"""The process that moto runs in, so that its work never holds up the lab's event loop.
+
+It serves on a free port of loopback, writes that port as one line, and leaves when its standard
+input closes: however its parent ends, nothing stays behind. It changes nothing about moto.
+"""
+
+import logging
+import sys
+import threading
+
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.serving import make_server
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    server = make_server(
+        "127.0.0.1",
+        0,
+        DomainDispatcherApplication(create_backend_app),
+        # moto's state has no locks of its own: one request at a time.
+        threaded=False,
+        request_handler=MotoRequestHandler,
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdout.write(f"{server.server_port}\n")
+    sys.stdout.flush()
+    sys.stdin.buffer.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""The lab's EC2 as a whole: one loopback server for the SDK and for the machines' metadata.
+
+Decides how the parts hang together. It never reaches past loopback, and its certificate is the
+only one that its documents can be checked against.
+"""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.lab.ec2.actions import Actions
+from autoscaler.lab.ec2.describing import InstanceList
+from autoscaler.lab.ec2.faults import Faults
+from autoscaler.lab.ec2.front import Front
+from autoscaler.lab.ec2.identity import IdentitySigner, render_document
+from autoscaler.lab.ec2.images import Images
+from autoscaler.lab.ec2.instances import Instance, Instances, InstanceState
+from autoscaler.lab.ec2.launching import Launcher
+from autoscaler.lab.ec2.lifecycle import Delays, Lifecycle
+from autoscaler.lab.ec2.metadata import MetadataService
+from autoscaler.lab.ec2.moto import MotoClient, MotoProcess
+from autoscaler.lab.ec2.resources import Resources
+from autoscaler.lab.ec2.seeding import Network, seed_network
+from autoscaler.lab.ec2.volumes import Volumes
+from autoscaler.lab.machine_host import MachineHost
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Whose EC2 it is, and where."""
+
+    id: str = "123456789012"
+    region: str = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What there is only between start and close."""
+
+    front: Front
+    client: MotoClient
+    signer: IdentitySigner
+    metadata: MetadataService
+
+
+class LabEc2:
+    """EC2 for one account in one region. Everything but the faults and images needs `start` first.
+
+    `host` runs the machines (it is the caller's to close); `clock` gives lab time. A `moto` that
+    is given is shared and left running, one for each account; without it one is started here.
+    Without a `signer` of identity documents a new one is made.
+    `faults` and `delays` may be turned at any time, `instances` is to look at.
+    """
+
+    def __init__(
+        self,
+        host: MachineHost,
+        clock: Clock,
+        *,
+        account: Account | None = None,
+        delays: Delays | None = None,
+        moto: MotoProcess | None = None,
+        signer: IdentitySigner | None = None,
+    ) -> None:
+        where = account or Account()
+        self.account = where.id
+        self.region = where.region
+        self.delays = delays or Delays()
+        self.faults = Faults()
+        self.instances = Instances()
+        self.volumes = Volumes(self.instances)
+        self.images = Images(self.account, clock.now)
+        self._clock = clock
+        self._lifecycle = Lifecycle(self.instances, host, clock, self.faults, self.delays)
+        self._shared_moto = moto
+        self._signer = signer
+        self._parts: _Running | None = None
+        self._closing = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Start moto (seconds, unless shared), make a certificate, and listen."""
+        async with AsyncExitStack() as stack:
+            moto = self._shared_moto
+            if moto is None:
+                moto = MotoProcess()
+                stack.push_async_callback(asyncio.to_thread, moto.close)
+                await asyncio.to_thread(moto.start)
+            signer = self._signer
+            if signer is None:
+                signer = await asyncio.to_thread(IdentitySigner.generate)
+            client = MotoClient(moto.url, self.account, self.region)
+            stack.push_async_callback(client.close)
+            stack.push_async_callback(self._lifecycle.close)
+            front = self._front(client)
+            metadata = MetadataService(self.instances, signer, self.account, self.region)
+            stack.push_async_callback(front.close)
+            await front.start(metadata.routes())
+            self._lifecycle.metadata_root = front.url
+            self._parts = _Running(front, client, signer, metadata)
+            self._closing = stack.pop_all()
+
+    def _front(self, client: MotoClient) -> Front:
+        resources = Resources(client)
+        launcher = Launcher(
+            self.instances, self._lifecycle, self.faults, self.images, resources, self._clock.now
+        )
+        listing = InstanceList(self.instances, self._lifecycle, self.account)
+        actions = Actions(launcher, listing, self.volumes)
+        return Front(actions, resources, client, self.faults, self.region)
+
+    async def close(self) -> None:
+        """Stop serving, and end moto if it is ours. Close the host after this, not before. Idempotent."""
+        await self._closing.aclose()
+
+    @property
+    def endpoint_url(self) -> str:
+        """For AWS_ENDPOINT_URL. Any credentials will do."""
+        return self._running.front.url
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """What identity documents are to be checked against."""
+        return self._running.signer.certificate_pem
+
+    @property
+    def signer(self) -> IdentitySigner:
+        """The signer of identity documents, for tests that forge them."""
+        return self._running.signer
+
+    @property
+    def calls(self) -> Counter[str]:
+        """Calls received by EC2 action; other services by their name, such as `sts`."""
+        return self._running.front.calls
+
+    @property
+    def errors(self) -> Counter[tuple[str, str]]:
+        """Calls that the front itself answered with an error, by action and code."""
+        return self._running.front.errors
+
+    @property
+    def metadata_requests(self) -> int:
+        """Requests to the metadata service, all instances together."""
+        return self._running.metadata.requests
+
+    async def seed_network(self, zones: int = 3) -> Network:
+        """Make a VPC with a subnet in each of so many zones, and a security group."""
+        return await seed_network(self._running.client, self.region, zones)
+
+    def metadata_url(self, instance_id: str) -> str:
+        """An instance's own metadata service, without `/latest`."""
+        return f"{self._running.front.url}/{instance_id}"
+
+    def document(self, instance_id: str, **changes: str) -> bytes:
+        """An instance's identity document, with some of its fields changed; unsigned.
+
+        Raises KeyError for an instance that never was.
+        """
+        one = self.instances.find(instance_id)
+        if one is None:
+            raise KeyError(instance_id)
+        return render_document(self._running.metadata.fields(one) | changes)
+
+    def machines_left(self) -> tuple[Instance, ...]:
+        """Every instance that is not terminated."""
+        return tuple(one for one in self.instances if one.state is not InstanceState.TERMINATED)
+
+    def machine_hours(self) -> float:
+        """Lab hours in `running`, all instances together, up to now."""
+        now = self._clock.now()
+        return sum(one.billed_seconds(now) for one in self.instances) / 3600
+
+    @property
+    def _running(self) -> _Running:
+        if self._parts is None:
+            raise RuntimeError("the lab's EC2 is not started")
+        return self._parts

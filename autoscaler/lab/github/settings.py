@@ -1,0 +1,134 @@
+"""What a lab's GitHub is told: who is on it, which jobs are pushed, which limits and faults hold.
+
+Frozen values only; nothing here runs. Durations are lab seconds unless a name says otherwise.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+DEFAULT_GROUP = "Default"
+
+
+@dataclass(frozen=True, slots=True)
+class LabApp:
+    """A GitHub App, installed on every organization of the lab.
+
+    `public_key` is PEM. Without a `webhook_url` nothing is delivered until one is set.
+    """
+
+    id: int
+    public_key: bytes
+    webhook_secret: str = field(repr=False)
+    webhook_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabRunnerGroup:
+    """A runner group beside the default one. `repositories` (short names) None means all."""
+
+    name: str
+    repositories: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabOrganization:
+    """An organization with its repositories (short names)."""
+
+    login: str
+    repositories: tuple[str, ...]
+    runner_groups: tuple[LabRunnerGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One job to push. `repository` is `owner/name`, `seconds` how long it runs.
+
+    `needs` are names of jobs of the same run, which must have succeeded before this one is
+    queued; names are unique within a run. `group` is what `runs-on: {group: ...}` would ask for.
+    Without a `run_id` the jobs of one push, repository and workflow make one new run.
+    `approval` is for how long an environment's protection holds the job back (None: it does not):
+    GitHub then says queued, waiting, queued.
+    """
+
+    name: str
+    repository: str
+    labels: tuple[str, ...]
+    seconds: float
+    needs: tuple[str, ...] = ()
+    group: str | None = None
+    workflow: str = "CI"
+    run_id: int | None = None
+    branch: str = "main"
+    approval: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """GitHub's rate limits (docs: rate limits for the REST API; Actions limits).
+
+    Requests and registrations an hour are per installation, points a minute per installation and
+    endpoint (a read is 1, a write 5), registrations per 5 minutes per organization.
+    """
+
+    requests_per_hour: int = 5000
+    registrations_per_hour: int = 10_000
+    registrations_per_5_minutes: int = 1500
+    points_per_minute: int = 900
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFaults:
+    """Shares (0 to 1) of first deliveries that go wrong; redeliveries go through.
+
+    `fail`: the sending breaks, is logged, and can be redelivered. `drop`: nobody ever hears of
+    it. `duplicate`: sent twice. `reorder`: held back for up to `hold` seconds.
+    """
+
+    fail: float = 0.0
+    drop: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    hold: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long GitHub waits for runners and jobs.
+
+    `start`: an assigned job not started is given to another runner. `lock`: a running job whose
+    runner was silent fails. `queue`: a job queued for longer fails. `cancel`: a cancelled job
+    that its runner does not end is ended. `presence`: a silent runner counts as offline.
+    `removal`: an ephemeral runner offline for that long is removed. `real_floor`: in real
+    seconds, the least that `start`, `lock`, `cancel` and `presence` may come to, so that a fast
+    lab on a busy machine does not fail healthy runners.
+    """
+
+    start: float = 60.0
+    lock: float = 600.0
+    queue: float = 86_400.0
+    cancel: float = 300.0
+    presence: float = 300.0
+    removal: float = 86_400.0
+    real_floor: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LabGitHubOptions:
+    """How this GitHub behaves.
+
+    `scale` is lab seconds per real second, as of the clock that is given beside it. `limits` None
+    lifts them all. `pick` is which of several fitting runners or jobs is taken: the one that
+    waited longest, or any (by `seed`). The first `lose_jobs` queued jobs vanish from the queue.
+    `delivery_timeout` and `token_lifetime` are real seconds.
+    """
+
+    scale: float = 1.0
+    limits: Limits | None = None
+    faults: DeliveryFaults = DeliveryFaults()
+    patience: Patience = Patience()
+    pick: Literal["fifo", "arbitrary"] = "fifo"
+    seed: int = 0
+    lose_jobs: int = 0
+    delivery_timeout: float = 10.0
+    delivery_concurrency: int = 32
+    token_lifetime: float = 3600.0

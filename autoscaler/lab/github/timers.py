@@ -1,0 +1,49 @@
+"""Things to do at a moment of lab time: one heap, one sleeper.
+
+It only calls back; whoever set a timer checks at that moment whether it still matters.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from autoscaler.controller.ports.clock import Clock
+
+
+class Timers:
+    """`run` until cancelled; an error in a callback ends it and is raised there."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._earlier = asyncio.Event()
+
+    def at(self, moment: float, call: Callable[[], None]) -> None:
+        """Call back once, when the clock shows `moment` (Unix seconds) or more."""
+        self._count += 1
+        heapq.heappush(self._heap, (moment, self._count, call))
+        if self._heap[0][1] == self._count:
+            self._earlier.set()
+
+    def fire(self) -> None:
+        """Call everything that is due."""
+        while self._heap and self._heap[0][0] <= self._clock.now():
+            heapq.heappop(self._heap)[2]()
+
+    async def run(self) -> None:
+        """Fire what is due, sleep until the next, for ever."""
+        while True:
+            self._earlier.clear()
+            self.fire()
+            changed = asyncio.ensure_future(self._earlier.wait())
+            waits: set[asyncio.Future[Any]] = {changed}
+            if self._heap:
+                due = self._heap[0][0] - self._clock.now()
+                waits.add(asyncio.ensure_future(self._clock.sleep(max(due, 0.0))))
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()

@@ -1,0 +1,55 @@
+"""HTTP and time as the machines of a crowd share them, and what an answer tells them to do."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+
+class Again(Exception):  # noqa: N818 - an instruction, as in the agent
+    """Not now; after `retry_after` lab seconds where that is given."""
+
+    def __init__(self, why: str, retry_after: float | None = None) -> None:
+        super().__init__(why)
+        self.retry_after = retry_after
+
+
+class HelloAgain(Exception):  # noqa: N818
+    """A fresh proof is wanted."""
+
+
+class PowerOff(Exception):  # noqa: N818
+    """Nothing is left to do."""
+
+
+@dataclass(slots=True)
+class Wire:
+    """What all machines of a crowd share: connections, and lab seconds per real second."""
+
+    session: aiohttp.ClientSession
+    scale: float
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for lab seconds."""
+        await asyncio.sleep(max(0.0, seconds) / self.scale)
+
+    def now(self) -> float:
+        """Lab seconds since some moment."""
+        return asyncio.get_running_loop().time() * self.scale
+
+    async def post(
+        self, url: str, token: str, body: dict[str, Any], **options: Any
+    ) -> tuple[int, dict[str, Any], float | None]:
+        """Status, JSON object and Retry-After. Raises Again when no answer came."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            async with self.session.post(url, json=body, headers=headers, **options) as answer:
+                text: Any = None
+                if answer.content_type == "application/json":
+                    text = await answer.json()
+                after = answer.headers.get("Retry-After", "")
+                delay = min(300.0, float(after)) if after.isdigit() else None
+                return answer.status, text if isinstance(text, dict) else {}, delay
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise Again(type(error).__name__) from error

@@ -1,0 +1,92 @@
+"""Where log lines go and how they look: JSON for machines, columns for a terminal.
+
+Both structlog's and the standard library's loggers end here, with UTC time and without secrets.
+It decides nothing about what is worth a line.
+"""
+
+import logging
+import sys
+from enum import StrEnum
+from typing import TextIO
+
+import structlog
+from structlog.typing import Processor
+
+from autoscaler.observability.redaction import redact
+
+
+class LogStyle(StrEnum):
+    """How a line looks; `auto` is console on a terminal and JSON elsewhere."""
+
+    AUTO = "auto"
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LogLevel(StrEnum):
+    """The least that is shown."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+_CHATTY = ("alembic", "asyncio", "botocore", "boto3", "urllib3", "aiohttp.access", "werkzeug")
+"""Libraries whose information is of no use to an operator: warnings only."""
+
+
+def configure_logging(
+    level: LogLevel = LogLevel.INFO,
+    style: LogStyle = LogStyle.AUTO,
+    stream: TextIO | None = None,
+) -> None:
+    """Set up all logging of the process, to `stream` (stderr). May be called again."""
+    out = sys.stderr if stream is None else stream
+    before: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.format_exc_info,
+    ]
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *before],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                redact,
+                *_renderers(out, style),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            *before,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+
+
+def _renderers(out: TextIO, style: LogStyle) -> list[Processor]:
+    terminal = out.isatty()
+    if style is LogStyle.JSON or (style is LogStyle.AUTO and not terminal):
+        return [structlog.processors.JSONRenderer(ensure_ascii=True)]
+    # Not the rich one: it prints the local variables of every frame, secrets among them.
+    plain = structlog.dev.plain_traceback
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=terminal, exception_formatter=plain, timestamp_key="time"
+        )
+    ]

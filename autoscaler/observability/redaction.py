@@ -1,0 +1,90 @@
+"""Takes secrets out of log entries, by the key they stand under and by their own look.
+
+The last net, not the first: nothing is supposed to log a secret. It also cuts what is longer or
+deeper than a log line should be. It never raises.
+"""
+
+import re
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+REDACTED = "[redacted]"
+TEXT_LIMIT = 8192
+"""Characters kept of one value; a traceback keeps its end, where the error stands."""
+
+_DEPTH = 6
+_ITEMS = 100
+
+_SECRET_KEYS = (
+    "jit_config",
+    "jitconfig",
+    "token",
+    "authorization",
+    "nonce",
+    "private_key",
+    "secret",
+    "password",
+    "cookie",
+    "signature",
+    "jwt",
+)
+
+_SECRET_TEXTS = re.compile(
+    r"\bgh[a-z]_[A-Za-z0-9_.\-]{10,}"
+    r"|\bgithub_pat_\w{10,}"
+    r"|\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|(?<=Bearer )[^\s'\",]+"
+    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
+    re.ASCII | re.DOTALL,
+)
+
+
+def redact(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> dict[str, Any]:
+    """A structlog processor: the same entry without secrets, bounded in size."""
+    return {key: _clean(key, value, _DEPTH) for key, value in entry.items()}
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether what stands under this key is never shown."""
+    lowered = key.lower().replace("-", "_")
+    return any(word in lowered for word in _SECRET_KEYS)
+
+
+def redact_text(text: str) -> str:
+    """Text without what looks like a credential, cut in the middle when too long."""
+    if len(text) > 2 * TEXT_LIMIT:
+        text = text[:TEXT_LIMIT] + text[-TEXT_LIMIT:]
+    text = _SECRET_TEXTS.sub(REDACTED, text)
+    if len(text) > TEXT_LIMIT:
+        half = TEXT_LIMIT // 2
+        text = f"{text[:half]} [...] {text[-half:]}"
+    return text
+
+
+def _clean(key: str, value: object, depth: int) -> object:
+    if value is None or isinstance(value, bool):
+        return value
+    if is_secret_key(key):
+        return REDACTED
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, str):
+        return redact_text(value)
+    if depth == 0:
+        return "[...]"
+    if isinstance(value, Mapping):
+        items = list(value.items())[:_ITEMS]
+        return {str(name): _clean(str(name), item, depth - 1) for name, item in items}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_clean("", item, depth - 1) for item in list(value)[:_ITEMS]]
+    return redact_text(_shown(value))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    try:
+        return str(value) if isinstance(value, BaseException) else repr(value)
+    except Exception as error:  # noqa: BLE001 - anybody's repr; a log line must not fail for it
+        return f"[{type(value).__name__} whose repr raises {type(error).__name__}]"

@@ -1,0 +1,53 @@
+"""Every call to AWS passes here: it waits for its bucket, is timed, and is counted.
+
+It changes no answer and hides no error.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.providers.ec2.channel import Api, CallOutcomeUnknownError
+from autoscaler.providers.ec2.errors import metric_label
+from autoscaler.providers.ec2.throttle import Throttle
+
+
+class MeteredApi:
+    """An `Api` around another one. Time spent waiting for a bucket is not counted as the call's."""
+
+    def __init__(
+        self,
+        api: Api,
+        provider: ProviderName,
+        telemetry: Telemetry,
+        clock: Clock,
+        throttle: Throttle,
+    ) -> None:
+        self._api = api
+        self._provider = provider
+        self._telemetry = telemetry
+        self._clock = clock
+        self._throttle = throttle
+
+    async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """Make one call (see `Api`)."""
+        await self._throttle.admit(operation)
+        began = self._clock.now()
+        outcome = "cancelled"
+        try:
+            answer = await self._api.call(operation, arguments)
+            outcome = "ok"
+        except (ProviderError, CallOutcomeUnknownError) as error:
+            outcome = metric_label(error.code)
+            raise
+        finally:
+            took = self._clock.now() - began
+            self._telemetry.provider_call(self._provider, operation, outcome, took)
+        return answer
+
+    async def close(self) -> None:
+        """Close what it wraps."""
+        await self._api.close()

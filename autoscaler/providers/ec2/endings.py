@@ -1,0 +1,64 @@
+"""Ends machines in batches, so that one that EC2 will not end never shields the others.
+
+EC2 refuses a whole request for one bad id; here that id is set aside and the rest asked for
+again. It never decides which machines are to end.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.providers.ec2.channel import Api
+
+BATCH = 500
+"""Machines a request, as Karpenter batches them; EC2 takes up to 1,000."""
+
+_ID = re.compile(r"\bi-[0-9a-f]+\b")
+_NOT_THERE = "InvalidInstanceID.NotFound"
+_REFUSED = frozenset(
+    {"IncorrectInstanceState", "InvalidInstanceID.Malformed", "OperationNotPermitted"}
+)
+
+
+async def end_machines(
+    api: Api, machines: Sequence[ProviderMachineId]
+) -> dict[ProviderMachineId, str]:
+    """Ask for all of these to be terminated; the ones that EC2 refuses, with its reason.
+
+    Machines that EC2 does not know are left out without a word. Raises ProviderError when EC2
+    refuses without naming a machine, OutcomeUnknownError.
+    """
+    refused: dict[ProviderMachineId, str] = {}
+    for batch in _batches(list(dict.fromkeys(machines))):
+        await _end_batch(api, batch, refused)
+    return refused
+
+
+async def _end_batch(
+    api: Api, batch: list[ProviderMachineId], refused: dict[ProviderMachineId, str]
+) -> None:
+    # Each turn sends fewer machines than the one before, so this ends.
+    while batch:
+        try:
+            await api.call("TerminateInstances", {"ids": batch})
+        except ProviderError as error:
+            named = set(_ID.findall(error.message)) | _quoted(error.message, batch)
+            bad = [one for one in batch if one in named]
+            if not bad or (error.code != _NOT_THERE and error.code not in _REFUSED):
+                raise
+            if error.code in _REFUSED:
+                refused.update(dict.fromkeys(bad, f"{error.code}: {error.message}"))
+            batch = [one for one in batch if one not in named]
+        else:
+            return
+
+
+def _quoted(message: str, batch: Sequence[ProviderMachineId]) -> set[str]:
+    # A malformed id does not look like one, but EC2 quotes it.
+    return {one for one in batch if f'"{one}"' in message or f"'{one}'" in message}
+
+
+def _batches(machines: list[ProviderMachineId]) -> Iterator[list[ProviderMachineId]]:
+    for start in range(0, len(machines), BATCH):
+        yield machines[start : start + BATCH]

@@ -1,0 +1,42 @@
+"""How the controller and its worker process write to each other: frames of JSON over pipes.
+
+A frame is its length (four bytes, big-endian) and that much UTF-8 JSON. It decides nothing
+about what frames mean.
+"""
+
+import json
+import struct
+from typing import BinaryIO
+
+HEADER = struct.Struct(">I")
+MAX_FRAME = 64 * 1024 * 1024
+"""Bytes; a longer frame means that the pipe is out of step."""
+
+
+def encode(message: object) -> bytes:
+    """One frame. Raises ValueError when it is too long, TypeError when it is no JSON."""
+    body = json.dumps(message, separators=(",", ":")).encode()
+    if len(body) > MAX_FRAME:
+        raise ValueError(f"a frame of {len(body)} bytes")
+    return HEADER.pack(len(body)) + body
+
+
+def body_length(header: bytes) -> int:
+    """How many bytes follow. Raises ValueError when that is too many."""
+    (length,) = HEADER.unpack(header)
+    if length > MAX_FRAME:
+        raise ValueError(f"a frame of {length} bytes")
+    return int(length)
+
+
+def read_frame(stream: BinaryIO) -> object | None:
+    """The next frame of a blocking stream; None at its end, or if it ends within a frame."""
+    header = stream.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    length = body_length(header)
+    body = stream.read(length)
+    if len(body) < length:
+        return None
+    message: object = json.loads(body)
+    return message

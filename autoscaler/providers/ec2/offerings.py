@@ -1,0 +1,79 @@
+"""Which offerings a rung has: instance types x zones x capacity types, priced.
+
+Pure. It does not know which of them EC2 can serve: a type that a zone does not have shows as a
+capacity failure of that offering when it is asked for.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from autoscaler.model.catalogue import CapacityType, Offering, OperatingSystem
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.providers.ec2.instance_types import (
+    InstanceTypeError,
+    instance_type,
+    instance_types,
+    quota,
+)
+from autoscaler.providers.ec2.rows import SubnetRow
+
+
+def roomiest_subnets(subnets: Iterable[SubnetRow]) -> dict[str, str]:
+    """Zone to the subnet with most free addresses there.
+
+    CreateFleet refuses two subnets of one zone as duplicate instance pools.
+    """
+    best: dict[str, SubnetRow] = {}
+    for subnet in sorted(subnets):
+        known = best.get(subnet.zone)
+        if known is None or subnet.free_addresses > known.free_addresses:
+            best[subnet.zone] = subnet
+    return {zone: best[zone].id for zone in sorted(best)}
+
+
+def price_offerings(
+    provider: ProviderName,
+    zones: Sequence[str],
+    wanted: tuple[Sequence[str], Sequence[CapacityType], OperatingSystem],
+    prices: Mapping[str, float],
+) -> tuple[Offering, ...]:
+    """Offerings in the order of capacity types, then instance types, then zones.
+
+    `wanted` is (instance types, capacity types, operating system). Raises InstanceTypeError.
+    """
+    types, capacity_types, os = wanted
+    return tuple(
+        Offering(
+            provider=provider,
+            instance_type=name,
+            zone=zone,
+            capacity_type=capacity_type,
+            dollars_per_hour=instance_type(name).dollars_per_hour(os, prices),
+            quota=quota(name, capacity_type),
+            quota_units=instance_type(name).vcpus,
+        )
+        for capacity_type in capacity_types
+        for name in types
+        for zone in zones
+    )
+
+
+def running_cost(name: str, os: OperatingSystem, prices: Mapping[str, float]) -> float:
+    """What a machine that exists counts for in dollars an hour; 0 where no price is known.
+
+    A machine that was launched before the configuration changed must not stop the list.
+    """
+    known = instance_types().get(name)
+    try:
+        return known.dollars_per_hour(os, prices) if known is not None else 0.0
+    except InstanceTypeError:
+        return 0.0
+
+
+def quota_holds(
+    provider: ProviderName, name: str, capacity_type: CapacityType
+) -> tuple[tuple[str, int], ...]:
+    """What a machine that exists takes of its quota, as (`Offering.quota_key`, vCPUs)."""
+    known = instance_types().get(name)
+    if known is None:
+        return ()
+    return ((f"{provider}/{quota(name, capacity_type)}", known.vcpus),)

@@ -1,0 +1,173 @@
+"""The exact requests for launching: the launch template's content and name, and CreateFleet.
+
+Pure: the same order, image and subnets give the same bytes. It sends nothing.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
+from autoscaler.model.catalogue import Architecture, CapacityType
+from autoscaler.model.failures import FailureClass
+from autoscaler.providers.ec2.rows import ImageRow
+from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.tags import CALL, FLEET, INSTALLATION, SKU, tag_list
+
+MAX_MACHINES = 1000
+"""Machines one call may ask for: `instant` fleets draw on the bucket of 1,000 instances."""
+
+MAX_OVERRIDES = 300
+"""Launch specifications one fleet may have (EC2 User Guide, "EC2 Fleet quotas")."""
+
+_EC2_ARCHITECTURE = {Architecture.X64: "x86_64", Architecture.ARM64: "arm64"}
+
+
+def canonical(value: object) -> str:
+    """JSON text that depends on the value alone."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def newest_image(sku: Ec2Sku, images: Sequence[ImageRow]) -> ImageRow:
+    """The newest image of the SKU's architecture. Raises ProviderError when there is none."""
+    wanted = _EC2_ARCHITECTURE[sku.arch]
+    what = f"image named {sku.image_name!r} of owner {sku.image_owner!r}"
+    if not images:
+        raise _configuration("ImageNotFound", f"no {what}")
+    fitting = [image for image in images if image.architecture == wanted]
+    if not fitting:
+        found = ", ".join(sorted({image.architecture for image in images}))
+        raise _configuration("ImageArchitecture", f"no {what} is for {wanted}, only for {found}")
+    newest = max(fitting, key=lambda image: (image.created, image.id))
+    if not newest.root_device:
+        raise _configuration("ImageRootDevice", f"image {newest.id} has no root device on EBS")
+    return newest
+
+
+def machine_tags(settings: Ec2Settings, sku: Ec2Sku) -> dict[str, str]:
+    """The tags of everything launched for a SKU, but for the call's own."""
+    return {
+        "Name": f"{settings.fleet} {sku.name}"[:256],
+        FLEET: settings.fleet,
+        INSTALLATION: settings.installation,
+        SKU: sku.name,
+    }
+
+
+def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[str, Any]:
+    """What every machine of the SKU is launched with.
+
+    IMDSv2 with one hop keeps containers away from the metadata; a machine that powers itself
+    off terminates, with its disk.
+    """
+    tags = tag_list(machine_tags(settings, sku))
+    data: dict[str, Any] = {
+        "ImageId": image.id,
+        "SecurityGroupIds": list(settings.security_groups),
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpTokens": "required",
+            "HttpPutResponseHopLimit": 1,
+            "InstanceMetadataTags": "disabled",
+        },
+        "BlockDeviceMappings": [
+            {
+                "DeviceName": image.root_device,
+                "Ebs": {
+                    "DeleteOnTermination": True,
+                    "Encrypted": True,
+                    "VolumeSize": max(sku.disk_gb or 0, image.root_gb, 1),
+                    "VolumeType": "gp3",
+                },
+            }
+        ],
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "TagSpecifications": [
+            {"ResourceType": "instance", "Tags": tags},
+            {"ResourceType": "volume", "Tags": tags},
+        ],
+    }
+    if settings.instance_profile is not None:
+        key = "Arn" if settings.instance_profile.startswith("arn:") else "Name"
+        data["IamInstanceProfile"] = {key: settings.instance_profile}
+    if sku.user_data:
+        data["UserData"] = base64.b64encode(sku.user_data.encode()).decode()
+    return data
+
+
+def template_name(fleet: str, data: Mapping[str, Any]) -> str:
+    """`autoscaler-<fleet>-<hash of the content>`: the same name means the same content."""
+    digest = hashlib.sha256(canonical(data).encode()).hexdigest()[:32]
+    plain = re.sub(r"[^A-Za-z0-9().\-/_]", "-", fleet)[:80]
+    return f"autoscaler-{plain}-{digest}"
+
+
+def fleet_request(
+    settings: Ec2Settings,
+    order: LaunchOrder,
+    template: str,
+    subnets: Mapping[str, str],
+) -> str:
+    """CreateFleet's request as canonical JSON. `subnets` is zone to subnet.
+
+    The template's version is 1: its name is the hash of its content, so it never gets another.
+    Raises ProviderError when the order cannot be put.
+    """
+    if not 0 < order.count <= MAX_MACHINES:
+        raise _configuration("MachineCount", f"{order.count} machines in one call")
+    tags = tag_list({**machine_tags(settings, settings.skus[order.sku]), CALL: order.call})
+    request: dict[str, Any] = {
+        "Type": "instant",
+        "ClientToken": order.token,
+        "LaunchTemplateConfigs": [
+            {
+                "LaunchTemplateSpecification": {"LaunchTemplateId": template, "Version": "1"},
+                "Overrides": _overrides(settings, order, subnets),
+            }
+        ],
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": order.count,
+            "DefaultTargetCapacityType": order.capacity_type.value,
+        },
+        "TagSpecifications": [
+            {"ResourceType": "fleet", "Tags": tags},
+            {"ResourceType": "instance", "Tags": tags},
+        ],
+    }
+    if order.capacity_type is CapacityType.SPOT:
+        request["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
+    else:
+        request["OnDemandOptions"] = {"AllocationStrategy": "prioritized"}
+    return canonical(request)
+
+
+def _overrides(
+    settings: Ec2Settings, order: LaunchOrder, subnets: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    priorities: dict[str, int] = {}
+    overrides = []
+    for key in order.offerings:
+        provider, instance_type, zone, capacity_type = key.rsplit("/", 3)
+        if provider != settings.name or capacity_type != order.capacity_type:
+            raise _configuration("Offering", f"{key} does not belong in this call")
+        if zone not in subnets:
+            raise _configuration("Zone", f"no subnet is configured in {zone}")
+        priority = priorities.setdefault(instance_type, len(priorities))
+        override: dict[str, Any] = {
+            "InstanceType": instance_type,
+            "SubnetId": subnets[zone],
+            "AvailabilityZone": zone,
+        }
+        if order.capacity_type is CapacityType.ON_DEMAND:
+            override["Priority"] = float(priority)
+        overrides.append(override)
+    if not 0 < len(overrides) <= MAX_OVERRIDES:
+        raise _configuration("Offerings", f"{len(overrides)} offerings in one call")
+    return overrides
+
+
+def _configuration(code: str, message: str) -> ProviderError:
+    return ProviderError(FailureClass.CONFIGURATION, code, message)

@@ -1,0 +1,63 @@
+"""The small tuples that cross from the worker process: what EC2 said, without its wrapping.
+
+Plain values of JSON. Nothing here asks or decides anything.
+"""
+
+from typing import NamedTuple
+
+MAX_TEXT = 500
+"""Characters kept of any message from outside."""
+
+
+class ImageRow(NamedTuple):
+    """One image. `created` is EC2's own ISO 8601 text; `root_gb` its root snapshot's size in GiB."""
+
+    id: str
+    name: str
+    created: str
+    architecture: str
+    root_device: str
+    root_gb: int
+
+
+class SubnetRow(NamedTuple):
+    """One subnet, its zone, and how many addresses are free in it."""
+
+    id: str
+    zone: str
+    free_addresses: int
+
+
+class FleetInstanceRow(NamedTuple):
+    """One machine in CreateFleet's answer."""
+
+    id: str
+    instance_type: str
+    zone: str
+    lifecycle: str
+
+
+class FleetErrorRow(NamedTuple):
+    """One override that CreateFleet could not serve; type and zone are empty where it gave none."""
+
+    code: str
+    message: str
+    instance_type: str
+    zone: str
+
+
+class InstanceRow(NamedTuple):
+    """One machine as DescribeInstances lists it. `launch_time` is `YYYY-MM-DDTHH:MM:SSZ`."""
+
+    id: str
+    state: str
+    instance_type: str
+    zone: str
+    lifecycle: str
+    platform: str
+    image: str
+    launch_time: str
+    reason: str
+    installation: str
+    sku: str
+    call: str

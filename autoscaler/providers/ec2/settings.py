@@ -1,0 +1,102 @@
+"""What the EC2 provider is told: where it works, what it may launch, how fast it may ask.
+
+Values only, checked for shape. It reads no file and asks no one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
+
+MAX_USER_DATA_BYTES = 16_384
+"""EC2's limit on user data before base64 (EC2 User Guide, "User data")."""
+
+MAX_TAG_VALUE = 256
+"""EC2's limit on a tag's value, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ec2Sku:
+    """What one SKU's machines are made of on EC2.
+
+    `image_name` is a glob as DescribeImages takes it, `image_owner` an account id or one of
+    EC2's owner words. `disk_gb` is the least size of the root volume in GiB; `None` keeps the
+    image's own. `user_data` is plain text without any secret.
+    """
+
+    name: SkuName
+    os: OperatingSystem
+    arch: Architecture
+    image_name: str
+    image_owner: str
+    disk_gb: int | None = None
+    user_data: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        size = len(self.user_data.encode())
+        if size > MAX_USER_DATA_BYTES:
+            raise ValueError(
+                f"user data of {self.name} has {size} bytes; EC2 takes {MAX_USER_DATA_BYTES}"
+            )
+        if len(self.name) > MAX_TAG_VALUE:
+            raise ValueError(f"the SKU's name has more than {MAX_TAG_VALUE} characters")
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A token bucket: `capacity` requests at once, `refill` more each second."""
+
+    capacity: float
+    refill: float
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1 or self.refill <= 0:
+            raise ValueError("a bucket holds at least one request and refills")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long one request to AWS may take, in real seconds.
+
+    `answer` bounds the whole call in the worker process, credentials included; a call that
+    passes it ends that process, and its outcome is unknown.
+    """
+
+    connect: Seconds = 5.0
+    read: Seconds = 60.0
+    answer: Seconds = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ec2Settings:
+    """One provider in one region and account.
+
+    `endpoint_url` overrides AWS_ENDPOINT_URL and AWS's own; `account` of None is read from STS.
+    `prices` are Linux on-demand dollars an hour by instance type, where the project's table
+    (us-east-1) does not hold. `buckets` replaces EC2's published request limits by API name.
+    `identity_certificates` are PEM files whose certificates are believed beside AWS's own.
+    """
+
+    name: ProviderName
+    fleet: str
+    installation: InstallationId
+    region: str
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+    skus: Mapping[SkuName, Ec2Sku]
+    instance_profile: str | None = None
+    identity_certificates: tuple[Path, ...] = ()
+    account: str | None = None
+    endpoint_url: str | None = None
+    prices: Mapping[str, float] = field(default_factory=dict)
+    buckets: Mapping[str, Bucket] = field(default_factory=dict)
+    timeouts: Timeouts = Timeouts()
+
+    def __post_init__(self) -> None:
+        if not self.subnets:
+            raise ValueError(f"provider {self.name} has no subnets")
+        for text in (self.fleet, self.installation):
+            if not 0 < len(text) <= MAX_TAG_VALUE:
+                raise ValueError("fleet and installation must fit into a tag's value")

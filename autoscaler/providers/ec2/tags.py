@@ -1,0 +1,26 @@
+"""The tags on everything this provider makes, and nothing about what they lead to."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+FLEET = "autoscaler:fleet"
+"""The fleet's name: what lists are filtered by."""
+
+INSTALLATION = "autoscaler:installation"
+"""The random id of the installation that owns the machine."""
+
+SKU = "autoscaler:sku"
+"""The SKU the machine was launched for."""
+
+CALL = "autoscaler:call"
+"""The call that launched the machine: the truth when its answer was lost."""
+
+FIELDS: Mapping[str, str] = MappingProxyType(
+    {INSTALLATION: "installation", SKU: "sku", CALL: "call"}
+)
+"""Tag key to the field of `rows.InstanceRow` that carries it."""
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """As EC2's requests want them, in the order of the keys."""
+    return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]

@@ -1,0 +1,151 @@
+"""The text that a machine runs at its first boot: a few lines that put the agent in charge.
+
+Decides how an EC2 instance gets from its first boot to the running agent, and nothing after that.
+The text holds no secret: any job can read it through the metadata service. Its first line arms a
+shutdown, so that a machine whose agent never starts does not stay; the agent takes that back.
+
+In the lab the Linux text runs as it stands, with `RUNNER_AGENT_ROOT` put before its paths and
+stand-ins for `shutdown` and `systemctl` found first. The Windows text is parsed by a test and was
+not executed here.
+"""
+
+import json
+import re
+
+from autoscaler.model.catalogue import OperatingSystem
+
+MAX_BYTES = 16 * 1024
+"""EC2's limit for user data before base64 (EC2 User Guide, "Run commands when you launch")."""
+
+_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~/\-]*)?\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+
+# Python is there in any case, for the agent; curl is not in every image. The file it leaves is
+# run only after its hash was compared.
+_FETCH = """\
+import json, ssl, sys, urllib.request
+with open(sys.argv[1]) as file:
+    controller = json.load(file)
+url = controller['controller'] + '/bootstrap/agent.py'
+context = ssl.create_default_context(cadata=controller['ca'])
+with urllib.request.urlopen(url, timeout=30, context=context) as answer:
+    text = answer.read(1 << 20)
+with open(sys.argv[2], 'wb') as file:
+    file.write(text)"""
+
+# systemd: whichever way the service ends, and at the latest when it fails to start, the machine
+# powers off. OOMPolicy: the kernel ending one process of a job must not end the service. Without
+# systemd (sd_booted(3)) there is no boot service, and a loop in the background does the same.
+_LINUX = """\
+#!/bin/bash
+shutdown -P +20  # armed; the agent takes it back
+set -eu
+umask 077
+root="${RUNNER_AGENT_ROOT:-}"
+etc="$root/etc/runner-agent"
+agent="$root/opt/runner-agent/agent.py"
+mkdir -p "$etc" "$root/opt/runner-agent"
+cat > "$etc/controller.json" <<'JSON'
+@CONTROLLER@
+JSON
+cat > "$etc/fetch.py" <<'PYTHON'
+@FETCH@
+PYTHON
+genuine() { echo "@SHA256@  $1" | sha256sum --check --status 2> /dev/null; }
+if ! genuine "$agent"; then
+  until python3 -I "$etc/fetch.py" "$etc/controller.json" "$agent.new" && genuine "$agent.new"; do
+    sleep $((3 + RANDOM % 5))
+  done
+  mv "$agent.new" "$agent"
+fi
+if [ -d "$root/run/systemd/system" ]; then
+  cat > "$root/etc/systemd/system/runner-agent.service" <<UNIT
+[Unit]
+After=network-online.target
+Wants=network-online.target
+SuccessAction=poweroff-force
+FailureAction=poweroff-force
+[Service]
+ExecStart=/usr/bin/env python3 -I -S $agent --host-file $etc/host.json
+ExecStopPost=/usr/bin/env shutdown -P now
+OOMPolicy=continue
+TasksMax=infinity
+LimitNOFILE=1048576
+[Install]
+WantedBy=multi-user.target
+UNIT
+  systemctl daemon-reload
+  systemctl enable runner-agent.service
+  systemctl start --no-block runner-agent.service
+else
+  (python3 -I -S "$agent" --host-file "$etc/host.json" || true; shutdown -P now) &
+fi
+"""
+
+# The task runs at every boot as SYSTEM; when the agent ends, its cmd goes on to the shutdown.
+_WINDOWS = """\
+<powershell>
+shutdown.exe /s /t 2400 /c 'armed; the agent takes it back'
+$ErrorActionPreference = 'Stop'
+$base = "$env:ProgramData\\runner-agent"
+$python = 'C:\\runner-agent\\python\\python.exe'
+$agent = "$base\\agent.py"
+New-Item -ItemType Directory -Force $base | Out-Null
+icacls.exe $base /inheritance:r /grant '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F' | Out-Null
+@'
+@CONTROLLER@
+'@ | Set-Content -Encoding Ascii "$base\\controller.json"
+@'
+@FETCH@
+'@ | Set-Content -Encoding Ascii "$base\\fetch.py"
+function Test-Genuine($file) {
+  (Test-Path $file) -and ((Get-FileHash -Algorithm SHA256 $file).Hash -eq '@SHA256@')
+}
+if (Test-Genuine 'C:\\runner-agent\\agent.py') { Copy-Item 'C:\\runner-agent\\agent.py' $agent }
+while (-not (Test-Genuine $agent)) {
+  & $python -I "$base\\fetch.py" "$base\\controller.json" $agent
+  if (-not (Test-Genuine $agent)) { Start-Sleep -Seconds (Get-Random -Minimum 3 -Maximum 8) }
+}
+$run = "/c `"`"$python`" -I -S `"$agent`" & shutdown.exe /s /f /t 0`""
+$action = New-ScheduledTaskAction -Execute 'cmd.exe' -Argument $run
+$trigger = New-ScheduledTaskTrigger -AtStartup
+$who = New-ScheduledTaskPrincipal -UserId 'SYSTEM' -LogonType ServiceAccount -RunLevel Highest
+$how = New-ScheduledTaskSettingsSet -ExecutionTimeLimit 0 -Priority 4
+Register-ScheduledTask -Force runner-agent -Action $action -Trigger $trigger -Principal $who -Settings $how
+Start-ScheduledTask runner-agent
+</powershell>
+"""
+
+_TEXTS = {OperatingSystem.LINUX: _LINUX, OperatingSystem.WINDOWS: _WINDOWS}
+
+
+def render_user_data(
+    platform: OperatingSystem,
+    controller_url: str,
+    provider: str,
+    agent_sha256: str,
+    ca_pem: str | None = None,
+) -> str:
+    """The user data of a machine, as text, not encoded.
+
+    `controller_url` is what the machine calls (no query), `provider` its provider's name in the
+    configuration, `agent_sha256` the hash (hex) of the agent that this controller serves, `ca_pem`
+    the certificates that the controller's own is checked with (None: the system's). Raises
+    ValueError for what does not fit in safely or makes the text longer than EC2 takes.
+    """
+    url = controller_url.rstrip("/")
+    if not _URL.match(url):
+        raise ValueError(f"not a plain http or https URL: {controller_url!r}")
+    if not _NAME.match(provider):
+        raise ValueError(f"not a provider's name: {provider!r}")
+    if not _SHA256.match(agent_sha256):
+        raise ValueError("agent_sha256 is not 64 lower-case hexadecimal digits")
+    if ca_pem is not None and "PRIVATE KEY" in ca_pem:
+        raise ValueError("the CA file holds a private key")
+    controller = json.dumps({"controller": url, "provider": provider, "ca": ca_pem})
+    text = _TEXTS[platform].replace("@SHA256@", agent_sha256).replace("@FETCH@", _FETCH)
+    text = text.replace("@CONTROLLER@", controller)
+    if len(text.encode()) > MAX_BYTES:
+        raise ValueError(f"user data of {len(text.encode())} bytes: EC2 takes {MAX_BYTES}")
+    return text

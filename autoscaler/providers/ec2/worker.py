@@ -1,0 +1,112 @@
+"""The worker process: boto3 lives here, because its parsing would hold the controller's GIL.
+
+Reads calls from standard input, answers on standard output, several in flight. It makes each
+call once and decides nothing. It ends when standard input does, which the kernel sees to even
+when the controller is killed; signals meant for the controller do not end it first.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, BinaryIO
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    ClientError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+
+from autoscaler.providers.ec2.frames import encode, read_frame
+from autoscaler.providers.ec2.operations import OPERATIONS, Clients
+from autoscaler.providers.ec2.rows import MAX_TEXT
+
+_NEVER_SENT = (
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    # A terminal or a service manager signals the whole group; the controller still needs us.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # a stray print of a library must not get between the frames
+    calls = sys.stdin.buffer
+    setup = read_frame(calls)
+    if not isinstance(setup, dict):
+        return
+    _serve(calls, answers, setup)
+    # Calls still under way have nobody left to answer to.
+    os._exit(0)
+
+
+def _serve(calls: BinaryIO, answers: BinaryIO, setup: Mapping[str, Any]) -> None:
+    clients = Clients(partial(_client, setup))
+    lock = threading.Lock()
+
+    def run(call: Mapping[str, Any]) -> None:
+        frame = encode({"id": call["id"]} | answer(clients, call))
+        with lock:
+            answers.write(frame)
+            answers.flush()
+
+    pool = ThreadPoolExecutor(max_workers=setup["threads"])
+    while isinstance(call := read_frame(calls), dict):
+        pool.submit(run, call)
+
+
+def _client(setup: Mapping[str, Any], service: str) -> Any:
+    config = Config(
+        region_name=setup["region"],
+        connect_timeout=setup["connect"],
+        read_timeout=setup["read"],
+        # One attempt: a request that launches or ends machines is never repeated unseen.
+        retries={"mode": "standard", "total_max_attempts": 1},
+        max_pool_connections=setup["threads"],
+    )
+    session = boto3.session.Session()
+    return session.client(service, config=config, endpoint_url=setup["endpoint_url"])  # type: ignore[call-overload]
+
+
+def answer(clients: Clients, call: Mapping[str, Any]) -> dict[str, object]:
+    """Make one call: `{"result"}`, or `{"error"}` with its code, message and what became of it."""
+    try:
+        return {"result": OPERATIONS[call["operation"]](clients, call["arguments"])}
+    except ClientError as error:
+        return _refusal(error)
+    except _NEVER_SENT as error:
+        return _error(type(error).__name__, str(error), sent=False)
+    except Exception as error:  # noqa: BLE001 - the process boundary: every call gets an answer
+        # Time-outs, broken connections, answers that do not parse: it may have been carried out.
+        return _error(type(error).__name__, str(error), sent=True)
+
+
+def _refusal(error: ClientError) -> dict[str, object]:
+    details = error.response.get("Error", {})
+    metadata = error.response.get("ResponseMetadata", {})
+    refusal = _error(str(details.get("Code", "")), str(details.get("Message", "")), sent=True)
+    refusal["status"] = metadata.get("HTTPStatusCode", 0)
+    refusal["retry_after"] = metadata.get("HTTPHeaders", {}).get("retry-after")
+    return refusal
+
+
+def _error(code: str, message: str, *, sent: bool) -> dict[str, object]:
+    return {"error": code, "message": message[:MAX_TEXT], "sent": sent, "status": 0}
+
+
+if __name__ == "__main__":
+    main()

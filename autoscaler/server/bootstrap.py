@@ -1,0 +1,247 @@
+"""The HTTP side of docs/bootstrap.md: requests checked for shape and size, refusals put in words.
+
+Who is believed, what is granted and when are the Bootstrap port's decisions. Nonces, proofs and
+JIT configurations are never logged.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from autoscaler.controller.ports.bootstrap import (
+    Bootstrap,
+    BootstrapRefusedError,
+    Granted,
+    StayParked,
+)
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
+from autoscaler.server import bootstrap_requests as requests
+from autoscaler.server.answers import error_answer, json_answer
+from autoscaler.server.bodies import Bodies
+from autoscaler.server.bootstrap_refusals import REFUSALS, refusal_of
+from autoscaler.server.completion import Completion
+
+_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_BEARER = re.compile(r"[Bb]earer ([0-9a-fA-F]{64})")
+
+Result = dict[str, object] | None
+"""A JSON body for a 200, or nothing for a 204."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapLimits:
+    """`body` bytes a request; `hellos` checked at one moment, for they cost us most of what strangers ask."""
+
+    body: int = 64 * 1024
+    body_timeout: Seconds = 10.0
+    hellos: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One route of a machine that has said hello. `act` gets its id, its nonce and the body."""
+
+    name: requests.Step
+    shape: type[requests.Request]
+    act: Callable[[MachineId, str, Any], Coroutine[Any, Any, Result]]
+
+
+class BootstrapEndpoint:
+    """The machines' routes. `agent` is the file that this controller gives them."""
+
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        agent: bytes,
+        telemetry: Telemetry,
+        limits: BootstrapLimits | None = None,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._agent = agent
+        self._telemetry = telemetry
+        self._limits = limits or BootstrapLimits()
+        self._bodies = Bodies(self._limits.body, self._limits.body_timeout)
+        self._completion = Completion()
+        self._polls: set[asyncio.Task[StayParked | Granted]] = set()
+        self._hellos = 0
+        self._closing = False
+        self.agent_sha256 = hashlib.sha256(agent).hexdigest()
+
+    def add_to(self, app: web.Application, patience: Seconds, /) -> None:
+        """Put the routes on a listener; when it stops, long polls end and the rest finishes."""
+
+        async def finish(_: web.Application) -> None:
+            await self._completion.finish(patience)
+
+        app.router.add_get("/bootstrap/agent.py", self._send_agent)
+        app.router.add_post("/bootstrap/hello", self._hello)
+        for step in self._steps():
+            route = f"/bootstrap/machines/{{machine}}/{step.name}"
+            app.router.add_post(route, partial(self._serve, step))
+        app.on_shutdown.append(self._end_polls)
+        app.on_cleanup.append(finish)
+
+    def _steps(self) -> tuple[_Step, ...]:
+        return (
+            _Step("stage", requests.StageRequest, self._stage),
+            _Step("gate", requests.GateRequest, self._gate),
+            _Step("poll", requests.PollRequest, self._poll),
+            _Step("acknowledge", requests.AcknowledgeRequest, self._acknowledge),
+            _Step("heartbeat", requests.Request, self._heartbeat),
+            _Step("may-release", requests.Request, self._may_release),
+            _Step("release", requests.Request, self._release),
+            _Step("exit", requests.ExitRequest, self._exit),
+        )
+
+    # --- the ways in ---------------------------------------------------------------------------
+
+    async def _send_agent(self, request: web.Request) -> web.Response:
+        headers = {"ETag": f'"{self.agent_sha256}"', "Cache-Control": "no-cache"}
+        known = request.if_none_match or ()
+        if any(tag.value in (self.agent_sha256, "*") for tag in known):
+            self._telemetry.bootstrap("agent", "not_modified")
+            return web.Response(status=304, headers=headers)
+        self._telemetry.bootstrap("agent", "ok")
+        return web.Response(body=self._agent, content_type="text/x-python", headers=headers)
+
+    async def _hello(self, request: web.Request) -> web.Response:
+        async def work() -> Result:
+            body = await self._body(request, requests.HelloRequest)
+            if self._hellos >= self._limits.hellos:
+                raise BootstrapRefusedError(429, "busy")
+            self._hellos += 1
+            return await self._completion.run(self._say_hello(body))
+
+        return await self._answer("hello", None, work())
+
+    async def _serve(self, step: _Step, request: web.Request) -> web.Response:
+        machine = request.match_info["machine"]
+        if not _MACHINE.fullmatch(machine):
+            machine = ""
+
+        async def work() -> Result:
+            if not machine:
+                raise BootstrapRefusedError(400, "malformed")
+            bearer = _BEARER.fullmatch(request.headers.get("Authorization", ""))
+            if bearer is None:
+                raise BootstrapRefusedError(401, "nonce")
+            body = await self._body(request, step.shape)
+            act = step.act(MachineId(machine), bearer[1], body)
+            # A poll ends with its connection; everything else that was said is carried out.
+            return await (act if step.name == "poll" else self._completion.run(act))
+
+        return await self._answer(step.name, machine or None, work())
+
+    async def _body(self, request: web.Request, shape: type[requests.Request]) -> Any:
+        reserved = self._bodies.reserve(request)
+        try:
+            body = await self._bodies.read(request)
+            return shape.model_validate_json(body or b"{}")
+        finally:
+            self._bodies.release(reserved)
+
+    # --- the way out ---------------------------------------------------------------------------
+
+    async def _answer(
+        self, step: requests.Step, machine: str | None, work: Awaitable[Result]
+    ) -> web.Response:
+        word = "failed"
+        try:
+            result = await work
+            word = "ok"
+        except REFUSALS as error:
+            refusal = refusal_of(error)
+            word = refusal.word
+            _log.warning(
+                "bootstrap refused", step=step, machine=machine, status=refusal.status, reason=word
+            )
+            answer = error_answer(refusal.status, word, refusal.retry_after)
+        except (asyncio.CancelledError, ConnectionError):
+            word = "aborted"
+            raise
+        else:
+            answer = web.Response(status=204) if result is None else json_answer(200, result)
+        finally:
+            self._telemetry.bootstrap(step, word)
+        if self._closing:
+            answer.force_close()
+        return answer
+
+    # --- the steps -----------------------------------------------------------------------------
+
+    async def _say_hello(self, body: requests.HelloRequest) -> Result:
+        try:
+            answer = await self._bootstrap.hello(
+                body.provider, body.proof, body.nonce, body.protocol, body.agent
+            )
+        finally:
+            self._hellos -= 1
+        return {"machine": answer.machine, "sku": answer.sku, "gate": answer.gate}
+
+    async def _stage(self, machine: MachineId, nonce: str, body: requests.StageRequest) -> Result:
+        await self._bootstrap.stage(machine, nonce, body.stage)
+        return None
+
+    async def _gate(self, machine: MachineId, nonce: str, body: requests.GateRequest) -> Result:
+        await self._bootstrap.gate(machine, nonce, body.passed, body.summary())
+        return None
+
+    async def _poll(self, machine: MachineId, nonce: str, body: requests.PollRequest) -> Result:
+        match await self._wait_for_grant(machine, nonce, body.wait):
+            case Granted(runner, jit_config):
+                return {"state": "granted", "runner": runner, "jit_config": jit_config}
+            case StayParked():
+                return {"state": "parked"}
+
+    async def _wait_for_grant(
+        self, machine: MachineId, nonce: str, wait: Seconds
+    ) -> StayParked | Granted:
+        # While the listener stops, the port is still asked, but waits for nothing.
+        waiting = asyncio.get_running_loop().create_task(
+            self._bootstrap.poll(machine, nonce, 0.0 if self._closing else wait)
+        )
+        self._polls.add(waiting)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if self._closing and this is not None and not this.cancelling():
+                return StayParked()
+            raise
+        finally:
+            self._polls.discard(waiting)
+
+    async def _end_polls(self, _: web.Application) -> None:
+        self._closing = True
+        for waiting in self._polls:
+            waiting.cancel()
+
+    async def _acknowledge(
+        self, machine: MachineId, nonce: str, body: requests.AcknowledgeRequest
+    ) -> Result:
+        await self._bootstrap.acknowledge(machine, nonce, RunnerName(body.runner))
+        return None
+
+    async def _heartbeat(self, machine: MachineId, nonce: str, _: requests.Request) -> Result:
+        await self._bootstrap.heartbeat(machine, nonce)
+        return None
+
+    async def _may_release(self, machine: MachineId, nonce: str, _: requests.Request) -> Result:
+        return {"allowed": await self._bootstrap.may_release(machine, nonce)}
+
+    async def _release(self, machine: MachineId, nonce: str, _: requests.Request) -> Result:
+        return {"status": await self._bootstrap.release(machine, nonce)}
+
+    async def _exit(self, machine: MachineId, nonce: str, body: requests.ExitRequest) -> Result:
+        await self._bootstrap.exited(machine, nonce, requests.readable(body.detail))
+        return None

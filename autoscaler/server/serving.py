@@ -1,0 +1,93 @@
+"""The HTTP server: which endpoints stand on which listener, and their start and end.
+
+`listen` carries everything; with `webhook_listen` set, /webhook stands there alone and not on
+`listen`. Decides nothing about requests.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from aiohttp import web
+
+from autoscaler.model.identifiers import Seconds
+from autoscaler.server.answers import json_errors
+from autoscaler.server.listener import Bounds, Listener
+from autoscaler.server.settings import Address, ServerSettings
+
+
+class Endpoint(Protocol):
+    """Some routes, and what must end with the listener they stand on."""
+
+    def add_to(self, app: web.Application, patience: Seconds, /) -> None:
+        """Add routes and shutdown hooks; `patience` bounds what outlasts a request."""
+
+
+class Serving:
+    """Both listeners. Use it as an async context manager, or call `start` and `stop`."""
+
+    def __init__(
+        self, settings: ServerSettings, webhook: Endpoint, others: Sequence[Endpoint]
+    ) -> None:
+        together = settings.webhook_listen is None
+        main = [webhook, *others] if together else list(others)
+        self._main = Listener(
+            _application(main, settings.shutdown),
+            settings.listen,
+            settings.tls,
+            Bounds(settings.max_connections, settings.keepalive, settings.shutdown),
+        )
+        self._webhook = self._main
+        if settings.webhook_listen is not None:
+            self._webhook = Listener(
+                _application([webhook], settings.shutdown),
+                settings.webhook_listen,
+                settings.webhook_tls,
+                Bounds(settings.webhook_max_connections, settings.keepalive, settings.shutdown),
+            )
+
+    @property
+    def address(self) -> Address:
+        """Where the main listener is bound."""
+        return self._main.address
+
+    @property
+    def webhook_address(self) -> Address:
+        """Where /webhook is."""
+        return self._webhook.address
+
+    async def start(self) -> None:
+        """Listen. Raises ListenError; then nothing listens."""
+        await self._main.start()
+        if self._webhook is not self._main:
+            try:
+                await self._webhook.start()
+            except BaseException:
+                await self._main.stop()
+                raise
+
+    async def stop(self) -> None:
+        """Stop listening, answer what is under way (long polls at once), close. Idempotent."""
+        await asyncio.gather(self._main.stop(), self._webhook.stop())
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        await self.stop()
+
+
+def _application(endpoints: Sequence[Endpoint], patience: Seconds) -> web.Application:
+    app = web.Application(middlewares=[json_errors])
+    for endpoint in endpoints:
+        endpoint.add_to(app, patience)
+    return app

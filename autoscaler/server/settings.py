@@ -1,0 +1,65 @@
+"""What the listeners are to be: addresses, certificates, and the bounds on what strangers may use.
+
+Values only; the configuration has checked them, and reading the certificates is `listener`'s work.
+"""
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoscaler.model.identifiers import Seconds
+
+_MAX_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. Port 0 asks the system for a free one; IPv6 hosts stand without brackets."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read `host:port` or `[ipv6]:port`. Raises ValueError."""
+        host, colon, port = text.rpartition(":")
+        if not colon or not (port.isascii() and port.isdigit()) or int(port) > _MAX_PORT:
+            raise ValueError(f"{text!r} is not host:port with a port from 0 to {_MAX_PORT}")
+        if host.startswith("[") and host.endswith("]"):
+            return cls(str(ipaddress.IPv6Address(host[1:-1])), int(port))
+        if not host or ":" in host:
+            raise ValueError(f"{text!r} is not host:port; an IPv6 host stands in brackets")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        """As `parse` reads it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files: the certificate with its chain, and its private key."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Both listeners. Without `webhook_listen`, /webhook stands on `listen`; without `tls`, plain HTTP.
+
+    A machine holds one connection while it parks, so `max_connections` bounds the parked fleet.
+    `keepalive` is also how long a peer may take over a request's header; it outlasts the agent's
+    heartbeat of a minute, so that a heartbeat costs no TLS handshake. `shutdown` is how long
+    requests under way may take once the server stops.
+    """
+
+    listen: Address
+    webhook_listen: Address | None = None
+    tls: TlsFiles | None = None
+    webhook_tls: TlsFiles | None = None
+    max_connections: int = 10_000
+    webhook_max_connections: int = 1_024
+    keepalive: Seconds = 75.0
+    shutdown: Seconds = 5.0

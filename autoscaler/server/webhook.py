@@ -1,0 +1,204 @@
+"""POST /webhook: which deliveries are believed, kept, ignored or turned away.
+
+A delivery is answered 2xx only when it is durable or of no interest; what was not signed is
+never parsed and never kept. What a job means is not decided here.
+"""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.server.bodies import MEBIBYTE, Bodies, BodyRefusedError
+from autoscaler.server.completion import Completion
+
+Verify = Callable[[bytes, str | None], bool]
+"""Whether this X-Hub-Signature-256 header is the body's; must not raise."""
+
+Parse = Callable[[bytes, Instant], object | None]
+"""Check a workflow_job body: None for one of no interest.
+
+Raises ValueError, whose text says where it is wrong and holds nothing of the body.
+"""
+
+Accept = Callable[[Delivery], Awaitable[bool]]
+"""Keep a delivery, durably on return; False if its id is known. Raises StoreError."""
+
+_DELIVERY_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
+_EVENT = re.compile(r"[a-z][a-z_]{0,63}")
+_LONGEST_SIGNATURE = 128
+
+ANSWERS: Final = {
+    "accepted": 202,
+    "duplicate": 200,
+    "ignored": 202,
+    "ping": 200,
+    "malformed": 400,
+    "bad_signature": 401,
+    "too_slow": 408,
+    "too_large": 413,
+    "unsupported_type": 415,
+    "shed": 503,
+    "store_failed": 503,
+}
+"""Every word that a delivery can be answered and counted with, and its HTTP status.
+
+Counted besides, without an answer of ours: `aborted` (the peer left) and `failed` (a defect: 500).
+"""
+
+_REFUSED_BODIES: Final = {
+    "too_large": "too_large",
+    "too_slow": "too_slow",
+    "encoded": "unsupported_type",
+    "broken": "malformed",
+    "busy": "shed",
+}
+
+_UNAVAILABLE = 503
+_AGAIN = {"Retry-After": "5"}
+
+_BODIES: Final = {
+    word: f'{{"{"result" if status < 400 else "error"}":"{word}"}}'.encode()
+    for word, status in ANSWERS.items()
+}
+"""Written once: an answer's body costs more to encode than its request takes to be checked."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookLimits:
+    """`body` bytes a delivery (workflow_job has 12 to 25 KB; GitHub sends up to 25 MB).
+
+    New deliveries are shed while the oldest one that waits to become durable has waited longer
+    than `oldest_pending`: GitHub gives up after 10 s, so work begun later than that is lost. The
+    number that waits is no measure: a group of any size is one commit.
+    """
+
+    body: int = MEBIBYTE
+    body_timeout: Seconds = 10.0
+    oldest_pending: Seconds = 5.0
+
+
+class WebhookEndpoint:
+    """The webhook's route. The callables and ports decide; this class answers."""
+
+    def __init__(
+        self,
+        verify: Verify,
+        parse: Parse,
+        accept: Accept,
+        clock: Clock,
+        telemetry: Telemetry,
+        limits: WebhookLimits | None = None,
+    ) -> None:
+        self._verify = verify
+        self._parse = parse
+        self._accept = accept
+        self._clock = clock
+        self._telemetry = telemetry
+        self._limits = limits or WebhookLimits()
+        self._bodies = Bodies(self._limits.body, self._limits.body_timeout)
+        self._completion = Completion()
+        self._pending: OrderedDict[object, float] = OrderedDict()
+
+    def add_to(self, app: web.Application, patience: Seconds, /) -> None:
+        """Put the route on a listener; `patience` is for what runs when the listener stops."""
+
+        async def finish(_: web.Application) -> None:
+            await self._completion.finish(patience)
+
+        app.router.add_post("/webhook", self._handle)
+        app.on_cleanup.append(finish)
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        word = "failed"
+        try:
+            word = await self._receive(request)
+        except BodyRefusedError as refused:
+            word = _REFUSED_BODIES[refused.reason]
+        except (asyncio.CancelledError, ConnectionError):
+            word = "aborted"
+            raise
+        finally:
+            self._telemetry.delivery(word)
+        return _answer(word)
+
+    async def _receive(self, request: web.Request) -> str:
+        if self._overloaded():
+            return "shed"
+        if request.content_type != "application/json":
+            return "unsupported_type"
+        reserved = self._bodies.reserve(request)
+        try:
+            body = await self._bodies.read(request)
+            return await self._judge(request, body)
+        finally:
+            self._bodies.release(reserved)
+
+    async def _judge(self, request: web.Request, body: bytes) -> str:
+        if not self._verify(body, _signature(request)):
+            _log.warning("delivery with a bad signature", peer=request.remote)
+            return "bad_signature"
+        delivery = request.headers.get("X-GitHub-Delivery", "")
+        event = request.headers.get("X-GitHub-Event", "")
+        if not (_DELIVERY_ID.fullmatch(delivery) and _EVENT.fullmatch(event)):
+            _log.warning("signed delivery with malformed headers")
+            return "malformed"
+        if event != "workflow_job":
+            return "ping" if event == "ping" else "ignored"
+        return await self._judge_job(Delivery(delivery, event, self._clock.now(), body))
+
+    async def _judge_job(self, delivery: Delivery) -> str:
+        try:
+            wanted = self._parse(delivery.body, delivery.received_at)
+        except (ValueError, RecursionError) as error:
+            _log.warning("malformed delivery", delivery=delivery.id, reason=str(error))
+            return "malformed"
+        if wanted is None:
+            return "ignored"
+        return await self._completion.run(self._keep(delivery))
+
+    async def _keep(self, delivery: Delivery) -> str:
+        """Goes on when GitHub hangs up: half a commit is nobody's wish."""
+        token = object()
+        self._pending[token] = asyncio.get_running_loop().time()
+        try:
+            fresh = await self._accept(delivery)
+        except StoreError as error:
+            _log.error("delivery not stored", delivery=delivery.id, reason=str(error))
+            return "store_failed"
+        finally:
+            del self._pending[token]
+        return "accepted" if fresh else "duplicate"
+
+    def _overloaded(self) -> bool:
+        """By the system's time, not the controller's: GitHub's patience is real time."""
+        if not self._pending:
+            return False
+        oldest = next(iter(self._pending.values()))
+        return asyncio.get_running_loop().time() - oldest > self._limits.oldest_pending
+
+
+def _signature(request: web.Request) -> str | None:
+    header = request.headers.get("X-Hub-Signature-256")
+    if header is None or len(header) > _LONGEST_SIGNATURE or not header.isascii():
+        return None
+    return header
+
+
+def _answer(word: str) -> web.Response:
+    status = ANSWERS[word]
+    headers = _AGAIN if status == _UNAVAILABLE else None
+    return web.Response(
+        status=status, body=_BODIES[word], headers=headers, content_type="application/json"
+    )

@@ -1,0 +1,117 @@
+"""Merges the changes that share a transaction, in the order in which they were handed over.
+
+Of several writes to one row the last one counts. Nothing here knows a database: what a batch
+holds is written by `statements`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Table
+
+from autoscaler.controller.ports.store import Cooldown, Delivery, HistoryRow, Record
+from autoscaler.model.identifiers import Instant
+from autoscaler.store.rows import (
+    Row,
+    cooldown_row,
+    delivery_row,
+    history_row,
+    moment,
+    name,
+    record_row,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One webhook delivery to keep."""
+
+    row: Row
+
+    @classmethod
+    def of(cls, delivery: Delivery) -> "Arrival":
+        """Raises StoreError if it cannot be stored."""
+        return cls(delivery_row(delivery))
+
+    @property
+    def id(self) -> str:
+        """X-GitHub-Delivery."""
+        return str(self.row["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Changed records with their history, deliveries applied, cooldowns: kept whole or not at all."""
+
+    records: tuple[tuple[Table, Row], ...]
+    history: tuple[Row, ...]
+    applied: tuple[str, ...]
+    cooldowns: tuple[Row, ...]
+
+    @classmethod
+    def of(
+        cls,
+        records: Sequence[Record],
+        history: Sequence[HistoryRow],
+        applied: Sequence[str],
+        cooldowns: Sequence[Cooldown],
+    ) -> "Decision":
+        """Copy everything. Raises StoreError if any of it cannot be stored."""
+        return cls(
+            records=tuple(record_row(record) for record in records),
+            history=tuple(history_row(row) for row in history),
+            applied=tuple(name(id_, "delivery id") for id_ in applied),
+            cooldowns=tuple(cooldown_row(cooldown) for cooldown in cooldowns),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Somebody was deciding at this moment."""
+
+    at: Instant
+
+    @classmethod
+    def of(cls, at: Instant) -> "Beat":
+        """Raises StoreError if it cannot be stored."""
+        return cls(moment(at, "heartbeat"))
+
+
+Change = Arrival | Decision | Beat
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one transaction writes."""
+
+    inbox: dict[str, Row] = field(default_factory=dict)
+    applied: dict[str, None] = field(default_factory=dict)
+    records: dict[Table, dict[object, Row]] = field(default_factory=dict)
+    history: list[Row] = field(default_factory=list)
+    cooldowns: dict[object, Row] = field(default_factory=dict)
+    heartbeat: Instant | None = None
+
+    def add(self, change: Change) -> bool:
+        """Add one more; False for a delivery whose id is in the batch already."""
+        match change:
+            case Arrival():
+                if change.id in self.inbox:
+                    return False
+                self.inbox[change.id] = change.row
+            case Decision():
+                self._decide(change)
+            case Beat():
+                self.heartbeat = change.at
+        return True
+
+    def _decide(self, decision: Decision) -> None:
+        for table, row in decision.records:
+            key = row[next(iter(table.primary_key)).name]
+            self.records.setdefault(table, {})[key] = row
+        self.history.extend(decision.history)
+        for id_ in decision.applied:
+            self.applied[id_] = None
+            if id_ in self.inbox:
+                self.inbox[id_] = {**self.inbox[id_], "applied": True}
+        for row in decision.cooldowns:
+            self.cooldowns[row["key"]] = row

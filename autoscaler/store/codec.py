@@ -1,0 +1,287 @@
+"""The four records as JSON text, both ways: every field by name, nothing by reflection.
+
+`decode_x(encode_x(x)) == x` for every record. What a reader does not find takes the model's
+default, so a field can be added to the model without touching the rows that are there.
+"""
+
+import json
+
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import (
+    CallId,
+    JobId,
+    MachineId,
+    ProviderMachineId,
+    ProviderName,
+    RunnerName,
+    SkuName,
+)
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.store.fields import Fields
+
+
+def encode_job(job: Job) -> str:
+    """JSON text. Raises ValueError for a number that is not finite, as all encoders here."""
+    return _text(
+        {
+            "id": job.id,
+            "repository": job.repository,
+            "labels": job.labels,
+            "demand": None if job.demand is None else _demand(job.demand),
+            "state": job.state,
+            "queued_at": job.queued_at,
+            "updated_at": job.updated_at,
+            "name": job.name,
+            "workflow": job.workflow,
+            "run_id": job.run_id,
+            "run_attempt": job.run_attempt,
+            "runner_name": job.runner_name,
+            "started_at": job.started_at,
+            "completed_at": job.completed_at,
+            "conclusion": job.conclusion,
+            "disputed": job.disputed,
+            "read_at": job.read_at,
+            "passed_over": job.passed_over,
+            "probe_at": job.probe_at,
+        }
+    )
+
+
+def decode_job(text: str) -> Job:
+    """Back from `encode_job`. Raises CorruptRecordError, as all decoders here."""
+    of = Fields.parse(text)
+    demand = of.part_or_none("demand")
+    runner_name = of.text_or_none("runner_name")
+    return Job(
+        id=JobId(of.whole("id")),
+        repository=of.text("repository"),
+        labels=of.texts("labels"),
+        demand=None if demand is None else _read_demand(demand),
+        state=of.choice("state", JobState),
+        queued_at=of.number("queued_at"),
+        updated_at=of.number("updated_at"),
+        name=of.text("name", ""),
+        workflow=of.text("workflow", ""),
+        run_id=of.whole_or_none("run_id"),
+        run_attempt=of.whole("run_attempt", 1),
+        runner_name=None if runner_name is None else RunnerName(runner_name),
+        started_at=of.number_or_none("started_at"),
+        completed_at=of.number_or_none("completed_at"),
+        conclusion=of.text_or_none("conclusion"),
+        disputed=of.flag("disputed", False),
+        read_at=of.number_or_none("read_at"),
+        passed_over=tuple(RunnerName(name) for name in of.texts("passed_over", ())),
+        probe_at=of.number_or_none("probe_at"),
+    )
+
+
+def encode_call(call: Call) -> str:
+    """JSON text; the request stands in it as it is, to be repeated byte for byte."""
+    return _text(
+        {
+            "id": call.id,
+            "sku": call.sku,
+            "provider": call.provider,
+            "rung": call.rung,
+            "capacity_type": call.capacity_type,
+            "offerings": call.offerings,
+            "slots": call.slots,
+            "token": call.token,
+            "request": call.request,
+            "state": call.state,
+            "created_at": call.created_at,
+            "sent_at": call.sent_at,
+            "last_sent_at": call.last_sent_at,
+            "attempts": call.attempts,
+            "settled_at": call.settled_at,
+            "sweeps": call.sweeps,
+            "failure": call.failure,
+            "reason": call.reason,
+        }
+    )
+
+
+def decode_call(text: str) -> Call:
+    """Back from `encode_call`."""
+    of = Fields.parse(text)
+    return Call(
+        id=CallId(of.text("id")),
+        sku=SkuName(of.text("sku")),
+        provider=ProviderName(of.text("provider")),
+        rung=of.whole("rung"),
+        capacity_type=of.choice("capacity_type", CapacityType),
+        offerings=of.texts("offerings"),
+        slots=tuple(MachineId(slot) for slot in of.texts("slots")),
+        token=of.text("token"),
+        request=of.text("request"),
+        state=of.choice("state", CallState),
+        created_at=of.number("created_at"),
+        sent_at=of.number_or_none("sent_at"),
+        last_sent_at=of.number_or_none("last_sent_at"),
+        attempts=of.whole("attempts", 0),
+        settled_at=of.number_or_none("settled_at"),
+        sweeps=of.whole("sweeps", 0),
+        failure=of.choice_or_none("failure", FailureClass),
+        reason=of.text("reason", ""),
+    )
+
+
+def encode_machine(machine: Machine) -> str:
+    """JSON text."""
+    return _text(
+        {
+            "id": machine.id,
+            "sku": machine.sku,
+            "provider": machine.provider,
+            "call": machine.call,
+            "slot": machine.slot,
+            "state": machine.state,
+            "since": machine.since,
+            "created_at": machine.created_at,
+            "dollars_per_hour": machine.dollars_per_hour,
+            "holds": machine.holds,
+            "due": machine.due,
+            "provider_id": machine.provider_id,
+            "instance_type": machine.instance_type,
+            "zone": machine.zone,
+            "capacity_type": machine.capacity_type,
+            "image": machine.image,
+            "launch_time": machine.launch_time,
+            "nonce_hash": machine.nonce_hash,
+            "stage": machine.stage,
+            "booted_at": machine.booted_at,
+            "parked_at": machine.parked_at,
+            "granted_at": machine.granted_at,
+            "ended_at": machine.ended_at,
+            "last_seen": machine.last_seen,
+            "runner": machine.runner,
+            "tries": machine.tries,
+            "handed_over": machine.handed_over,
+            "unproven": machine.unproven,
+            "confirmed": machine.confirmed,
+            "absence": machine.absence,
+            "absent_since": machine.absent_since,
+            "finished_at": machine.finished_at,
+            "finished_reads": machine.finished_reads,
+            "failure": machine.failure,
+            "reason": machine.reason,
+            "ground": machine.ground,
+            "end_attempts": machine.end_attempts,
+        }
+    )
+
+
+def decode_machine(text: str) -> Machine:
+    """Back from `encode_machine`."""
+    of = Fields.parse(text)
+    provider_id = of.text_or_none("provider_id")
+    runner = of.text_or_none("runner")
+    return Machine(
+        id=MachineId(of.text("id")),
+        sku=SkuName(of.text("sku")),
+        provider=ProviderName(of.text("provider")),
+        call=CallId(of.text("call")),
+        slot=of.whole("slot"),
+        state=of.choice("state", MachineState),
+        since=of.number("since"),
+        created_at=of.number("created_at"),
+        dollars_per_hour=of.number("dollars_per_hour"),
+        holds=of.amounts("holds"),
+        due=of.number_or_none("due"),
+        provider_id=None if provider_id is None else ProviderMachineId(provider_id),
+        instance_type=of.text("instance_type", ""),
+        zone=of.text("zone", ""),
+        capacity_type=of.text("capacity_type", ""),
+        image=of.text("image", ""),
+        launch_time=of.text("launch_time", ""),
+        nonce_hash=of.text("nonce_hash", ""),
+        stage=of.text("stage", ""),
+        booted_at=of.number_or_none("booted_at"),
+        parked_at=of.number_or_none("parked_at"),
+        granted_at=of.number_or_none("granted_at"),
+        ended_at=of.number_or_none("ended_at"),
+        last_seen=of.number_or_none("last_seen"),
+        runner=None if runner is None else RunnerName(runner),
+        tries=of.whole("tries", 0),
+        handed_over=of.flag("handed_over", False),
+        unproven=of.flag("unproven", False),
+        confirmed=of.flag("confirmed", False),
+        absence=of.number("absence", 0.0),
+        absent_since=of.number_or_none("absent_since"),
+        finished_at=of.number_or_none("finished_at"),
+        finished_reads=of.whole("finished_reads", 0),
+        failure=of.choice_or_none("failure", FailureClass),
+        reason=of.text("reason", ""),
+        ground=of.choice_or_none("ground", EndGround),
+        end_attempts=of.whole("end_attempts", 0),
+    )
+
+
+def encode_runner(runner: Runner) -> str:
+    """JSON text."""
+    return _text(
+        {
+            "name": runner.name,
+            "machine": runner.machine,
+            "demand": _demand(runner.demand),
+            "state": runner.state,
+            "since": runner.since,
+            "named_at": runner.named_at,
+            "github_id": runner.github_id,
+            "handed_over_at": runner.handed_over_at,
+            "acknowledged_at": runner.acknowledged_at,
+            "job": runner.job,
+            "passed_over": runner.passed_over,
+            "retry_at": runner.retry_at,
+            "reason": runner.reason,
+        }
+    )
+
+
+def decode_runner(text: str) -> Runner:
+    """Back from `encode_runner`."""
+    of = Fields.parse(text)
+    job = of.whole_or_none("job")
+    return Runner(
+        name=RunnerName(of.text("name")),
+        machine=MachineId(of.text("machine")),
+        demand=_read_demand(of.part("demand")),
+        state=of.choice("state", RunnerState),
+        since=of.number("since"),
+        named_at=of.number("named_at"),
+        github_id=of.whole_or_none("github_id"),
+        handed_over_at=of.number_or_none("handed_over_at"),
+        acknowledged_at=of.number_or_none("acknowledged_at"),
+        job=None if job is None else JobId(job),
+        passed_over=of.flag("passed_over", False),
+        retry_at=of.number_or_none("retry_at"),
+        reason=of.text("reason", ""),
+    )
+
+
+def _demand(demand: DemandClass) -> dict[str, object]:
+    return {
+        "scope": demand.scope,
+        "runner_group": demand.runner_group,
+        "labels": demand.labels,
+        "skus": demand.skus,
+    }
+
+
+def _read_demand(of: Fields) -> DemandClass:
+    return DemandClass(
+        scope=of.text("scope"),
+        runner_group=of.text("runner_group"),
+        labels=of.texts("labels"),
+        skus=tuple(SkuName(sku) for sku in of.texts("skus")),
+    )
+
+
+def _text(values: dict[str, object]) -> str:
+    # ASCII only: a lone surrogate from somebody's JSON must neither fail here nor be changed.
+    return json.dumps(values, ensure_ascii=True, allow_nan=False, separators=(",", ":"))

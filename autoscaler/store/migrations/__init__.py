@@ -1,0 +1,1 @@
+"""The schema's history, run by `store.schema` when a database is opened."""

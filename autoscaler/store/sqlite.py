@@ -1,0 +1,145 @@
+"""The embedded store: one SQLite file, one writing thread, grouped and fsync'ed commits.
+
+It decides what shares a transaction and nothing else. It never retries: a StoreError means that
+nothing of the batch was kept, and that the store may be asked again.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from autoscaler.controller.ports.store import (
+    Cooldown,
+    Delivery,
+    HistoryRow,
+    Record,
+    SavedState,
+    StoreError,
+)
+from autoscaler.model.identifiers import Instant, JobId
+from autoscaler.model.jobs import Job
+from autoscaler.store import statements
+from autoscaler.store.batch import Arrival, Batch, Beat, Change, Decision
+from autoscaler.store.group_commit import GroupCommit
+from autoscaler.store.rows import job_key, name
+from autoscaler.store.sqlite_file import SqliteDialect, SqliteFile
+
+Answer = TypeVar("Answer")
+
+
+class SqliteStore:
+    """A `Store` in one SQLite file. Belongs to the event loop that it was opened in."""
+
+    def __init__(self, file: SqliteFile, thread: ThreadPoolExecutor) -> None:
+        """Use `open`: the file has to be opened in the thread."""
+        self._file = file
+        self._thread = thread
+        self._dialect = SqliteDialect()
+        self._commits = GroupCommit(thread, self._write)
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, path: Path) -> "SqliteStore":
+        """Open or create the file and bring its schema up to date.
+
+        Raises StoreError: in use by another process, newer than this code, damaged, not writable.
+        """
+        thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        opening = thread.submit(SqliteFile, path)
+        try:
+            return cls(await asyncio.wrap_future(opening), thread)
+        except BaseException:
+            # A cancelled caller's file may be open by the time its thread gets here.
+            thread.submit(_close_unwanted, opening)
+            thread.shutdown(wait=False)
+            raise
+
+    async def load(self, horizon: Instant) -> SavedState:
+        """See `Store.load`."""
+        return await self._transact(
+            lambda connection: statements.load(connection, self._dialect, horizon)
+        )
+
+    async def accept(self, delivery: Delivery) -> bool:
+        """See `Store.accept`."""
+        return await self._submit(Arrival.of(delivery))
+
+    async def commit(
+        self,
+        records: Sequence[Record],
+        history: Sequence[HistoryRow],
+        applied: Sequence[str] = (),
+        cooldowns: Sequence[Cooldown] = (),
+    ) -> None:
+        """See `Store.commit`."""
+        await self._submit(Decision.of(records, history, applied, cooldowns))
+
+    async def beat(self, at: Instant) -> None:
+        """See `Store.beat`."""
+        await self._submit(Beat.of(at))
+
+    async def find_job(self, job: JobId) -> Job | None:
+        """See `Store.find_job`."""
+        key = job_key(job)
+        return await self._transact(lambda connection: statements.find_job(connection, key))
+
+    async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
+        """See `Store.history`; of more than `limit` rows, the newest."""
+        of = name(kind, "history kind"), name(record, "history record")
+        return await self._transact(
+            lambda connection: statements.read_rows_of(connection, *of, limit)
+        )
+
+    async def forget(self, before: Instant) -> int:
+        """See `Store.forget`. Many short transactions, so that arrivals need not wait."""
+        gone = 0
+        while some := await self._transact(lambda c: statements.forget(c, before)):
+            gone += some
+        while await self._transact(lambda c: statements.forget_deliveries(c, before)):
+            pass
+        await self._transact(lambda c: statements.forget_leftovers(c, before))
+        return gone
+
+    async def close(self) -> None:
+        """See `Store.close`. Whatever is asked for later raises StoreError."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="store closing")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        await self._commits.drained()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._file.close)
+        self._thread.shutdown()
+
+    async def _submit(self, change: Change) -> bool:
+        self._refuse_if_closed()
+        return await self._commits.submit(change)
+
+    async def _transact(self, do: Callable[[Connection], Answer]) -> Answer:
+        self._refuse_if_closed()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._file.transaction, do)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closing is not None:
+            raise StoreError(f"{self._file.path}: the store is closed")
+
+    def _write(self, changes: Sequence[Change]) -> list[bool]:
+        batch = Batch()
+        first = [batch.add(change) for change in changes]
+        fresh = self._file.transaction(
+            lambda connection: statements.write(connection, self._dialect, batch)
+        )
+        return [
+            first_one and (not isinstance(change, Arrival) or change.id in fresh)
+            for change, first_one in zip(changes, first, strict=True)
+        ]
+
+
+def _close_unwanted(opening: "Future[SqliteFile]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

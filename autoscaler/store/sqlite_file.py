@@ -1,0 +1,146 @@
+"""One SQLite file, held by one process: opened, locked, brought up to date, and spoken to.
+
+Used from one thread only. Everything that is SQLite's own (pragmas, the file and its lock, error
+words, inserts) stands here; it decides nothing about what is written.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Column, Connection, Engine, Executable, NullPool, Table, create_engine, event
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.store.schema import migrate
+
+Answer = TypeVar("Answer")
+
+_OWNER_ONLY = 0o600
+
+_ERROR_WORDS = {
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_READONLY": "the file or its folder is read-only",
+    "SQLITE_CORRUPT": "the file is damaged: restore a backup",
+    "SQLITE_NOTADB": "the file is not a SQLite database: it is damaged, or another program's",
+    "SQLITE_IOERR": "the disk failed to read or write",
+    "SQLITE_BUSY": "another program holds the file locked",
+    "SQLITE_LOCKED": "another program holds the file locked",
+    "SQLITE_CANTOPEN": "the file cannot be opened: look at its folder and permissions",
+}
+
+
+class SqliteDialect:
+    """The `Dialect` of SQLite."""
+
+    def insert_unknown(self, table: Table, key: Column[Any]) -> Executable:
+        """`ON CONFLICT DO NOTHING`, returning what went in."""
+        return insert(table).on_conflict_do_nothing(index_elements=[key]).returning(key)
+
+    def upsert(self, table: Table) -> Executable:
+        """`ON CONFLICT DO UPDATE` of every column."""
+        statement = insert(table)
+        values = {
+            column.name: statement.excluded[column.name]
+            for column in table.columns
+            if not column.primary_key
+        }
+        return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values)
+
+
+class SqliteFile:
+    """An open file. Made, used and closed in the same thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file and migrate it. Raises StoreError and holds nothing then."""
+        self.path = path
+        with ExitStack() as undo:
+            undo.callback(os.close, self._lock())
+            self._keep_private()
+            engine = _engine(path)
+            undo.callback(engine.dispose)
+            try:
+                self._connection = undo.enter_context(engine.connect())
+            except SQLAlchemyError as error:
+                raise self._explained(error) from error
+            self.transaction(migrate)
+            self._release = undo.pop_all()
+
+    def transaction(self, do: Callable[[Connection], Answer]) -> Answer:
+        """Run `do` in a transaction of its own: durable on return, undone if StoreError is raised."""
+        try:
+            with self._connection.begin():
+                return do(self._connection)
+        except SQLAlchemyError as error:
+            raise self._explained(error) from error
+        except StoreError as error:
+            raise StoreError(f"{self.path}: {error}") from error
+
+    def close(self) -> None:
+        """Release file and lock. Idempotent."""
+        self._release.close()
+
+    def _lock(self) -> int:
+        # Never on the database file itself: closing any descriptor of it drops SQLite's locks.
+        lock = self.path.with_name(self.path.name + ".lock")
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
+        except OSError as error:
+            raise StoreError(f"{self.path}: {lock} cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreError(
+                f"{self.path}: in use by another process: a SQLite store takes one at a time"
+            ) from error
+        return descriptor
+
+    def _keep_private(self) -> None:
+        try:
+            # SQLite gives its -wal and -shm files the mode of this one.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY))
+            self.path.chmod(_OWNER_ONLY)
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be opened: {error.strerror}") from error
+
+    def _explained(self, error: SQLAlchemyError) -> StoreError:
+        cause = error.orig if isinstance(error, DBAPIError) else None
+        name = getattr(cause, "sqlite_errorname", "")
+        for prefix, words in _ERROR_WORDS.items():
+            if name.startswith(prefix):
+                return StoreError(f"{self.path}: {words} ({name})")
+        return StoreError(f"{self.path}: {cause or type(error).__name__}")
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        poolclass=NullPool,
+        # Bodies and records must not appear in error messages.
+        hide_parameters=True,
+        # The default of 1,000 rows a statement is beyond what old SQLite builds bind.
+        insertmanyvalues_page_size=200,
+    )
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: sqlite3.Connection, _record: object) -> None:
+    # sqlite3 would begin transactions too late, and not at all before CREATE TABLE.
+    connection.isolation_level = None
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise sqlite3.OperationalError(f"this file system allows no WAL (journal mode {mode})")
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,0 +1,244 @@
+"""What is asked of the database, in portable SQL on one open transaction.
+
+The two kinds of insert that SQL leaves to each database come in as a `Dialect`. Nothing here
+begins or ends a transaction, and nothing here decides what is worth keeping.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    insert,
+    not_,
+    or_,
+    select,
+    update,
+)
+
+from autoscaler.controller.ports.store import (
+    Cooldown,
+    Delivery,
+    HistoryRow,
+    SavedState,
+    StoreError,
+)
+from autoscaler.model.identifiers import InstallationId, Instant
+from autoscaler.model.jobs import Job
+from autoscaler.store.batch import Batch
+from autoscaler.store.codec import decode_call, decode_job, decode_machine, decode_runner
+from autoscaler.store.fields import CorruptRecordError
+from autoscaler.store.rows import Row, compress, read_body, read_history
+from autoscaler.store.tables import calls, cooldowns, history, inbox, jobs, machines, meta, runners
+
+Record = TypeVar("Record")
+
+FORGET_AT_ONCE = 500
+"""Rows of one table that one transaction of `forget` deletes, so that arrivals need not wait long."""
+
+
+class Dialect(Protocol):
+    """The inserts that differ between databases."""
+
+    def insert_unknown(self, table: Table, key: Column[Any]) -> Executable:
+        """Insert rows whose `key` is new, and return the keys that went in."""
+
+    def upsert(self, table: Table) -> Executable:
+        """Insert rows, or replace the ones with the same primary key."""
+
+
+def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[str]:
+    """Write a batch; returns the ids of the deliveries that were new."""
+    if batch.applied:
+        # Before the inserts: a delivery that is accepted after it was applied is a new one.
+        connection.execute(
+            update(inbox).where(inbox.c.id == bindparam("applied_id")).values(applied=True),
+            [{"applied_id": id_} for id_ in batch.applied],
+        )
+    fresh: frozenset[str] = frozenset()
+    if batch.inbox:
+        statement = dialect.insert_unknown(inbox, inbox.c.id)
+        rows = [compress(row) for row in batch.inbox.values()]
+        fresh = frozenset(connection.execute(statement, rows).scalars())
+    for table, changed in batch.records.items():
+        connection.execute(dialect.upsert(table), list(changed.values()))
+    if batch.history:
+        connection.execute(insert(history), batch.history)
+    if batch.cooldowns:
+        connection.execute(dialect.upsert(cooldowns), list(batch.cooldowns.values()))
+    if batch.heartbeat is not None:
+        _set_meta(connection, dialect, "heartbeat", repr(batch.heartbeat))
+    return fresh
+
+
+def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedState:
+    """Everything alive and what ended after `horizon`, with the calls and runners of its machines."""
+    heartbeat = _get_meta(connection, "heartbeat")
+    kept = select(machines.c.id).where(_kept(machines, horizon))
+    their_calls = select(machines.c.call).where(_kept(machines, horizon))
+    return SavedState(
+        installation=_installation(connection, dialect),
+        heartbeat=None if heartbeat is None else float(heartbeat),
+        jobs=_read(connection, jobs, _kept(jobs, horizon), decode_job),
+        calls=_read(
+            connection, calls, or_(_kept(calls, horizon), calls.c.id.in_(their_calls)), decode_call
+        ),
+        machines=_read(connection, machines, _kept(machines, horizon), decode_machine),
+        runners=_read(
+            connection,
+            runners,
+            or_(_kept(runners, horizon), runners.c.machine.in_(kept)),
+            decode_runner,
+        ),
+        cooldowns=_cooldowns(connection),
+        unapplied=_unapplied(connection),
+    )
+
+
+def find_job(connection: Connection, job: int) -> Job | None:
+    """One job's row, however old."""
+    found = _read(connection, jobs, jobs.c.id == job, decode_job)
+    return found[0] if found else None
+
+
+def read_rows_of(
+    connection: Connection, kind: str, record: str, limit: int
+) -> tuple[HistoryRow, ...]:
+    """The newest `limit` rows of one record, oldest first."""
+    newest = (
+        select(history)
+        .where(history.c.kind == kind, history.c.record == record)
+        .order_by(history.c.seq.desc())
+        .limit(limit)
+    )
+    rows = connection.execute(newest).mappings().all()
+    return tuple(read_history(dict(row)) for row in reversed(rows))
+
+
+def forget(connection: Connection, before: Instant) -> int:
+    """Delete some of what ended before this moment; how many records. 0 when none are left."""
+    gone = _forget_some(connection, "job", jobs, jobs.c.ended_at < before)
+    gone += _forget_some(connection, "machine", machines, machines.c.ended_at < before)
+    # A machine's call and runners stay as long as it does, so that they can be found from it.
+    used = select(machines.c.id).where(machines.c.call == calls.c.id).exists()
+    gone += _forget_some(connection, "call", calls, calls.c.ended_at < before, not_(used))
+    carried = select(machines.c.id).where(machines.c.id == runners.c.machine).exists()
+    gone += _forget_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
+    return gone
+
+
+def forget_deliveries(connection: Connection, before: Instant) -> int:
+    """Delete some applied deliveries; 0 when none are left. One not applied is never deleted."""
+    some = select(inbox.c.seq).where(inbox.c.received_at < before, inbox.c.applied)
+    gone = connection.execute(delete(inbox).where(inbox.c.seq.in_(some.limit(FORGET_AT_ONCE))))
+    return gone.rowcount
+
+
+def forget_leftovers(connection: Connection, before: Instant) -> None:
+    """Delete old history of records that have no row, and cooldowns long over."""
+    stays = or_(
+        *(
+            (history.c.kind == kind) & history.c.record.in_(_keys_as_text(table))
+            for kind, table in _KINDS.items()
+        )
+    )
+    connection.execute(delete(history).where(history.c.at < before, not_(stays)))
+    connection.execute(delete(cooldowns).where(cooldowns.c.until < before))
+
+
+_KINDS = {"job": jobs, "call": calls, "machine": machines, "runner": runners}
+
+
+def _forget_some(
+    connection: Connection, kind: str, table: Table, *where: ColumnElement[bool]
+) -> int:
+    key = _key(table)
+    keys = list(connection.execute(select(key).where(*where).limit(FORGET_AT_ONCE)).scalars())
+    if keys:
+        names = [str(value) for value in keys]
+        connection.execute(
+            delete(history).where(history.c.kind == kind, history.c.record.in_(names))
+        )
+        connection.execute(delete(table).where(key.in_(keys)))
+    return len(keys)
+
+
+def _keys_as_text(table: Table) -> Select[tuple[str]]:
+    return select(cast(_key(table), Text))
+
+
+def _key(table: Table) -> Column[Any]:
+    return next(iter(table.primary_key))
+
+
+def _kept(table: Table, horizon: Instant) -> ColumnElement[bool]:
+    return or_(table.c.ended_at.is_(None), table.c.ended_at > horizon)
+
+
+def _read(
+    connection: Connection,
+    table: Table,
+    where: ColumnElement[bool],
+    decode: Callable[[str], Record],
+) -> tuple[Record, ...]:
+    key = _key(table)
+    rows = connection.execute(select(key, table.c.record).where(where).order_by(key))
+    return tuple(_decoded(((row[0], row[1]) for row in rows), table, decode))
+
+
+def _decoded(
+    rows: Iterable[tuple[Any, str]], table: Table, decode: Callable[[str], Record]
+) -> Iterable[Record]:
+    for key, text in rows:
+        try:
+            yield decode(text)
+        except CorruptRecordError as error:
+            raise StoreError(f"the row {key} of {table.name} is damaged: {error}") from error
+
+
+def _cooldowns(connection: Connection) -> tuple[Cooldown, ...]:
+    rows = connection.execute(select(cooldowns).order_by(cooldowns.c.key)).mappings()
+    return tuple(Cooldown(**row) for row in rows)
+
+
+def _unapplied(connection: Connection) -> tuple[Delivery, ...]:
+    waiting = select(inbox).where(not_(inbox.c.applied)).order_by(inbox.c.seq)
+    return tuple(_delivery(dict(row)) for row in connection.execute(waiting).mappings())
+
+
+def _delivery(row: Row) -> Delivery:
+    body = row["body"]
+    assert isinstance(body, bytes)
+    try:
+        return Delivery(
+            str(row["id"]), str(row["event"]), float(str(row["received_at"])), read_body(body)
+        )
+    except ValueError as error:
+        raise StoreError(f"the delivery {row['id']} in inbox is damaged: {error}") from error
+
+
+def _installation(connection: Connection, dialect: Dialect) -> InstallationId:
+    known = _get_meta(connection, "installation")
+    if known is not None:
+        return InstallationId(known)
+    made = InstallationId(secrets.token_hex(4))
+    _set_meta(connection, dialect, "installation", made)
+    return made
+
+
+def _get_meta(connection: Connection, key: str) -> str | None:
+    return connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
+
+
+def _set_meta(connection: Connection, dialect: Dialect, key: str, value: str) -> None:
+    connection.execute(dialect.upsert(meta), [{"key": key, "value": value}])

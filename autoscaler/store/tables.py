@@ -1,0 +1,125 @@
+"""The tables, as SQLAlchemy Core sees them; the migrations make the same ones.
+
+A record's row holds the whole record as JSON in `record`; the other columns only repeat what is
+searched for. `ended_at` is null while the record is alive. Nothing here belongs to one database.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+
+metadata = MetaData()
+
+_serial = BigInteger().with_variant(Integer(), "sqlite")
+"""Counts up by itself as a primary key: SQLite does that for INTEGER only."""
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", _serial, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),
+    Column("ended_at", Double),
+    Column("record", Text, nullable=False),
+    Index("jobs_ended_at", "ended_at"),
+)
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("ended_at", Double),
+    Column("record", Text, nullable=False),
+    Index("calls_ended_at", "ended_at"),
+)
+
+machines = Table(
+    "machines",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("call", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("ended_at", Double),
+    Column("record", Text, nullable=False),
+    Index("machines_ended_at", "ended_at"),
+    Index("machines_call", "call"),
+)
+
+runners = Table(
+    "runners",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("machine", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("ended_at", Double),
+    Column("record", Text, nullable=False),
+    Index("runners_ended_at", "ended_at"),
+)
+
+inbox = Table(
+    "inbox",
+    metadata,
+    Column("seq", _serial, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("event", Text, nullable=False),
+    Column("received_at", Double, nullable=False),
+    Column("applied", Boolean, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("inbox_received_at", "received_at"),
+    Index(
+        "inbox_unapplied",
+        "seq",
+        sqlite_where=text("NOT applied"),
+        postgresql_where=text("NOT applied"),
+    ),
+)
+"""`seq` is the order of arrival; `id` is X-GitHub-Delivery; `body` is zlib-compressed."""
+
+history = Table(
+    "history",
+    metadata,
+    Column("seq", _serial, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Index("history_record", "kind", "record", "seq"),
+    Index("history_at", "at"),
+)
+
+cooldowns = Table(
+    "cooldowns",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("until", Double, nullable=False),
+    Column("strikes", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("epoch", _serial, nullable=False),
+    Column("expires", Double, nullable=False),
+)
+"""Who leads among several replicas; SQLite has one process, so nobody writes it there."""
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

@@ -1,0 +1,117 @@
+"""A clock that only moves when it is slept on, a controller and a runner that follow a script."""
+
+from collections import defaultdict
+from types import ModuleType
+from typing import Any
+
+
+class VirtualClock:
+    scale = 1.0
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += max(0.0, seconds)
+
+    def network(self, seconds: float) -> float:
+        return seconds
+
+
+class ScriptedController:
+    """`answers[step]` are given in turn: an exception is raised, None is 204; then `usual`."""
+
+    def __init__(self, agent: ModuleType, clock: VirtualClock) -> None:
+        self.agent = agent
+        self.clock = clock
+        self.heard = clock.now()
+        self.machine: str | None = None
+        self.skew: float | None = 0.1
+        self.answers: dict[str, list[Any]] = defaultdict(list)
+        self.usual: dict[str, Any] = {}
+        self.asked: list[tuple[float, str]] = []
+
+    def times(self, step: str) -> list[float]:
+        return [at for at, said in self.asked if said == step]
+
+    def _answer(self, step: str) -> Any:
+        self.asked.append((self.clock.now(), step))
+        answer = self.answers[step].pop(0) if self.answers[step] else self.usual.get(step)
+        if isinstance(answer, Exception):
+            raise answer
+        self.heard = self.clock.now()
+        return answer
+
+    def hello(self) -> dict[str, Any]:
+        self.machine = None
+        self._answer("hello")
+        self.machine = "m-1"
+        return {}
+
+    def poll(self, wait: float) -> Any:
+        self.clock.sleep(wait)
+        return self._answer("poll")
+
+    def report(self, step: str, body: dict[str, Any]) -> None:
+        self._answer(step)
+
+    def may_release(self) -> bool:
+        return bool(self._answer("may-release"))
+
+    def release(self, timeout: float) -> int:
+        assert 0 < timeout <= 20
+        return int(self._answer("release"))
+
+
+class ScriptedRunner:
+    """`signs` are what is seen, by seconds since the start; the last one stays."""
+
+    def __init__(self, agent: ModuleType, clock: VirtualClock) -> None:
+        self.agent = agent
+        self.clock = clock
+        self.began = 0.0
+        self.script: dict[float, dict[str, Any]] = {}
+        self.given: set[float] = set()
+        self.started_with: str | None = None
+        self.frozen = False
+        self.froze = 0
+        self.killed = False
+        self.while_frozen: dict[str, Any] = {}
+
+    def start(self, jit_config: str) -> None:
+        self.started_with = jit_config
+        self.began = self.clock.now()
+
+    def _state(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"exited": None, "worker": False}
+        for at in sorted(self.script):
+            if self.clock.now() - self.began >= at:
+                once = {k: v for k, v in self.script[at].items() if k not in state}
+                state.update({k: v for k, v in self.script[at].items() if k in state})
+                if at not in self.given:
+                    self.given.add(at)
+                    state.update(once)
+        return state
+
+    def look(self, wait: float) -> Any:
+        self.clock.sleep(wait)
+        seen = {"message": False, "finished": False, "refused": False, **self._state()}
+        if self.frozen:
+            seen.update(self.while_frozen)
+        return self.agent.Signs(**seen)
+
+    def worker_runs(self) -> bool:
+        return bool(self._state()["worker"])
+
+    def freeze(self) -> None:
+        self.frozen = True
+        self.froze += 1
+
+    def resume(self) -> None:
+        self.frozen = False
+
+    def kill(self) -> None:
+        self.killed = True

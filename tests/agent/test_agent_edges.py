@@ -1,0 +1,536 @@
+"""The agent against real files, real processes and a real server."""
+
+import ast
+import http.server
+import json
+import os
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.agent.certificates import make_certificate
+
+SOURCE = Path("autoscaler/agent/agent.py")
+
+
+# --- the file itself ------------------------------------------------------------------------------
+
+
+def test_is_python_3_9_and_standard_library_only() -> None:
+    tree = ast.parse(SOURCE.read_text(), feature_version=(3, 9))
+    imported: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+    assert imported <= sys.stdlib_module_names
+
+
+def test_starts_with_few_modules() -> None:
+    code = f"import sys; sys.argv = ['agent.py']; exec(compile(open({str(SOURCE)!r}).read(), 'a', 'exec'), {{'__name__': 'a'}}); print(len(sys.modules))"  # noqa: E501
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], check=True, capture_output=True, text=True
+    )
+    assert int(done.stdout) < 140
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def test_reads_a_file_of_its_own(agent: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    assert agent.read_trusted(str(path)) is None
+    path.write_text('{"time_scale": 2}')
+    assert agent.read_trusted(str(path)) == {"time_scale": 2}
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "1" * 300_000])
+def test_refuses_a_file_of_another_shape(agent: ModuleType, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "host.json"
+    path.write_text(text)
+    with pytest.raises(agent.Settings):
+        agent.read_trusted(str(path))
+
+
+def test_refuses_a_file_that_others_could_have_made(agent: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    path.write_text("{}")
+    path.chmod(0o666)
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "elsewhere.json")
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    for refused in (path, link, pipe):
+        with pytest.raises(agent.Settings):
+            agent.read_trusted(str(refused))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"time_scale": 0},
+        {"time_scale": True},
+        {"time_scale": "1"},
+        {"power_off": "shutdown"},
+        {"power_off": []},
+        {"disarm": [1]},
+        {"root": 1},
+        {"runner_user": 0},
+    ],
+)
+def test_refuses_a_host_file_with_wrong_values(agent: ModuleType, values: dict[str, Any]) -> None:
+    with pytest.raises(agent.Settings):
+        agent.Host(values)
+
+
+def test_the_runner_is_never_root(agent: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for user in ("root", None, "nobody-of-this-name"):
+        with pytest.raises(agent.Settings):
+            agent.runner_account(agent.Host({"runner_user": user}))
+    identity, variables = agent.runner_account(agent.Host({"runner_user": "nobody"}))
+    assert identity["user"] != 0
+    assert 0 not in (identity["group"], *identity["extra_groups"])
+    assert variables["USER"] == "nobody"
+
+
+# --- what the listener writes ---------------------------------------------------------------------
+
+
+def test_log_lines_are_seen_whole_and_once(agent: ModuleType, tmp_path: Path) -> None:
+    old = tmp_path / "Runner_1-utc.log"
+    old.write_text("Acknowledging runner request 'old'\n")
+    reader = agent.LogReader(str(tmp_path))
+    assert list(reader.pieces()) == []
+    with old.open("a") as file:
+        file.write("[x] Acknowledging run")
+        file.flush()
+        assert b"".join(reader.pieces()) == b""
+        file.write("ner request 'a'\nand")
+    assert b"".join(reader.pieces()) == b"[x] Acknowledging runner request 'a'\n"
+    (tmp_path / "Runner_2-utc.log").write_text("new\n")
+    assert b"".join(reader.pieces()) == b"new\n"
+    assert b"".join(reader.pieces()) == b""
+
+
+def test_logs_are_read_without_following_waiting_or_filling_memory(
+    agent: ModuleType, tmp_path: Path
+) -> None:
+    reader = agent.LogReader(str(tmp_path / "_diag"))
+    assert list(reader.pieces()) == [], "no folder yet"
+    folder = tmp_path / "_diag"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("secret\n")
+    (folder / "Runner_link.log").symlink_to(tmp_path / "secret")
+    os.mkfifo(folder / "Runner_pipe.log")
+    (folder / "Runner_folder.log").mkdir()
+    with (folder / "Runner_huge.log").open("wb") as file:
+        file.truncate(1 << 30)
+    assert sum(len(piece) for piece in reader.pieces()) == 0, "no whole line"
+    for number in range(100):
+        (folder / f"Runner_many{number}.log").write_text("x\n")
+    assert len(list(reader.pieces())) <= agent.MOST_LOG_FILES
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        ("Acknowledging runner request 'f00'.", "message"),
+        ("Message '12' received from session 'a-b'.", "message"),
+        ("2026-09-01 10:00:00Z: Running job: build / linux", "message"),
+        ("Received job message of length 12 from service", "message"),
+        ("2026-09-01 10:00:00Z: Job build completed with result: Succeeded", "finished"),
+        (
+            "Failed to create a session. The runner registration has been deleted from the server,"
+            " please re-configure.",
+            "refused",
+        ),
+        ("Runner OAuth token has been revoked. Unable to pull message.", "refused"),
+        ("No message retrieved from session 'a-b' within last 30 minutes.", None),
+        ("2026-09-01 10:00:00Z: Listening for Jobs", None),
+    ],
+)
+def test_what_the_listeners_words_mean(agent: ModuleType, text: str, sign: str | None) -> None:
+    reader = agent.SignReader()
+    reader.feed(text.encode() + b"\n")
+    signs = reader.take(None, False)
+    assert [name for name in ("message", "finished", "refused") if getattr(signs, name)] == (
+        [sign] if sign else []
+    )
+    assert not any(reader.take(None, False)[2:])
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+RUN = """#!/bin/bash
+echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" > jit
+tr '\\0' ' ' < /proc/$$/cmdline > argv
+bin/Runner.Listener
+"""
+LISTENER = """#!/bin/bash
+echo "Listening for Jobs"
+while [ ! -e job ]; do echo x >> ticks; sleep 0.02; done
+echo "Running job: build"
+bin/Runner.Worker
+echo "Acknowledging runner request 'said by a job'"
+while [ ! -e leave ]; do sleep 0.02; done
+exit 3
+"""
+WORKER = """#!/bin/bash
+while [ ! -e done ]; do sleep 0.02; done
+"""
+
+
+@pytest.fixture
+def installed(agent: ModuleType, open_folder: Path) -> Iterator[Any]:
+    """A LinuxRunner with a scripted run.sh, under a folder that any user may write."""
+    (open_folder / "bin").mkdir()
+    for name, text in (
+        ("run.sh", RUN),
+        ("bin/Runner.Listener", LISTENER),
+        ("bin/Runner.Worker", WORKER),
+    ):
+        (open_folder / name).write_text(text)
+        (open_folder / name).chmod(0o755)
+    open_folder.chmod(0o777)
+    (open_folder / "bin").chmod(0o755)
+    host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
+    runner = agent.LinuxRunner(host)
+    runner.start("the-jit-config")
+    yield runner
+    runner.kill()
+    runner._process.stdout.close()
+
+
+def see(runner: Any, seen: Callable[[Any], bool]) -> Any:
+    """Look until something is seen."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        signs = runner.look(0.05)
+        if seen(signs):
+            return signs
+    raise TimeoutError
+
+
+def test_a_runner_from_start_to_exit(installed: Any, open_folder: Path) -> None:
+    (open_folder / "job").touch()
+    see(installed, lambda signs: signs.message)
+    assert see(installed, lambda signs: signs.worker).exited is None
+    (open_folder / "done").touch()
+    # Once a worker was seen, words count for nothing.
+    assert not see(installed, lambda signs: not signs.worker).message
+    (open_folder / "leave").touch()
+    signs = see(installed, lambda signs: signs.exited is not None)
+    assert (signs.exited, signs.message) == (3, False)
+    assert (open_folder / "jit").read_text() == "the-jit-config\n"
+    assert "the-jit-config" not in (open_folder / "argv").read_text()
+    if os.geteuid() == 0:
+        assert (open_folder / "jit").stat().st_uid != 0
+
+
+def test_a_frozen_runner_does_nothing_until_it_is_resumed(
+    installed: Any, open_folder: Path
+) -> None:
+    ticks = open_folder / "ticks"
+    see(installed, lambda _: ticks.exists())
+    installed.freeze()
+    assert installed.frozen
+    before = ticks.stat().st_size
+    (open_folder / "job").touch()
+    time.sleep(0.15)
+    assert ticks.stat().st_size == before
+    assert not installed.worker_runs()
+    installed.resume()
+    installed.resume()
+    see(installed, lambda signs: signs.worker)
+
+
+def test_kill_ends_a_frozen_runner_and_its_worker(
+    agent: ModuleType, installed: Any, open_folder: Path
+) -> None:
+    (open_folder / "job").touch()
+    see(installed, lambda signs: signs.worker)
+    below = agent.descendants(installed._process.pid)
+    assert len(below) >= 2
+    installed.freeze()
+    installed.kill()
+    end = time.monotonic() + 5
+    alive = [pid for pid in below if Path(f"/proc/{pid}").exists()]
+    while alive and time.monotonic() < end:
+        time.sleep(0.02)
+        alive = [pid for pid in alive if "\nState:\tZ" not in _status(pid)]
+    assert alive == []
+
+
+def _status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return "\nState:\tZ"
+
+
+def test_both_ways_to_list_children_agree(agent: ModuleType, installed: Any) -> None:
+    pid = installed._process.pid
+    see(installed, lambda _: bool(agent.children_of(pid)))
+    assert agent.children_of(pid) == agent.children_by_parent(pid)
+    assert agent.children_of(2**22 + 1) == []
+
+
+# --- HTTP -----------------------------------------------------------------------------------------
+
+
+class Scripted(http.server.BaseHTTPRequestHandler):
+    """Answers with what the server's `answers` hold for a path: status, headers, body."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        status, headers, body = self.server.answers[self.path]  # type: ignore[attr-defined]
+        self.server.asked.append(dict(self.headers))  # type: ignore[attr-defined]
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815 - the names that http.server looks for
+    do_PUT = do_GET  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
+    made.daemon_threads = True
+    made.answers = {}  # type: ignore[attr-defined]
+    made.asked = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def url_of(server: Any, scheme: str = "http") -> str:
+    return f"{scheme}://127.0.0.1:{server.server_address[1]}"
+
+
+@pytest.fixture
+def controller(agent: ModuleType, server: Any) -> Iterator[Any]:
+    """The agent's client for the scripted server."""
+    link = agent.Link(url_of(server))
+    yield agent.Controller(link, "lab", lambda: "cHJvb2Y=", agent.Clock(1.0))
+    link.close()
+
+
+Answer = tuple[int, dict[str, str], bytes]
+
+HELLO = "/bootstrap/hello"
+POLL = "/bootstrap/machines/m-1/poll"
+
+
+def hello_body(machine: object = "m-1") -> bytes:
+    return json.dumps({"machine": machine, "sku": "s", "gate": {}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, "Again"),
+        (401, "HelloAgain"),
+        (403, "PowerOff"),
+        (404, "Again"),
+        (409, "HelloAgain"),
+        (410, "PowerOff"),
+        (426, "PowerOff"),
+        (429, "Again"),
+        (500, "Again"),
+        (503, "Again"),
+    ],
+)
+def test_what_an_answer_tells_to_do(
+    agent: ModuleType, server: Any, controller: Any, status: int, error: str
+) -> None:
+    server.answers = {HELLO: (status, {"Retry-After": "7"}, b'{"error": "word"}')}
+    with pytest.raises(getattr(agent, error)) as caught:
+        controller.hello()
+    assert "word" in str(caught.value)
+    if error == "Again":
+        assert caught.value.retry_after == 7
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        hello_body("../../etc"),
+        hello_body(7),
+        hello_body("m" * 200),
+        b'{"machine": "m-1"}',
+        b"x" * 70_000,
+    ],
+)
+def test_an_answer_of_another_shape_is_none(
+    agent: ModuleType, server: Any, controller: Any, body: bytes
+) -> None:
+    server.answers = {HELLO: (200, {}, body)}
+    with pytest.raises(agent.Again):
+        controller.hello()
+    assert controller.machine is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"state": "granted"},
+        {"state": "granted", "runner": "r", "jit_config": ""},
+        {"state": "granted", "runner": "r", "jit_config": "a\nb"},
+        {"state": "granted", "runner": "r\n", "jit_config": "a"},
+        {"state": "else"},
+    ],
+)
+def test_a_grant_of_another_shape_is_none(
+    agent: ModuleType, server: Any, controller: Any, answer: dict[str, str]
+) -> None:
+    server.answers = {HELLO: (200, {}, hello_body()), POLL: (200, {}, json.dumps(answer).encode())}
+    controller.hello()
+    with pytest.raises(agent.Again):
+        controller.poll(1.0)
+
+
+def test_the_nonce_authenticates_and_is_one_for_life(
+    agent: ModuleType, server: Any, controller: Any
+) -> None:
+    parked: Answer = (200, {}, b'{"state": "parked"}')
+    server.answers = {HELLO: (200, {}, hello_body()), POLL: parked}
+    controller.hello()
+    assert controller.poll(1.0) is None
+    controller.hello()
+    controller.poll(1.0)
+    bearers = [asked["Authorization"] for asked in server.asked if "Authorization" in asked]
+    assert len(bearers) == 2
+    assert len(set(bearers)) == 1
+    assert len(bearers[0]) == len("Bearer ") + 64
+
+
+def test_the_clock_is_compared_with_the_date_header(
+    agent: ModuleType, server: Any, controller: Any
+) -> None:
+    server.answers = {HELLO: (200, {}, hello_body())}
+    controller.hello()
+    assert controller.skew < 5
+    host = agent.Host({"runner_user": None, "runner_directory": "/nowhere"})
+    checks = agent.run_gate({"clock_skew_s": 10}, 60.0, host, 1.0)
+    assert [check.name for check in checks if not check.ok] == ["clock", "runner"]
+    checks = agent.run_gate({"clock_skew_s": 10, "disk_gb": 1e9}, None, host, 1.0)
+    assert [check.name for check in checks if not check.ok] == ["disk", "clock", "runner"]
+
+
+@pytest.mark.parametrize(("status", "ok"), [(200, True), (404, True), (502, False)])
+def test_github_must_answer(agent: ModuleType, server: Any, status: int, ok: bool) -> None:
+    server.answers = {"/api/v3?x=1": (status, {}, b"")}
+    host = agent.Host({"runner_directory": "/nowhere"})
+    checks = agent.run_gate({"github": url_of(server) + "/api/v3?x=1"}, 0.0, host, 1.0)
+    assert [check.ok for check in checks if check.name == "github"] == [ok]
+
+
+def test_nobody_there_and_no_url_are_told_apart_from_github(agent: ModuleType) -> None:
+    host = agent.Host({"runner_directory": "/nowhere"})
+    for url in ("http://127.0.0.1:1/", "ftp://github.com", "http://[", "no url"):
+        checks = agent.run_gate({"github": url}, 0.0, host, 1.0)
+        assert [check.ok for check in checks if check.name == "github"] == [False]
+
+
+def test_the_metadata_service_is_asked_with_a_token(agent: ModuleType, server: Any) -> None:
+    path = "/x/latest/dynamic/instance-identity/rsa2048"
+    server.answers = {"/x/latest/api/token": (200, {}, b"tok\n"), path: (200, {}, b"QUJD\nREVG\n")}
+    assert agent.metadata_proof(url_of(server) + "/x", 2.0) == "QUJDREVG"
+    assert server.asked[1]["X-aws-ec2-metadata-token"] == "tok"
+    server.answers[path] = (404, {}, b"")
+    with pytest.raises(agent.Again):
+        agent.metadata_proof(url_of(server) + "/x", 2.0)
+
+
+def test_only_the_given_authority_is_trusted(
+    agent: ModuleType, server: Any, tmp_path: Path
+) -> None:
+    certificate, key = make_certificate("127.0.0.1")
+    other, _ = make_certificate("127.0.0.1")
+    elsewhere, _ = make_certificate("127.0.0.2")
+    (tmp_path / "both.pem").write_bytes(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "both.pem")
+    server.socket = context.wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
+    server.answers = {"/": (200, {}, b"hello")}
+    url = url_of(server, "https")
+    link = agent.Link(url, certificate.decode())
+    assert link.ask("GET", "/", {}).body == b"hello"
+    link.close()
+    for authority in (other.decode(), elsewhere.decode(), None):
+        with pytest.raises(agent.Again, match="SSLCertVerificationError"):
+            agent.Link(url, authority).ask("GET", "/", {})
+
+
+def test_a_kept_connection_that_was_closed_is_opened_again(agent: ModuleType, server: Any) -> None:
+    server.answers = {"/": (200, {}, b"hello")}
+    link = agent.Link(url_of(server))
+    assert link.ask("GET", "/", {}).status == 200
+    link._connection.sock.shutdown(2)
+    assert link.ask("GET", "/", {}).status == 200
+    link.close()
+
+
+# --- the whole program ----------------------------------------------------------------------------
+
+
+def run_agent(folder: Path, host: dict[str, Any] | str) -> subprocess.CompletedProcess[str]:
+    """Run the file as a service would, with a power-off that ends it by its parent."""
+    script = folder / "power-off"
+    script.write_text('#!/bin/bash\necho off >> "${0%/*}/off"\nkill -9 $PPID\n')
+    script.chmod(0o755)
+    given = host if isinstance(host, str) else json.dumps({"power_off": [str(script)], **host})
+    (folder / "host.json").write_text(given)
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(SOURCE), "--host-file", str(folder / "host.json")],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env={"PATH": str(folder)},
+    )
+
+
+def test_a_boot_that_finds_the_marker_powers_off(tmp_path: Path) -> None:
+    marker = tmp_path / "var" / "lib" / "runner-agent" / "started"
+    marker.parent.mkdir(parents=True)
+    marker.touch()
+    done = run_agent(tmp_path, {"root": str(tmp_path)})
+    assert (tmp_path / "off").read_text() == "off\n"
+    assert "before" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "controller", [None, "{}", '{"controller": "ftp://x", "provider": "p"}', '{"controller": 1}']
+)
+def test_without_a_controller_it_powers_off(tmp_path: Path, controller: str | None) -> None:
+    if controller is not None:
+        (tmp_path / "controller.json").write_text(controller)
+    run_agent(tmp_path, {"root": str(tmp_path)})
+    assert (tmp_path / "off").read_text() == "off\n"

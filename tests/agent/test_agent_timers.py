@@ -1,0 +1,281 @@
+"""Every timer of the agent, in virtual time."""
+
+import itertools
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.agent.doubles import ScriptedController, ScriptedRunner, VirtualClock
+
+
+class Stage:
+    """An agent with a scripted controller and runner, its state in a folder of its own."""
+
+    def __init__(self, agent: ModuleType, folder: Path) -> None:
+        self.clock = VirtualClock()
+        self.controller = ScriptedController(agent, self.clock)
+        self.runner = ScriptedRunner(agent, self.clock)
+        (folder / "runner").mkdir()
+        (folder / "runner" / "run.sh").touch()
+        values = {"root": str(folder), "runner_directory": str(folder / "runner")}
+        self.host = agent.Host({**values, "runner_user": "nobody"})
+        self.agent = agent.Agent(self.host, self.clock, self.controller, lambda _: self.runner)
+        self.module = agent
+        self.began = self.clock.now()
+
+    def grant(self) -> None:
+        self.controller.answers["poll"] = [self.module.Grant("r-1", "secret")]
+
+    def live(self) -> str:
+        """Until it powers off; why."""
+        with pytest.raises(self.module.PowerOff) as caught:
+            self.agent.live()
+        return str(caught.value)
+
+    def runs(self, **script: Any) -> str:
+        """Supervise a runner; why it ended."""
+        self.controller.machine = "m-1"
+        self.runner.start("secret")
+        return str(self.agent.supervise(self.runner))
+
+    @property
+    def lasted(self) -> float:
+        return self.clock.now() - self.runner.began
+
+
+@pytest.fixture
+def stage(agent: ModuleType, tmp_path: Path) -> Stage:
+    return Stage(agent, tmp_path)
+
+
+def test_the_table_in_the_documentation_is_true(agent: ModuleType) -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", Path("docs/agent.md").read_text(), re.M)
+    told = {name: float(seconds) for name, seconds in rows}
+    source = Path("autoscaler/agent/agent.py").read_text()
+    block = source[source.index("# Timers") : source.index("# Bounds")]
+    names = re.findall(r"^([A-Z_]+) =", block, re.M)
+    assert told == {name: getattr(agent, name) for name in names}
+    assert len(names) == 11
+
+
+def test_a_whole_life(stage: Stage) -> None:
+    stage.grant()
+    stage.runner.script = {5: {"message": True, "worker": True}, 60: {"exited": 0, "worker": False}}
+    assert stage.live() == "the runner exited with status 0"
+    steps = [step for _, step in stage.controller.asked if step != "heartbeat"]
+    assert steps == ["hello", "stage", "gate", "poll", "acknowledge", "exit"]
+    assert stage.runner.started_with == "secret"
+    assert Path(stage.host.marker).stat().st_mode & 0o777 == 0o600
+
+
+def test_patience_ends_after_15_minutes_without_an_answer(stage: Stage) -> None:
+    stage.controller.usual["hello"] = stage.module.Again("503")
+    assert "15 minutes" in stage.live()
+    assert stage.clock.now() - stage.began == pytest.approx(900, abs=1)
+
+
+def test_patience_begins_anew_with_every_answer_that_knows_the_machine(stage: Stage) -> None:
+    again = stage.module.Again("503")
+    stage.controller.answers["poll"] = [again, None, again, None]
+    stage.controller.answers["heartbeat"] = [None] * 20
+    stage.controller.usual.update(poll=again, heartbeat=again)
+    assert "15 minutes" in stage.live()
+    last = stage.controller.times("heartbeat")[19]
+    assert stage.controller.heard == last > stage.began + 1100
+    assert stage.clock.now() - last == pytest.approx(900, abs=61)
+
+
+def test_refused_hellos_are_no_answer_that_knows_the_machine(stage: Stage) -> None:
+    stage.controller.usual["hello"] = stage.module.HelloAgain("401")
+    assert "15 minutes" in stage.live()
+    assert stage.clock.now() - stage.began == pytest.approx(900, abs=1)
+
+
+def test_retry_after_is_honoured_with_jitter(stage: Stage) -> None:
+    stage.controller.answers["hello"] = [stage.module.Again("503", 100.0)]
+    stage.grant()
+    stage.runner.script = {0: {"exited": 0}}
+    stage.live()
+    first, second = stage.controller.times("hello")
+    assert 100 <= second - first <= 125
+
+
+def test_delays_grow_to_half_a_minute_at_most(agent: ModuleType) -> None:
+    backoff = agent.Backoff()
+    delays = [backoff.next() for _ in range(30)]
+    assert all(0.5 <= delay <= 30 for delay in delays)
+    assert delays[0] <= 1
+    assert min(delays[6:]) >= 15
+    assert len({round(delay, 6) for delay in delays[10:]}) > 5
+
+
+def test_a_beat_that_is_refused_while_waiting_leads_to_a_hello(stage: Stage) -> None:
+    stage.controller.answers["poll"] = [stage.module.Again("503", 200.0)]
+    stage.controller.answers["heartbeat"] = [stage.module.HelloAgain("401")]
+    stage.controller.usual["poll"] = stage.module.PowerOff("410")
+    stage.live()
+    assert len(stage.controller.times("hello")) == 2
+
+
+def test_a_gate_that_was_not_heard_is_told_again_before_any_poll(stage: Stage) -> None:
+    stage.controller.answers["gate"] = [stage.module.Again("503")]
+    stage.controller.usual["poll"] = stage.module.PowerOff("410")
+    stage.live()
+    steps = [step for _, step in stage.controller.asked]
+    assert steps == ["hello", "stage", "gate", "hello", "stage", "gate", "poll"]
+
+
+def test_a_failed_gate_is_reported_and_ends_the_machine(stage: Stage) -> None:
+    (Path(stage.host.runner_directory) / "run.sh").unlink()
+    assert stage.live() == "the gate failed: runner"
+    assert [step for _, step in stage.controller.asked] == ["hello", "stage", "gate"]
+
+
+def test_beats_once_a_minute_from_hello_to_exit(stage: Stage) -> None:
+    stage.controller.answers["poll"] = [None] * 10 + [stage.module.Grant("r-1", "secret")]
+    stage.runner.script = {1: {"worker": True}, 600: {"exited": 0, "worker": False}}
+    stage.live()
+    beats = stage.controller.times("heartbeat")
+    gaps = [later - earlier for earlier, later in itertools.pairwise(beats)]
+    assert len(beats) >= 15
+    assert all(59 <= gap <= 62 for gap in gaps)
+
+
+def test_the_controllers_silence_ends_no_runner(stage: Stage) -> None:
+    stage.controller.usual["heartbeat"] = stage.module.Again("no answer")
+    stage.agent._beat_at = stage.clock.now()
+    stage.runner.script = {1: {"worker": True}, 80_000: {"exited": 0, "worker": False}}
+    assert stage.runs() == "the runner exited with status 0"
+    assert stage.lasted >= 80_000
+
+
+def test_a_closed_seat_ends_an_idle_runner_only(stage: Stage) -> None:
+    stage.controller.usual["heartbeat"] = stage.module.PowerOff("410")
+    stage.agent._beat_at = stage.clock.now()
+    assert stage.runs() == "the controller has closed this seat"
+    assert stage.runner.frozen
+    assert stage.runner.killed
+
+
+def test_a_closed_seat_does_not_end_a_job(stage: Stage) -> None:
+    stage.controller.usual["heartbeat"] = stage.module.PowerOff("410")
+    stage.agent._beat_at = stage.clock.now() + 30
+    stage.runner.script = {1: {"worker": True}, 4000: {"exited": 0, "worker": False}}
+    assert stage.runs() == "the runner exited with status 0"
+
+
+def test_no_job_for_two_minutes_gives_the_registration_back(stage: Stage) -> None:
+    stage.controller.usual.update({"may-release": True, "release": 204})
+    assert stage.runs() == "no job came, the registration is deleted"
+    assert stage.lasted == pytest.approx(120, abs=2)
+    assert stage.runner.frozen
+
+
+@pytest.mark.parametrize("status", [422, 503, 0])
+def test_a_release_that_fails_lets_the_listener_run_on(stage: Stage, status: int) -> None:
+    stage.controller.usual["may-release"] = True
+    stage.controller.answers["release"] = [status, 404]
+    assert "deleted" in stage.runs()
+    assert stage.runner.froze == 2
+    assert stage.lasted == pytest.approx(180, abs=4)
+
+
+@pytest.mark.parametrize("step", ["may-release", "release"])
+def test_a_controller_that_is_away_lets_the_listener_run_on(stage: Stage, step: str) -> None:
+    stage.controller.usual.update({"may-release": True, "release": 204})
+    stage.controller.answers[step] = [stage.module.Again("no answer")]
+    assert "deleted" in stage.runs()
+    assert stage.lasted == pytest.approx(180, abs=4)
+
+
+def test_nothing_is_deleted_when_the_controller_says_not_now(stage: Stage) -> None:
+    stage.controller.answers["may-release"] = [False, False, True]
+    stage.controller.usual["release"] = 204
+    stage.runs()
+    assert len(stage.controller.times("release")) == 1
+    assert stage.runner.froze == 1
+    assert stage.lasted == pytest.approx(240, abs=6)
+
+
+@pytest.mark.parametrize("sign", [{"message": True}, {"worker": True}])
+def test_a_job_seen_with_the_listener_frozen_is_let_run(
+    stage: Stage, sign: dict[str, bool]
+) -> None:
+    stage.controller.usual.update({"may-release": True, "release": 204})
+    stage.runner.while_frozen = sign
+    stage.runner.script = {200: {"worker": True}, 300: {"exited": 0, "worker": False}}
+    assert stage.runs() == "the runner exited with status 0"
+    assert stage.controller.times("release") == []
+    assert not stage.runner.frozen
+
+
+def test_a_message_without_a_worker_for_12_minutes(stage: Stage) -> None:
+    stage.runner.script = {30: {"message": True}}
+    assert stage.runs() == "a job message came, but no worker"
+    assert stage.lasted == pytest.approx(750, abs=2)
+    assert stage.controller.times("may-release") == []
+
+
+def test_a_later_message_begins_the_12_minutes_anew(stage: Stage) -> None:
+    stage.runner.script = {30: {"message": True}, 700: {"message": True}}
+    stage.runs()
+    assert stage.lasted == pytest.approx(1420, abs=2)
+
+
+def test_a_worker_gone_with_the_listener_alive_for_5_minutes(stage: Stage) -> None:
+    stage.runner.script = {30: {"worker": True}, 1000: {"worker": False}}
+    assert stage.runs() == "the worker is gone, the listener stays"
+    assert stage.lasted == pytest.approx(1300, abs=2)
+
+
+def test_a_job_too_short_for_its_worker_to_be_seen(stage: Stage) -> None:
+    stage.runner.script = {30: {"message": True, "finished": True}}
+    assert stage.runs() == "the worker is gone, the listener stays"
+    assert stage.lasted == pytest.approx(330, abs=2)
+
+
+def test_a_registration_that_github_refuses(stage: Stage) -> None:
+    stage.runner.script = {10: {"refused": True}}
+    assert stage.runs() == "GitHub refuses the registration"
+    assert stage.lasted == pytest.approx(10, abs=2)
+
+
+def test_words_of_refusal_do_not_end_a_running_job(stage: Stage) -> None:
+    stage.runner.script = {
+        5: {"worker": True},
+        10: {"refused": True},
+        500: {"exited": 0, "worker": False},
+    }
+    assert stage.runs() == "the runner exited with status 0"
+
+
+def test_the_exit_is_reported_for_five_minutes_at_most(stage: Stage) -> None:
+    stage.controller.usual["exit"] = stage.module.Again("no answer")
+    stage.agent.report_exit("done")
+    assert stage.clock.now() - stage.began == pytest.approx(300, abs=1)
+
+
+def test_a_refused_exit_report_ends_it(stage: Stage) -> None:
+    stage.controller.answers["exit"] = [stage.module.HelloAgain("401")]
+    stage.agent.report_exit("done")
+    assert stage.clock.now() == stage.began
+
+
+def test_no_runner_starts_where_the_marker_cannot_be_written(stage: Stage) -> None:
+    stage.grant()
+    Path(stage.host.state).mkdir(parents=True)
+    Path(stage.host.marker).touch()
+    assert stage.live() == "the runner could not be started: FileExistsError"
+    assert stage.runner.started_with is None
+
+
+def test_a_machine_serves_once(agent: ModuleType, tmp_path: Path) -> None:
+    host = agent.Host({"root": str(tmp_path)})
+    agent.refuse_second_boot(host)
+    Path(host.state).mkdir(parents=True)
+    Path(host.marker).symlink_to("nowhere")
+    with pytest.raises(agent.PowerOff):
+        agent.refuse_second_boot(host)

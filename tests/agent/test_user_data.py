@@ -1,0 +1,114 @@
+"""The user data of both platforms: small, safe to read by any job, well formed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pygments.lexers import PowerShellLexer
+from pygments.token import Comment, Error, Literal, Punctuation, String
+
+from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.ec2.user_data import MAX_BYTES, render_user_data
+from tests.agent.certificates import make_certificate
+
+SHA = "ab" * 32
+URL = "https://fleet.internal.example:8443"
+BOTH = pytest.mark.parametrize("system", list(OperatingSystem))
+
+
+@BOTH
+def test_is_small_with_a_certificate_in_it(system: OperatingSystem) -> None:
+    ca = make_certificate("127.0.0.1")[0].decode()
+    text = render_user_data(system, URL, "us-east-1", SHA, ca * 3)
+    assert len(text.encode()) < MAX_BYTES
+    line = next(line for line in text.splitlines() if line.startswith('{"controller"'))
+    assert json.loads(line) == {"controller": URL, "provider": "us-east-1", "ca": ca * 3}
+
+
+@BOTH
+def test_the_first_command_arms_a_shutdown(system: OperatingSystem) -> None:
+    first, second = render_user_data(system, URL, "us-east-1", SHA).splitlines()[:2]
+    assert first in ("#!/bin/bash", "<powershell>")
+    assert second.startswith(("shutdown -P +20", "shutdown.exe /s /t 2400"))
+
+
+@BOTH
+def test_pins_the_agent(system: OperatingSystem) -> None:
+    text = render_user_data(system, URL, "us-east-1", SHA)
+    assert SHA in text
+    assert "@" not in text.replace("@'", "").replace("'@", "")
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("url", "provider", "sha"),
+    [
+        ("ftp://x", "p", SHA),
+        ("https://x/'; rm -rf", "p", SHA),
+        ("https://x/\nshutdown", "p", SHA),
+        ("https://x/$(id)", "p", SHA),
+        (URL, "p q", SHA),
+        (URL, "p\n", SHA),
+        (URL, "p", SHA.upper()),
+        (URL, "p", "ab"),
+    ],
+)
+def test_refuses_what_does_not_fit_in(
+    system: OperatingSystem, url: str, provider: str, sha: str
+) -> None:
+    with pytest.raises(ValueError, match="not"):
+        render_user_data(system, url, provider, sha)
+
+
+@BOTH
+def test_refuses_a_key_and_what_ec2_would_not_take(system: OperatingSystem) -> None:
+    certificate, key = make_certificate("127.0.0.1")
+    with pytest.raises(ValueError, match="private key"):
+        render_user_data(system, URL, "p", SHA, (certificate + key).decode())
+    with pytest.raises(ValueError, match="EC2 takes"):
+        render_user_data(system, URL, "p", SHA, certificate.decode() * 40)
+
+
+def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "user-data.sh"
+    script.write_text(render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA))
+    programs = [
+        path
+        for path in Path("autoscaler/lab/machines/programs").iterdir()
+        if path.read_bytes().startswith(b"#!/bin/")
+    ]
+    assert len(programs) == 5
+    shellcheck = Path(sys.executable).parent / "shellcheck"
+    done = subprocess.run(
+        [shellcheck, script, *programs], check=False, capture_output=True, text=True
+    )
+    assert done.stdout == ""
+    assert done.returncode == 0
+
+
+def test_powershell_is_tokens_with_brackets_that_close() -> None:
+    """What this shows: Pygments' PowerShell lexer knows every token, and outside of strings and
+    comments all brackets close in order; the here-strings begin and end where they must. Not shown:
+    that PowerShell runs it, which nothing here can.
+    """
+    text = render_user_data(OperatingSystem.WINDOWS, URL, "us-east-1", SHA)
+    script = text.removeprefix("<powershell>\n").removesuffix("</powershell>\n")
+    open_brackets: list[str] = []
+    pairs = {")": "(", "}": "{", "]": "["}
+    for kind, value in PowerShellLexer().get_tokens(script):
+        assert kind is not Error, value
+        if kind in String or kind in Comment or kind in Literal:
+            continue
+        for char in value if kind in Punctuation else "":
+            if char in pairs.values():
+                open_brackets.append(char)
+            elif char in pairs:
+                assert open_brackets.pop() == pairs[char]
+    assert open_brackets == []
+    lines = script.splitlines()
+    begun = [number for number, line in enumerate(lines) if line.endswith("@'")]
+    ended = [number for number, line in enumerate(lines) if line.startswith("'@")]
+    assert len(begun) == len(ended) == 2
+    assert begun[0] < ended[0] < begun[1] < ended[1]

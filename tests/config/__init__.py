@@ -1,0 +1,1 @@
+"""fleet.yaml: what is accepted, what is refused and in which words."""

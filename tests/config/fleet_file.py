@@ -1,0 +1,74 @@
+"""A fleet.yaml in a folder of its own, with every file that it names."""
+
+from pathlib import Path
+
+import pytest
+
+from autoscaler.config import Configuration, ConfigurationError, Problem, load
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
+
+MINIMAL = """\
+fleet: ci
+github:
+  apps: [{id: 1, private_key_file: app.pem}]
+  webhook_secret_file: secret
+  scopes: [{org: acme}]
+server:
+  listen: 127.0.0.1:0
+  public_url: http://127.0.0.1:8443
+store: sqlite:///state.db
+providers:
+  east:
+    ec2: {region: us-east-1, subnets: [subnet-0a], security_groups: [sg-0a]}
+skus:
+  gpu:
+    on: [{provider: east, instance_types: [g5.xlarge]}]
+    image: {name: "runner-*"}
+"""
+
+NAMED_FILES = {
+    "github-app.pem": "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+    "app.pem": "-----BEGIN PRIVATE KEY-----\nBBBB\n-----END PRIVATE KEY-----\n",
+    "webhook-secret": "old-secret\nnew-secret\n",
+    "secret": "only-secret\n",
+    "server.pem": "certificate",
+    "server.key": "key",
+    "ca.pem": "authority",
+}
+
+
+class Folder:
+    """Writes fleet.yaml and reads it back."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        for name, content in NAMED_FILES.items():
+            (path / name).write_text(content)
+
+    def load(self, text: str) -> Configuration:
+        """Raises ConfigurationError."""
+        file = self.path / "fleet.yaml"
+        file.write_text(text)
+        return load(file)
+
+    def problems(self, text: str) -> list[Problem]:
+        """The errors; there must be some."""
+        with pytest.raises(ConfigurationError) as caught:
+            self.load(text)
+        return list(caught.value.problems)
+
+    def problem(self, text: str) -> Problem:
+        """The only error."""
+        found = self.problems(text)
+        assert len(found) == 1, "\n".join(map(str, found))
+        return found[0]
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    """MINIMAL with texts replaced; each must be there."""
+    text = MINIMAL
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text

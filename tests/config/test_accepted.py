@@ -1,0 +1,206 @@
+"""What is accepted, with which defaults, and what the model gets of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autoscaler.config import (
+    limits,
+    load,
+    not_in_force,
+    registration_rate,
+    scopes,
+    served_rungs,
+    sku,
+)
+from autoscaler.model.catalogue import (
+    Access,
+    Architecture,
+    CapacityType,
+    Catalogue,
+    Deadlines,
+    IdlePolicy,
+    OperatingSystem,
+    RegistrationRate,
+    Rung,
+    ScheduledMinimum,
+    Scope,
+)
+from autoscaler.model.demand import classify
+from autoscaler.model.identifiers import InstallationId, ProviderName
+from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
+
+
+def test_the_example_is_accepted_whole(folder: Folder) -> None:
+    configuration = folder.load(EXAMPLE.read_text())
+    settings = configuration.settings
+    assert configuration.warnings == ()
+    assert list(settings.skus) == [
+        "linux.g5.4xlarge.nvidia.gpu",
+        "windows.g4dn.xlarge",
+        "linux.arm64.m7g.4xlarge",
+        "linux.rocm.gpu.2",
+    ]
+    first = settings.skus["linux.g5.4xlarge.nvidia.gpu"]
+    assert first.ladder[0].capacity == (CapacityType.SPOT, CapacityType.ON_DEMAND)
+    assert first.ladder[1].pod is not None
+    assert first.idle.schedule[0].duration == 3 * 3600
+    assert settings.limits.dollars_per_hour == 9000
+    assert str(settings.server.listen) == "0.0.0.0:8443"
+    assert configuration.sqlite_file() == folder.path / "state.db"
+
+
+def test_left_out_keys_have_the_stated_defaults(folder: Folder) -> None:
+    settings = folder.load(MINIMAL).settings
+    found = settings.skus["gpu"]
+    assert (found.os, found.arch) == (OperatingSystem.LINUX, Architecture.X64)
+    assert found.ladder[0].capacity == (CapacityType.ON_DEMAND,)
+    assert found.ladder[0].price == 0
+    assert found.image is not None
+    assert found.image.owner == "self"
+    assert settings.github.api_url == "https://api.github.com"
+    assert settings.server.webhook_listen is None
+    assert registration_rate(settings) == RegistrationRate(30, 2.5)
+    with_schedule = changed(
+        ('"runner-*"}', '"runner-*"}\n    idle: {schedule: [{cron: "0 7 * * *", min: 1}]}')
+    )
+    (entry,) = folder.load(with_schedule).settings.skus["gpu"].idle.schedule
+    assert (entry.duration, entry.timezone) == (3600, "UTC")
+
+
+def test_a_sku_in_the_models_words(folder: Folder) -> None:
+    settings = folder.load(EXAMPLE.read_text()).settings
+    ladder = (Rung(ProviderName("us-east-1"), (CapacityType.SPOT,), ()),)
+    found = sku(settings, "linux.g5.4xlarge.nvidia.gpu", ladder)
+    assert found.labels == {"linux.g5.4xlarge.nvidia.gpu"}
+    assert found.ladder is ladder
+    assert found.max_machines == 2400
+    assert found.access == Access(("acme/*",))
+    assert found.lifetime == 86400
+    assert found.idle == IdlePolicy(
+        2, 600, (ScheduledMinimum("0 7 * * 1-5", "America/New_York", 10800, 20),), 86400
+    )
+    assert found.deadlines == Deadlines()
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("os: windows", Deadlines(boot=1800)),
+        ("driver: install", Deadlines(gate=2700)),
+        ("os: windows, deadlines: {boot: 5m}", Deadlines(boot=300)),
+        ("driver: install, deadlines: {gate: 90s, parked_silence: 1h}", Deadlines(900, 90, 3600)),
+    ],
+)
+def test_deadlines_depend_on_the_machine(folder: Folder, keys: str, expected: Deadlines) -> None:
+    text = MINIMAL.replace("    on: [{", "    {OTHER}on: [{")
+    other = "\n    ".join(keys.replace(", deadlines", "\ndeadlines").split("\n")) + "\n    "
+    settings = folder.load(text.replace("{OTHER}", other)).settings
+    assert sku(settings, "gpu", ()).deadlines == expected
+
+
+def test_labels_are_the_name_and_the_extra_ones_in_lower_case(folder: Folder) -> None:
+    settings = folder.load(changed(("  gpu:\n", "  GPU:\n    labels: [A10G, fast]\n"))).settings
+    assert sku(settings, "GPU", ()).labels == {"gpu", "a10g", "fast"}
+
+
+def test_scopes_keep_their_order_and_groups(folder: Folder) -> None:
+    text = changed(
+        (
+            "[{org: acme}]",
+            "[{repo: acme/one, runner_group: g}, {org: acme, repositories: [acme/t*]}]",
+        )
+    )
+    assert scopes(folder.load(text).settings) == (
+        Scope("acme", "one", "g"),
+        Scope("acme", None, "Default", ("acme/t*",)),
+    )
+
+
+def test_quotas_by_family_hold_for_each_capacity_type(folder: Folder) -> None:
+    text = changed(
+        ("[sg-0a]}", "[sg-0a], quotas: {spot/Standard: 3, Standard: 64, on-demand/P: 0}}"),
+        ("store:", "limits: {machines: 5, dollars_per_hour: 1.5}\nstore:"),
+    )
+    found = limits(folder.load(text).settings)
+    assert (found.machines, found.dollars_per_hour) == (5, 1.5)
+    assert found.quotas == {
+        "east/spot/Standard": 3,
+        "east/on-demand/Standard": 64,
+        "east/on-demand/P": 0,
+    }
+
+
+def test_the_catalogue_is_built_from_it(folder: Folder) -> None:
+    settings = folder.load(EXAMPLE.read_text()).settings
+    skus = {name: sku(settings, name, ()) for name in settings.skus}
+    catalogue = Catalogue(
+        fleet=settings.fleet,
+        installation=InstallationId("i"),
+        skus={found.name: found for found in skus.values()},
+        scopes=scopes(settings),
+        limits=limits(settings),
+    )
+    found = classify(catalogue, "acme/widgets", ["self-hosted", "Linux.ROCm.gpu.2"])
+    assert found is not None
+    assert (found.runner_group, found.skus) == ("gpu", ("linux.rocm.gpu.2",))
+    assert classify(catalogue, "other/widgets", ["linux.rocm.gpu.2"]) is None
+
+
+def test_what_is_not_in_force_is_named(folder: Folder) -> None:
+    text = EXAMPLE.read_text().replace(
+        "sqlite:///state.db", "postgresql://autoscaler@db/autoscaler"
+    )
+    configuration = folder.load(text.replace("driver: preinstalled", "driver: install"))
+    assert configuration.sqlite_file() is None
+    keys = [line.partition(": ")[0] for line in not_in_force(configuration.settings)]
+    first, last = 'skus."linux.g5.4xlarge.nvidia.gpu"', 'skus."linux.rocm.gpu.2"'
+    assert keys == [
+        "store",
+        "providers.us-east-1.ec2.interruption_queue",
+        "providers.gpu-cluster.kubernetes",
+        f"{first}.on[1]",
+        f"{first}.accelerator",
+        f"{first}.driver",
+        f"{first}.access.forks",
+        last,
+        f"{last}.on[0]",
+        f"{last}.accelerator",
+    ]
+    assert served_rungs(configuration.settings, "linux.rocm.gpu.2") == ()
+    assert served_rungs(configuration.settings, "windows.g4dn.xlarge") == (0,)
+
+
+def test_a_plain_configuration_is_wholly_in_force(folder: Folder) -> None:
+    assert not_in_force(folder.load(MINIMAL).settings) == []
+
+
+def test_settings_are_frozen_and_can_be_written_back(folder: Folder) -> None:
+    settings = folder.load(EXAMPLE.read_text()).settings
+    with pytest.raises(ValueError, match="frozen"):
+        settings.fleet = "other"  # type: ignore[misc]
+    # JSON is YAML: what is dumped is a fleet.yaml again.
+    dumped = settings.model_dump_json(by_alias=True, exclude_defaults=True)
+    assert folder.load(dumped).settings == settings
+
+
+def test_files_may_be_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(MINIMAL)
+    assert load(file, files=False).settings.fleet == "ci"
+
+
+def test_aliases_stand_for_whole_values(folder: Folder) -> None:
+    text = changed(
+        ('image: {name: "runner-*"}', 'image: &image {name: "runner-*"}'),
+    )
+    text += "  cpu:\n    on: [{provider: east, instance_types: [m7i.large]}]\n    image: *image\n"
+    settings = folder.load(text).settings
+    assert settings.skus["cpu"].image == settings.skus["gpu"].image
+
+
+def test_on_and_no_are_text_and_not_truth(folder: Folder) -> None:
+    settings = folder.load(changed(("fleet: ci", "fleet: no"))).settings
+    assert settings.fleet == "no"
+    assert json.loads(settings.model_dump_json())["skus"]["gpu"]["ladder"]

@@ -1,0 +1,93 @@
+"""Several values that do not go together, all errors at once, and warnings."""
+
+import pytest
+
+from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
+
+
+def test_two_skus_of_one_name_in_any_case(folder: Folder) -> None:
+    text = MINIMAL + MINIMAL[MINIMAL.index("  gpu:") :].replace("gpu", "GPU")
+    problem = folder.problem(text)
+    assert (problem.line, problem.key) == (17, "skus.GPU")
+    assert "again" in problem.what
+
+
+def test_a_rung_on_kubernetes_takes_a_pod_and_no_types(folder: Folder) -> None:
+    text = EXAMPLE.read_text()
+    bare = text.replace("{provider: gpu-cluster, price: 3.5, pod:", "{provider: gpu-cluster, pods:")
+    keys = [problem.key for problem in folder.problems(bare)]
+    assert keys == [f'skus."linux.rocm.gpu.2".on[0].{key}' for key in ("pod", "pods")]
+    typed = text.replace("price: 3.5,", "instance_types: [g5.xlarge],")
+    assert folder.problem(typed).key == 'skus."linux.rocm.gpu.2".on[0].instance_types'
+
+
+def test_tls_and_insecure_exclude_each_other(folder: Folder) -> None:
+    text = EXAMPLE.read_text().replace("  public_url:", "  insecure: true\n  public_url:")
+    problem = folder.problem(text)
+    assert (problem.key, problem.what) == ("server.insecure", "contradicts tls")
+
+
+def test_all_errors_come_at_once_in_the_order_of_the_file(folder: Folder) -> None:
+    text = changed(
+        ("fleet: ci", "fleet: CI"),
+        ("webhook_secret_file: secret", "webhook_secret_fil: secret"),
+        ("127.0.0.1:0", "0.0.0.0:8443"),
+        ("region: us-east-1, ", ""),
+        ("{provider: east", "{provider: west1"),
+        ('"runner-*"}', '"runner-*"}\n    lifetime: long\n    labels: [x64]'),
+    )
+    problems = folder.problems(text)
+    assert [(problem.line, problem.key) for problem in problems] == [
+        (1, "fleet"),
+        (4, "github.webhook_secret_fil"),
+        (7, "server.listen"),
+        (12, "providers.east.ec2.region"),
+        (15, "skus.gpu.on[0].provider"),
+        (17, "skus.gpu.lifetime"),
+        (18, "skus.gpu.labels[0]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("sqlite:///state.db", "postgresql://u:hunter2@db/x"),
+        ("sqlite:///state.db", "postgresql://u@db/x?password=hunter2"),
+        ("http://127.0.0.1:8443", "https://u:hunter2@f.example"),
+        ("webhook_secret_file: secret", "webhook_secret_file: hunter2"),
+        ("webhook_secret_file: secret", "webhook_secret: hunter2"),
+        ("private_key_file: app.pem", "private_key_file: hunter2"),
+        ("private_key_file: app.pem", 'private_key_file: "-----BEGIN\\nhunter2"'),
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_not_repeated(folder: Folder, old: str, new: str) -> None:
+    problems = folder.problems(changed((old, new)))
+    assert "hunter2" not in "\n".join(map(str, problems))
+
+
+@pytest.mark.parametrize(
+    ("addition", "key", "what"),
+    [
+        (
+            "    labels: [other]\n  two:\n    labels: [Other]\n",
+            "skus.two",
+            '"other" is also "gpu"\'s',
+        ),
+        ("  two:\n    labels: [gpu]\n", "skus.two", '"gpu" is also "gpu"\'s'),
+        ("    unlabelled: true\n  two:\n    unlabelled: true\n", "skus.two.unlabelled", '"gpu" is'),
+        (
+            "  two:\n    access: {repositories: [acme/*, acne/*]}\n",
+            "skus.two.access.repositories[1]",
+            '"acne/*" fits nothing',
+        ),
+        ("  two:\n    idle: {min: 4}\n", "limits.machines", "less than the 4 machines"),
+    ],
+)
+def test_warnings_do_not_refuse(folder: Folder, addition: str, key: str, what: str) -> None:
+    text = MINIMAL + addition + MINIMAL[MINIMAL.index("    on: [{") :]
+    configuration = folder.load(text.replace("store:", "limits: {machines: 3}\nstore:"))
+    (warning,) = configuration.warnings
+    assert warning.warning
+    assert warning.key == key
+    assert what in warning.what
+    assert f": warning: {key}: " in str(warning)

@@ -1,0 +1,101 @@
+"""The file as YAML: what cannot be read at all, and the bounds."""
+
+import pytest
+
+from autoscaler.config import ConfigurationError, load
+from autoscaler.config.document import MAX_BYTES, MAX_DEPTH, parse
+from tests.config.fleet_file import MINIMAL, Folder
+
+BILLION_LAUGHS = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
+    b"%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n"
+    % (ord("b") + level, ord("b") + level, *[ord("a") + level] * 10)
+    for level in range(9)
+)
+
+DEEP_BY_ALIAS = b"".join(
+    b"k%d: &k%d [%s]\n" % (level, level, b"*k%d" % (level - 1) if level else b"x")
+    for level in range(MAX_DEPTH + 1)
+)
+
+UNREADABLE = [
+    (b"", 1, "is empty"),
+    (b"# nothing\n", 1, "is empty"),
+    (b"a: 1\nb: [1, 2\nc: 3\n", 3, "is not YAML"),
+    (b"a:\n\t- 1\n", 2, "is not YAML"),
+    (b"a: 1\nb: \x00\n", 2, "control character"),
+    (b"a: 1\nb: \xff\xfe\n", 2, "is not UTF-8"),
+    (b'a: "\\uD800"\n', 1, "is not YAML"),
+    (b'a: "\\UFFFFFFFF"\n', 1, "is not YAML"),
+    (b"a: 1\n---\nb: 2\n", 2, "second document"),
+    (b"a: !!python/object/apply:os.system [x]\n", 1, "tag"),
+    (b"a: !!int 12\n", 1, "tag"),
+    (b"a: &x [*x]\n", 1, "names nothing that ended above it"),
+    (b"a: *gone\n", 1, "names nothing"),
+    (b"? [a]\n: 1\n", 1, "a key that is not plain text"),
+    (b"a: &a {b: 1}\nc:\n  <<: *a\n", 3, "merge keys"),
+    (b"[" * 40 + b"]" * 40, 1, "nested deeper"),
+    (DEEP_BY_ALIAS, MAX_DEPTH, "nested deeper"),
+    (BILLION_LAUGHS, 6, "values once aliases are written out"),
+    (b"a" * (MAX_BYTES + 1), 1, "larger than 1024 KiB"),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "what"), UNREADABLE, ids=[row[2] for row in UNREADABLE]
+)
+def test_a_file_that_cannot_be_read(content: bytes, line: int, what: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(content, "fleet.yaml")
+    (problem,) = caught.value.problems
+    assert what in problem.what
+    assert problem.line == line
+    assert problem.fix
+
+
+def test_a_root_that_is_no_mapping(folder: Folder) -> None:
+    problem = folder.problem("- a\n- b\n")
+    assert (problem.line, problem.key) == (1, "")
+    assert str(problem) == (
+        f"{folder.path / 'fleet.yaml'}:1: a list is not a mapping; "
+        "fix: write `key: value` lines below it"
+    )
+
+
+def test_a_file_that_is_not_there(folder: Folder) -> None:
+    with pytest.raises(ConfigurationError, match=r"gone\.yaml:1: cannot be read: No such file"):
+        load(folder.path / "gone.yaml")
+    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+        load(folder.path)
+
+
+def test_scalars_are_those_of_yaml_1_2() -> None:
+    content = (
+        b"on: [on, yes, NO, true, False, null, ~, 12, -3, 1.5, 1e3, 0x1F, 1:30, '7', 2026-11-21]"
+    )
+    found = parse(content, "f").root.plain()["on"]
+    texts = ["on", "yes", "NO", "0x1F", "1:30", "7", "2026-11-21"]
+    assert [value for value in found if isinstance(value, str)] == texts
+    assert [value for value in found if not isinstance(value, str)] == [
+        *(True, False, None, None, 12, -3, 1.5, 1000.0)
+    ]
+
+
+def test_a_number_too_long_to_be_one_is_text() -> None:
+    assert parse(b"a: " + b"9" * 5000, "f").root.plain() == {"a": "9" * 5000}
+
+
+def test_every_duplicate_key_is_told_with_both_lines() -> None:
+    document = parse(b"a:\n  - b: 1\n    b: 2\n  - {c: 1, c: 2}\na: 3\n", "f")
+    assert [(problem.line, problem.key) for problem in document.problems] == [
+        (3, "a[0].b"),
+        (4, "a[1].c"),
+        (5, "a"),
+    ]
+    assert document.root.plain() == {"a": [{"b": 1}, {"c": 1}]}
+
+
+def test_odd_names_are_quoted_and_escaped_in_keys(folder: Folder) -> None:
+    text = MINIMAL.replace("  gpu:\n", '  "g\\e[31m":\n')
+    problem = folder.problem(text)
+    assert "\x1b" not in str(problem)
+    assert problem.key == 'skus."g\\u001b[31m"'

@@ -1,0 +1,49 @@
+"""Instance types and quotas against what a provider's room knows, with their lines."""
+
+from collections.abc import Mapping
+
+from autoscaler.config import validate_offerings
+from autoscaler.model.catalogue import Architecture, OperatingSystem
+from tests.config.fleet_file import Folder, changed
+
+KNOWN = {"g5.xlarge": Architecture.X64, "m7g.large": Architecture.ARM64}
+
+
+def refusal(
+    instance_type: str, os: OperatingSystem, arch: Architecture, prices: Mapping[str, float]
+) -> str | None:
+    """Knows two types, and takes the operator's price for any other."""
+    if instance_type in prices:
+        return None
+    if instance_type not in KNOWN:
+        return f"{instance_type} has no price on {os}"
+    return None if KNOWN[instance_type] is arch else f"{instance_type} is not {arch}"
+
+
+def test_types_that_cannot_be_offered(folder: Folder) -> None:
+    text = changed(
+        ("[g5.xlarge]", "\n      [g5.xlarge,\n       g9.xlarge,\n       m7g.large, g8.own]"),
+        ("[sg-0a]}", "[sg-0a], prices: {g8.own: 2}}"),
+    )
+    problems = validate_offerings(folder.load(text), refusal, ["P"])
+    assert [(problem.line, problem.key, problem.what) for problem in problems] == [
+        (17, "skus.gpu.on[0].instance_types[1]", "g9.xlarge has no price on linux"),
+        (18, "skus.gpu.on[0].instance_types[2]", "m7g.large is not x64"),
+    ]
+
+
+def test_quotas_of_no_family(folder: Folder) -> None:
+    text = changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: 1, spot/Q: 2, on-demand/P: 3}}"))
+    problems = validate_offerings(folder.load(text), refusal, ["Standard", "P"])
+    assert [(problem.key, problem.fix) for problem in problems] == [
+        ('providers.east.ec2.quotas."spot/Q"', "write P or Standard"),
+        ("providers.east.ec2.quotas.Standrad", "did you mean Standard?"),
+    ]
+
+
+def test_nothing_is_asked_about_kubernetes(folder: Folder) -> None:
+    text = changed(
+        ("    ec2: {", "    kubernetes: {context: c, namespace: n}\n  other:\n    ec2: {")
+    )
+    text = text.replace("instance_types: [g5.xlarge]", "pod: {image: i}")
+    assert validate_offerings(folder.load(text), refusal, ["P"]) == ()

@@ -1,0 +1,181 @@
+"""One wrong value in a SKU is one problem, with its line, key and fix."""
+
+import pytest
+
+from tests.config.fleet_file import MINIMAL, Folder, changed
+
+# Lines that are added to a SKU; below `skus.gpu`, the key; what is said, the fix.
+KEYS = [
+    ("os: macos", "os", "not linux or windows", "linux or windows"),
+    ("os: windows\narch: arm64", "arch", "no Windows", "x64"),
+    ("disk_gb: 0", "disk_gb", "below 1", "at least 1"),
+    ("labels: [linux]", "labels[0]", "every fleet has", "unlabelled"),
+    ("labels: [a b]", "labels[0]", "is not a label", "runs-on"),
+    ("labels: [GPU]", "labels[0]", "stands twice", "remove"),
+    ("unlabelled: 1", "unlabelled", "not true or false", "true or"),
+    ("lifetime: 1 day", "lifetime", "not a duration", "24h"),
+    ("lifetime: 90", "lifetime", "90 is not text", "quotes"),
+    ("lifetime: 0s", "lifetime", "is 0", "longer than 0s"),
+    ("lifetime: 9999d", "lifetime", "longer than 365d", "shorter"),
+    ("deadlines: {boot: soon}", "deadlines.boot", "not a duration", "90s"),
+    ("driver: maybe", "driver", "preinstalled or install", "write"),
+    ("accelerator: {vendor: intel, count: 1}", "accelerator.vendor", "nvidia or amd", "write"),
+    ("access: {repositories: []}", "access.repositories", "is empty", "one"),
+    ("access: {repositories: [widgets]}", "access.repositories[0]", "not a glob", "OWNER/NAME"),
+    ('access: {repositories: ["a/[b"]}', "access.repositories[0]", "bracket", "OWNER/NAME"),
+    ('access: {repositories: ["a/b c"]}', "access.repositories[0]", "characters", "OWNER/NAME"),
+    ("max_machines: 1\nidle: {min: 2}", "idle.min", "more than max_machines", "lower"),
+    (
+        'idle: {schedule: [{cron: "0 7 * *", min: 1}]}',
+        "idle.schedule[0].cron",
+        "five fields",
+        "weekday",
+    ),
+    (
+        'idle: {schedule: [{cron: "61 7 * * *", min: 1}]}',
+        "idle.schedule[0].cron",
+        "Bad minute",
+        "five",
+    ),
+    (
+        'idle: {schedule: [{cron: "0 0 30 2 *", min: 1}]}',
+        "idle.schedule[0].cron",
+        "Bad day",
+        "five",
+    ),
+    (
+        'idle: {schedule: [{cron: "0 0 1 1 *", min: 1, timezone: Europe/Berln}]}',
+        "idle.schedule[0].timezone",
+        "not a time zone",
+        "write Europe/Berlin",
+    ),
+    (
+        'idle: {schedule: [{cron: "0 0 1 1 *", min: 1, timezone: ../etc/passwd}]}',
+        "idle.schedule[0].timezone",
+        "not a time zone",
+        "write",
+    ),
+    (
+        'idle: {schedule: [{cron: "0 0 1 1 *", min: 1, timezone: America}]}',
+        "idle.schedule[0].timezone",
+        "not a time zone",
+        "write",
+    ),
+    (
+        'idle: {schedule: [{cron: "0 0 1 1 *"}]}',
+        "idle.schedule[0].min",
+        "is missing",
+        "add min: How many",
+    ),
+]
+
+# What is replaced, by what; the line, the key, what is said, the fix.
+VALUES = [
+    (
+        "[sg-0a]}",
+        "[sg-0a]}\n  also:\n    ec2: {region: us-east-1, subnets: [subnet-1], security_groups: [sg-1]}",
+        14,
+        "providers.also.ec2.region",
+        "provider of line 11",
+        "account",
+    ),
+    ("  gpu:\n", "  g pu:\n", 14, 'skus."g pu"', "not a name", "letters"),
+    (
+        "on: [{provider: east, instance_types: [g5.xlarge]}]",
+        "on: []",
+        15,
+        "skus.gpu.on",
+        "is empty",
+        "at least one",
+    ),
+    (
+        "{provider: east",
+        "{provider: eats",
+        15,
+        "skus.gpu.on[0].provider",
+        "no provider",
+        "did you mean east?",
+    ),
+    (
+        "{provider: east",
+        "{provider: azure",
+        15,
+        "skus.gpu.on[0].provider",
+        "no provider",
+        "write east, or add",
+    ),
+    (", instance_types: [g5.xlarge]", "", 15, "skus.gpu.on[0].instance_types", "needs it", "add"),
+    (
+        "[g5.xlarge]",
+        "[g5]",
+        15,
+        "skus.gpu.on[0].instance_types[0]",
+        "not an instance type",
+        "g5.4x",
+    ),
+    (
+        "[g5.xlarge]",
+        "[g5.xlarge, g5.xlarge]",
+        15,
+        "skus.gpu.on[0].instance_types[1]",
+        "twice",
+        "remove",
+    ),
+    ("[g5.xlarge]", "[g5.xlarge], price: 1", 15, "skus.gpu.on[0].price", "means nothing", "remove"),
+    (
+        "[g5.xlarge]",
+        "[g5.xlarge], capacity: [spto]",
+        15,
+        "skus.gpu.on[0].capacity[0]",
+        "spot or on-demand",
+        "did you mean spot?",
+    ),
+    ("[g5.xlarge]", "[g5.xlarge], capacity: []", 15, "skus.gpu.on[0].capacity", "is empty", "one"),
+    ('    image: {name: "runner-*"}\n', "", 14, "skus.gpu.image", "is missing", "add image"),
+    (
+        'image: {name: "runner-*"}',
+        'image: {name: "a{b"}',
+        16,
+        "skus.gpu.image.name",
+        "not an image name",
+        "gpu-*",
+    ),
+    (
+        'image: {name: "runner-*"}',
+        "image: {name: a, owner: bob}",
+        16,
+        "skus.gpu.image.owner",
+        "image owner",
+        "self",
+    ),
+    (
+        'image: {name: "runner-*"}',
+        'image: {name: "runner-*"}\n  gpu:\n    on: []',
+        17,
+        "skus.gpu",
+        "stands twice; the first is on line 14",
+        "rename",
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "key", "what", "fix"), KEYS)
+def test_one_wrong_key_of_a_sku_is_one_problem(
+    folder: Folder, lines: str, key: str, what: str, fix: str
+) -> None:
+    added = "".join(f"    {line}\n" for line in lines.splitlines())
+    problem = folder.problem(MINIMAL + added)
+    assert problem.key == f"skus.gpu.{key}", str(problem)
+    assert problem.line == 16 + len(lines.splitlines())
+    assert what in problem.what
+    assert fix in problem.fix
+
+
+@pytest.mark.parametrize(("old", "new", "line", "key", "what", "fix"), VALUES)
+def test_one_wrong_value_of_a_sku_is_one_problem(
+    folder: Folder, old: str, new: str, line: int, key: str, what: str, fix: str
+) -> None:
+    problem = folder.problem(changed((old, new)))
+    assert (problem.line, problem.key) == (line, key), str(problem)
+    assert what in problem.what
+    assert fix in problem.fix

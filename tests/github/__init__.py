@@ -1,0 +1,1 @@
+"""The GitHub edge against a GitHub of its own on loopback."""

@@ -1,0 +1,69 @@
+"""A clock that only moves when told, and a telemetry that remembers."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
+from autoscaler.model.machines import EndGround
+
+START: Instant = 1_800_000_000.0
+
+
+@dataclass
+class ManualClock:
+    """Implements Clock. Sleeping takes no time but this clock's own."""
+
+    at: Instant = START
+    slept: list[Seconds] = field(default_factory=list)
+
+    def now(self) -> Instant:
+        return self.at
+
+    async def sleep(self, seconds: Seconds) -> None:
+        self.slept.append(seconds)
+        self.at += seconds
+
+
+@dataclass
+class RememberingTelemetry:
+    """Implements Telemetry; the GitHub edge uses `github_call` alone."""
+
+    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
+        assert duration >= 0.0
+        self.calls[endpoint, outcome] += 1
+
+    def provider_call(
+        self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
+    ) -> None:
+        raise AssertionError("not GitHub's")
+
+    def delivery(self, answer: str) -> None:
+        raise AssertionError("the server's")
+
+    def bootstrap(self, step: str, answer: str) -> None:
+        raise AssertionError("the server's")
+
+    def job_started(self, sku: SkuName, waited: Seconds) -> None:
+        raise AssertionError("the controller's")
+
+    def job_completed(self, sku: SkuName, conclusion: str) -> None:
+        raise AssertionError("the controller's")
+
+    def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
+        raise AssertionError("the controller's")
+
+    def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None:
+        raise AssertionError("the controller's")
+
+    def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
+        raise AssertionError("the controller's")
+
+    def loop_pass(self, duration: Seconds) -> None:
+        raise AssertionError("the controller's")
+
+    def fleet(self, counts: FleetCounts) -> None:
+        raise AssertionError("the controller's")

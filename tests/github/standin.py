@@ -1,0 +1,268 @@
+"""A small GitHub on loopback: Apps, runners, groups, jobs and hook deliveries, and its bad days.
+
+It checks who asks (JWT signatures, live tokens) and keeps a list of what was asked.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import jwt
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from autoscaler.model.identifiers import Instant
+from tests.github.doubles import ManualClock
+
+
+def timestamp(at: Instant) -> str:
+    """An instant as GitHub writes it."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass
+class Fault:
+    """What to answer instead, for the next `times` requests that match `METHOD path-pattern`.
+
+    `done` does the real work first; `cut` then closes the connection, `hang` never answers.
+    """
+
+    match: str
+    status: int = 500
+    body: bytes | dict[str, Any] = b"{}"
+    headers: dict[str, str] = field(default_factory=dict)
+    times: int = 1
+    done: bool = False
+    cut: bool = False
+    hang: bool = False
+
+
+@dataclass
+class StandIn:
+    """State of the stand-in. `apps` maps an App's id to its public key (PEM)."""
+
+    clock: ManualClock
+    apps: dict[str, bytes]
+    installed: dict[tuple[str, str], int] = field(default_factory=dict)
+    groups: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    runners: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    jobs: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    deliveries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    tokens: dict[str, Instant] = field(default_factory=dict)
+    minted: list[dict[str, Any]] = field(default_factory=list)
+    page_size: int = 100
+    under_way: int = 0
+    most_under_way: int = 0
+    hold: asyncio.Event | None = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    arrival: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def count(self, pattern: str) -> int:
+        """How many requests matched `METHOD path-pattern`."""
+        return sum(1 for call in self.calls if re.search(pattern, call))
+
+    async def until_under_way(self, number: int) -> None:
+        """Wait until this many requests have arrived and are not answered yet."""
+        async with asyncio.timeout(5), self.arrival:
+            await self.arrival.wait_for(lambda: self.under_way >= number)
+
+    @web.middleware
+    async def fail(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """Count, hold up and spoil."""
+        call = f"{request.method} {request.rel_url}"
+        self.calls.append(call)
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        async with self.arrival:
+            self.arrival.notify_all()
+        try:
+            if self.hold is not None:
+                await self.hold.wait()
+            fault = next((f for f in self.faults if f.times and re.search(f.match, call)), None)
+            if fault is None:
+                answer: web.StreamResponse = await handler(request)
+                return answer
+            return await self._spoil(fault, request, handler)
+        finally:
+            self.under_way -= 1
+
+    async def _spoil(self, fault: Fault, request: web.Request, handler: Any) -> web.StreamResponse:
+        fault.times -= 1
+        if fault.done:
+            await handler(request)
+        if fault.hang:
+            await self.over.wait()
+        if fault.cut and request.transport is not None:
+            request.transport.close()
+        if isinstance(fault.body, dict):
+            return web.json_response(fault.body, status=fault.status, headers=fault.headers)
+        return web.Response(status=fault.status, body=fault.body, headers=fault.headers)
+
+    def app_of(self, request: web.Request) -> str:
+        """The App whose JWT this is."""
+        token = _bearer(request)
+        try:
+            app = jwt.decode(token, options={"verify_signature": False})["iss"]
+            claims = jwt.decode(
+                token,
+                self.apps[app],
+                algorithms=["RS256"],
+                options={"verify_exp": False, "verify_iat": False},
+            )
+        except (jwt.PyJWTError, KeyError):
+            raise _refuse(401, "A JSON web token could not be decoded") from None
+        now = self.clock.now()
+        if not (claims["iat"] <= now < claims["exp"] <= now + 600):
+            raise _refuse(401, "'Expiration time' claim must be within 10 minutes")
+        return str(app)
+
+    def need_token(self, request: web.Request) -> None:
+        """Refuse whoever has no live installation token."""
+        if self.tokens.get(_bearer(request), 0.0) <= self.clock.now():
+            raise _refuse(401, "Bad credentials")
+
+    async def installation(self, request: web.Request) -> web.Response:
+        app = self.app_of(request)
+        owner = request.match_info["owner"].lower()
+        found = self.installed.get((app, owner))
+        if found is None:
+            raise _refuse(404, "Not Found")
+        return web.json_response({"id": found, "account": {"login": owner}})
+
+    async def access_token(self, request: web.Request) -> web.Response:
+        self.app_of(request)
+        if int(request.match_info["id"]) not in self.installed.values():
+            raise _refuse(404, "Not Found")
+        token = f"ghs_{len(self.tokens)}"
+        self.tokens[token] = self.clock.now() + 3600
+        body = {"token": token, "expires_at": timestamp(self.tokens[token])}
+        return web.json_response(body, status=201)
+
+    async def list_groups(self, request: web.Request) -> web.Response:
+        self.need_token(request)
+        groups = self.groups.get(request.match_info["owner"].lower(), [])
+        shown = [{"id": number, "name": name} for number, name in groups]
+        return self._page(request, shown, "runner_groups")
+
+    async def mint(self, request: web.Request) -> web.Response:
+        self.need_token(request)
+        body = await request.json()
+        runners = self.runners.setdefault(_place(request), {})
+        if any(runner["name"] == body["name"] for runner in runners.values()):
+            raise _refuse(409, f"Already exists - A runner with the name {body['name']}")
+        if not 1 <= len(body["labels"]) <= 100:
+            raise _refuse(422, "Validation Failed")
+        self.minted.append({"place": _place(request), **body})
+        number = len(self.minted)
+        runner = {"id": number, "name": body["name"], "status": "offline", "busy": False}
+        runners[number] = runner
+        answer = {"runner": runner, "encoded_jit_config": f"JIT-SECRET-{number}"}
+        return web.json_response(answer, status=201)
+
+    async def list_runners(self, request: web.Request) -> web.Response:
+        self.need_token(request)
+        wanted = request.query.get("name", "")
+        runners = self.runners.get(_place(request), {}).values()
+        return self._page(request, [r for r in runners if wanted in r["name"]], "runners")
+
+    async def delete_runner(self, request: web.Request) -> web.Response:
+        self.need_token(request)
+        runners = self.runners.get(_place(request), {})
+        number = int(request.match_info["id"])
+        if number not in runners:
+            raise _refuse(404, "Not Found")
+        if runners[number]["busy"]:
+            raise _refuse(422, "Runner is still running a job")
+        del runners[number]
+        return web.Response(status=204)
+
+    async def read_job(self, request: web.Request) -> web.Response:
+        self.need_token(request)
+        job = self.jobs.get((_place(request), int(request.match_info["id"])))
+        if job is None:
+            raise _refuse(404, "Not Found")
+        return web.json_response(job)
+
+    async def list_deliveries(self, request: web.Request) -> web.Response:
+        """Newest first, in cursor pages."""
+        entries = self.deliveries.get(self.app_of(request), [])
+        return self._page(request, entries[::-1], None, cursor="cursor")
+
+    async def attempt(self, request: web.Request) -> web.Response:
+        app = self.app_of(request)
+        number = int(request.match_info["id"])
+        if not any(entry["id"] == number for entry in self.deliveries.get(app, [])):
+            raise _refuse(404, "Not Found")
+        return web.json_response({}, status=202)
+
+    def _page(
+        self, request: web.Request, items: list[Any], key: str | None, cursor: str = "page"
+    ) -> web.Response:
+        start = int(request.query.get(cursor, "0"))
+        size = min(self.page_size, int(request.query["per_page"]))
+        shown = items[start : start + size]
+        headers = {}
+        if start + size < len(items):
+            link = request.url.update_query({cursor: str(start + size)})
+            headers["Link"] = f'<{link}>; rel="next", <{request.url}>; rel="first"'
+        body: Any = shown if key is None else {"total_count": len(items), key: shown}
+        return web.json_response(body, headers=headers)
+
+    def application(self) -> web.Application:
+        """The routes, under a prefix as a GHES has one."""
+        app = web.Application(middlewares=[self.fail])
+        root, org, repo = "/api/v3", "/api/v3/orgs/{owner}", "/api/v3/repos/{owner}/{repo}"
+        app.router.add_post(f"{root}/app/installations/{{id}}/access_tokens", self.access_token)
+        app.router.add_get(f"{root}/app/hook/deliveries", self.list_deliveries)
+        app.router.add_post(f"{root}/app/hook/deliveries/{{id}}/attempts", self.attempt)
+        app.router.add_get(f"{org}/actions/runner-groups", self.list_groups)
+        app.router.add_get(f"{repo}/actions/jobs/{{id}}", self.read_job)
+        for place in (org, repo):
+            app.router.add_get(f"{place}/installation", self.installation)
+            app.router.add_post(f"{place}/actions/runners/generate-jitconfig", self.mint)
+            app.router.add_get(f"{place}/actions/runners", self.list_runners)
+            app.router.add_delete(f"{place}/actions/runners/{{id}}", self.delete_runner)
+        return app
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """Serve on a free port; yields the API's URL."""
+        server = TestServer(self.application())
+        await server.start_server()
+        try:
+            yield str(server.make_url("/api/v3"))
+        finally:
+            self.over.set()
+            await server.close()
+
+
+def _place(request: web.Request) -> str:
+    owner, repo = request.match_info["owner"].lower(), request.match_info.get("repo")
+    return owner if repo is None else f"{owner}/{repo}"
+
+
+def _bearer(request: web.Request) -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or "User-Agent" not in request.headers:
+        raise _refuse(401, "Requires authentication")
+    return token
+
+
+_REFUSALS = {
+    401: web.HTTPUnauthorized,
+    404: web.HTTPNotFound,
+    409: web.HTTPConflict,
+    422: web.HTTPUnprocessableEntity,
+}
+
+
+def _refuse(status: int, message: str) -> web.HTTPException:
+    text = json.dumps({"message": message, "documentation_url": "https://docs.github.com/rest"})
+    return _REFUSALS[status](text=text, content_type="application/json")

@@ -1,0 +1,296 @@
+"""Questions: what is asked again, when it is given up, and what limits do to all callers."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.github import OperatorError, RetryLaterError
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.transport import MAX_ANSWER
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import JobId, RunnerName
+from autoscaler.model.jobs import JobState
+from tests.github.conftest import World
+from tests.github.doubles import START
+from tests.github.standin import Fault
+
+JOB = JobId(42)
+GET_JOB = "GET .*/actions/jobs/"
+HTML = {"Content-Type": "text/html"}
+JSON = {"Content-Type": "application/json; charset=utf-8"}
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": 42,
+        "run_id": 7,
+        "status": "in_progress",
+        "conclusion": None,
+        "created_at": "2027-01-15T07:00:00Z",
+        "started_at": "2027-01-15T07:10:00Z",
+        "completed_at": None,
+        "name": "test",
+        "workflow_name": "trunk",
+        "labels": ["gpu"],
+        "runner_name": "r1",
+    } | changes
+
+
+@pytest.fixture
+def asked(world: World) -> World:
+    """A world with one job, 42 of acme/widgets."""
+    world.github.jobs["acme/widgets", 42] = job()
+    return world
+
+
+async def read(client: GitHubClient) -> JobObserved | None:
+    return await client.read_job("acme/widgets", JOB, START)
+
+
+async def test_a_job_is_read_as_a_fact(asked: World, client: GitHubClient) -> None:
+    assert await read(client) == JobObserved(
+        at=START,
+        id=JOB,
+        state=JobState.IN_PROGRESS,
+        repository="acme/widgets",
+        labels=("gpu",),
+        queued_at=START - 3600,
+        name="test",
+        workflow="trunk",
+        run_id=7,
+        runner_name=RunnerName("r1"),
+        started_at=START - 3000,
+        read=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ("queued", JobState.QUEUED),
+        ("waiting", JobState.WAITING),
+        ("pending", JobState.WAITING),
+        ("requested", JobState.WAITING),
+        ("completed", JobState.COMPLETED),
+    ],
+)
+async def test_a_jobs_status_is_its_state(
+    asked: World, client: GitHubClient, status: str, state: JobState
+) -> None:
+    asked.github.jobs["acme/widgets", 42] = job(status=status)
+    observed = await read(client)
+    assert observed is not None
+    assert observed.state is state
+
+
+@pytest.mark.parametrize(
+    "changes", [{"status": "dreaming"}, {"id": 43}, {"labels": None}, {"created_at": "soon"}]
+)
+async def test_a_job_of_an_unknown_shape_is_no_fact(
+    asked: World, client: GitHubClient, changes: dict[str, Any]
+) -> None:
+    asked.github.jobs["acme/widgets", 42] = job(**changes)
+    with pytest.raises(RetryLaterError):
+        await read(client)
+
+
+async def test_a_job_that_is_not_there_is_none(world: World, client: GitHubClient) -> None:
+    assert await read(client) is None
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(GET_JOB, 500),
+        Fault(GET_JOB, 502, b"<html>", HTML),
+        Fault(GET_JOB, 520, b"", HTML),
+        Fault(GET_JOB, 999, b"\xff"),
+        Fault(GET_JOB, 200, b"<html>", JSON),
+        Fault(GET_JOB, 200, b"<html>", HTML),
+        Fault(GET_JOB, 200, b"\xff", JSON),
+    ],
+    ids=["500", "502", "520", "999", "html as json", "html", "not utf-8"],
+)
+async def test_a_question_is_asked_again_with_growing_delay(
+    asked: World, client: GitHubClient, fault: Fault
+) -> None:
+    fault.times = 2
+    asked.github.faults = [fault]
+    assert await read(client) is not None
+    assert asked.clock.slept == [1.0, 3.0]
+
+
+async def test_a_question_is_given_up_after_three_times(asked: World, client: GitHubClient) -> None:
+    asked.github.faults = [Fault(GET_JOB, 503, headers={"Retry-After": "7"}, times=9)]
+    with pytest.raises(RetryLaterError) as caught:
+        await read(client)
+    assert caught.value.retry_after == 7.0
+    assert asked.github.count(GET_JOB) == 3
+
+
+async def test_a_connection_that_breaks_each_time_is_an_outage(
+    asked: World, client: GitHubClient
+) -> None:
+    asked.github.faults = [Fault(GET_JOB, cut=True, times=9)]
+    with pytest.raises(RetryLaterError, match="disconnected"):
+        await read(client)
+    assert asked.clock.slept == [1.0, 3.0]
+
+
+async def test_a_question_without_any_answer_is_given_up(asked: World) -> None:
+    asked.github.faults = [Fault(GET_JOB, hang=True, times=9)]
+    async with asked.client(patience=0.2) as client:
+        with pytest.raises(RetryLaterError, match="timeout"):
+            await read(client)
+
+
+async def test_an_answer_without_end_is_not_read(asked: World, client: GitHubClient) -> None:
+    asked.github.faults = [Fault(GET_JOB, 200, b" " * (MAX_ANSWER + 1), JSON, times=3)]
+    with pytest.raises(RetryLaterError, match="over 8388608 bytes"):
+        await read(client)
+
+
+async def test_nobody_listening_is_an_outage(asked: World) -> None:
+    async with asked.client() as client:
+        assert await read(client) is not None
+    asked.url = "http://127.0.0.1:1/api/v3"
+    async with asked.client() as client:
+        with pytest.raises(RetryLaterError, match="not_connected"):
+            await read(client)
+    route = "GET /repos/{owner}/{repo}/installation"
+    assert asked.telemetry.calls[route, "not_connected"] == 3
+
+
+LIMITS = [
+    (429, {}, {"message": "Too many requests"}, 60.0),
+    (429, {"Retry-After": "17"}, {}, 17.0),
+    (403, {"Retry-After": "17"}, {"message": "Forbidden"}, 17.0),
+    (403, {}, {"message": "You have exceeded a secondary rate limit. Wait."}, 60.0),
+    (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(START) + 500)}, {}, 500.0),
+    (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "soon"}, {}, 60.0),
+    (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "5"}, {}, 1.0),
+    (429, {"Retry-After": "9" * 30}, {}, 3600.0),
+    (429, {"Retry-After": "Fri, 01 Jan 2027 00:00:00 GMT"}, {}, 60.0),
+]
+
+
+@pytest.mark.parametrize(("status", "headers", "body", "delay"), LIMITS)
+async def test_a_limit_is_kept_by_all_who_ask_until_it_is_over(
+    asked: World,
+    client: GitHubClient,
+    status: int,
+    headers: dict[str, str],
+    body: dict[str, Any],
+    delay: float,
+) -> None:
+    await read(client)
+    asked.github.faults = [Fault(GET_JOB, status, body, headers)]
+    with pytest.raises(RetryLaterError) as caught:
+        await read(client)
+    assert caught.value.retry_after == delay
+    asked.clock.at += delay * 0.75
+    with pytest.raises(RetryLaterError) as held:
+        await client.find_runner("org:acme", RunnerName("r"))
+    assert held.value.retry_after == delay / 4
+    assert asked.github.count(GET_JOB) == 2
+    assert asked.github.count("GET .*/actions/runners") == 0
+    asked.clock.at += delay / 4
+    assert await read(client) is not None
+
+
+async def test_a_limit_on_minting_does_not_hold_the_questions(
+    asked: World, client: GitHubClient
+) -> None:
+    asked.github.faults = [Fault("generate-jitconfig", 429, {}, {"Retry-After": "60"}, times=9)]
+    for _ in range(3):
+        with pytest.raises(RetryLaterError):
+            await client.mint("org:acme", "gpu", RunnerName("r"), ("gpu",))
+    assert asked.github.count("generate-jitconfig") == 1
+    assert await read(client) is not None
+
+
+async def test_a_budget_that_an_answer_used_up_is_not_overdrawn(
+    asked: World, client: GitHubClient
+) -> None:
+    spent = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(START) + 30)}
+    asked.github.faults = [Fault(GET_JOB, 200, job(), spent)]
+    assert await read(client) is not None
+    with pytest.raises(RetryLaterError, match="held"):
+        await read(client)
+    asked.clock.at += 30
+    assert await read(client) is not None
+
+
+async def test_one_accounts_limit_is_not_anothers(asked: World, client: GitHubClient) -> None:
+    asked.github.installed["1", "umbrella"] = 78
+    asked.github.faults = [Fault("orgs/acme/actions", 429)]
+    with pytest.raises(RetryLaterError):
+        await client.find_runner("org:acme", RunnerName("r"))
+    assert await client.find_runner("org:umbrella", RunnerName("r")) is None
+
+
+@pytest.mark.parametrize("status", [403, 401])
+async def test_a_refusal_is_the_operators(asked: World, client: GitHubClient, status: int) -> None:
+    asked.github.faults = [Fault(GET_JOB, status, {"message": "Must have\x1b admin" * 50}, times=2)]
+    with pytest.raises(OperatorError, match="Must have  admin") as caught:
+        await read(client)
+    assert len(str(caught.value)) < 300
+
+
+async def test_a_renamed_repository_is_followed_for_questions_only(
+    asked: World, client: GitHubClient
+) -> None:
+    there = {"Location": "/api/v3/repos/acme/widgets/actions/jobs/42"}
+    asked.github.faults = [Fault("GET .*/old/actions", 301, {"message": "Moved"}, there)]
+    observed = await client.read_job("acme/old", JOB, START)
+    assert observed is not None
+    asked.github.faults = [Fault("DELETE", 307, {"message": "Moved"}, there)]
+    with pytest.raises(OperatorError, match="renamed"):
+        await client.delete_runner("org:acme", 1)
+    assert asked.github.count("DELETE") == 1
+
+
+async def test_the_token_never_goes_to_another_origin(asked: World, client: GitHubClient) -> None:
+    await read(client)
+    for place in ("http://127.0.0.1:1/steal", "http://[", "//evil.example/x", "file:///etc"):
+        asked.github.faults = [Fault(GET_JOB, 302, b"", {"Location": place})]
+        with pytest.raises(OperatorError, match="foreign_url"):
+            await read(client)
+    link = {"Link": '<https://evil.example/next>; rel="next"'}
+    asked.github.faults = [Fault("GET .*/actions/runners", 200, {"runners": []}, link)]
+    with pytest.raises(OperatorError, match="api_url"):
+        await client.find_runner("org:acme", RunnerName("r"))
+
+
+async def test_pages_that_lead_in_a_circle_are_left(asked: World, client: GitHubClient) -> None:
+    link = {"Link": f'<{asked.url}/orgs/acme/actions/runners?page=1>; rel="next"'}
+    asked.github.faults = [Fault("GET .*/actions/runners", 200, {"runners": []}, link, times=99)]
+    with pytest.raises(RetryLaterError, match="without end"):
+        await client.find_runner("org:acme", RunnerName("r"))
+    assert asked.github.count("GET .*/actions/runners") == 2
+
+
+async def test_no_more_requests_are_under_way_than_allowed(asked: World) -> None:
+    async with asked.client(concurrency=4) as client:
+        await read(client)
+        asked.github.hold = asyncio.Event()
+        reads = [asyncio.create_task(read(client)) for _ in range(20)]
+        await asked.github.until_under_way(4)
+        asked.github.hold.set()
+        assert all(await asyncio.gather(*reads))
+    assert asked.github.most_under_way == 4
+
+
+async def test_close_may_come_twice_and_ends_what_is_under_way(asked: World) -> None:
+    async with asked.client() as client:
+        asked.github.hold = asyncio.Event()
+        pending = asyncio.create_task(read(client))
+        await asked.github.until_under_way(1)
+        await client.close()
+        with pytest.raises(asyncio.CancelledError):
+            await pending
+        await client.close()
+        asked.github.hold.set()
+        with pytest.raises(RetryLaterError, match="closed"):
+            await read(client)

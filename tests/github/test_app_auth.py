@@ -1,0 +1,172 @@
+"""Who speaks for which account, for how long a token serves, and what stays secret."""
+
+import asyncio
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
+from autoscaler.github.app_auth import App
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.settings import AppKey, GitHubSettings
+from autoscaler.model.identifiers import JobId, RunnerName
+from tests.github.conftest import KeyPair, World
+from tests.github.doubles import START, ManualClock
+from tests.github.standin import Fault
+
+ANYBODY = RunnerName("r")
+
+
+async def test_a_jwt_is_kept_for_minutes_and_renewed_while_it_still_serves(
+    keys: KeyPair, clock: ManualClock
+) -> None:
+    app = App(AppKey(1, keys.private_pem), clock)
+    first = await app.token()
+    clock.at += 359
+    assert await app.token() == first
+    clock.at += 1
+    assert await app.token() != first
+
+
+async def test_a_token_is_asked_for_once_and_renewed_before_it_runs_out(
+    world: World, client: GitHubClient
+) -> None:
+    await asyncio.gather(*(client.find_runner("org:acme", ANYBODY) for _ in range(20)))
+    assert world.github.count("access_tokens") == 1
+    world.clock.at += 3600 - 301
+    await client.find_runner("org:acme", ANYBODY)
+    assert world.github.count("access_tokens") == 1
+    world.clock.at += 1
+    await asyncio.gather(*(client.find_runner("org:acme", ANYBODY) for _ in range(20)))
+    assert world.github.count("access_tokens") == 2
+    assert world.github.count("installation$") == 1
+
+
+async def test_a_revoked_token_is_replaced_even_for_a_mint(
+    world: World, client: GitHubClient
+) -> None:
+    await client.find_runner("org:acme", ANYBODY)
+    world.github.tokens.clear()
+    minted = await client.mint("org:acme", "Default", ANYBODY, ("gpu",))
+    assert minted.github_id == 1
+    assert len(world.github.minted) == 1
+
+
+async def test_organisations_and_repositories_each_have_their_own_installation(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.installed["1", "umbrella"] = 78
+    await client.find_runner("org:Acme", ANYBODY)
+    await client.find_runner("repo:umbrella/lab", ANYBODY)
+    await client.read_job("acme/widgets", JobId(1), START)
+    assert world.github.count("/orgs/Acme/installation") == 1
+    assert world.github.count("/repos/umbrella/lab/installation") == 1
+    assert world.github.count("installations/77/access_tokens") == 1
+    assert world.github.count("installations/78/access_tokens") == 1
+
+
+async def test_the_first_app_that_is_installed_speaks(world: World) -> None:
+    world.github.installed = {("2", "acme"): 90}
+    async with world.client(apps=(1, 2)) as client:
+        await client.find_runner("org:acme", ANYBODY)
+    assert world.github.count("installations/90/access_tokens") == 1
+
+
+async def test_an_account_without_our_app_is_the_operators_and_nobody_elses_trouble(
+    client: GitHubClient,
+) -> None:
+    with pytest.raises(OperatorError, match="no configured App is installed on globex"):
+        await client.find_runner("org:globex", ANYBODY)
+    assert await client.find_runner("org:acme", ANYBODY) is None
+
+
+async def test_an_app_installed_anew_is_found_again(world: World, client: GitHubClient) -> None:
+    await client.find_runner("org:acme", ANYBODY)
+    world.github.installed["1", "acme"] = 79
+    world.github.tokens.clear()
+    with pytest.raises(OperatorError, match="installation is gone"):
+        await client.find_runner("org:acme", ANYBODY)
+    assert await client.find_runner("org:acme", ANYBODY) is None
+    assert world.github.count("installations/79/access_tokens") == 1
+
+
+async def test_a_failing_token_fails_all_who_wait_for_it_at_once(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.faults = [Fault("access_tokens", 500, times=99)]
+    outcomes = await asyncio.gather(
+        *(client.find_runner("org:acme", ANYBODY) for _ in range(20)), return_exceptions=True
+    )
+    assert all(isinstance(outcome, RetryLaterError) for outcome in outcomes)
+    assert world.github.count("access_tokens") == 3
+
+
+@pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "ü"])
+async def test_a_token_that_could_break_a_header_is_refused(
+    world: World, client: GitHubClient, token: str
+) -> None:
+    world.github.faults = [Fault("access_tokens", 201, {"token": token}, times=9)]
+    with pytest.raises(RetryLaterError, match="unknown shape"):
+        await client.find_runner("org:acme", ANYBODY)
+
+
+async def test_tokens_may_live_on_a_clock_of_their_own(world: World) -> None:
+    settings = GitHubSettings(world.url, (AppKey(1, world.keys.private_pem),))
+    fast = ManualClock(START + 1_000_000)
+    without = GitHubClient(settings, fast, world.telemetry)
+    with pytest.raises(OperatorError, match="within 10 minutes"):
+        await without.find_runner("org:acme", ANYBODY)
+    await without.close()
+    client = GitHubClient(settings, fast, world.telemetry, token_clock=world.clock)
+    assert await client.find_runner("org:acme", ANYBODY) is None
+    await client.close()
+
+
+async def test_a_key_that_github_does_not_know_is_the_operators(world: World) -> None:
+    world.github.apps.pop("1")
+    async with world.client() as client:
+        with pytest.raises(OperatorError, match="401"):
+            await client.find_runner("org:acme", ANYBODY)
+
+
+def test_a_key_that_cannot_sign_is_refused_without_showing_it() -> None:
+    curve = ec.generate_private_key(ec.SECP256R1())
+    elliptic = curve.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    for pem in ("", "hunter2", elliptic):
+        with pytest.raises(ValueError, match=r"^App 7: the key is no unencrypted RSA") as caught:
+            App(AppKey(7, pem), ManualClock())
+        assert caught.value.__cause__ is None
+
+
+async def test_no_secret_is_in_any_repr_or_message(world: World, keys: KeyPair) -> None:
+    secret = keys.private_pem.splitlines()[1]
+    settings = GitHubSettings(world.url, (AppKey(1, keys.private_pem),))
+    assert secret not in repr(settings)
+    said = []
+    async with world.client() as client:
+        await client.find_runner("org:acme", ANYBODY)
+        token = next(iter(world.github.tokens))
+        for status in (201, 404, 409, 422, 500):
+            body = {"message": "no", "encoded_jit_config": {"JIT": 1}, "runner": {"id": 1}}
+            world.github.faults = [Fault("generate-jitconfig", status, body)]
+            with pytest.raises(GitHubError) as caught:
+                await client.mint("org:acme", "gpu", ANYBODY, ("gpu",))
+            error: BaseException | None = caught.value
+            assert error is not None
+            assert error.__cause__ is None
+            assert error.__context__ is None or error.__suppress_context__
+            said.append(repr(error))
+    assert not [text for text in said if token in text or "JIT" in text]
+
+
+def test_settings_that_cannot_work_are_refused() -> None:
+    app = (AppKey(1, "pem"),)
+    with pytest.raises(ValueError, match="api_url"):
+        GitHubSettings("ftp://x", app)
+    with pytest.raises(ValueError, match="apps"):
+        GitHubSettings("https://x", ())
+    with pytest.raises(ValueError, match="concurrency"):
+        GitHubSettings("https://x", app, concurrency=101)
+    with pytest.raises(ValueError, match="timeout"):
+        GitHubSettings("https://x", app, timeout=0)

@@ -1,0 +1,189 @@
+"""Which failed deliveries are repeated, and when again."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.controller.ports.github import OperatorError, RetryLaterError
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.deliveries import MAX_REPEATS, FailedDelivery, Try, failed_deliveries
+from tests.github.conftest import World
+from tests.github.doubles import START
+from tests.github.standin import Fault, timestamp
+
+STEADY = settings(derandomize=True, deadline=None)
+ATTEMPT = "POST .*/attempts"
+
+
+def entry(number: int, guid: str, age: float, **changes: Any) -> dict[str, Any]:
+    """One try, `age` seconds old, which failed."""
+    return {
+        "id": number,
+        "guid": guid,
+        "delivered_at": timestamp(START - age),
+        "redelivery": False,
+        "duration": 0.3,
+        "status": "Invalid HTTP Response: 502",
+        "status_code": 502,
+        "event": "workflow_job",
+        "action": "queued",
+    } | changes
+
+
+OK = {"status": "OK", "status_code": 200}
+
+
+async def test_only_what_never_arrived_is_repeated_by_its_newest_try(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.deliveries["1"] = [
+        entry(1, "fails twice", 500),
+        entry(2, "arrives", 400, **OK),
+        entry(3, "arrives later", 300),
+        entry(4, "fails twice", 250, redelivery=True),
+        entry(5, "arrives later", 200, redelivery=True, **OK),
+        entry(6, "fails", 100, status="timed out", status_code=0),
+        entry(7, "accepted", 90, status="Accepted", status_code=202),
+        entry(8, "under way", 1, status="pending", status_code=0),
+    ]
+    assert await client.redeliver_failed(START - 3600) == 2
+    assert [call for call in world.github.calls if call.startswith("POST")] == [
+        "POST /api/v3/app/hook/deliveries/4/attempts",
+        "POST /api/v3/app/hook/deliveries/6/attempts",
+    ]
+
+
+async def test_a_delivery_asked_for_is_left_alone_while_that_is_fresh(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.deliveries["1"] = [entry(1, "a", 100)]
+    assert [await client.redeliver_failed(START - 3600) for _ in range(3)] == [1, 0, 0]
+    world.clock.at += 61
+    assert await client.redeliver_failed(START - 3600) == 1
+    world.github.deliveries["1"].append(entry(2, "a", -62, redelivery=True, **OK))
+    world.clock.at += 3600
+    assert await client.redeliver_failed(START - 3600) == 0
+
+
+async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.deliveries["1"] = [entry(1, "a", 0)]
+    asked_at = []
+    for _ in range(3 * 180):
+        if await client.redeliver_failed(START - 10):
+            asked_at.append(world.clock.at - START)
+            number = len(world.github.deliveries["1"]) + 1
+            again = entry(number, "a", START - world.clock.at, redelivery=True)
+            world.github.deliveries["1"].append(again)
+        world.clock.at += 20
+    gaps = [after - before for before, after in pairwise(asked_at)]
+    assert gaps == [60, 120, 240, 480, *[900] * len(gaps[4:])]
+    assert len(gaps) > 10
+
+
+async def test_pages_are_read_until_the_moment_asked_for(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.page_size = 10
+    world.github.deliveries["1"] = [entry(n, f"g{n}", 1000 - n) for n in range(1, 100)]
+    assert await client.redeliver_failed(START - (1000 - 75)) == 25
+    assert world.github.count("GET .*/deliveries") == 3
+
+
+async def test_a_flood_is_spread_over_passes_and_nothing_is_forgotten(
+    world: World, client: GitHubClient
+) -> None:
+    total = MAX_REPEATS * 2 + 7
+    world.github.deliveries["1"] = [entry(n, f"g{n}", 1000 - n) for n in range(1, total + 1)]
+    asked = [await client.redeliver_failed(START - 3600)]
+    # The caller's window has moved on: what is left over is remembered.
+    asked += [await client.redeliver_failed(START) for _ in range(3)]
+    assert asked == [MAX_REPEATS, MAX_REPEATS, 7, 0]
+    posts = [call for call in world.github.calls if call.startswith("POST")]
+    assert len(set(posts)) == total
+
+
+async def test_one_that_github_will_not_repeat_does_not_stop_the_others(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.deliveries["1"] = [entry(1, "too old", 200), entry(2, "b", 100)]
+    world.github.faults = [Fault("deliveries/1/attempts", 422, {"message": "Too old"}, times=99)]
+    assert await client.redeliver_failed(START - 3600) == 1
+    world.github.deliveries["1"][1] |= OK
+    world.clock.at += 3600
+    assert await client.redeliver_failed(START - 3600) == 0
+    assert world.github.count("deliveries/1/attempts") == 1
+
+
+async def test_a_limit_stops_the_pass_and_the_rest_is_asked_later(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.deliveries["1"] = [entry(n, f"g{n}", 100 - n) for n in range(1, 6)]
+    world.github.faults = [Fault("deliveries/3/attempts", 429, {}, {"Retry-After": "60"})]
+    with pytest.raises(RetryLaterError):
+        await client.redeliver_failed(START - 3600)
+    assert world.github.count(ATTEMPT) == 3
+    world.clock.at += 60
+    assert await client.redeliver_failed(START) == 3
+    posts = [call.split("/")[-2] for call in world.github.calls if call.startswith("POST")]
+    assert posts == ["1", "2", "3", "3", "4", "5"]
+
+
+async def test_a_repeat_without_an_answer_is_not_sent_twice(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.deliveries["1"] = [entry(1, "a", 100)]
+    world.github.faults = [Fault(ATTEMPT, cut=True, done=True)]
+    with pytest.raises(RetryLaterError):
+        await client.redeliver_failed(START - 3600)
+    assert await client.redeliver_failed(START - 3600) == 0
+    assert world.github.count(ATTEMPT) == 1
+
+
+async def test_every_app_has_deliveries_and_one_apps_trouble_is_its_own(world: World) -> None:
+    world.github.deliveries = {"1": [entry(1, "a", 10)], "2": [entry(2, "b", 10)]}
+    async with world.client(apps=(1, 2)) as client:
+        assert await client.redeliver_failed(START - 3600) == 2
+        world.github.apps.pop("1")
+        world.clock.at += 400
+        with pytest.raises(OperatorError):
+            await client.redeliver_failed(START - 3600)
+    assert world.github.count("deliveries/2/attempts") == 2
+
+
+async def test_a_list_of_an_unknown_shape_is_no_list(world: World, client: GitHubClient) -> None:
+    for changes in ({"delivered_at": "then"}, {"guid": None}, {"id": "1"}):
+        world.github.deliveries["1"] = [entry(1, "a", 10) | changes]
+        with pytest.raises(RetryLaterError):
+            await client.redeliver_failed(START - 3600)
+    assert world.github.count(ATTEMPT) == 0
+
+
+tries = st.lists(
+    st.builds(
+        Try,
+        id=st.integers(1, 1000),
+        guid=st.sampled_from("abcd"),
+        at=st.floats(START, START + 100),
+        succeeded=st.booleans(),
+        pending=st.booleans(),
+    )
+)
+
+
+@STEADY
+@given(tries, st.sets(st.sampled_from("abef")))
+def test_failed_is_what_no_try_brought_home(listed: list[Try], left: set[str]) -> None:
+    before = {guid: FailedDelivery(guid, 1, START, 1) for guid in left}
+    failed = failed_deliveries(listed, before)
+    home = {attempt.guid for attempt in listed if attempt.succeeded or attempt.pending}
+    assert set(failed) == ({attempt.guid for attempt in listed} | left) - home
+    assert failed == failed_deliveries(reversed(listed), before)
+    for guid, delivery in failed.items():
+        own = [attempt for attempt in listed if attempt.guid == guid]
+        assert delivery.at == max((attempt.at for attempt in own), default=START)
+        assert delivery.due >= delivery.at

@@ -1,0 +1,56 @@
+"""Work that many want is done once, whoever of them gives up."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.github.single_flight import SingleFlight
+
+
+class Work:
+    """Counts its runs and ends when told."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.go = asyncio.Event()
+
+    async def __call__(self) -> int:
+        self.runs += 1
+        number = self.runs
+        await self.go.wait()
+        return number
+
+
+async def test_all_who_come_while_it_runs_share_it_and_the_next_one_starts_anew() -> None:
+    flights: SingleFlight[int] = SingleFlight()
+    work = Work()
+    waiting = [asyncio.create_task(flights.run("k", work)) for _ in range(5)]
+    other = asyncio.create_task(flights.run("other", work))
+    await asyncio.sleep(0)
+    work.go.set()
+    assert await asyncio.gather(*waiting) == [1] * 5
+    assert await other == 2
+    assert await flights.run("k", work) == 3
+
+
+async def test_one_who_gives_up_takes_nothing_from_the_others() -> None:
+    flights: SingleFlight[int] = SingleFlight()
+    work = Work()
+    impatient = asyncio.create_task(flights.run("k", work))
+    patient = asyncio.create_task(flights.run("k", work))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
+    work.go.set()
+    assert await patient == 1
+
+
+async def test_closing_ends_the_work() -> None:
+    flights: SingleFlight[int] = SingleFlight()
+    waiting = asyncio.create_task(flights.run("k", Work()))
+    await asyncio.sleep(0)
+    await flights.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await flights.close()

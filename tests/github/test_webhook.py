@@ -1,0 +1,299 @@
+"""What a webhook body proves and says."""
+
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.github.webhook import (
+    MAX_BODY,
+    MalformedPayloadError,
+    parse_workflow_job,
+    verify_signature,
+)
+from autoscaler.model.events import JobObserved
+from autoscaler.model.jobs import JobState
+
+# The same examples each time, however busy the machine is.
+STEADY = settings(derandomize=True, deadline=None)
+RECEIVED = 1_800_000_000.0
+
+
+def signed(body: bytes, secret: bytes) -> str:
+    return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    fields = {
+        "id": 29679449,
+        "run_id": 940463255,
+        "run_attempt": 2,
+        "status": "queued",
+        "conclusion": None,
+        "name": "linux-gpu / test (default, 1, 5)",
+        "workflow_name": "trunk",
+        "labels": ["self-hosted", "GPU"],
+        "created_at": "2027-01-15T07:59:30Z",
+        "started_at": "2027-01-15T07:59:31Z",
+        "completed_at": None,
+        "runner_name": None,
+        "steps": [],
+    }
+    return {name: value for name, value in {**fields, **changes}.items() if value != "missing"}
+
+
+def event(action: str = "queued", **changes: Any) -> bytes:
+    return json.dumps(
+        {
+            "action": action,
+            "workflow_job": job(**changes),
+            "repository": {"full_name": "acme/widgets", "private": True},
+            "sender": {"login": "octocat"},
+        }
+    ).encode()
+
+
+def parsed(body: bytes) -> JobObserved:
+    observed = parse_workflow_job(body, RECEIVED)
+    assert observed is not None
+    return observed
+
+
+@STEADY
+@given(st.binary(max_size=200), st.lists(st.binary(min_size=1, max_size=40), min_size=1))
+def test_each_live_secret_proves_a_body(body: bytes, secrets: list[bytes]) -> None:
+    for secret in secrets:
+        assert verify_signature(body, signed(body, secret), secrets)
+
+
+@STEADY
+@given(st.binary(max_size=50), st.text(max_size=100), st.sampled_from(["", "sha256=", "sha1="]))
+def test_no_text_but_the_signature_proves_anything(body: bytes, text: str, prefix: str) -> None:
+    assert not verify_signature(body, prefix + text, [b"secret"])
+
+
+@STEADY
+@given(st.binary(min_size=1, max_size=50), st.integers(0), st.integers(0, 7))
+def test_a_body_changed_by_one_bit_is_refused(body: bytes, where: int, bit: int) -> None:
+    changed = bytearray(body)
+    changed[where % len(body)] ^= 1 << bit
+    assert not verify_signature(bytes(changed), signed(body, b"secret"), [b"secret"])
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "sha1=" + hmac.new(b"secret", b"body", hashlib.sha1).hexdigest(),
+        signed(b"body", b"secret").upper(),
+        signed(b"body", b"secret").removeprefix("sha256="),
+        signed(b"body", b"secret") + "\n",
+        " " + signed(b"body", b"secret"),
+        "sha256=" + "é" * 64,
+        "sha256=" + "٣" * 64,
+        "sha256=\udcff",
+        signed(b"body", b"other"),
+    ],
+)
+def test_other_spellings_and_algorithms_are_refused(header: str | None) -> None:
+    assert not verify_signature(b"body", header, [b"secret", b"old"])
+
+
+def test_without_a_secret_or_with_an_empty_one_nothing_is_proved() -> None:
+    assert not verify_signature(b"body", signed(b"body", b""), [])
+    assert not verify_signature(b"body", signed(b"body", b""), [b""])
+
+
+def test_a_queued_job_in_full() -> None:
+    assert parsed(event()) == JobObserved(
+        at=RECEIVED,
+        id=parsed(event()).id,
+        state=JobState.QUEUED,
+        repository="acme/widgets",
+        labels=("self-hosted", "GPU"),
+        queued_at=1_799_999_970.0,
+        name="linux-gpu / test (default, 1, 5)",
+        workflow="trunk",
+        run_id=940463255,
+        run_attempt=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "state"),
+    [
+        ("queued", "queued", JobState.QUEUED),
+        ("queued", "waiting", JobState.WAITING),
+        ("queued", "completed", JobState.QUEUED),
+        ("queued", "missing", JobState.QUEUED),
+        ("waiting", "waiting", JobState.WAITING),
+        ("waiting", "queued", JobState.WAITING),
+        ("in_progress", "in_progress", JobState.IN_PROGRESS),
+        ("in_progress", "queued", JobState.IN_PROGRESS),
+        ("completed", "completed", JobState.COMPLETED),
+        ("completed", "in_progress", JobState.COMPLETED),
+    ],
+)
+def test_the_action_decides_but_for_a_queued_job_that_waits(
+    action: str, status: str, state: JobState
+) -> None:
+    assert parsed(event(action, status=status)).state is state
+
+
+def test_a_started_job_names_its_runner_and_a_queued_one_never_does() -> None:
+    started = parsed(event("in_progress", runner_name="ci-gpu-1-2-1"))
+    assert (started.runner_name, started.started_at) == ("ci-gpu-1-2-1", 1_799_999_971.0)
+    queued = parsed(event("queued", runner_name="somebody"))
+    assert (queued.runner_name, queued.started_at) == (None, None)
+
+
+def test_a_completed_job_says_how_it_ended() -> None:
+    done = parsed(
+        event(
+            "completed",
+            conclusion="timed_out_in_a_new_way",
+            runner_name="r",
+            completed_at="2027-01-15T08:00:00Z",
+        )
+    )
+    assert done.conclusion == "timed_out_in_a_new_way"
+    assert done.completed_at == 1_800_000_000.0
+    assert done.started_at == 1_799_999_971.0
+
+
+def test_a_skipped_job_has_no_labels_and_never_started() -> None:
+    skipped = parsed(event("completed", labels=[], conclusion="skipped", runner_name=""))
+    assert (skipped.labels, skipped.runner_name, skipped.started_at) == ((), None, None)
+
+
+def test_what_github_leaves_out_is_made_up_for() -> None:
+    bare = parsed(
+        event(
+            created_at="missing",
+            run_attempt="missing",
+            run_id="missing",
+            workflow_name="missing",
+            name=None,
+            started_at="missing",
+            completed_at="missing",
+            conclusion="missing",
+            runner_name="missing",
+            steps="missing",
+        )
+    )
+    assert (bare.queued_at, bare.run_attempt, bare.run_id) == (RECEIVED, 1, None)
+    assert (bare.name, bare.workflow) == ("", "")
+
+
+def test_a_time_of_year_one_is_no_time() -> None:
+    assert parsed(event(created_at="0001-01-01T00:00:00Z")).queued_at == RECEIVED
+
+
+def test_a_long_or_ugly_name_loses_no_job() -> None:
+    observed = parsed(event(name="matrix\x00\n" + "x" * 5000))
+    assert observed.name.startswith("matrix  x")
+    assert len(observed.name) == 256
+
+
+@pytest.mark.parametrize("body", [event("assigned"), b'{"action": "assigned"}'])
+def test_an_action_unknown_to_us_is_no_fact(body: bytes) -> None:
+    assert parse_workflow_job(body, RECEIVED) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b"{",
+        b'{"action": 5}',
+        b'{"action": "queued"}',
+        b"[" * 100_000,
+        b'{"action":"queued","x":' + b'{"x":' * 5000 + b"1" + b"}" * 5001,
+        event() + b" " * MAX_BODY,
+        event(id="29679449"),
+        event(id=True),
+        event(id=0),
+        event(id=2**63),
+        event(labels="missing"),
+        event(labels=None),
+        event(labels="gpu"),
+        event(labels=[1]),
+        event(labels=["a"] * 101),
+        event(labels=["a" * 257]),
+        event(labels=["a\x00"]),
+        event(created_at="yesterday"),
+        event(created_at=1_800_000_000),
+        event("in_progress", runner_name="r" * 257),
+        event(run_attempt=-1),
+        event().replace(b"acme/widgets", b"acme"),
+        event().replace(b"acme/widgets", b"acme/.."),
+        event().replace(b"acme/widgets", b"acme/w?x=1"),
+        event().replace(b"acme/widgets", b"acme/w/x"),
+        event().replace(b"GPU", b"\\ud800"),
+    ],
+)
+def test_what_is_no_event_is_refused_by_type(body: bytes) -> None:
+    with pytest.raises(MalformedPayloadError):
+        parse_workflow_job(body, RECEIVED)
+
+
+def test_a_refusal_repeats_no_value_of_the_body() -> None:
+    with pytest.raises(MalformedPayloadError) as caught:
+        parse_workflow_job(event(id="hunter2"), RECEIVED)
+    assert str(caught.value) == "workflow_job.id: int_type"
+    assert caught.value.__suppress_context__
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=12,
+)
+field_names = st.sampled_from([*job(), "action", "full_name"])
+actions = st.sampled_from(["queued", "waiting", "in_progress", "completed", "other"])
+
+
+@STEADY
+@given(json_values)
+def test_any_json_is_a_fact_none_or_the_typed_error(value: Any) -> None:
+    check(json.dumps(value).encode())
+
+
+@STEADY
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_fact_none_or_the_typed_error(body: bytes) -> None:
+    check(body)
+
+
+@STEADY
+@given(actions, st.dictionaries(field_names, json_values, max_size=3))
+def test_any_event_with_some_fields_broken(action: str, changes: dict[str, Any]) -> None:
+    check(event(action, **{k: v for k, v in changes.items() if k in job()}))
+
+
+@STEADY
+@given(st.integers(0), st.integers(1, 255))
+def test_any_event_with_one_byte_changed(where: int, change: int) -> None:
+    body = bytearray(event("completed", runner_name="r"))
+    body[where % len(body)] ^= change
+    check(bytes(body))
+
+
+def check(body: bytes) -> None:
+    try:
+        observed = parse_workflow_job(body, RECEIVED)
+    except MalformedPayloadError:
+        return
+    if observed is not None:
+        assert observed.id > 0
+        assert len(observed.labels) <= 100
+        assert observed.queued_at > 0
+        assert not observed.read

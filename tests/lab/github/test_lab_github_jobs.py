@@ -1,0 +1,322 @@
+"""The job queue: who gets which job, what follows from its end, and what GitHub ends by itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from autoscaler.lab.github.records import JobStatus
+from autoscaler.lab.github.server import patience_at
+from autoscaler.lab.github.settings import JobSpec, Patience
+from tests.lab.github.harness import Client, HandClock, job, until
+
+Make = Callable[..., Awaitable[Client]]
+
+
+async def test_a_job_from_push_to_end(client: Client, clock: HandClock) -> None:
+    (pushed,) = client.lab.push([job(seconds=90.0)])
+    await clock.advance(10)
+    runner = await client.runner("a")
+    answer = await runner.post("message", wait=0)
+    assert answer.json == {"job": {"id": pushed.id, "name": "test", "seconds": 90.0}}
+    await clock.advance(5)
+    assert await runner.say("started", job=pushed.id) == 204
+    assert await runner.say("started", job=pushed.id) == 204
+    await clock.advance(90)
+    assert await runner.say("renew", job=pushed.id) == 204
+    assert await runner.say("completed", job=pushed.id, conclusion="success") == 204
+    await asyncio.wait_for(client.lab.settled(), 1)
+    assert (pushed.status, pushed.conclusion) == (JobStatus.COMPLETED, "success")
+    assert pushed.queued_at is not None
+    assert pushed.started_at == pushed.queued_at + 15
+    assert pushed.completed_at == pushed.started_at + 90
+    assert (pushed.starts, pushed.assigned) == (["a"], 1)
+    assert client.lab.runners == []
+    assert client.lab.unfinished == 0
+
+
+async def test_a_waiting_poll_gets_the_job_that_is_pushed(client: Client) -> None:
+    runner = await client.runner("a", ("GPU", "Linux"))
+    poll = asyncio.create_task(runner.take(5.0))
+    await until(lambda: client.lab._actions.runners.by_id[runner.id].poll is not None)
+    (other, wanted) = client.lab.push([job("x", ("arm",)), job("y", ("gpu", "LINUX"))])
+    assert await poll == wanted.id
+    assert other.status is JobStatus.QUEUED
+
+
+async def test_labels_groups_and_repositories_decide(client: Client) -> None:
+    pushed = client.lab.push(
+        [
+            job("group", group="GPU"),
+            job("empty", (), group="gpu"),
+            job("anvil", repository="acme/anvil"),
+        ]
+    )
+    plain = await client.runner("plain")
+    assert await plain.take() == pushed[2].id
+    one = await client.runner("one", ("gpu",), group=2)
+    two = await client.runner("two", ("gpu",), group=2)
+    assert {await one.take(), await two.take()} == {pushed[0].id, pushed[1].id}
+    closed = await client.runner("closed", ("gpu",), group=3)
+    (rocket, anvil) = client.lab.push([job("r"), job("a", repository="acme/anvil")])
+    assert await closed.take() == anvil.id
+    (own,) = client.lab.push([job("own", ("special",))])
+    of_anvil = await client.runner("of-anvil", ("special",), at="/repos/acme/anvil")
+    assert await of_anvil.take() is None
+    of_rocket = await client.runner("of-rocket", ("special",), at="/repos/acme/rocket")
+    assert await of_rocket.take() == own.id
+    assert rocket.status is JobStatus.QUEUED
+
+
+async def test_needs_are_queued_when_all_they_need_succeeded(client: Client) -> None:
+    build, lint, test = client.lab.push(
+        [
+            job("build"),
+            job("lint"),
+            job("test", ("big",), needs=("build", "lint")),
+        ]
+    )
+    seen = [test.status]
+    for name in ("a", "b"):
+        await (await client.runner(name)).run()
+        seen.append(test.status)
+    assert (build.status, lint.status) == (JobStatus.COMPLETED, JobStatus.COMPLETED)
+    assert seen == [JobStatus.BLOCKED, JobStatus.BLOCKED, JobStatus.QUEUED]
+    (late,) = client.lab.push([job("late", needs=("build",), run_id=build.run.id)])
+    assert late.status is JobStatus.QUEUED
+
+
+async def test_what_needed_a_failed_job_is_skipped_once(client: Client) -> None:
+    root, left, right, end = client.lab.push(
+        [
+            job("root"),
+            job("left", needs=("root",)),
+            job("right", needs=("root",)),
+            job("end", needs=("left", "right")),
+        ]
+    )
+    client.lab.cancel(root)
+    assert root.conclusion == "cancelled"
+    assert [left.conclusion, right.conclusion, end.conclusion] == ["skipped"] * 3
+    assert client.lab.unfinished == 0
+    (late,) = client.lab.push([job("late", needs=("left",), run_id=root.run.id)])
+    assert late.conclusion == "skipped"
+    assert client.lab.unfinished == 0
+
+
+@pytest.mark.parametrize(
+    ("specs", "words"),
+    [
+        ([job(repository="acme/none")], "no repository"),
+        ([job(repository="none")], "no repository"),
+        ([job("a"), job("a")], "two jobs named"),
+        ([job("a", needs=("b",))], "needs 'b'"),
+        ([job("a", needs=("b",)), job("b", needs=("a",))], "circle"),
+        ([job("a", run_id=7), job("b", run_id=7, repository="acme/anvil")], "two repositories"),
+    ],
+)
+async def test_pushes_that_make_no_sense_are_refused(
+    client: Client, specs: list[JobSpec], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        client.lab.push(specs)
+    assert client.lab.jobs == []
+
+
+async def test_a_queued_job_is_cancelled_at_once(client: Client) -> None:
+    queued, other = client.lab.push([job("x"), job("y")])
+    client.lab.cancel(queued)
+    client.lab.cancel(queued)
+    assert (queued.conclusion, queued.starts) == ("cancelled", [])
+    assert await (await client.runner("a")).run() == other.id
+
+
+async def test_a_job_cancelled_before_its_start_frees_its_runner(client: Client) -> None:
+    first, second = client.lab.push([job("x"), job("y")])
+    runner = await client.runner("a")
+    assert await runner.take() == first.id
+    client.lab.cancel(first)
+    assert await runner.say("started", job=first.id) == 404
+    assert await runner.take() == second.id
+
+
+async def test_a_running_job_is_cancelled_through_its_runner(client: Client) -> None:
+    (running,) = client.lab.push([job()])
+    runner = await client.runner("a")
+    assert await runner.take() == running.id
+    assert await runner.say("started", job=running.id) == 204
+    client.lab.cancel(running)
+    assert running.status is JobStatus.IN_PROGRESS
+    assert await runner.say("renew", job=running.id) == 410
+    assert await runner.say("completed", job=running.id, conclusion="success") == 204
+    assert running.conclusion == "cancelled"
+
+
+async def test_a_cancelled_job_whose_runner_goes_on_is_ended(
+    client: Client, clock: HandClock
+) -> None:
+    (running,) = client.lab.push([job()])
+    runner = await client.runner("a")
+    assert await runner.take() == running.id
+    assert await runner.say("started", job=running.id) == 204
+    client.lab.cancel(running)
+    await clock.advance(299)
+    assert running.status is JobStatus.IN_PROGRESS
+    await clock.advance(1)
+    assert running.conclusion == "cancelled"
+    assert await runner.say("completed", job=running.id, conclusion="success") == 404
+    assert await runner.say("connect") == 404
+
+
+async def test_an_assigned_job_not_started_goes_to_another(
+    client: Client, clock: HandClock
+) -> None:
+    (pushed,) = client.lab.push([job()])
+    slow, quick = await client.runner("slow"), await client.runner("quick")
+    assert await slow.take() == pushed.id
+    assert await slow.take() == pushed.id, "an answer that was lost is given again"
+    assert await quick.take() is None
+    await clock.advance(60)
+    assert await quick.take() == pushed.id
+    assert await slow.say("started", job=pushed.id) == 404
+    assert await quick.say("started", job=pushed.id) == 204
+    assert (pushed.starts, pushed.assigned) == (["quick"], 2)
+    assert await slow.say("completed", job=pushed.id, conclusion="success") == 404
+    assert [one.name for one in client.lab.runners] == ["quick"]
+    await clock.advance(120)
+    assert pushed.status is JobStatus.IN_PROGRESS
+
+
+async def test_a_job_whose_runner_vanished_fails_after_ten_minutes(
+    client: Client, clock: HandClock
+) -> None:
+    (pushed,) = client.lab.push([job()])
+    runner = await client.runner("a")
+    assert await runner.take() == pushed.id
+    assert await runner.say("started", job=pushed.id) == 204
+    await clock.advance(500)
+    assert await runner.say("renew", job=pushed.id) == 204
+    await clock.advance(599)
+    assert pushed.status is JobStatus.IN_PROGRESS
+    await clock.advance(1)
+    assert pushed.conclusion == "failure"
+    (left,) = client.lab.runners
+    assert (left.online, left.job) == (False, None)
+    assert await runner.say("renew", job=pushed.id) == 404
+    path = f"/orgs/acme/actions/runners/{runner.id}"
+    assert (await client.ask("DELETE", path)).status == 204
+
+
+async def test_a_job_queued_for_a_day_fails(client: Client, clock: HandClock) -> None:
+    (pushed,) = client.lab.push([job()])
+    await clock.advance(86_399)
+    assert pushed.status is JobStatus.QUEUED
+    await clock.advance(1)
+    assert pushed.conclusion == "failure"
+
+
+async def test_an_approval_holds_a_job_back(client: Client, clock: HandClock) -> None:
+    (pushed,) = client.lab.push([job(approval=30.0)])
+    runner = await client.runner("a")
+    assert pushed.status is JobStatus.WAITING
+    assert await runner.take() is None
+    await clock.advance(30)
+    assert await runner.take() == pushed.id
+
+
+async def test_a_lost_job_never_runs_and_never_ends(make: Make, clock: HandClock) -> None:
+    client = await make(lose_jobs=1)
+    lost, kept, also = client.lab.push([job("x"), job("y"), job("z")])
+    runner = await client.runner("a")
+    assert client.lab.lose(also)
+    assert await runner.run() == kept.id
+    assert not client.lab.lose(kept)
+    assert await (await client.runner("b")).take() is None
+    await clock.advance(2 * 86_400)
+    assert [lost.status, also.status] == [JobStatus.QUEUED, JobStatus.QUEUED]
+    assert client.lab.unfinished == 2
+
+
+async def test_silent_runners_go_offline_and_are_removed_after_a_day(
+    client: Client, clock: HandClock
+) -> None:
+    await client.mint("never-connected")
+    runner = await client.runner("a")
+    assert [one.online for one in client.lab.runners] == [False, True]
+    await clock.advance(300)
+    assert [one.online for one in client.lab.runners] == [False, False]
+    assert await runner.take() is None
+    assert client.lab.runners[1].online
+    await clock.advance(86_200)
+    assert [one.name for one in client.lab.runners] == ["a"]
+    await clock.advance(400)
+    assert client.lab.runners == []
+
+
+async def test_a_deleted_registration_ends_its_poll(client: Client) -> None:
+    runner = await client.runner("a")
+    poll = asyncio.create_task(runner.say("message", wait=5.0))
+    await until(lambda: client.lab._actions.runners.by_id[runner.id].poll is not None)
+    deleted = await client.ask("DELETE", f"/orgs/acme/actions/runners/{runner.id}")
+    assert deleted.status == 204
+    assert await poll == 404
+
+
+async def test_a_runner_that_hung_up_is_given_nothing(client: Client) -> None:
+    runner = await client.runner("a")
+    record = client.lab._actions.runners.by_id[runner.id]
+    poll = asyncio.create_task(runner.take(30.0))
+    await until(lambda: record.poll is not None)
+    poll.cancel()
+    await until(lambda: record.poll is None)
+    (pushed,) = client.lab.push([job()])
+    assert pushed.assigned == 0
+
+
+async def test_strangers_and_nonsense_are_refused(client: Client) -> None:
+    runner = await client.runner("a")
+    url = f"{client.lab.api_url}/lab/runners/{runner.id}/message"
+    for secret in (None, "wrong", "wr\udce9ng"):
+        assert (await client.call("POST", url, secret, {"wait": 0})).status == 401
+    token = runner.config["token"]
+    for body in ("{", "[]", '{"wait": "1"}', '{"wait": NaN}'):
+        assert (await client.call("POST", url, token, body)).status == 400, body
+    assert await runner.say("started", job="1") == 400
+    assert await runner.say("started", job=1) == 404
+    assert await runner.say("completed", job=1, conclusion="splendid") == 400
+    minted = await client.mint("unconnected")
+    client.lab.push([job()])
+    assert minted.status == 201
+    assert client.lab.protocol_calls["message", 401] == 3
+
+
+async def test_jobs_and_runs_over_rest(client: Client) -> None:
+    first, blocked = client.lab.push([job("one"), job("two", ("big",), needs=("one",))])
+    (other,) = client.lab.push([job("three", repository="acme/anvil")])
+    path = "/repos/acme/rocket/actions"
+    shown = (await client.ask("GET", f"{path}/jobs/{first.id}")).json
+    assert (shown["status"], shown["runner_id"], shown["labels"]) == ("queued", None, ["gpu"])
+    assert (await client.ask("GET", f"{path}/jobs/{blocked.id}")).status == 404
+    assert (await client.ask("GET", f"{path}/jobs/{other.id}")).status == 404
+    listed = (await client.ask("GET", f"{path}/runs/{first.run.id}/jobs")).json
+    assert (listed["total_count"], listed["jobs"]) == (1, [shown])
+    runs = (await client.ask("GET", f"{path}/runs?status=queued")).json
+    assert [run["id"] for run in runs["workflow_runs"]] == [first.run.id]
+    client.lab.cancel(other)
+    runner = await client.runner("a")
+    await runner.run()
+    done = (await client.ask("GET", f"{path}/jobs/{first.id}")).json
+    assert (done["status"], done["conclusion"], done["runner_name"]) == (
+        "completed",
+        "success",
+        "a",
+    )
+    assert (await client.ask("GET", f"{path}/runs?status=queued")).json["total_count"] == 0
+    assert (await client.ask("GET", f"{path}/runs?status=in_progress")).json["total_count"] == 1
+    assert (await client.ask("GET", f"{path}/runs/{other.run.id}/jobs")).status == 404
+
+
+def test_a_fast_lab_leaves_runners_their_real_seconds() -> None:
+    fast = patience_at(Patience(real_floor=5.0), scale=300.0)
+    assert (fast.start, fast.lock, fast.queue) == (1500.0, 1500.0, 86_400.0)
+    assert patience_at(Patience(), scale=1.0) == Patience()

@@ -1,0 +1,58 @@
+"""What a crowd must have in common with the agent, and how many machines it carries."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from autoscaler.lab.machines import crowd_machine
+from autoscaler.lab.machines.crowd import CrowdHost
+from autoscaler.lab.machines.settings import controller_settings, lab_runner
+from tests.lab.machines.conftest import UserData
+from tests.lab.machines.world import World, running, until
+
+
+def test_the_timers_are_the_agents() -> None:
+    spec = importlib.util.spec_from_file_location("agent", Path("autoscaler/agent/agent.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    agent = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(agent)
+    shared = [name for name in vars(crowd_machine) if name.isupper() and hasattr(agent, name)]
+    assert len(shared) == 8
+    for name in shared:
+        assert getattr(crowd_machine, name) == getattr(agent, name)
+
+
+async def test_hundreds_of_machines(user_data: UserData) -> None:
+    async with running(World(scale=20, jobs=[0.05] * 300)) as world:
+        host = CrowdHost(world.scale)
+        text = user_data(world)
+        for number in range(300):
+            await host.boot(world.machine(f"i-{number}", text))
+        await until(lambda: len(world.off) == 300)
+        await host.close()
+        assert len(set(world.off)) == 300
+        assert world.count("completed") == 300
+        assert world.wrong == []
+
+
+async def test_user_data_that_start_no_agent_power_off_by_the_armed_shutdown() -> None:
+    async with running(World(scale=6000)) as world:
+        host = CrowdHost(world.scale)
+        await host.boot(world.machine("i-1", "#!/bin/bash\n{}\n{not json\n"))
+        await until(lambda: bool(world.off))
+        await host.close()
+        assert world.told == []
+
+
+@pytest.mark.parametrize("text", ["", "#!/bin/bash\n", '{"controller": 1, "provider": "p"}'])
+def test_user_data_without_a_controller(text: str) -> None:
+    with pytest.raises(ValueError, match="no controller"):
+        controller_settings(text)
+
+
+@pytest.mark.parametrize("text", ["", "?", "bm8=", "/w==", "e30=", "W10="])
+def test_what_is_no_lab_jit_configuration(text: str) -> None:
+    with pytest.raises(ValueError, match="not a lab JIT"):
+        lab_runner(text)

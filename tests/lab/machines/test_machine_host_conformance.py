@@ -1,0 +1,181 @@
+"""Both hosts of lab machines, told apart by nothing that a controller or GitHub could see."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.model.catalogue import OperatingSystem
+from tests.lab.machines.conftest import Hosts, UserData
+from tests.lab.machines.world import World, running, until
+
+BEFORE = ["hello", "stage", "gate", "poll", "acknowledge"]
+
+
+async def test_runs_one_job_and_powers_off(make_host: Hosts, user_data: UserData) -> None:
+    async with running(World(scale=50, jobs=[0.2])) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        job = ["connect", "message", "started", "completed", "exit"]
+        assert world.steps("i-1", "heartbeat") == BEFORE + job
+        assert world.off == ["i-1"]
+        assert world.wrong == []
+
+
+async def test_many_machines_at_once(make_host: Hosts, user_data: UserData) -> None:
+    names = [f"i-{number}" for number in range(6)]
+    async with running(World(scale=50, jobs=[0.1] * 6)) as world:
+        host = make_host(world.scale)
+        for name in names:
+            await host.boot(world.machine(name, user_data(world)))
+        await until(lambda: len(world.off) == 6)
+        assert sorted(world.off) == names
+        assert world.count("completed") == 6
+        assert world.wrong == []
+
+
+async def test_windows_machine_lives_the_same_life(make_host: Hosts, user_data: UserData) -> None:
+    async with running(World(scale=50, jobs=[0.1])) as world:
+        host = make_host(world.scale)
+        text = user_data(world, OperatingSystem.WINDOWS)
+        await host.boot(world.machine("i-1", text, "windows"))
+        await until(lambda: bool(world.off))
+        assert world.count("completed") == 1
+        assert world.wrong == []
+
+
+async def test_tries_again_after_refusals(make_host: Hosts, user_data: UserData) -> None:
+    async with running(World(scale=50, jobs=[0.1])) as world:
+        world.answers.update(
+            hello=[503, 429, 401], gate=[503], poll=[401, 503, 409], acknowledge=[503, 503]
+        )
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count("acknowledge") == 3
+        assert world.count("completed") == 1
+        assert world.tokens >= 5, "every hello has a fresh proof"
+        assert len(set(world.seats["m-i-1"].nonces)) == 1
+        assert world.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("step", "status"), [("hello", 403), ("hello", 426), ("poll", 410), ("acknowledge", 410)]
+)
+async def test_powers_off_when_told_that_all_is_over(
+    make_host: Hosts, user_data: UserData, step: str, status: int
+) -> None:
+    async with running(World(scale=50)) as world:
+        world.forever[step] = status
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count(step) == 1
+        assert world.count("connect") == 0
+        assert world.count("exit") == 0
+
+
+async def test_powers_off_when_nobody_knows_it_for_15_minutes(
+    make_host: Hosts, user_data: UserData
+) -> None:
+    async with running(World(scale=1000)) as world:
+        world.forever["hello"] = 503
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count("hello") > 3
+        assert world.count("stage") == 0
+
+
+async def test_beats_while_parked(make_host: Hosts, user_data: UserData) -> None:
+    async with running(World(scale=200, grant=False)) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: world.count("heartbeat") >= 3)
+        assert world.count("poll") >= 2
+        assert world.off == []
+        assert world.wrong == []
+
+
+async def test_gives_back_a_registration_that_gets_no_job(
+    make_host: Hosts, user_data: UserData
+) -> None:
+    world = World(scale=200, allowed=[False, True, True], deletions=[422, 404])
+    async with running(world):
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count("may-release") >= 3
+        assert world.count("release") >= 2
+        assert world.deletions == []
+        assert world.count("completed") == 0
+        assert world.count("exit") == 1
+
+
+async def test_a_job_keeps_it_from_releasing(make_host: Hosts, user_data: UserData) -> None:
+    async with running(World(scale=400, jobs=[1.5])) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count("completed") == 1
+        assert world.count("may-release") == 0
+        assert world.count("renew") >= 2
+
+
+async def test_powers_off_when_github_refuses_the_registration(
+    make_host: Hosts, user_data: UserData
+) -> None:
+    async with running(World(scale=50, registered=False)) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.steps("i-1", "heartbeat") == [*BEFORE, "connect", "exit"]
+
+
+async def test_reports_the_exit_until_it_is_heard(make_host: Hosts, user_data: UserData) -> None:
+    async with running(World(scale=50, jobs=[0.0])) as world:
+        world.answers["exit"] = [503, 503]
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count("exit") == 3
+
+
+async def test_powers_off_though_the_exit_is_never_heard(
+    make_host: Hosts, user_data: UserData
+) -> None:
+    async with running(World(scale=500, jobs=[0.0])) as world:
+        world.forever["exit"] = 503
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count("exit") > 3
+
+
+async def test_pulling_the_plug_ends_everything_at_once(
+    make_host: Hosts, user_data: UserData
+) -> None:
+    async with running(World(scale=50, jobs=[60])) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: world.count("started") == 1)
+        await host.kill("i-1")
+        await host.kill("i-unknown")
+        told = len(world.told)
+        await asyncio.sleep(0.2)
+        await host.close()
+        await host.close()
+        assert len(world.told) == told
+        assert world.off == []
+
+
+async def test_closing_ends_machines_in_every_stage(make_host: Hosts, user_data: UserData) -> None:
+    async with running(World(scale=50, grant=False)) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: world.count("poll") == 1)
+        await host.boot(world.machine("i-2", user_data(world)))
+        await host.close()
+        await host.boot(world.machine("i-3", user_data(world)))
+        assert world.off == []
+        assert [who for who, _ in world.told if who == "i-3"] == []

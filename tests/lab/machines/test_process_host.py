@@ -1,0 +1,172 @@
+"""What only machines made of real processes have: user data, users, a host to be kept from."""
+
+import errno
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from autoscaler.lab.machines.process import ProcessHost
+from autoscaler.lab.machines.process_tree import members
+from tests.lab.machines.conftest import AGENT, UserData
+from tests.lab.machines.world import World, running, until
+
+MakeHost = Callable[..., ProcessHost]
+
+
+@pytest.fixture
+async def process_host(open_folder: Path) -> AsyncIterator[MakeHost]:
+    made: list[ProcessHost] = []
+
+    def make(scale: float, *, baked: bool = True, keep: bool = True) -> ProcessHost:
+        made.append(ProcessHost(open_folder, AGENT, scale, baked=baked, keep=keep))
+        return made[-1]
+
+    yield make
+    for host in made:
+        await host.close()
+
+
+LOOK = """#!/bin/bash
+cd "$RUNNER_AGENT_ROOT"
+for name in poweroff reboot halt init telinit systemd-run loginctl dbus-send busctl sudo kexec
+do command -v "$name" >> commands; done
+python3 -c '
+import ctypes, platform
+# reboot(2) asks for the privilege first and looks at its magic numbers next: with wrong ones
+# it says EPERM where it is refused, EINVAL where it would not be, and never does anything.
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall({"x86_64": 169, "aarch64": 142}[platform.machine()], 0, 0, 0, 0)
+print(ctypes.get_errno())' > refused
+command -v shutdown systemctl > ours
+grep NoNewPrivs /proc/self/status > privileges || cat /proc/self/status > privileges
+echo done > finished
+"""
+
+
+async def test_no_machine_reaches_the_hosts_own_poweroff(
+    process_host: MakeHost, open_folder: Path
+) -> None:
+    async with running(World(scale=50)) as world:
+        host = process_host(world.scale)
+        await host.boot(world.machine("i-1", LOOK))
+        root = open_folder / "i-1"
+        await until(lambda: (root / "finished").exists())
+        assert int((root / "refused").read_text()) == errno.EPERM
+        assert (root / "commands").read_text() == ""
+        ours = [Path(line).parent for line in (root / "ours").read_text().split()]
+        assert ours == [open_folder / "image" / "bin"] * 2
+        if os.geteuid() == 0:
+            assert "NoNewPrivs:\t1" in (root / "privileges").read_text()
+
+
+async def test_the_runner_is_not_root_and_nothing_of_it_stays(
+    process_host: MakeHost, user_data: UserData, open_folder: Path
+) -> None:
+    async with running(World(scale=50, jobs=[60])) as world:
+        host = process_host(world.scale, keep=False)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: world.count("started") == 1)
+        sessions = host.sessions("i-1")
+        everything = members(sessions)
+        runner = members(sessions[1:])
+        assert len(sessions) == 2
+        assert len(runner) >= 3
+        assert len(everything) > len(runner)
+        owners = {Path(f"/proc/{pid}").stat().st_uid for pid in runner}
+        assert owners == {65534 if os.geteuid() == 0 else os.geteuid()}
+        await host.kill("i-1")
+        assert members(sessions) == set()
+        assert not (open_folder / "i-1").exists()
+        assert host.sessions("i-1") == ()
+        await host.close()
+        assert list(open_folder.iterdir()) == []
+
+
+async def test_an_agent_that_is_not_baked_is_fetched(
+    process_host: MakeHost, user_data: UserData
+) -> None:
+    async with running(World(scale=20, agent=AGENT, jobs=[0.1])) as world:
+        host = process_host(world.scale, baked=False)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count("agent") == 1
+        assert world.count("completed") == 1
+
+
+async def test_a_wrong_agent_is_not_run_and_the_armed_shutdown_comes(
+    process_host: MakeHost, user_data: UserData
+) -> None:
+    async with running(World(scale=1500, agent=AGENT + b"\nraise SystemExit\n")) as world:
+        host = process_host(world.scale, baked=False)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count("agent") >= 1
+        assert world.count("hello") == 0
+
+
+async def test_the_agents_death_powers_the_machine_off(
+    process_host: MakeHost, user_data: UserData
+) -> None:
+    async with running(World(scale=50, jobs=[60])) as world:
+        host = process_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: world.count("started") == 1)
+        sessions = host.sessions("i-1")
+        agents = [
+            pid
+            for pid in members(sessions[:1])
+            if b"--host-file" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        ]
+        assert len(agents) == 1
+        os.kill(agents[0], signal.SIGKILL)
+        await until(lambda: bool(world.off))
+        assert members(sessions) == set()
+
+
+async def test_without_systemd_the_same(process_host: MakeHost, user_data: UserData) -> None:
+    async with running(World(scale=50, jobs=[0.1])) as world:
+        host = process_host(world.scale)
+        bare = '#!/bin/bash\nPATH=/bin:/usr/bin rmdir "$RUNNER_AGENT_ROOT/run/systemd/system"\n'
+        await host.boot(world.machine("i-1", bare + user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count("completed") == 1
+
+
+async def test_no_secret_and_no_message_of_a_job_in_the_logs(
+    process_host: MakeHost, user_data: UserData, open_folder: Path
+) -> None:
+    async with running(World(scale=50, jobs=[0.1])) as world:
+        host = process_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        logs = "".join(path.read_text() for path in (open_folder / "i-1/var/log").iterdir())
+        assert "runner fleet-i-1 started" in logs
+        assert world.seats["m-i-1"].nonces[0] not in logs
+        assert "Running job" not in logs
+
+
+async def test_a_machine_that_powers_off_is_not_killed_again(
+    process_host: MakeHost, user_data: UserData
+) -> None:
+    async with running(World(scale=50)) as world:
+        host = process_host(world.scale)
+        await host.boot(world.machine("i-1", "#!/bin/bash\nshutdown -P now\nshutdown -P now\n"))
+        await until(lambda: bool(world.off))
+        await host.kill("i-1")
+        await host.boot(world.machine("i-2", "#!/bin/bash\nshutdown -P +1\nshutdown -c\n"))
+        await host.boot(world.machine("i-3", "#!/bin/bash\nshutdown -P +1\n"))
+        await until(lambda: len(world.off) == 2)
+        assert world.off == ["i-1", "i-3"]
+
+
+def test_a_folder_closed_to_others_is_refused_for_root(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        with pytest.raises(ValueError, match="closed"):
+            ProcessHost(closed, AGENT)
+    else:
+        ProcessHost(closed, AGENT)

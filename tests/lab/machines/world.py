@@ -1,0 +1,214 @@
+"""A small but real HTTP server: metadata service, bootstrap protocol and the lab's runner protocol.
+
+It checks what it is sent and keeps a list of what it was told, in order.
+"""
+
+import asyncio
+import base64
+import json
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from autoscaler.lab.machine_host import LabMachine
+
+
+@dataclass
+class Seat:
+    """One machine as the server knows it."""
+
+    instance: str
+    nonces: list[str] = field(default_factory=list)
+    gate: bool = False
+    runner: str | None = None
+    acknowledged: bool = False
+
+
+@dataclass
+class World:
+    """`answers` are given first, per step, before the server behaves; `forever` ones always.
+
+    `jobs` are the seconds of jobs that wait; with `grant` set, machines get a grant.
+    """
+
+    scale: float
+    agent: bytes = b""
+    jobs: list[float] = field(default_factory=list)
+    grant: bool = True
+    registered: bool = True
+    allowed: list[bool] = field(default_factory=list)
+    deletions: list[int] = field(default_factory=list)
+    answers: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    forever: dict[str, int] = field(default_factory=dict)
+    told: list[tuple[str, str]] = field(default_factory=list)
+    seats: dict[str, Seat] = field(default_factory=dict)
+    tokens: int = 0
+    issued: set[str] = field(default_factory=set)
+    off: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def steps(self, instance: str, *leave_out: str) -> list[str]:
+        """What this machine did, in order, repeats of a step as one."""
+        found: list[str] = []
+        for who, step in self.told:
+            if who == instance and step not in leave_out and (not found or found[-1] != step):
+                found.append(step)
+        return found
+
+    def count(self, step: str) -> int:
+        return sum(1 for _, said in self.told if said == step)
+
+    def machine(self, instance: str, user_data: str, platform: str = "linux") -> LabMachine:
+        async def powered_off() -> None:
+            self.off.append(instance)
+
+        url = f"{self.url}/metadata/{instance}"
+        return LabMachine(instance, "g5.xlarge", platform, user_data, url, powered_off)
+
+    def check(self, right: bool, what: str) -> None:
+        if not right:
+            self.wrong.append(what)
+
+    # --- metadata --------------------------------------------------------------------------------
+
+    async def token(self, request: web.Request) -> web.Response:
+        self.check("X-aws-ec2-metadata-token-ttl-seconds" in request.headers, "token ttl")
+        self.tokens += 1
+        self.issued.add(f"token-{self.tokens}")
+        return web.Response(text=f"token-{self.tokens}\n")
+
+    async def identity(self, request: web.Request) -> web.Response:
+        token = request.headers.get("X-aws-ec2-metadata-token")
+        self.check(token in self.issued, "metadata token")
+        self.issued.discard(token or "")
+        proof = base64.b64encode(request.match_info["instance"].encode()).decode()
+        return web.Response(text=proof[:4] + "\n" + proof[4:] + "\n")
+
+    # --- bootstrap -------------------------------------------------------------------------------
+
+    async def send_agent(self, request: web.Request) -> web.Response:
+        self.told.append(("", "agent"))
+        return web.Response(body=self.agent)
+
+    def refusal(self, step: str) -> web.Response | None:
+        status = self.answers[step].pop(0) if self.answers[step] else self.forever.get(step)
+        if status is None:
+            return None
+        headers = {"Retry-After": "2"} if status in (429, 503) else {}
+        return web.json_response({"error": "refused"}, status=status, headers=headers)
+
+    async def hello(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        instance = base64.b64decode(body["proof"], validate=True).decode()
+        self.told.append((instance, "hello"))
+        self.check(body["protocol"] == 1 and body["provider"] == "lab", "hello")
+        self.check(bool(re.fullmatch(r"[0-9a-f]{64}", body["nonce"])), "nonce")
+        if refused := self.refusal("hello"):
+            return refused
+        seat = self.seats.setdefault(f"m-{instance}", Seat(instance))
+        seat.nonces.append(body["nonce"])
+        seat.gate = False
+        gate = {"disk_gb": 0.001, "clock_skew_s": 60, "github": self.url + "/github"}
+        return web.json_response({"machine": f"m-{instance}", "sku": "linux.gpu", "gate": gate})
+
+    async def step(self, request: web.Request) -> web.Response:
+        seat = self.seats[request.match_info["machine"]]
+        step = request.match_info["step"]
+        self.told.append((seat.instance, step))
+        if request.headers.get("Authorization") != f"Bearer {seat.nonces[-1]}":
+            return web.json_response({"error": "nonce"}, status=401)
+        if refused := self.refusal(step):
+            return refused
+        body = await request.json()
+        act: dict[str, Callable[[Seat, dict[str, Any]], Any]] = {
+            "gate": self.gate,
+            "poll": self.poll,
+            "acknowledge": self.acknowledge,
+            "may-release": self.may_release,
+            "release": self.release,
+        }
+        answer = await act[step](seat, body) if step in act else None
+        return web.Response(status=204) if answer is None else web.json_response(answer)
+
+    async def gate(self, seat: Seat, body: dict[str, Any]) -> None:
+        self.check(body["passed"] is True, f"gate {body}")
+        seat.gate = True
+
+    async def poll(self, seat: Seat, body: dict[str, Any]) -> dict[str, Any]:
+        self.check(seat.gate, "poll before the gate")
+        self.check(0 < body["wait"] <= 50, "wait")
+        end = asyncio.get_running_loop().time() + body["wait"] / self.scale
+        while asyncio.get_running_loop().time() < end and not self.grant:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        if not self.grant:
+            return {"state": "parked"}
+        seat.runner = f"fleet-{seat.instance}"
+        token = {"server": self.url, "runner_id": seat.instance, "token": "t", "scale": self.scale}
+        secret = base64.b64encode(json.dumps({**token, "name": seat.runner}).encode()).decode()
+        return {"state": "granted", "runner": seat.runner, "jit_config": secret}
+
+    async def acknowledge(self, seat: Seat, body: dict[str, Any]) -> None:
+        self.check(body == {"runner": seat.runner}, "acknowledge")
+        seat.acknowledged = True
+
+    async def may_release(self, seat: Seat, body: dict[str, Any]) -> dict[str, Any]:
+        return {"allowed": self.allowed.pop(0) if self.allowed else True}
+
+    async def release(self, seat: Seat, body: dict[str, Any]) -> dict[str, Any]:
+        return {"status": self.deletions.pop(0) if self.deletions else 204}
+
+    # --- the runner ------------------------------------------------------------------------------
+
+    async def runner(self, request: web.Request) -> web.Response:
+        instance, step = request.match_info["runner"], request.match_info["step"]
+        self.told.append((instance, step))
+        self.check(request.headers.get("Authorization") == "Bearer t", "runner token")
+        self.check(self.seats[f"m-{instance}"].acknowledged, "runner before the acknowledgement")
+        body = await request.json()
+        if not self.registered:
+            return web.Response(status=404)
+        if step != "message":
+            self.check(step == "connect" or body["job"] == 7, "job")
+            return web.Response(status=204)
+        for _ in range(100):
+            if self.jobs:
+                job = {"id": 7, "name": "build (a, b)", "seconds": self.jobs.pop(0)}
+                return web.json_response({"job": job})
+            await asyncio.sleep(0.01)
+        return web.Response(status=204)
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[World]:
+    """Serve on a free port of the loopback."""
+    app = web.Application()
+    app.router.add_put("/metadata/{instance}/latest/api/token", world.token)
+    document = "/metadata/{instance}/latest/dynamic/instance-identity/rsa2048"
+    app.router.add_get(document, world.identity)
+    app.router.add_get("/bootstrap/agent.py", world.send_agent)
+    app.router.add_post("/bootstrap/hello", world.hello)
+    app.router.add_post("/bootstrap/machines/{machine}/{step}", world.step)
+    app.router.add_post("/lab/runners/{runner}/{step}", world.runner)
+    site_runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await site_runner.setup()
+    site = web.TCPSite(site_runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = site_runner.addresses[0][:2]
+    world.url = f"http://{host}:{port}"
+    try:
+        yield world
+    finally:
+        await site_runner.cleanup()
+
+
+async def until(happened: Callable[[], bool], seconds: float = 15.0) -> None:
+    """Wait for something to become true. Raises TimeoutError."""
+    async with asyncio.timeout(seconds):
+        while not happened():  # noqa: ASYNC110 - it happens in another process
+            await asyncio.sleep(0.01)

@@ -1,0 +1,195 @@
+"""Log lines as they leave the process: shape, level, time, and no secret in any of them."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
+from autoscaler.observability.redaction import REDACTED, TEXT_LIMIT, is_secret_key, redact
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def json_lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_both_kinds_of_logger_write_one_json_object_a_line() -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream)
+    structlog.get_logger("autoscaler.a").info("launched", sku="linux.gpu", count=3)
+    logging.getLogger("autoscaler.b").warning("held back %s", "quota", extra={"sku": "x"})
+    first, second = json_lines(stream)
+    assert first["event"] == "launched"
+    assert first["sku"] == "linux.gpu"
+    assert first["count"] == 3
+    assert first["level"] == "info"
+    assert first["logger"] == "autoscaler.a"
+    assert str(first["time"]).endswith("Z")
+    assert second["event"] == "held back quota"
+    assert second["level"] == "warning"
+    assert second["logger"] == "autoscaler.b"
+    assert second["sku"] == "x"
+    assert str(second["time"]).endswith("Z")
+
+
+def test_level_applies_to_both_kinds() -> None:
+    stream = io.StringIO()
+    configure_logging(LogLevel.WARNING, stream=stream)
+    structlog.get_logger("a").info("no")
+    logging.getLogger("b").info("no")
+    structlog.get_logger("a").error("yes")
+    logging.getLogger("b").error("yes")
+    assert [line["event"] for line in json_lines(stream)] == ["yes", "yes"]
+
+
+def test_a_chatty_library_shows_warnings_only() -> None:
+    stream = io.StringIO()
+    configure_logging(LogLevel.INFO, stream=stream)
+    logging.getLogger("botocore.hooks").info("no")
+    logging.getLogger("botocore.hooks").warning("yes")
+    assert [line["event"] for line in json_lines(stream)] == ["yes"]
+
+
+def test_calling_it_again_replaces_the_first_set_up() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    configure_logging(stream=first)
+    configure_logging(stream=second)
+    logging.getLogger("a").warning("once")
+    assert first.getvalue() == ""
+    assert len(json_lines(second)) == 1
+
+
+@pytest.mark.parametrize(
+    ("stream", "style", "is_json"),
+    [
+        (io.StringIO(), LogStyle.AUTO, True),
+        (Terminal(), LogStyle.AUTO, False),
+        (Terminal(), LogStyle.JSON, True),
+        (io.StringIO(), LogStyle.CONSOLE, False),
+    ],
+)
+def test_the_style_follows_option_and_terminal(
+    stream: io.StringIO, style: LogStyle, is_json: bool
+) -> None:
+    configure_logging(style=style, stream=stream)
+    structlog.get_logger("a").info("parked", machine="m1")
+    text = stream.getvalue()
+    assert "parked" in text
+    assert "m1" in text
+    assert text.startswith("{") == is_json
+
+
+SECRETS = [
+    ("jit_config", "c2VjcmV0"),
+    ("token", "t0p"),
+    ("Authorization", "Bearer t0p"),
+    ("nonce", "ab" * 32),
+    ("private_key", "t0p"),
+    ("webhook_secret", "t0p"),
+    ("password", "t0p"),
+    ("X-Hub-Signature-256", "sha256=t0p"),
+]
+
+
+@pytest.mark.parametrize(("key", "secret"), SECRETS)
+@pytest.mark.parametrize("style", [LogStyle.JSON, LogStyle.CONSOLE])
+def test_a_secret_s_key_hides_its_value_at_any_depth(
+    key: str, secret: str, style: LogStyle
+) -> None:
+    stream = io.StringIO()
+    configure_logging(style=style, stream=stream)
+    structlog.get_logger("a").warning("x", **{key: secret})
+    structlog.get_logger("a").warning("x", request={"headers": [{key: secret}]})
+    logging.getLogger("b").warning("x", extra={key: secret})
+    assert secret not in stream.getvalue()
+    assert stream.getvalue().count(REDACTED) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "used ghs_abcdefghijklmnop0123456789",
+        "used github_pat_11ABCDEFG0123456789_abcdef",
+        "Authorization: Bearer hunter2hunter2",
+        "jwt eyJhbGciOiJSUzI1NiJ9.eyJpYXQiOjE3MDB9.c2lnbmF0dXJl",
+        "-----BEGIN RSA PRIVATE KEY-----\nhunter2\n-----END RSA PRIVATE KEY-----",
+        "postgresql://autoscaler:hunter2@db/autoscaler",
+    ],
+)
+def test_what_looks_like_a_credential_is_hidden_in_any_text(text: str) -> None:
+    stream = io.StringIO()
+    configure_logging(stream=stream)
+    logging.getLogger("a").warning("said %s", text)
+    try:
+        raise ValueError(text)  # noqa: TRY301 - the traceback is what is looked at
+    except ValueError:
+        logging.getLogger("a").exception("failed")
+        structlog.get_logger("b").exception("failed")
+    written = stream.getvalue()
+    assert written.count(REDACTED) == 3
+    for secret in ("hunter2", "abcdefghijklmnop", "11ABCDEFG", "c2lnbmF0dXJl"):
+        assert secret not in written
+
+
+@pytest.mark.parametrize("style", [LogStyle.JSON, LogStyle.CONSOLE])
+def test_a_traceback_is_shown_without_local_variables(style: LogStyle) -> None:
+    stream = io.StringIO()
+    configure_logging(style=style, stream=stream)
+    local = "".join(("hidden", "in", "a", "frame"))
+    try:
+        raise RuntimeError("broke")  # noqa: TRY301 - as above
+    except RuntimeError:
+        structlog.get_logger("a").exception("failed")
+    assert local not in stream.getvalue()
+    assert "RuntimeError: broke" in stream.getvalue()
+
+
+def test_numbers_flags_and_absence_pass_as_they_are() -> None:
+    entry = {"event": "x", "count": 3, "rate": 0.5, "ok": True, "token": None, "has_token": True}
+    assert redact(None, "", dict(entry)) == entry
+
+
+def test_sizes_are_bounded() -> None:
+    deep: list[object] = []
+    for _ in range(100):
+        deep = [deep]
+    entry = redact(None, "", {"event": "y" * 10**6, "many": list(range(10**5)), "deep": deep})
+    assert len(json.dumps(entry)) < 2 * TEXT_LIMIT
+
+
+def test_a_repr_that_raises_costs_the_value_only() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    assert "Broken" in str(redact(None, "", {"event": "x", "it": Broken()})["it"])
+
+
+@given(st.dictionaries(st.text(), st.recursive(st.text() | st.binary(), st.lists), max_size=5))
+def test_any_entry_comes_out_as_json_without_what_stood_under_secret_keys(
+    entry: dict[str, object],
+) -> None:
+    clean = redact(None, "", {**entry, "nonce": "0123456789abcdef"})
+    assert "0123456789abcdef" not in json.dumps(clean)
+    assert all(clean[key] == REDACTED for key in entry if is_secret_key(key))

@@ -1,0 +1,217 @@
+"""What /metrics says, that its labels stay bounded, and that the documentation lists all of it."""
+
+import re
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import REGISTRY
+from prometheus_client.parser import text_string_to_metric_families
+
+from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderName, SkuName
+from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.observability.labels import OTHER, BoundedLabel
+from autoscaler.observability.metrics import PrometheusTelemetry
+
+GPU = SkuName("linux.gpu")
+WINDOWS = SkuName("windows.gpu")
+EAST = ProviderName("us-east-1")
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+def make() -> PrometheusTelemetry:
+    return PrometheusTelemetry([GPU, WINDOWS], [EAST], "1.2.3")
+
+
+def samples(telemetry: PrometheusTelemetry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    text = telemetry.render().decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(telemetry: PrometheusTelemetry, name: str, **labels: str) -> float | None:
+    return samples(telemetry).get((f"autoscaler_{name}", tuple(sorted(labels.items()))))
+
+
+def test_it_is_a_telemetry() -> None:
+    port: Telemetry = make()
+    port.loop_pass(0.1)
+
+
+def test_known_series_are_there_from_the_start_at_zero() -> None:
+    telemetry = make()
+    for sku in (GPU, WINDOWS):
+        assert value(telemetry, "jobs_waiting", sku=sku) == 0
+        assert value(telemetry, "jobs_in_progress", sku=sku) == 0
+        assert value(telemetry, "job_queue_duration_seconds_count", sku=sku) == 0
+        assert value(telemetry, "launches_total", sku=sku, provider=EAST) == 0
+        for state in MachineState:
+            assert value(telemetry, "machines", sku=sku, state=state) == 0
+        for failure in FailureClass:
+            assert value(telemetry, "launch_failures_total", sku=sku, reason=failure) == 0
+        for ground in EndGround:
+            assert value(telemetry, "machines_ended_total", sku=sku, ground=ground) == 0
+
+
+def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
+    telemetry = make()
+    telemetry.fleet(
+        FleetCounts(
+            jobs_waiting={GPU: 3},
+            jobs_in_progress={GPU: 2, WINDOWS: 1},
+            machines={(GPU, MachineState.PARKED): 4, (GPU, MachineState.GRANTED): 2},
+            machines_foreign=7,
+            dollars_per_hour=12.5,
+        )
+    )
+    assert value(telemetry, "jobs_waiting", sku=GPU) == 3
+    assert value(telemetry, "jobs_in_progress", sku=WINDOWS) == 1
+    assert value(telemetry, "machines", sku=GPU, state="parked") == 4
+    assert value(telemetry, "machines_foreign") == 7
+    assert value(telemetry, "cost_dollars_per_hour") == 12.5
+    telemetry.fleet(FleetCounts(jobs_waiting={GPU: 1}))
+    assert value(telemetry, "jobs_waiting", sku=GPU) == 1
+    assert value(telemetry, "jobs_in_progress", sku=GPU) == 0
+    assert value(telemetry, "machines", sku=GPU, state="parked") == 0
+    assert value(telemetry, "machines_foreign") == 0
+
+
+def test_skus_that_left_the_configuration_are_added_up_as_other() -> None:
+    telemetry = make()
+    counts = {SkuName("old.a"): 2, SkuName("old.b"): 3}
+    telemetry.fleet(FleetCounts(jobs_waiting=counts))
+    assert value(telemetry, "jobs_waiting", sku=OTHER) == 5
+    telemetry.fleet(FleetCounts())
+    assert value(telemetry, "jobs_waiting", sku=OTHER) == 0
+
+
+def test_everything_that_is_told_is_counted() -> None:
+    telemetry = make()
+    telemetry.github_call("GET /orgs/{org}/actions/runners", "200", 0.2)
+    telemetry.provider_call(EAST, "CreateFleet", "InsufficientInstanceCapacity", 1.5)
+    telemetry.delivery("accepted")
+    telemetry.bootstrap("hello", "signature")
+    telemetry.job_started(GPU, 90.0)
+    telemetry.job_completed(GPU, "success")
+    telemetry.launches(GPU, EAST, 5)
+    telemetry.launch_failures(GPU, FailureClass.CAPACITY, 2)
+    telemetry.machine_ended(GPU, EndGround.IDLE)
+    telemetry.loop_pass(0.004)
+    route = "GET /orgs/{org}/actions/runners"
+    fleet = {"provider": EAST, "operation": "CreateFleet"}
+    capacity = "InsufficientInstanceCapacity"
+    assert value(telemetry, "github_requests_total", endpoint=route, outcome="200") == 1
+    assert value(telemetry, "github_request_duration_seconds_sum", endpoint=route) == 0.2
+    assert value(telemetry, "provider_requests_total", **fleet, outcome=capacity) == 1
+    assert value(telemetry, "provider_request_duration_seconds_sum", **fleet) == 1.5
+    assert value(telemetry, "deliveries_total", answer="accepted") == 1
+    assert value(telemetry, "bootstrap_requests_total", step="hello", answer="signature") == 1
+    assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="60.0") == 0
+    assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="90.0") == 1
+    assert value(telemetry, "jobs_completed_total", sku=GPU, conclusion="success") == 1
+    assert value(telemetry, "launches_total", sku=GPU, provider=EAST) == 5
+    assert value(telemetry, "launch_failures_total", sku=GPU, reason="capacity") == 2
+    assert value(telemetry, "machines_ended_total", sku=GPU, ground="idle") == 1
+    assert value(telemetry, "loop_pass_duration_seconds_count") == 1
+
+
+def test_buckets_reach_hours() -> None:
+    telemetry = make()
+    telemetry.job_started(GPU, 7000.0)
+    assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="3600.0") == 0
+    assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="7200.0") == 1
+
+
+def test_impossible_numbers_neither_raise_nor_spoil_the_sums() -> None:
+    telemetry = make()
+    for wrong in (float("nan"), float("inf"), -5.0):
+        telemetry.job_started(GPU, wrong)
+        telemetry.loop_pass(wrong)
+        telemetry.github_call("GET /x", "200", wrong)
+    telemetry.launches(GPU, EAST, -3)
+    telemetry.launch_failures(GPU, FailureClass.GATE, -1)
+    telemetry.job_started(GPU, 4.0)
+    assert value(telemetry, "job_queue_duration_seconds_sum", sku=GPU) == 4.0
+    assert value(telemetry, "launches_total", sku=GPU, provider=EAST) == 0
+
+
+def test_a_flood_of_values_makes_a_bounded_number_of_series() -> None:
+    telemetry = make()
+    for number in range(2000):
+        word = f"word{number}"
+        telemetry.github_call(f"GET /repos/{number}", word, 0.1)
+        telemetry.provider_call(ProviderName(word), word, word, 0.1)
+        telemetry.delivery(word)
+        telemetry.bootstrap("hello", word)
+        telemetry.job_started(SkuName(word), 1.0)
+        telemetry.job_completed(SkuName(word), word)
+        telemetry.launches(SkuName(word), ProviderName(word), 1)
+    found = samples(telemetry)
+    seen: dict[str, set[str]] = {}
+    for _, labels in found:
+        for label, text in labels:
+            seen.setdefault(label, set()).add(text)
+    assert seen["sku"] == {GPU, WINDOWS, OTHER}
+    assert seen["provider"] == {EAST, OTHER}
+    assert seen["conclusion"] == {OTHER}
+    assert all(len(values) <= 120 for label, values in seen.items() if label != "le")
+    total = sum(
+        count for (name, _), count in found.items() if name == "autoscaler_deliveries_total"
+    )
+    assert total == 2000
+
+
+@given(st.lists(st.text(max_size=120), max_size=60), st.integers(0, 10))
+def test_a_bounded_label_never_has_more_values_than_promised(words: list[str], extra: int) -> None:
+    label = BoundedLabel({"known"}, extra)
+    values = {label.value(word) for word in words}
+    assert len(values - {OTHER, "known"}) <= extra
+    assert all(value.isascii() and value.isprintable() for value in values)
+    assert label.value("known") == "known"
+
+
+def test_metrics_stand_apart_from_the_library_s_own_registry() -> None:
+    make(), make()
+    assert not [m for m in REGISTRY.collect() if m.name.startswith("autoscaler")]
+
+
+def test_build_and_process_are_shown_and_creation_times_are_not() -> None:
+    telemetry = make()
+    assert b'version="1.2.3"' in telemetry.render()
+    names = {name for name, _ in samples(telemetry)}
+    assert {"process_resident_memory_bytes", "process_open_fds"} <= names
+    assert not [name for name in names if name.endswith("_created")]
+    assert telemetry.content_type.startswith("text/plain; version=")
+
+
+def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| ([^|]*)\|", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    documented = {
+        name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows
+    }
+    assert len(documented) == len(rows)
+    assert documented == exported()
+
+
+def exported() -> dict[str, tuple[str, frozenset[str]]]:
+    telemetry = make()
+    telemetry.github_call("GET /x", "200", 0.1)
+    telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)
+    telemetry.delivery("accepted")
+    telemetry.bootstrap("hello", "ok")
+    telemetry.job_completed(GPU, "success")
+    found = {}
+    for family in text_string_to_metric_families(telemetry.render().decode()):
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        name = family.name
+        if family.type == "counter" and not name.endswith("_total"):
+            name += "_total"
+        found[name] = (family.type, frozenset(labels))
+    return found

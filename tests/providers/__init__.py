@@ -1,0 +1,1 @@
+"""Providers: the contract they all keep, and EC2's own."""

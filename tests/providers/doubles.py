@@ -1,0 +1,74 @@
+"""Stand-ins for the ports that a provider is given: a clock, telemetry, and an `Api`."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
+from autoscaler.model.machines import EndGround
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """Time that passes only when somebody sleeps or the test says so."""
+
+    time: Instant = 1_000_000.0
+    slept: list[Seconds] = field(default_factory=list)
+
+    def now(self) -> Instant:
+        return self.time
+
+    async def sleep(self, seconds: Seconds) -> None:
+        self.slept.append(seconds)
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+@dataclass(slots=True)
+class RememberingTelemetry:
+    """Keeps the calls to providers as (operation, outcome)."""
+
+    calls: list[tuple[str, str]] = field(default_factory=list)
+
+    def provider_call(
+        self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
+    ) -> None:
+        self.calls.append((operation, outcome))
+
+    def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None: ...
+
+    def delivery(self, answer: str) -> None: ...
+
+    def bootstrap(self, step: str, answer: str) -> None: ...
+
+    def job_started(self, sku: SkuName, waited: Seconds) -> None: ...
+
+    def job_completed(self, sku: SkuName, conclusion: str) -> None: ...
+
+    def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None: ...
+
+    def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None: ...
+
+    def machine_ended(self, sku: SkuName, ground: EndGround) -> None: ...
+
+    def loop_pass(self, duration: Seconds) -> None: ...
+
+    def fleet(self, counts: FleetCounts) -> None: ...
+
+
+@dataclass(slots=True)
+class ScriptedApi:
+    """An `Api` that answers by a function of the operation and its arguments."""
+
+    answer: Callable[[str, Mapping[str, Any]], Any]
+    calls: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+
+    async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        self.calls.append((operation, arguments))
+        await asyncio.sleep(0)
+        return self.answer(operation, arguments)
+
+    async def close(self) -> None: ...

@@ -1,0 +1,219 @@
+"""Which instance identity documents are believed."""
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from autoscaler.controller.ports.provider import ProofRefusedError
+from autoscaler.providers.ec2.identity import (
+    MAX_PROOF_BYTES,
+    IdentityVerifier,
+    load_certificates,
+    pinned_certificates,
+)
+from tests.providers.aws_documents import US_WEST_1, US_WEST_2
+from tests.providers.documents import ACCOUNT, REGION, Signer, document, indefinite, signed
+
+HONEST = Signer(serial=7)
+FOREIGN = Signer(serial=8)
+SAME_SERIAL = Signer(serial=7)
+VERIFIER = IdentityVerifier(REGION, (HONEST.certificate,))
+
+
+def refusal(proof: bytes, verifier: IdentityVerifier = VERIFIER, account: str = ACCOUNT) -> str:
+    with pytest.raises(ProofRefusedError) as caught:
+        verifier.verify(proof, account)
+    return caught.value.reason
+
+
+def test_a_document_signed_by_a_pinned_certificate_is_believed() -> None:
+    content = document()
+    proven = VERIFIER.verify(signed(content, HONEST.signer_info(content)), ACCOUNT)
+    assert proven.provider_id == "i-078517ca8a70a1dde"
+    assert proven.image == "ami-0fa9e1f64142cde17"
+    assert proven.launch_time == "2026-09-03T21:25:44Z"
+
+
+def test_indefinite_lengths_are_read() -> None:
+    content = document()
+    proof = indefinite(content, HONEST.signer_info(content))
+    assert VERIFIER.verify(proof, ACCOUNT).provider_id == "i-078517ca8a70a1dde"
+
+
+def test_base64_as_the_metadata_service_gives_it_is_read() -> None:
+    content = document()
+    proof = base64.encodebytes(signed(content, HONEST.signer_info(content)))
+    assert VERIFIER.verify(proof, ACCOUNT).provider_id == "i-078517ca8a70a1dde"
+
+
+@pytest.mark.parametrize(
+    ("region", "proof", "account", "machine"),
+    [
+        ("us-west-2", US_WEST_2, "278576220453", "i-078517ca8a70a1dde"),
+        ("us-west-1", US_WEST_1, "883474662888", "i-01b940c45fd11fe74"),
+    ],
+)
+def test_documents_that_aws_signed_are_believed_in_their_region_only(
+    region: str, proof: bytes, account: str, machine: str
+) -> None:
+    verifier = IdentityVerifier(region, pinned_certificates(region))
+    proven = verifier.verify(proof, account)
+    assert proven.provider_id == machine
+    assert proven.launch_time.startswith("2021-09-")
+    assert refusal(proof, verifier) == "account"
+    elsewhere = IdentityVerifier("us-east-1", pinned_certificates("us-east-1"))
+    assert refusal(proof, elsewhere, account) == "certificate"
+
+
+def test_every_changed_byte_of_an_aws_document_is_noticed() -> None:
+    verifier = IdentityVerifier("us-west-2", pinned_certificates("us-west-2"))
+    raw = base64.b64decode(US_WEST_2)
+    start = raw.index(b"accountId")
+    for at in range(start, start + 400, 7):
+        changed = bytearray(raw)
+        changed[at] ^= 1
+        assert refusal(bytes(changed), verifier, "278576220453") in {"signature", "malformed"}
+
+
+def test_another_account_and_another_region_are_refused() -> None:
+    other_account = document(accountId="999999999999")
+    other_region = document(region="eu-west-1")
+    assert refusal(signed(other_account, HONEST.signer_info(other_account))) == "account"
+    assert refusal(signed(other_region, HONEST.signer_info(other_region))) == "region"
+
+
+def test_a_foreign_certificate_in_the_document_is_not_believed() -> None:
+    content = document()
+    forged = signed(content, FOREIGN.signer_info(content), embedded=FOREIGN.certificate)
+    assert refusal(forged) == "certificate"
+
+
+def test_a_foreign_certificate_that_names_the_pinned_one_is_not_believed() -> None:
+    content = document()
+    info = SAME_SERIAL.signer_info(content)
+    assert refusal(signed(content, info, embedded=SAME_SERIAL.certificate)) == "signature"
+
+
+def test_a_pinned_certificate_in_the_document_lends_nothing_to_a_foreign_signature() -> None:
+    content = document()
+    info = FOREIGN.signer_info(content)
+    info["sid"] = HONEST.identifier()
+    assert refusal(signed(content, info, embedded=HONEST.certificate)) == "signature"
+
+
+def test_content_other_than_what_was_signed_is_refused() -> None:
+    honest = HONEST.signer_info(document())
+    assert refusal(signed(document(instanceId="i-0123456789abcdef0"), honest)) == "signature"
+
+
+def test_a_digest_of_something_else_is_refused_though_its_signature_holds() -> None:
+    content = document()
+    assert refusal(signed(content, HONEST.signer_info(content, b"\x01" * 32))) == "signature"
+
+
+def test_a_second_signer_is_refused() -> None:
+    content = document()
+    both = signed(content, HONEST.signer_info(content), FOREIGN.signer_info(content))
+    assert refusal(both) == "malformed"
+
+
+def test_a_signature_without_signed_attributes_is_refused() -> None:
+    content = document()
+    info = HONEST.signer_info(content)
+    del info["signed_attrs"]
+    assert refusal(signed(content, info)) == "malformed"
+
+
+def test_every_truncation_is_refused() -> None:
+    content = document()
+    for proof in (
+        signed(content, HONEST.signer_info(content)),
+        indefinite(content, HONEST.signer_info(content)),
+    ):
+        for length in range(0, len(proof), 13):
+            assert refusal(proof[:length]) == "malformed"
+        assert refusal(proof[:-1]) == "malformed"
+
+
+def test_trailing_garbage_is_refused() -> None:
+    content = document()
+    info = HONEST.signer_info(content)
+    assert refusal(signed(content, info) + b"\x00") == "malformed"
+    assert refusal(indefinite(content, info) + b"\x00\x00") == "malformed"
+    assert refusal(signed(content, info) + signed(content, info)) == "malformed"
+
+
+def test_an_oversized_proof_is_refused_and_one_of_the_largest_size_is_not() -> None:
+    room = document(padding="x" * 14_000)
+    proof = signed(room, HONEST.signer_info(room))
+    assert len(proof) <= MAX_PROOF_BYTES
+    VERIFIER.verify(proof, ACCOUNT)
+    large = document(padding="x" * MAX_PROOF_BYTES)
+    assert refusal(signed(large, HONEST.signer_info(large))) == "malformed"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        b"{",
+        b"[" * 5000,
+        b"\xff",
+        document(instanceId="../../etc"),
+        document(instanceId=5),
+        document(pendingTime="yesterday"),
+        document(imageId=None),
+        document(accountId=int(ACCOUNT)),
+    ],
+)
+def test_a_signed_document_of_another_shape_is_refused(content: bytes) -> None:
+    assert refusal(signed(content, HONEST.signer_info(content))) == "malformed"
+
+
+def test_nested_indefinite_lengths_are_refused_without_harm() -> None:
+    assert refusal(b"\x30\x80" * 8000) == "malformed"
+
+
+def test_a_region_without_a_certificate_believes_nobody() -> None:
+    assert pinned_certificates("xx-nowhere-9") == ()
+    content = document(region="xx-nowhere-9")
+    proof = signed(content, HONEST.signer_info(content))
+    assert refusal(proof, IdentityVerifier("xx-nowhere-9", ())) == "certificate"
+
+
+def test_certificates_from_files_are_believed_beside_the_regions_own(tmp_path: Path) -> None:
+    path = tmp_path / "lab.pem"
+    path.write_bytes(HONEST.pem + FOREIGN.pem)
+    pinned = pinned_certificates(REGION, [path])
+    assert len(pinned) == 3
+    content = document()
+    verifier = IdentityVerifier(REGION, pinned)
+    verifier.verify(signed(content, FOREIGN.signer_info(content)), ACCOUNT)
+
+
+def test_a_certificate_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"absent\.pem: No such file"):
+        pinned_certificates(REGION, [tmp_path / "absent.pem"])
+    (tmp_path / "empty.pem").write_bytes(b"nothing\n")
+    with pytest.raises(ValueError, match=r"empty\.pem: no PEM"):
+        pinned_certificates(REGION, [tmp_path / "empty.pem"])
+
+
+def test_a_region_is_no_path() -> None:
+    with pytest.raises(ValueError, match="not the name of a region"):
+        pinned_certificates("../us-east-1")
+
+
+def test_the_regional_certificates_are_self_signed_rsa_2048_and_differ() -> None:
+    folder = Path(load_certificates.__code__.co_filename).parent / "certificates"
+    found = {
+        path.stem: load_certificates(path.read_bytes(), path.name) for path in folder.glob("*.pem")
+    }
+    assert len(found) == 39
+    for region, certificates in found.items():
+        (one,) = certificates
+        one.verify_directly_issued_by(one)
+        assert one.public_key().key_size == 2048  # type: ignore[union-attr]
+        assert one.not_valid_after_utc.year >= 2195, region
+    assert len({one.serial_number for (one,) in found.values()}) == len(found)

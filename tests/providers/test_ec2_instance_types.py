@@ -1,0 +1,152 @@
+"""Prices, sizes and quotas of instance types."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.providers.ec2 import instance_types as instance_types_module
+from autoscaler.providers.ec2.instance_types import (
+    PRICES_DATED,
+    InstanceTypeError,
+    instance_type,
+    instance_types,
+    quota,
+    quota_family,
+)
+from autoscaler.providers.ec2.offerings import (
+    price_offerings,
+    quota_holds,
+    roomiest_subnets,
+    running_cost,
+)
+from autoscaler.providers.ec2.rows import SubnetRow
+
+LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
+EAST = ProviderName("east")
+
+
+def test_the_table_has_what_gpu_runners_run_on() -> None:
+    one = instance_type("g5.4xlarge")
+    assert (one.vcpus, one.memory_mib, one.arch) == (16, 65536, Architecture.X64)
+    assert (one.gpu_count, one.gpu_name) == (1, "a10g")
+    assert instance_type("m7g.4xlarge").arch is Architecture.ARM64
+    assert len(instance_types()) > 1300
+    assert PRICES_DATED == "2026-07-20"
+
+
+@pytest.mark.parametrize(
+    ("name", "os", "dollars"),
+    [
+        ("g5.xlarge", LINUX, 1.006),
+        ("g4dn.xlarge", LINUX, 0.526),
+        ("g4dn.xlarge", WINDOWS, 0.526 + 4 * 0.046),
+        ("p3.2xlarge", WINDOWS, 3.06 + 8 * 0.046),
+        ("p5.48xlarge", LINUX, 55.04),
+    ],
+)
+def test_windows_costs_more_per_vcpu(name: str, os: OperatingSystem, dollars: float) -> None:
+    assert instance_type(name).dollars_per_hour(os) == pytest.approx(dollars)
+
+
+def test_a_type_without_a_price_or_unknown_is_an_error_that_names_it() -> None:
+    unpriced = next(one for one in instance_types().values() if one.linux_dollars_per_hour is None)
+    with pytest.raises(InstanceTypeError, match=unpriced.name):
+        unpriced.dollars_per_hour(LINUX)
+    with pytest.raises(InstanceTypeError, match=r"z99\.huge"):
+        instance_type("z99.huge")
+
+
+def test_an_override_is_the_linux_price() -> None:
+    prices = {"g5.xlarge": 2.0}
+    assert instance_type("g5.xlarge").dollars_per_hour(LINUX, prices) == 2.0
+    assert instance_type("g5.xlarge").dollars_per_hour(WINDOWS, prices) == pytest.approx(2.184)
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("m7i.xlarge", "Standard"),
+        ("im4gn.large", "Standard"),
+        ("t3.large", "Standard"),
+        ("h1.2xlarge", "Standard"),
+        ("d3.xlarge", "Standard"),
+        ("g5.xlarge", "G and VT"),
+        ("gr6.4xlarge", "G and VT"),
+        ("vt1.3xlarge", "G and VT"),
+        ("p5.48xlarge", "P"),
+        ("f2.6xlarge", "F"),
+        ("inf2.xlarge", "Inf"),
+        ("trn1.2xlarge", "Trn"),
+        ("x2gd.medium", "X"),
+        ("dl1.24xlarge", "DL"),
+        ("hpc7a.96xlarge", "HPC"),
+        ("u-6tb1.metal", "High memory"),
+        ("u7i-12tb.224xlarge", "High memory"),
+    ],
+)
+def test_types_count_against_ec2s_families(name: str, family: str) -> None:
+    assert quota_family(name) == family
+
+
+def test_every_type_of_the_table_has_a_family() -> None:
+    assert all(quota_family(name) for name in instance_types())
+
+
+def test_spot_and_on_demand_are_separate_quotas() -> None:
+    assert quota("g5.xlarge", CapacityType.SPOT) == "spot/G and VT"
+    assert quota("g5.xlarge", CapacityType.ON_DEMAND) == "on-demand/G and VT"
+
+
+def test_offerings_keep_the_order_of_capacity_types_then_types() -> None:
+    wanted = (["g6.4xlarge", "g5.4xlarge"], [CapacityType.SPOT, CapacityType.ON_DEMAND], LINUX)
+    found = price_offerings(EAST, ["a", "b"], wanted, {})
+    assert [one.key for one in found] == [
+        "east/g6.4xlarge/a/spot",
+        "east/g6.4xlarge/b/spot",
+        "east/g5.4xlarge/a/spot",
+        "east/g5.4xlarge/b/spot",
+        "east/g6.4xlarge/a/on-demand",
+        "east/g6.4xlarge/b/on-demand",
+        "east/g5.4xlarge/a/on-demand",
+        "east/g5.4xlarge/b/on-demand",
+    ]
+    assert {one.quota_units for one in found} == {16}
+
+
+def test_one_subnet_a_zone_the_one_with_most_free_addresses() -> None:
+    rows = [SubnetRow("s-2", "b", 9), SubnetRow("s-1", "a", 5), SubnetRow("s-3", "a", 50)]
+    assert roomiest_subnets(rows) == {"a": "s-3", "b": "s-2"}
+    assert list(roomiest_subnets(rows)) == ["a", "b"]
+
+
+def test_a_machine_of_an_unknown_type_neither_stops_the_list_nor_counts() -> None:
+    assert running_cost("z99.huge", LINUX, {}) == 0.0
+    assert quota_holds(EAST, "z99.huge", CapacityType.SPOT) == ()
+    assert quota_holds(EAST, "g5.xlarge", CapacityType.SPOT) == (("east/spot/G and VT", 4),)
+
+
+def test_the_script_writes_the_table_in_its_own_format(tmp_path: Path) -> None:
+    source = tmp_path / "source.csv"
+    source.write_text(
+        "instance_type,vcpu,memory_mib,arch,gpu_count,gpu_name,"
+        "linux_on_demand_usd_per_hour_us_east_1\n"
+        "z9.large,2,4096,arm64,,,0.5\n"
+        "g5.xlarge,4,16384,amd64,1,a10g,1.006\n"
+        "g2.2xlarge,,,,,,0.65\n"
+    )
+    script = Path(__file__).parents[2] / "scripts" / "instance_types.py"
+    command = [sys.executable, str(script), str(source)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    rows = list(csv.reader(printed.splitlines()))
+    table = Path(instance_types_module.__file__).parent / "data" / "instance_types.csv"
+    header = table.read_text(encoding="utf-8").splitlines()[0].split(",")
+    assert rows == [
+        header,
+        ["g5.xlarge", "4", "16384", "x64", "1", "a10g", "1.006"],
+        ["z9.large", "2", "4096", "arm64", "0", "", "0.5"],
+    ]

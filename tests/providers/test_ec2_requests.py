@@ -1,0 +1,192 @@
+"""The exact requests: launch template, CreateFleet, and which image they name."""
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
+from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId, InstallationId, ProviderName, SkuName
+from autoscaler.providers.ec2.requests import (
+    fleet_request,
+    newest_image,
+    template_data,
+    template_name,
+)
+from autoscaler.providers.ec2.rows import ImageRow
+from autoscaler.providers.ec2.settings import Bucket, Ec2Settings, Ec2Sku
+
+SKU = Ec2Sku(
+    name=SkuName("linux.g5"),
+    os=OperatingSystem.LINUX,
+    arch=Architecture.X64,
+    image_name="gpu-*",
+    image_owner="self",
+    disk_gb=150,
+    user_data="#!/bin/sh\necho hello\n",
+)
+SETTINGS = Ec2Settings(
+    name=ProviderName("east"),
+    fleet="ci gpu",
+    installation=InstallationId("f00dface"),
+    region="us-east-1",
+    subnets=("subnet-a",),
+    security_groups=("sg-0a",),
+    skus={SKU.name: SKU},
+    instance_profile="gpu-runner",
+)
+IMAGE = ImageRow("ami-1", "gpu-1", "2026-01-01T00:00:00.000Z", "x86_64", "/dev/xvda", 30)
+SUBNETS = {"us-east-1a": "subnet-a", "us-east-1b": "subnet-b"}
+
+
+def order(capacity_type: CapacityType, **changes: Any) -> LaunchOrder:
+    plain = LaunchOrder(
+        call=CallId("c-1"),
+        sku=SKU.name,
+        rung=0,
+        capacity_type=capacity_type,
+        offerings=tuple(
+            f"east/{name}/{zone}/{capacity_type}"
+            for name in ("g6.4xlarge", "g5.4xlarge")
+            for zone in SUBNETS
+        ),
+        count=7,
+        token="token-1",
+    )
+    return replace(plain, **changes)
+
+
+def test_the_template_shuts_the_metadata_off_and_encrypts_the_disk() -> None:
+    data = template_data(SETTINGS, SKU, IMAGE)
+    assert data["MetadataOptions"] == {
+        "HttpEndpoint": "enabled",
+        "HttpTokens": "required",
+        "HttpPutResponseHopLimit": 1,
+        "InstanceMetadataTags": "disabled",
+    }
+    assert data["BlockDeviceMappings"] == [
+        {
+            "DeviceName": "/dev/xvda",
+            "Ebs": {
+                "DeleteOnTermination": True,
+                "Encrypted": True,
+                "VolumeSize": 150,
+                "VolumeType": "gp3",
+            },
+        }
+    ]
+    assert data["InstanceInitiatedShutdownBehavior"] == "terminate"
+    assert data["IamInstanceProfile"] == {"Name": "gpu-runner"}
+    assert base64.b64decode(data["UserData"]).decode() == SKU.user_data
+    tags = {one["Key"]: one["Value"] for one in data["TagSpecifications"][0]["Tags"]}
+    assert tags["autoscaler:fleet"] == "ci gpu"
+    assert tags["autoscaler:installation"] == "f00dface"
+    assert tags["autoscaler:sku"] == "linux.g5"
+
+
+def test_the_disk_is_never_smaller_than_the_images_snapshot() -> None:
+    large = template_data(SETTINGS, SKU, IMAGE._replace(root_gb=300))
+    assert large["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 300
+
+
+def test_the_templates_name_follows_its_content() -> None:
+    name = template_name("ci gpu", template_data(SETTINGS, SKU, IMAGE))
+    assert name.startswith("autoscaler-ci-gpu-")
+    assert name == template_name("ci gpu", template_data(SETTINGS, SKU, IMAGE))
+    changed = [
+        template_data(SETTINGS, SKU, IMAGE._replace(id="ami-2")),
+        template_data(SETTINGS, replace(SKU, user_data="#!/bin/sh\n"), IMAGE),
+        template_data(SETTINGS, replace(SKU, disk_gb=151), IMAGE),
+        template_data(replace(SETTINGS, security_groups=()), SKU, IMAGE),
+        template_data(replace(SETTINGS, instance_profile=None), SKU, IMAGE),
+        template_data(replace(SETTINGS, installation=InstallationId("other")), SKU, IMAGE),
+    ]
+    assert len({name, *(template_name("ci gpu", one) for one in changed)}) == 7
+
+
+def test_an_on_demand_call_takes_the_types_in_order() -> None:
+    text = fleet_request(SETTINGS, order(CapacityType.ON_DEMAND), "lt-1", SUBNETS)
+    body = json.loads(text)
+    assert body["Type"] == "instant"
+    assert body["ClientToken"] == "token-1"
+    assert body["OnDemandOptions"] == {"AllocationStrategy": "prioritized"}
+    assert "SpotOptions" not in body
+    assert body["TargetCapacitySpecification"] == {
+        "TotalTargetCapacity": 7,
+        "DefaultTargetCapacityType": "on-demand",
+    }
+    (config,) = body["LaunchTemplateConfigs"]
+    assert config["LaunchTemplateSpecification"] == {"LaunchTemplateId": "lt-1", "Version": "1"}
+    assert [
+        (one["InstanceType"], one["SubnetId"], one["AvailabilityZone"], one["Priority"])
+        for one in config["Overrides"]
+    ] == [
+        ("g6.4xlarge", "subnet-a", "us-east-1a", 0.0),
+        ("g6.4xlarge", "subnet-b", "us-east-1b", 0.0),
+        ("g5.4xlarge", "subnet-a", "us-east-1a", 1.0),
+        ("g5.4xlarge", "subnet-b", "us-east-1b", 1.0),
+    ]
+    tags = {one["ResourceType"]: one["Tags"] for one in body["TagSpecifications"]}
+    assert {"Key": "autoscaler:call", "Value": "c-1"} in tags["instance"]
+    assert text == json.dumps(body, sort_keys=True, separators=(",", ":"))
+
+
+def test_a_spot_call_takes_what_is_cheap_and_plentiful() -> None:
+    body = json.loads(fleet_request(SETTINGS, order(CapacityType.SPOT), "lt-1", SUBNETS))
+    assert body["SpotOptions"] == {"AllocationStrategy": "price-capacity-optimized"}
+    assert "OnDemandOptions" not in body
+    assert all("Priority" not in one for one in body["LaunchTemplateConfigs"][0]["Overrides"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"count": 0},
+        {"count": 1001},
+        {"offerings": ()},
+        {"offerings": ("east/g5.xlarge/us-east-1z/spot",)},
+        {"offerings": ("west/g5.xlarge/us-east-1a/spot",)},
+        {"offerings": ("east/g5.xlarge/us-east-1a/on-demand",)},
+        {"offerings": ("east/g5.xlarge/us-east-1a/spot",) * 301},
+    ],
+)
+def test_an_order_that_cannot_be_put_is_a_configuration_error(changes: dict[str, Any]) -> None:
+    with pytest.raises(ProviderError) as refusal:
+        fleet_request(SETTINGS, order(CapacityType.SPOT, **changes), "lt-1", SUBNETS)
+    assert refusal.value.failure is FailureClass.CONFIGURATION
+
+
+def test_the_newest_image_of_the_architecture_is_taken() -> None:
+    newer = IMAGE._replace(id="ami-2", created="2026-02-01T00:00:00.000Z")
+    other = IMAGE._replace(id="ami-3", created="2026-03-01T00:00:00.000Z", architecture="arm64")
+    assert newest_image(SKU, [newer, IMAGE, other]) == newer
+
+
+@pytest.mark.parametrize(
+    ("images", "code"),
+    [
+        ([], "ImageNotFound"),
+        ([IMAGE._replace(architecture="arm64")], "ImageArchitecture"),
+        ([IMAGE._replace(root_device="")], "ImageRootDevice"),
+    ],
+)
+def test_no_fitting_image_is_a_configuration_error(images: list[ImageRow], code: str) -> None:
+    with pytest.raises(ProviderError, match=r"gpu-|ami-1") as refusal:
+        newest_image(SKU, images)
+    assert (refusal.value.code, refusal.value.failure) == (code, FailureClass.CONFIGURATION)
+
+
+def test_settings_that_ec2_would_refuse_are_refused_here() -> None:
+    with pytest.raises(ValueError, match="16385 bytes"):
+        replace(SKU, user_data="x" * 16_385)
+    with pytest.raises(ValueError, match="no subnets"):
+        replace(SETTINGS, subnets=())
+    with pytest.raises(ValueError, match="fit into a tag"):
+        replace(SETTINGS, fleet="")
+    with pytest.raises(ValueError, match="at least one request"):
+        Bucket(0, 1)
+    assert "hello" not in repr(SKU)

@@ -1,0 +1,171 @@
+"""The worker process: it dies with its parent and no sooner, and its death loses no call silently."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.providers.ec2.channel import WorkerChannel
+from autoscaler.providers.ec2.settings import Timeouts
+from tests.providers.conftest import ACCOUNT, REGION
+from tests.providers.ec2_front import Ec2Front, Reply
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PARENT = """
+import asyncio, sys
+from autoscaler.providers.ec2.channel import WorkerChannel
+
+async def main():
+    channel = WorkerChannel("us-east-1", sys.argv[1])
+    await channel.call("GetCallerIdentity", {})
+    print(channel.pid, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def wait_until_gone(pid: int, patience: float = 10.0) -> bool:
+    """Whether the process ended in time; a zombie counts as ended."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+async def test_boto3_is_in_the_worker_only() -> None:
+    code = (
+        "import sys; import autoscaler.providers.ec2.provider; "
+        "sys.exit('boto3' in sys.modules or 'botocore' in sys.modules)"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    assert await process.wait() == 0
+
+
+async def held(front: Ec2Front, channel: WorkerChannel) -> asyncio.Task[str]:
+    """A call that has arrived and is not answered until `front.release`."""
+    front.release.clear()
+    front.held.clear()
+    front.script("GetCallerIdentity", Reply(-1))
+    call = asyncio.create_task(channel.call("GetCallerIdentity", {}))
+    await front.held.wait()
+    return call
+
+
+async def test_calls_run_side_by_side(front: Ec2Front, worker: WorkerChannel) -> None:
+    slow = await held(front, worker)
+    assert await worker.call("GetCallerIdentity", {}) == ACCOUNT
+    assert not slow.done()
+    front.release.set()
+    assert await slow == ACCOUNT
+
+
+async def test_silence_leaves_the_outcome_unknown(front: Ec2Front, endpoint: str) -> None:
+    channel = WorkerChannel(REGION, endpoint, Timeouts(connect=5, read=0.2, answer=30))
+    silent = await held(front, channel)
+    with pytest.raises(OutcomeUnknownError, match="ReadTimeoutError"):
+        await silent
+    front.release.set()
+    await channel.close()
+
+
+async def test_signals_for_the_group_do_not_end_it_before_its_parent(
+    worker: WorkerChannel,
+) -> None:
+    await worker.call("GetCallerIdentity", {})
+    pid = worker.pid
+    assert pid is not None
+    assert os.getpgid(pid) != os.getpgid(0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(pid, number)
+    assert await worker.call("GetCallerIdentity", {}) == ACCOUNT
+    assert worker.pid == pid
+
+
+async def test_a_worker_that_dies_leaves_outcomes_unknown_and_is_replaced(
+    front: Ec2Front, worker: WorkerChannel
+) -> None:
+    await worker.call("GetCallerIdentity", {})
+    pid = worker.pid
+    assert pid is not None
+    silent = await held(front, worker)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(OutcomeUnknownError, match="WorkerEnded"):
+        await silent
+    front.release.set()
+    assert await worker.call("GetCallerIdentity", {}) == ACCOUNT
+    assert worker.pid != pid
+
+
+async def test_a_call_that_outlasts_its_patience_ends_the_worker(
+    front: Ec2Front, endpoint: str
+) -> None:
+    channel = WorkerChannel(REGION, endpoint, Timeouts(connect=5, read=60, answer=2))
+    silent = await held(front, channel)
+    pid = channel.pid
+    assert pid is not None
+    with pytest.raises(OutcomeUnknownError, match="WorkerTimeout"):
+        await silent
+    assert await asyncio.to_thread(wait_until_gone, pid)
+    front.release.set()
+    assert await channel.call("GetCallerIdentity", {}) == ACCOUNT
+    await channel.close()
+
+
+async def test_a_closed_channel_ends_its_worker_and_refuses_calls(endpoint: str) -> None:
+    channel = WorkerChannel(REGION, endpoint)
+    await channel.call("GetCallerIdentity", {})
+    pid = channel.pid
+    assert pid is not None
+    await channel.close()
+    await channel.close()
+    assert wait_until_gone(pid)
+    with pytest.raises(ProviderError, match="Closed"):
+        await channel.call("GetCallerIdentity", {})
+
+
+async def test_a_channel_that_was_never_used_closes(endpoint: str) -> None:
+    channel = WorkerChannel(REGION, endpoint)
+    await channel.close()
+    assert channel.pid is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_it_ends_with_its_parent(endpoint: str, number: signal.Signals) -> None:
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARENT, endpoint, stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    pid = int(await parent.stdout.readline())
+    assert psutil.pid_exists(pid)
+    parent.send_signal(number)
+    await parent.wait()
+    assert await asyncio.to_thread(wait_until_gone, pid)
+
+
+async def test_a_call_that_cannot_be_sent_is_refused_as_configuration(
+    worker: WorkerChannel,
+) -> None:
+    with pytest.raises(ProviderError, match="ParamValidationError") as refusal:
+        await worker.call("TerminateInstances", {"ids": [1]})
+    assert refusal.value.failure is FailureClass.CONFIGURATION
+
+
+async def test_nobody_listening_leaves_the_outcome_unknown(endpoint: str) -> None:
+    channel = WorkerChannel(REGION, "http://127.0.0.1:9")
+    with pytest.raises(OutcomeUnknownError, match="EndpointConnectionError"):
+        await channel.call("DescribeSubnets", {"ids": ["subnet-1"]})
+    await channel.close()

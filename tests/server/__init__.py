@@ -1,0 +1,1 @@
+"""The server over real sockets, with everything behind it in memory."""

@@ -1,0 +1,182 @@
+"""In-memory stand-ins for the ports behind the server: telemetry, clock, inbox, bootstrap."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+from autoscaler.controller.ports.bootstrap import (
+    BootstrapRefusedError,
+    Granted,
+    HelloAnswer,
+    StayParked,
+)
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import (
+    Instant,
+    MachineId,
+    ProviderName,
+    RunnerName,
+    Seconds,
+    SkuName,
+)
+from autoscaler.model.machines import EndGround
+
+NONCE = "0f" * 32
+MACHINE = MachineId("00c0ffee00c0ffee")
+
+
+class CountingTelemetry:
+    """Counts what the server says; the server has no business with the rest of the port."""
+
+    def __init__(self) -> None:
+        self.deliveries: Counter[str] = Counter()
+        self.steps: Counter[tuple[str, str]] = Counter()
+
+    def delivery(self, answer: str) -> None:
+        self.deliveries[answer] += 1
+
+    def bootstrap(self, step: str, answer: str) -> None:
+        self.steps[step, answer] += 1
+
+    def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
+        raise AssertionError("not the server's")
+
+    def provider_call(
+        self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
+    ) -> None:
+        raise AssertionError("not the server's")
+
+    def job_started(self, sku: SkuName, waited: Seconds) -> None:
+        raise AssertionError("not the server's")
+
+    def job_completed(self, sku: SkuName, conclusion: str) -> None:
+        raise AssertionError("not the server's")
+
+    def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
+        raise AssertionError("not the server's")
+
+    def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None:
+        raise AssertionError("not the server's")
+
+    def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
+        raise AssertionError("not the server's")
+
+    def loop_pass(self, duration: Seconds) -> None:
+        raise AssertionError("not the server's")
+
+    def fleet(self, counts: FleetCounts) -> None:
+        raise AssertionError("not the server's")
+
+
+@dataclass
+class StillClock:
+    """Stands at one moment."""
+
+    moment: Instant = 1_000_000.0
+
+    def now(self) -> Instant:
+        return self.moment
+
+    async def sleep(self, seconds: Seconds) -> None:
+        self.moment += seconds
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Inbox:
+    """Keeps deliveries by id. `open` can be cleared to make the disk slow, `broken` set to fail it."""
+
+    kept: dict[str, Delivery] = field(default_factory=dict)
+    broken: bool = False
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        self.open.set()
+
+    async def accept(self, delivery: Delivery) -> bool:
+        self.asked += 1
+        await self.open.wait()
+        if self.broken:
+            raise StoreError("disk full")
+        if delivery.id in self.kept:
+            return False
+        self.kept[delivery.id] = delivery
+        return True
+
+
+class ScriptedBootstrap:
+    """Knows one machine and one nonce. `error` is raised by whatever is asked next, `grant` given once."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.grant: Granted | None = None
+        self.asked = 0
+        self.said: list[tuple[object, ...]] = []
+        self.polling = asyncio.Event()
+        self.poll_cancelled = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def _heard(self, *words: object) -> None:
+        self.asked += 1
+        await self.go_on.wait()
+        if self.error is not None:
+            raise self.error
+        self.said.append(words)
+
+    def _known(self, machine: MachineId, nonce: str) -> None:
+        if (machine, nonce) != (MACHINE, NONCE):
+            raise BootstrapRefusedError(401, "nonce")
+
+    async def hello(
+        self, provider: str, proof: bytes, nonce: str, protocol: int, agent: str
+    ) -> HelloAnswer:
+        await self._heard("hello", provider, proof, nonce, protocol, agent)
+        return HelloAnswer(MACHINE, "linux.gpu", {"disk_gb": 10, "github": "https://github.com"})
+
+    async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
+        self._known(machine, nonce)
+        await self._heard("stage", stage)
+
+    async def gate(self, machine: MachineId, nonce: str, passed: bool, detail: str) -> None:
+        self._known(machine, nonce)
+        await self._heard("gate", passed, detail)
+
+    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayParked | Granted:
+        self._known(machine, nonce)
+        await self._heard("poll", wait)
+        if self.grant is not None:
+            grant, self.grant = self.grant, None
+            return grant
+        self.polling.set()
+        try:
+            await asyncio.sleep(wait)
+        except asyncio.CancelledError:
+            self.poll_cancelled.set()
+            raise
+        return StayParked()
+
+    async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
+        self._known(machine, nonce)
+        await self._heard("acknowledge", runner)
+
+    async def heartbeat(self, machine: MachineId, nonce: str) -> None:
+        self._known(machine, nonce)
+        await self._heard("heartbeat")
+
+    async def may_release(self, machine: MachineId, nonce: str) -> bool:
+        self._known(machine, nonce)
+        await self._heard("may_release")
+        return True
+
+    async def release(self, machine: MachineId, nonce: str) -> int:
+        self._known(machine, nonce)
+        await self._heard("release")
+        return 422
+
+    async def exited(self, machine: MachineId, nonce: str, detail: str) -> None:
+        self._known(machine, nonce)
+        await self._heard("exited", detail)

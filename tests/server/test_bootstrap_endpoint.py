@@ -1,0 +1,185 @@
+"""docs/bootstrap.md over real HTTP: every request, every status, and what is kept out."""
+
+import asyncio
+import email.utils
+import hashlib
+import time
+
+import aiohttp
+import pytest
+
+from autoscaler.server.bootstrap import BootstrapLimits
+from autoscaler.server.bootstrap_requests import MAX_DETAIL
+from tests.server.doubles import MACHINE, NONCE
+from tests.server.fakes import (
+    AGENT,
+    GRANT,
+    HELLO,
+    JIT_CONFIG,
+    PROOF,
+    STEPS,
+    Backstage,
+    Caller,
+    running,
+    until,
+)
+
+
+def counted(caller: Caller) -> dict[tuple[str, str], int]:
+    return dict(caller.behind.telemetry.steps)
+
+
+async def test_the_agent_is_served_with_its_hash(caller: Caller) -> None:
+    reply = await caller.get("/bootstrap/agent.py")
+    tag = f'"{hashlib.sha256(AGENT).hexdigest()}"'
+    assert (reply.status, reply.body, reply.headers["ETag"]) == (200, AGENT, tag)
+    again = await caller.get("/bootstrap/agent.py", headers={"If-None-Match": tag})
+    assert (again.status, again.body) == (304, b"")
+    assert counted(caller) == {("agent", "ok"): 1, ("agent", "not_modified"): 1}
+
+
+async def test_hello_is_answered_with_the_machine_and_its_gate(caller: Caller) -> None:
+    reply = await caller.post("/bootstrap/hello", json=HELLO)
+    assert reply.status == 200
+    assert reply.json == {
+        "machine": MACHINE,
+        "sku": "linux.gpu",
+        "gate": {"disk_gb": 10, "github": "https://github.com"},
+    }
+    assert caller.behind.bootstrap.said == [("hello", "us-east-1", PROOF, NONCE, 1, "1.0")]
+    assert counted(caller) == {("hello", "ok"): 1}
+
+
+async def test_a_proof_may_have_the_line_breaks_of_the_metadata_service(caller: Caller) -> None:
+    broken = "\n".join(HELLO["proof"][at : at + 8] for at in range(0, len(HELLO["proof"]), 8))
+    assert (await caller.post("/bootstrap/hello", json=HELLO | {"proof": broken})).status == 200
+    assert caller.behind.bootstrap.said[0][2] == PROOF
+
+
+async def test_answers_carry_the_date_that_machines_check_their_clock_by(caller: Caller) -> None:
+    reply = await caller.post("/bootstrap/hello", json=HELLO)
+    sent = email.utils.parsedate_to_datetime(reply.headers["Date"]).timestamp()
+    assert abs(sent - time.time()) < 5
+
+
+@pytest.mark.parametrize(
+    ("step", "status", "answer", "said"),
+    [
+        ("stage", 204, None, ("stage", "driver")),
+        ("gate", 204, None, ("gate", True, "")),
+        ("poll", 200, {"state": "parked"}, ("poll", 0)),
+        ("acknowledge", 204, None, ("acknowledge", "ci-0123-m-1")),
+        ("heartbeat", 204, None, ("heartbeat",)),
+        ("may-release", 200, {"allowed": True}, ("may_release",)),
+        ("release", 200, {"status": 422}, ("release",)),
+        ("exit", 204, None, ("exited", "runner left")),
+    ],
+)
+async def test_each_step_reaches_the_port(
+    caller: Caller, step: str, status: int, answer: object, said: tuple[object, ...]
+) -> None:
+    reply = await caller.say(step, STEPS[step])
+    assert reply.status == status
+    assert (reply.json if reply.body else None) == answer
+    assert caller.behind.bootstrap.said == [said]
+    assert counted(caller) == {(step, "ok"): 1}
+
+
+async def test_keys_of_a_later_agent_are_ignored_and_an_empty_body_is_an_empty_object(
+    caller: Caller,
+) -> None:
+    assert (await caller.say("heartbeat", {"load": 0.5})).status == 204
+    bare = await caller.post(
+        f"/bootstrap/machines/{MACHINE}/heartbeat", headers={"Authorization": f"Bearer {NONCE}"}
+    )
+    assert bare.status == 204
+
+
+async def test_a_grant_is_handed_over_and_never_kept_on_the_way(caller: Caller) -> None:
+    caller.behind.bootstrap.grant = GRANT
+    reply = await caller.say("poll", {"wait": 50})
+    assert reply.json == {"state": "granted", "runner": GRANT.runner, "jit_config": JIT_CONFIG}
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert (await caller.say("poll", {"wait": 0})).json == {"state": "parked"}
+
+
+async def test_the_gate_passes_on_what_failed_in_bounded_words(caller: Caller) -> None:
+    checks = [
+        {"name": "disk", "ok": False, "detail": "3 GB\x1b[2J\nfree" + "!" * 5_000},
+        {"name": "clock", "ok": True, "detail": "fine"},
+    ]
+    assert (await caller.say("gate", {"passed": False, "checks": checks})).status == 204
+    ((_, passed, detail),) = caller.behind.bootstrap.said
+    assert passed is False
+    assert isinstance(detail, str)
+    assert detail.startswith("disk: 3 GB [2J free!!!")
+    assert len(detail) == MAX_DETAIL
+    assert detail.isprintable()
+
+
+async def test_hellos_are_checked_a_few_at_a_time() -> None:
+    behind = Backstage(bootstrap_limits=BootstrapLimits(hellos=2))
+    async with running(behind) as caller:
+        behind.bootstrap.go_on.clear()
+        first = [asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO)) for _ in "ab"]
+        await until(lambda: behind.bootstrap.asked == 2)
+        third = await caller.post("/bootstrap/hello", json=HELLO)
+        assert (third.status, third.json) == (429, {"error": "busy"})
+        assert int(third.headers["Retry-After"]) >= 1
+        behind.bootstrap.go_on.set()
+        assert [(await reply).status for reply in first] == [200, 200]
+        assert (await caller.post("/bootstrap/hello", json=HELLO)).status == 200
+
+
+async def test_a_machine_that_hangs_up_ends_its_poll(caller: Caller) -> None:
+    async with aiohttp.ClientSession(f"http://{caller.serving.address}") as machine:
+        poll = asyncio.create_task(
+            machine.post(
+                f"/bootstrap/machines/{MACHINE}/poll",
+                json={"wait": 50},
+                headers={"Authorization": f"Bearer {NONCE}"},
+            )
+        )
+        await caller.behind.bootstrap.polling.wait()
+        poll.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await poll
+    async with asyncio.timeout(2):
+        await caller.behind.bootstrap.poll_cancelled.wait()
+    await until(lambda: counted(caller) == {("poll", "aborted"): 1})
+    assert (await caller.say("heartbeat")).status == 204
+
+
+async def test_what_a_machine_said_is_carried_out_though_it_hangs_up(caller: Caller) -> None:
+    bootstrap = caller.behind.bootstrap
+    bootstrap.go_on.clear()
+    address = caller.serving.address
+    _, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(
+        f"POST /bootstrap/machines/{MACHINE}/exit HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+        f"Authorization: Bearer {NONCE}\r\n\r\n{{}}".encode()
+    )
+    await until(lambda: bootstrap.asked == 1)
+    writer.close()
+    await until(lambda: counted(caller) == {("exit", "aborted"): 1})
+    assert bootstrap.said == []
+    bootstrap.go_on.set()
+    await until(lambda: bootstrap.said == [("exited", "")])
+
+
+async def test_a_grant_that_nobody_is_there_to_take_breaks_nothing(caller: Caller) -> None:
+    bootstrap = caller.behind.bootstrap
+    bootstrap.go_on.clear()
+    bootstrap.grant = GRANT
+    address = caller.serving.address
+    _, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(
+        f"POST /bootstrap/machines/{MACHINE}/poll HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\n"
+        f'Authorization: Bearer {NONCE}\r\n\r\n{{"wait": 50}}'.encode()
+    )
+    await until(lambda: bootstrap.asked == 1)
+    # The grant comes in the same turn of the loop in which the connection breaks.
+    writer.transport.abort()
+    bootstrap.go_on.set()
+    await until(lambda: sum(counted(caller).values()) == 1)
+    assert (await caller.say("heartbeat")).status == 204

@@ -1,0 +1,192 @@
+"""docs/bootstrap.md over real HTTP: every refusal, and what never reaches the port."""
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from autoscaler.controller.ports.bootstrap import (
+    BootstrapRefusedError,
+    NotKnownYetError,
+)
+from autoscaler.controller.ports.store import StoreError
+from tests.server.doubles import MACHINE, NONCE
+from tests.server.fakes import (
+    HELLO,
+    STEPS,
+    Caller,
+)
+
+
+def counted(caller: Caller) -> dict[tuple[str, str], int]:
+    return dict(caller.behind.telemetry.steps)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (400, "malformed"),
+        (401, "signature"),
+        (401, "nonce"),
+        (403, "launch_time"),
+        (409, "second_grant"),
+        (409, "expired"),
+        (410, "ended"),
+        (426, "protocol"),
+        (429, "slow_down"),
+    ],
+)
+@pytest.mark.parametrize("step", ["hello", *STEPS])
+async def test_a_refusal_is_answered_counted_and_logged(
+    caller: Caller, step: str, status: int, reason: str
+) -> None:
+    caller.behind.bootstrap.error = BootstrapRefusedError(status, reason)
+    with capture_logs() as logs:
+        reply = await (
+            caller.post("/bootstrap/hello", json=HELLO)
+            if step == "hello"
+            else caller.say(step, STEPS[step])
+        )
+    assert (reply.status, reply.json) == (status, {"error": reason})
+    assert ("Retry-After" in reply.headers) == (status == 429)
+    assert counted(caller) == {(step, reason): 1}
+    (line,) = logs
+    assert (line["step"], line["status"], line["reason"]) == (step, status, reason)
+    assert line["machine"] == (None if step == "hello" else MACHINE)
+    assert NONCE not in repr(logs)
+    assert HELLO["proof"] not in repr(logs)
+
+
+@pytest.mark.parametrize(("seconds", "header"), [(0.2, "1"), (2.5, "3"), (30, "30")])
+async def test_what_is_not_known_yet_may_come_again(
+    caller: Caller, seconds: float, header: str
+) -> None:
+    caller.behind.bootstrap.error = NotKnownYetError(seconds)
+    reply = await caller.post("/bootstrap/hello", json=HELLO)
+    assert (reply.status, reply.json) == (503, {"error": "not_known_yet"})
+    assert reply.headers["Retry-After"] == header
+    assert counted(caller) == {("hello", "not_known_yet"): 1}
+
+
+async def test_what_could_not_be_stored_is_not_acknowledged(caller: Caller) -> None:
+    caller.behind.bootstrap.error = StoreError("disk full")
+    reply = await caller.say("acknowledge", STEPS["acknowledge"])
+    assert (reply.status, reply.json) == (503, {"error": "store_failed"})
+    assert "Retry-After" in reply.headers
+
+
+async def test_a_defect_is_answered_500_and_counted(caller: Caller) -> None:
+    caller.behind.bootstrap.error = LookupError()
+    assert (await caller.say("heartbeat")).status == 500
+    assert counted(caller) == {("heartbeat", "failed"): 1}
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Bearer", "Bearer abc", f"Basic {NONCE}", f"Bearer {NONCE}0", "Bearer " + "é" * 64],
+)
+@pytest.mark.parametrize("step", STEPS)
+async def test_without_a_nonce_nothing_is_heard(
+    caller: Caller, step: str, authorization: str | None
+) -> None:
+    headers = {} if authorization is None else {"Authorization": authorization}
+    reply = await caller.post(
+        f"/bootstrap/machines/{MACHINE}/{step}", json=STEPS[step], headers=headers
+    )
+    assert (reply.status, reply.json) == (401, {"error": "nonce"})
+    assert counted(caller) == {(step, "nonce"): 1}
+    assert caller.behind.bootstrap.said == []
+
+
+async def test_another_nonce_is_refused_by_the_port(caller: Caller) -> None:
+    assert (await caller.say("heartbeat", nonce="00" * 32)).status == 401
+    assert caller.behind.bootstrap.said == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"protocol": "1"},
+        {"protocol": True},
+        {"protocol": -1},
+        {"protocol": None},
+        {"provider": ""},
+        {"provider": "a b"},
+        {"provider": "x" * 65},
+        {"proof": "not base64!"},
+        {"proof": "YQ"},
+        {"proof": 5},
+        {"proof": ["YQ=="]},
+        {"nonce": "0f" * 31},
+        {"nonce": "0g" * 32},
+        {"nonce": NONCE + "\n"},
+        {"agent": "x" * 65},
+        {"agent": 1},
+    ],
+)
+async def test_a_malformed_hello_never_reaches_the_port(
+    caller: Caller, change: dict[str, Any]
+) -> None:
+    reply = await caller.post("/bootstrap/hello", json=HELLO | change)
+    assert (reply.status, reply.json) == (400, {"error": "malformed"})
+    assert counted(caller) == {("hello", "malformed"): 1}
+    assert caller.behind.bootstrap.said == []
+
+
+@pytest.mark.parametrize(
+    ("step", "body"),
+    [
+        ("stage", {}),
+        ("stage", {"stage": "two words"}),
+        ("stage", {"stage": "x" * 65}),
+        ("gate", {"checks": []}),
+        ("gate", {"passed": 1}),
+        ("gate", {"passed": True, "checks": [{"name": "a", "ok": True}] * 65}),
+        ("gate", {"passed": True, "checks": [{"name": "disk"}]}),
+        ("poll", {}),
+        ("poll", {"wait": 51}),
+        ("poll", {"wait": -1}),
+        ("poll", {"wait": "5"}),
+        ("poll", {"wait": float("nan")}),
+        ("acknowledge", {}),
+        ("acknowledge", {"runner": "a/b"}),
+        ("heartbeat", []),
+        ("heartbeat", 5),
+        ("exit", {"detail": None}),
+    ],
+)
+async def test_a_malformed_step_never_reaches_the_port(
+    caller: Caller, step: str, body: object
+) -> None:
+    reply = await caller.say(step, body)
+    assert (reply.status, reply.json) == (400, {"error": "malformed"})
+    assert counted(caller) == {(step, "malformed"): 1}
+    assert caller.behind.bootstrap.said == []
+
+
+@pytest.mark.parametrize(
+    "body", [b"\xff\xfe", b"{", b"[" * 60_000, b'{"wait":1' + b" " * 65_600 + b"}"]
+)
+async def test_bytes_that_are_no_bounded_json_are_refused(caller: Caller, body: bytes) -> None:
+    reply = await caller.post(
+        f"/bootstrap/machines/{MACHINE}/poll",
+        data=body,
+        headers={"Authorization": f"Bearer {NONCE}"},
+    )
+    assert reply.status == 400
+    assert reply.json["error"] == ("too_large" if len(body) > 65_536 else "malformed")
+    assert caller.behind.bootstrap.said == []
+
+
+@pytest.mark.parametrize("machine", ["a" * 65, "..%2f..", "a%20b", "-", "%00", "é"])
+async def test_a_machine_id_out_of_bounds_is_refused_and_not_logged(
+    caller: Caller, machine: str
+) -> None:
+    with capture_logs() as logs:
+        reply = await caller.post(
+            f"/bootstrap/machines/{machine}/heartbeat",
+            headers={"Authorization": f"Bearer {NONCE}"},
+        )
+    assert reply.status in (400, 404)
+    assert all(line["machine"] is None for line in logs)
+    assert caller.behind.bootstrap.said == []

@@ -1,0 +1,298 @@
+"""The listeners: what stands where, TLS, bounds on connections, and a prompt and clean end."""
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+import uvloop
+
+from autoscaler.server.listener import ListenError
+from autoscaler.server.settings import Address, TlsFiles
+from tests.server.certificates import make_certificate
+from tests.server.doubles import MACHINE, NONCE
+from tests.server.fakes import (
+    GRANT,
+    LOOPBACK,
+    Backstage,
+    Caller,
+    running,
+    until,
+    with_webhook_alone,
+)
+
+EVERYWHERE_ELSE = ["/bootstrap/agent.py", "/healthz", "/readyz", "/metrics"]
+HEARTBEAT = (
+    f"POST /bootstrap/machines/{MACHINE}/heartbeat HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+    f"Authorization: Bearer {NONCE}\r\n\r\n{{}}"
+).encode()
+
+
+async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(address.host, address.port)
+
+
+async def test_everything_stands_on_one_listener_by_default(caller: Caller) -> None:
+    assert caller.serving.webhook_address == caller.serving.address
+    assert (await caller.deliver(b'{"action": "queued"}')).status == 202
+    assert [(await caller.get(path)).status for path in EVERYWHERE_ELSE] == [200] * 4
+
+
+async def test_the_webhook_can_stand_alone() -> None:
+    async with running(settings=with_webhook_alone()) as caller:
+        assert caller.serving.webhook_address != caller.serving.address
+        assert (await caller.deliver(b'{"action": "queued"}')).status == 404
+        assert [(await caller.get(path)).status for path in EVERYWHERE_ELSE] == [200] * 4
+        public = f"http://{caller.serving.webhook_address}"
+        async with aiohttp.ClientSession(public) as session:
+            outside = replace(caller, session=session)
+            assert (await outside.deliver(b'{"action": "queued"}')).status == 202
+            assert [(await outside.get(path)).status for path in EVERYWHERE_ELSE] == [404] * 4
+            assert (await outside.post("/bootstrap/hello")).status == 404
+
+
+async def test_an_address_in_use_is_named_and_nothing_is_left_listening() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        main = Address(*free.getsockname())
+        free.close()
+        busy = Address(*taken.getsockname())
+        serving = Backstage().serving(replace(LOOPBACK, listen=main, webhook_listen=busy))
+        with pytest.raises(ListenError, match=f"cannot listen on {busy}"):
+            await serving.start()
+        with pytest.raises(ConnectionRefusedError):
+            await connect(main)
+
+
+async def test_stopping_what_never_started_or_has_stopped_is_nothing() -> None:
+    serving = Backstage().serving()
+    await serving.stop()
+    await serving.start()
+    address = serving.address
+    await serving.stop()
+    await serving.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await connect(address)
+
+
+# --- TLS ---------------------------------------------------------------------------------------
+
+
+async def test_tls_with_the_given_certificate(tmp_path: Path) -> None:
+    files = make_certificate(tmp_path)
+    async with running(settings=replace(LOOPBACK, tls=files)) as caller:
+        trusting = ssl.create_default_context(cafile=files.certificate)
+        async with aiohttp.ClientSession() as session:
+            url = f"https://{caller.serving.address}/healthz"
+            async with session.get(url, ssl=trusting) as answer:
+                assert answer.status == 200
+            with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                await session.get(url)
+        with pytest.raises(aiohttp.ClientError):
+            await caller.get("/healthz")
+
+
+def client_hello(version: bytes) -> bytes:
+    """The first record of a client that speaks `version` at most (RFC 5246, 7.4.1.2)."""
+    suites = bytes.fromhex("0006 c009 c023 c02b")
+    p256_with_sha256 = bytes.fromhex("000d 0004 0002 0403 000a 0004 0002 0017")
+    extensions = len(p256_with_sha256).to_bytes(2) + p256_with_sha256
+    hello = version + bytes(32) + b"\x00" + suites + b"\x01\x00" + extensions
+    handshake = b"\x01" + len(hello).to_bytes(3) + hello
+    return b"\x16\x03\x01" + len(handshake).to_bytes(2) + handshake
+
+
+@pytest.mark.parametrize(("version", "answered"), [(b"\x03\x03", True), (b"\x03\x02", False)])
+async def test_only_tls_1_2_and_later(tmp_path: Path, version: bytes, answered: bool) -> None:
+    settings = replace(LOOPBACK, tls=make_certificate(tmp_path))
+    async with running(settings=settings) as caller:
+        reader, writer = await connect(caller.serving.address)
+        writer.write(client_hello(version))
+        first = await reader.read(1)
+        writer.close()
+        assert (first == b"\x16") is answered
+
+
+def _missing(files: TlsFiles, _: Path) -> TlsFiles:
+    return replace(files, certificate=files.certificate.with_name("absent.pem"))
+
+
+def _foreign_key(files: TlsFiles, folder: Path) -> TlsFiles:
+    other = folder / "other"
+    other.mkdir()
+    return replace(files, key=make_certificate(other).key)
+
+
+def _encrypted_key(_: TlsFiles, folder: Path) -> TlsFiles:
+    return make_certificate(folder, password=b"secret")
+
+
+@pytest.mark.parametrize("spoil", [_missing, _foreign_key, _encrypted_key])
+async def test_a_certificate_that_cannot_be_used_is_named(
+    tmp_path: Path, spoil: Callable[[TlsFiles, Path], TlsFiles]
+) -> None:
+    files = spoil(make_certificate(tmp_path), tmp_path)
+    serving = Backstage().serving(replace(LOOPBACK, tls=files))
+    with pytest.raises(ListenError) as raised:
+        await serving.start()
+    assert str(files.certificate) in str(raised.value)
+    assert str(files.key) in str(raised.value)
+
+
+# --- the end -----------------------------------------------------------------------------------
+
+
+async def test_parked_machines_are_told_at_once_when_the_server_stops() -> None:
+    behind = Backstage()
+    async with running(behind) as caller:
+        polls = [asyncio.create_task(caller.say("poll", {"wait": 50})) for _ in range(20)]
+        await until(lambda: behind.bootstrap.asked == 20)
+        began = time.monotonic()
+        await caller.serving.stop()
+        replies = await asyncio.gather(*polls)
+        assert time.monotonic() - began < 1.5
+        assert {(reply.status, reply.body) for reply in replies} == {(200, b'{"state":"parked"}')}
+        assert {reply.headers["Connection"] for reply in replies} == {"close"}
+        assert behind.telemetry.steps == {("poll", "ok"): 20}
+
+
+async def test_what_is_under_way_is_answered_before_the_end() -> None:
+    behind = Backstage()
+    async with running(behind) as caller:
+        behind.inbox.open.clear()
+        behind.bootstrap.go_on.clear()
+        delivery = asyncio.create_task(caller.deliver(b'{"action": "queued"}'))
+        heartbeat = asyncio.create_task(caller.say("heartbeat"))
+        await until(lambda: behind.inbox.asked == 1 and behind.bootstrap.asked == 1)
+        stopping = asyncio.create_task(caller.serving.stop())
+        await asyncio.sleep(0.02)
+        behind.inbox.open.set()
+        behind.bootstrap.go_on.set()
+        assert (await delivery).status == 202
+        assert (await heartbeat).status == 204
+        await stopping
+
+
+async def test_a_grant_won_while_stopping_is_still_handed_over() -> None:
+    behind = Backstage()
+    async with running(behind) as caller:
+        behind.bootstrap.go_on.clear()
+        behind.bootstrap.grant = GRANT
+        poll = asyncio.create_task(caller.say("poll", {"wait": 50}))
+        await until(lambda: behind.bootstrap.asked == 1)
+        behind.bootstrap.go_on.set()
+        await asyncio.sleep(0)
+        await caller.serving.stop()
+        assert (await poll).json["state"] == "granted"
+
+
+async def test_what_never_ends_does_not_hold_the_stop_up() -> None:
+    behind = Backstage()
+    async with running(behind, replace(LOOPBACK, shutdown=0.1)) as caller:
+        behind.inbox.open.clear()
+        delivery = asyncio.create_task(caller.deliver(b'{"action": "queued"}'))
+        await until(lambda: behind.inbox.asked == 1)
+        began = time.monotonic()
+        await caller.serving.stop()
+        assert time.monotonic() - began < 2
+        with pytest.raises(aiohttp.ClientError):
+            await delivery
+        assert behind.inbox.kept == {}
+
+
+# --- bounds ------------------------------------------------------------------------------------
+
+
+async def test_connections_beyond_the_limit_are_closed_and_it_recovers() -> None:
+    async with running(settings=replace(LOOPBACK, max_connections=2)) as caller:
+        held = [await connect(caller.serving.address) for _ in range(2)]
+        for reader, writer in held:
+            writer.write(HEARTBEAT)
+            assert b" 204 " in await reader.readline()
+        reader, writer = await connect(caller.serving.address)
+        assert await reader.read() == b""
+        writer.close()
+        held[0][1].close()
+        assert await _gets_in(caller)
+        held[1][1].close()
+
+
+async def _gets_in(caller: Caller) -> bool:
+    """Whether a connection is taken within a second: the server must first see the other one close."""
+    for _ in range(200):
+        try:
+            return (await caller.get("/healthz")).status == 200
+        except aiohttp.ClientError:
+            await asyncio.sleep(0.005)
+    return False
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /webhook HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+async def test_a_peer_that_sends_no_request_is_closed(sent: bytes) -> None:
+    async with running(settings=replace(LOOPBACK, keepalive=0.3)) as caller:
+        reader, writer = await connect(caller.serving.address)
+        writer.write(sent)
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_an_idle_connection_is_closed_after_its_answer() -> None:
+    async with running(settings=replace(LOOPBACK, keepalive=0.3)) as caller:
+        reader, writer = await connect(caller.serving.address)
+        writer.write(HEARTBEAT)
+        async with asyncio.timeout(5):
+            assert (await reader.read()).startswith(b"HTTP/1.1 204 ")
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 9_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 200 + b"\r\n",
+        b"\x16\x03\x01 no http bearer-of-a-secret \r\n\r\n",
+        b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+    ],
+)
+async def test_what_is_no_bounded_http_is_refused_without_a_word_in_the_log(
+    caller: Caller, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="autoscaler.server.http"):
+        reader, writer = await connect(caller.serving.address)
+        writer.write(sent)
+        assert (await reader.readline()).startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
+        writer.close()
+    assert [r for r in caplog.records if r.name == "autoscaler.server.http"] == []
+
+
+def test_it_runs_on_uvloop_too(tmp_path: Path) -> None:
+    async def scene() -> None:
+        files = make_certificate(tmp_path)
+        settings = replace(with_webhook_alone(), tls=files)
+        behind = Backstage()
+        async with behind.serving(settings) as serving:
+            trusting = ssl.create_default_context(cafile=files.certificate)
+            connector = aiohttp.TCPConnector(ssl=trusting)
+            base = f"https://{serving.address}"
+            async with aiohttp.ClientSession(base, connector=connector) as session:
+                machine = Caller(session, serving, behind)
+                poll = asyncio.create_task(machine.say("poll", {"wait": 50}))
+                await behind.bootstrap.polling.wait()
+                async with aiohttp.ClientSession(f"http://{serving.webhook_address}") as outside:
+                    github = Caller(outside, serving, behind)
+                    assert (await github.deliver(b'{"action": "queued"}')).status == 202
+                async with asyncio.timeout(2):
+                    await serving.stop()
+                assert (await poll).json == {"state": "parked"}
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scene())

@@ -1,0 +1,282 @@
+"""Which deliveries are kept, and how each is answered and counted."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from autoscaler.controller.ports.store import Delivery
+from autoscaler.server.webhook import ANSWERS, WebhookEndpoint, WebhookLimits
+from tests.server.fakes import (
+    SECRET,
+    Backstage,
+    Caller,
+    delivery_headers,
+    parse_job,
+    running,
+    until,
+    verify,
+)
+
+JOB = json.dumps({"action": "queued", "workflow_job": {"id": 7, "labels": ["gpu"]}}).encode()
+
+
+def counted(caller: Caller) -> dict[str, int]:
+    return dict(caller.behind.telemetry.deliveries)
+
+
+async def test_a_delivery_is_kept_as_it_came(caller: Caller) -> None:
+    reply = await caller.deliver(JOB, "0b989ba4-242f-11e5-81e1-c7b6966d2516")
+    assert (reply.status, reply.json) == (202, {"result": "accepted"})
+    (kept,) = caller.behind.inbox.kept.values()
+    assert (kept.id, kept.event) == ("0b989ba4-242f-11e5-81e1-c7b6966d2516", "workflow_job")
+    assert (kept.body, kept.received_at) == (JOB, 1_000_000.0)
+    assert counted(caller) == {"accepted": 1}
+
+
+async def test_a_delivery_sent_twice_is_kept_once(caller: Caller) -> None:
+    assert (await caller.deliver(JOB)).status == 202
+    again = await caller.deliver(JOB)
+    assert (again.status, again.json) == (200, {"result": "duplicate"})
+    assert counted(caller) == {"accepted": 1, "duplicate": 1}
+
+
+@pytest.mark.parametrize(
+    ("event", "status", "word"), [("ping", 200, "ping"), ("workflow_run", 202, "ignored")]
+)
+async def test_other_events_are_answered_and_not_kept(
+    caller: Caller, event: str, status: int, word: str
+) -> None:
+    reply = await caller.deliver(b"{}", event=event)
+    assert (reply.status, reply.json) == (status, {"result": word})
+    assert counted(caller) == {word: 1}
+    assert caller.behind.inbox.asked == 0
+
+
+async def test_a_job_of_no_interest_is_ignored(caller: Caller) -> None:
+    reply = await caller.deliver(b'{"action": "invented"}')
+    assert (reply.status, reply.json) == (202, {"result": "ignored"})
+    assert caller.behind.inbox.asked == 0
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "sha256=",
+        "sha256=" + "0" * 64,
+        "sha256=" + "é" * 64,
+        "sha256=" + "0" * 4_000,
+        "sha1=" + hmac.new(SECRET, JOB, hashlib.sha1).hexdigest(),
+    ],
+)
+async def test_what_is_not_signed_is_not_parsed_or_kept(caller: Caller, header: str | None) -> None:
+    headers = delivery_headers(JOB)
+    del headers["X-Hub-Signature-256"]
+    if header is not None:
+        headers["X-Hub-Signature-256"] = header
+    reply = await caller.post("/webhook", data=JOB, headers=headers)
+    assert (reply.status, reply.json) == (401, {"error": "bad_signature"})
+    assert counted(caller) == {"bad_signature": 1}
+    assert caller.behind.inbox.asked == 0
+
+
+async def test_the_old_sha1_header_alone_proves_nothing(caller: Caller) -> None:
+    headers = delivery_headers(JOB)
+    del headers["X-Hub-Signature-256"]
+    headers["X-Hub-Signature"] = "sha1=" + hmac.new(SECRET, JOB, hashlib.sha1).hexdigest()
+    assert (await caller.post("/webhook", data=JOB, headers=headers)).status == 401
+
+
+async def test_a_signature_of_another_body_proves_nothing(caller: Caller) -> None:
+    reply = await caller.post("/webhook", data=JOB + b" ", headers=delivery_headers(JOB))
+    assert reply.status == 401
+    assert caller.behind.inbox.asked == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'{"action": "queued"',
+        '{"action": "quéued"}'.encode("latin-1"),
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"action":' * 50_000,
+    ],
+)
+async def test_a_signed_body_that_is_no_job_is_refused(caller: Caller, body: bytes) -> None:
+    reply = await caller.deliver(body)
+    assert (reply.status, reply.json) == (400, {"error": "malformed"})
+    assert counted(caller) == {"malformed": 1}
+    assert caller.behind.inbox.asked == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X_GitHub_Delivery": ""},
+        {"X_GitHub_Delivery": "a" * 65},
+        {"X_GitHub_Delivery": "../../etc"},
+        {"X_GitHub_Delivery": "-1"},
+        {"X_GitHub_Event": ""},
+        {"X_GitHub_Event": "a" * 65},
+        {"X_GitHub_Event": "Workflow Job"},
+    ],
+)
+async def test_headers_out_of_bounds_are_refused(caller: Caller, headers: dict[str, str]) -> None:
+    reply = await caller.deliver(JOB, **headers)
+    assert (reply.status, reply.json) == (400, {"error": "malformed"})
+    assert caller.behind.inbox.asked == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content_Type": "application/x-www-form-urlencoded"},
+        {"Content_Type": "text/json"},
+        {"Content_Encoding": "gzip"},
+    ],
+)
+async def test_only_plain_json_is_read(caller: Caller, headers: dict[str, str]) -> None:
+    reply = await caller.deliver(JOB, **headers)
+    assert (reply.status, reply.json) == (415, {"error": "unsupported_type"})
+    assert counted(caller) == {"unsupported_type": 1}
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_beyond_the_limit_is_refused(chunked: bool) -> None:
+    behind = Backstage(webhook_limits=WebhookLimits(body=200_000))
+    async with running(behind) as caller:
+        body = b'{"action":"queued","x":"' + b"x" * 400_000 + b'"}'
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for at in range(0, len(body), 50_000):
+                yield body[at : at + 50_000]
+
+        data = pieces() if chunked else body
+        reply = await caller.post("/webhook", data=data, headers=delivery_headers(body))
+        assert (reply.status, reply.json) == (413, {"error": "too_large"})
+        assert counted(caller) == {"too_large": 1}
+        whole = b'{"action":"queued","x":"' + b"x" * 150_000 + b'"}'
+        assert (await caller.deliver(whole)).status == 202
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    behind = Backstage(webhook_limits=WebhookLimits(body_timeout=0.05))
+    async with running(behind) as caller:
+        address = caller.serving.address
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(
+            b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n{"
+        )
+        assert b" 408 " in await reader.readline()
+        writer.close()
+        assert counted(caller) == {"too_slow": 1}
+
+
+async def test_a_peer_that_leaves_in_the_middle_is_counted_and_harmless() -> None:
+    behind = Backstage()
+    async with running(behind) as caller:
+        address = caller.serving.address
+        _, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(
+            b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n{"
+        )
+        await writer.drain()
+        await caller.get("/healthz")
+        writer.close()
+        await until(lambda: counted(caller) == {"aborted": 1})
+        assert (await caller.deliver(JOB)).status == 202
+
+
+async def test_what_could_not_be_stored_is_not_acknowledged(caller: Caller) -> None:
+    caller.behind.inbox.broken = True
+    reply = await caller.deliver(JOB)
+    assert (reply.status, reply.json) == (503, {"error": "store_failed"})
+    assert int(reply.headers["Retry-After"]) >= 1
+    caller.behind.inbox.broken = False
+    assert (await caller.deliver(JOB)).status == 202
+    assert counted(caller) == {"store_failed": 1, "accepted": 1}
+
+
+async def test_no_answer_before_the_delivery_is_durable(caller: Caller) -> None:
+    caller.behind.inbox.open.clear()
+    answer = asyncio.create_task(caller.deliver(JOB))
+    await until(lambda: caller.behind.inbox.asked == 1)
+    assert not answer.done()
+    caller.behind.inbox.open.set()
+    assert (await answer).status == 202
+    assert list(caller.behind.inbox.kept) == ["1"]
+
+
+async def test_load_is_shed_by_age_and_not_by_depth() -> None:
+    behind = Backstage(webhook_limits=WebhookLimits(oldest_pending=0.5))
+    async with running(behind) as caller:
+        behind.inbox.open.clear()
+        waiting = [asyncio.create_task(caller.deliver(JOB, str(n))) for n in range(20)]
+        await until(lambda: behind.inbox.asked == 20)
+        await asyncio.sleep(0.55)
+        shed = await caller.deliver(JOB, "late")
+        assert (shed.status, shed.json) == (503, {"error": "shed"})
+        assert int(shed.headers["Retry-After"]) >= 1
+        behind.inbox.open.set()
+        assert {reply.status for reply in await asyncio.gather(*waiting)} == {202}
+        assert (await caller.deliver(JOB, "late")).status == 202
+        assert counted(caller) == {"accepted": 21, "shed": 1}
+
+
+async def test_a_delivery_under_way_is_kept_though_github_hangs_up(caller: Caller) -> None:
+    inbox = caller.behind.inbox
+    inbox.open.clear()
+    async with aiohttp.ClientSession(f"http://{caller.serving.address}") as github:
+        request = asyncio.create_task(
+            github.post("/webhook", data=JOB, headers=delivery_headers(JOB, "7"))
+        )
+        await until(lambda: inbox.asked == 1)
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+    await until(lambda: counted(caller) == {"aborted": 1})
+    inbox.open.set()
+    await until(lambda: list(inbox.kept) == ["7"])
+    assert (await caller.deliver(JOB, "7")).json == {"result": "duplicate"}
+
+
+async def test_a_defect_is_answered_500_and_counted() -> None:
+    async def defective(_: Delivery) -> bool:
+        raise LookupError
+
+    behind = Backstage()
+    endpoint = WebhookEndpoint(verify, parse_job, defective, behind.clock, behind.telemetry)
+    async with running(behind, webhook=endpoint) as caller:
+        assert (await caller.deliver(JOB)).status == 500
+        assert counted(caller) == {"failed": 1}
+
+
+async def test_other_methods_and_paths_are_refused_as_json(caller: Caller) -> None:
+    wrong_method = await caller.get("/webhook")
+    assert (wrong_method.status, wrong_method.json) == (405, {"error": "method_not_allowed"})
+    assert wrong_method.headers["Allow"] == "POST"
+    nowhere = await caller.post("/webhooks")
+    assert (nowhere.status, nowhere.json) == (404, {"error": "not_found"})
+    assert counted(caller) == {}
+
+
+def test_every_answer_is_one_that_github_understands() -> None:
+    assert all(status in range(200, 600) for status in ANSWERS.values())
+    assert {word for word, status in ANSWERS.items() if status < 300} == {
+        "accepted",
+        "duplicate",
+        "ignored",
+        "ping",
+    }

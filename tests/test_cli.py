@@ -1,0 +1,256 @@
+"""The command line: what each command is given, what it prints where, and its exit status."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.testing import CliRunner, Result
+
+from autoscaler.cli import commands
+from autoscaler.config import load
+from tests.config.fleet_file import EXAMPLE, Folder
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "commands.md"
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """The example with every file that it names."""
+    file = Folder(tmp_path).path / "fleet.yaml"
+    file.write_text(EXAMPLE.read_text())
+    return file
+
+
+def run(*arguments: str | Path) -> Result:
+    """One command in this process, with a wide terminal."""
+    return CliRunner(env={"COLUMNS": "200"}).invoke(commands, [str(part) for part in arguments])
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+class Given:
+    """What a program that a command hands over to was called with."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.path: Path | None = None
+        self.options: dict[str, Any] = {}
+
+    def __call__(self, path: Path | None = None, **options: Any) -> int:
+        self.path, self.options = path, options
+        return self.status
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, Any], None]:
+    """Puts a program of the test's own where a command imports one from."""
+
+    def put(module: str, name: str, what: Any) -> None:
+        stand_in = ModuleType(module)
+        setattr(stand_in, name, what)
+        monkeypatch.setitem(sys.modules, module, stand_in)
+
+    return put
+
+
+def test_check_accepts_the_example_and_shows_it(example: Path) -> None:
+    result = run("check", example)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    assert "fleet ci-gpu" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if "nvidia" in line)
+    assert "linux, x64" in row
+    assert "us-east-1: g5.4xlarge, g6.4xlarge (spot, on-demand)" in row
+    assert row.split()[-4:] == ["2", "to", "20", "2,400"]
+    assert "machines: 4,000; dollars an hour: 9,000" in result.stdout
+    assert 'not in force yet: skus."linux.rocm.gpu.2": not served' in result.stdout
+
+
+def test_check_prints_every_error_to_stderr_and_ends_with_2(example: Path) -> None:
+    edit(example, "fleet: ci-gpu", "fleet: CI")
+    edit(example, "    os: windows", "    os: window")
+    result = run("check", example)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    first, second = result.stderr.splitlines()
+    assert first.startswith(f"{example}:1: fleet: ")
+    assert second.endswith("fix: did you mean windows?")
+
+
+def test_check_looks_at_instance_types_prices_and_quotas(example: Path) -> None:
+    edit(example, "[g4dn.xlarge]", "[g4dn.huge]")
+    edit(example, "    arch: arm64\n", "")
+    edit(example, "region: us-east-1 ", "quotas: {Q: 1}\n      region: us-east-1 ")
+    result = run("check", example)
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
+    assert [re.sub(r"; fix: .*", "", line).partition(": ")[2] for line in lines] == [
+        'providers.us-east-1.ec2.quotas.Q: "Q" is no quota family',
+        'skus."windows.g4dn.xlarge".on[0].instance_types[0]: instance type g4dn.huge is not known',
+        'skus."linux.arm64.m7g.4xlarge".on[0].instance_types[0]: '
+        "m7g.4xlarge is arm64, the SKU is x64",
+    ]
+
+
+def test_check_tells_a_type_without_a_price_and_takes_the_operators(example: Path) -> None:
+    from autoscaler.providers.ec2.instance_types import instance_types
+
+    unpriced = next(
+        kind.name
+        for kind in instance_types().values()
+        if kind.linux_dollars_per_hour is None and kind.arch.value == "x64"
+    )
+    edit(example, "[g4dn.xlarge]", f"[{unpriced}]")
+    result = run("check", example)
+    assert result.exit_code == 2
+    assert f"no price is known for instance type {unpriced}" in result.stderr
+    edit(example, "region: us-east-1 ", f"prices: {{{unpriced}: 9}}\n      region: us-east-1 ")
+    assert run("check", example).exit_code == 0
+
+
+def test_check_looks_into_secret_files_unless_told_not_to(example: Path) -> None:
+    (example.parent / "github-app.pem").write_text("no key")
+    (example.parent / "webhook-secret").write_text("")
+    result = run("check", example)
+    assert result.exit_code == 2
+    assert "names a file without a PEM private key" in result.stderr
+    assert "names an empty file" in result.stderr
+    (example.parent / "webhook-secret").unlink()
+    assert run("check", "--skip-files", example).exit_code == 0
+
+
+def test_check_passes_with_warnings(example: Path) -> None:
+    edit(example, "    os: windows", "    labels: [linux.rocm.gpu.2]\n    os: windows")
+    result = run("check", example)
+    assert result.exit_code == 0
+    assert ": warning: " in result.stderr
+    assert "fleet ci-gpu" in result.stdout
+
+
+def test_check_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+    result = run("check", tmp_path / "gone.yaml")
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "gone.yaml:1: cannot be read: No such file or directory" in result.stderr
+
+
+def test_schema_is_json() -> None:
+    found = json.loads(run("schema").stdout)
+    assert found["title"] == "fleet.yaml"
+    assert found["required"] == ["fleet", "github", "server", "store", "providers", "skus"]
+
+
+def test_version_is_the_installed_one() -> None:
+    assert run("version").stdout == version("gpu-runner-autoscaler") + "\n"
+
+
+def test_serve_hands_its_options_over(
+    program: Callable[[str, str, Any], None], example: Path
+) -> None:
+    served = Given(status=0)
+    program("autoscaler.app", "serve", served)
+    assert run("serve", "-c", example).exit_code == 0
+    assert served.path == example
+    assert served.options == {
+        "clock_scale": 1.0,
+        "clock_epoch": 0.0,
+        "log_format": "json",
+        "log_level": "info",
+    }
+    options = ["--log-format", "console", "--log-level", "debug", "--clock-scale", "60"]
+    served.status = 3
+    result = run("serve", "--config", example, *options, "--clock-epoch", "12.5")
+    assert result.exit_code == 3
+    assert served.options == {
+        "clock_scale": 60.0,
+        "clock_epoch": 12.5,
+        "log_format": "console",
+        "log_level": "debug",
+    }
+
+
+def test_serve_prints_a_configurations_errors_and_ends_with_2(
+    program: Callable[[str, str, Any], None], tmp_path: Path
+) -> None:
+    def serve(path: Path, **_: Any) -> int:
+        load(path)
+        return 0
+
+    program("autoscaler.app", "serve", serve)
+    result = run("serve", "-c", tmp_path / "gone.yaml")
+    assert result.exit_code == 2
+    assert "gone.yaml:1: cannot be read" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve"],
+        ["serve", "-c", "f", "--log-format", "xml"],
+        ["serve", "-c", "f", "--log-level", "loud"],
+        ["serve", "-c", "f", "--clock-scale", "0"],
+        ["serve", "-c", "f", "--clock-epoch", "-1"],
+        ["demo", "--scale", "0"],
+        ["check"],
+        ["check", "a", "b"],
+        ["sevre"],
+    ],
+)
+def test_a_command_line_that_cannot_be_used(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert "Error" in result.stderr
+
+
+def test_demo_hands_its_options_over(program: Callable[[str, str, Any], None]) -> None:
+    shown = Given(status=0)
+    program("autoscaler.lab.demo", "main", shown)
+    assert run("demo").exit_code == 0
+    assert shown.options == {"lose_job": False, "leak_machine": False}
+    shown.status = 1
+    assert run("demo", "--scale", "500", "--lose-job", "--leak-machine").exit_code == 1
+    assert shown.options == {"lose_job": True, "leak_machine": True, "scale": 500.0}
+
+
+def test_help_imports_only_what_it_needs() -> None:
+    code = (
+        "import sys; from autoscaler.cli import main; sys.argv = ['autoscaler', '--help']\n"
+        "try: main()\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "ours = {name for name in sys.modules if name.partition('.')[0] == 'autoscaler'}\n"
+        "assert ours == {'autoscaler', 'autoscaler.cli'}, ours\n"
+        "assert not {'pydantic', 'yaml', 'aiohttp', 'boto3'} & set(sys.modules)\n"
+    )
+    # Not S603's case: nothing here comes from outside.
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "serve" in done.stdout
+
+
+def test_every_command_and_option_is_documented() -> None:
+    group = get_command(commands)
+    assert isinstance(group, TyperGroup)
+    parts = re.split(r"^## `autoscaler (\w+)`$", DOCUMENT.read_text(), flags=re.MULTILINE)[1:]
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert list(sections) == list(group.commands)
+    for name, command in group.commands.items():
+        documented = set(re.findall(r"`(--?[a-z-]+)`(?=.*\|$)", sections[name], re.MULTILINE))
+        options = {
+            word for option in command.params for word in option.opts if word.startswith("-")
+        }
+        assert documented == options, name
