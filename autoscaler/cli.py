@@ -5,7 +5,7 @@ Decides nothing else. Everything but typer is imported by the command that needs
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,6 @@ import typer
 if TYPE_CHECKING:
     from autoscaler.config import Configuration, Problem
     from autoscaler.config.sku_settings import SkuSettings
-    from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 USAGE_ERROR = 2
 """Exit status of a command line or configuration that cannot be used."""
@@ -150,35 +149,16 @@ def _report(problems: "Iterable[Problem]") -> None:
 
 def _deeper_errors(configuration: "Configuration", skip_files: bool) -> "list[Problem]":
     """What `load` does not look at: instance types, and whether secret files hold secrets."""
-    from autoscaler.config import (
-        ConfigurationError,
-        read_private_keys,
-        read_webhook_secrets,
-        validate_offerings,
-    )
-    from autoscaler.providers.ec2.instance_types import instance_types, quota_family
+    from autoscaler.app import offering_problems
+    from autoscaler.config import ConfigurationError, read_private_keys, read_webhook_secrets
 
-    families = {quota_family(name) for name in instance_types()}
-    errors = list(validate_offerings(configuration, _refusal, families))
+    errors = list(offering_problems(configuration))
     for read in () if skip_files else (read_private_keys, read_webhook_secrets):
         try:
             read(configuration)
         except ConfigurationError as error:
             errors += error.problems
     return errors
-
-
-def _refusal(
-    instance_type: str, os: "OperatingSystem", arch: "Architecture", prices: Mapping[str, float]
-) -> str | None:
-    from autoscaler.providers.ec2 import instance_types as table
-
-    try:
-        found = table.instance_type(instance_type)
-        found.dollars_per_hour(os, prices)
-    except table.InstanceTypeError as error:
-        return str(error)
-    return None if found.arch is arch else f"{found.name} is {found.arch}, the SKU is {arch}"
 
 
 def _summarise(configuration: "Configuration") -> None:

@@ -54,6 +54,10 @@ class Ledger:
             if job.disputed:
                 self._state.reads[job.id] = job.updated_at
 
+    def replace_catalogue(self, catalogue: Catalogue) -> None:
+        """Plan with another catalogue from now on, as when a provider could be opened at last."""
+        self._state.use_catalogue(catalogue)
+
     def recall(self, job: Job) -> None:
         """Take one job back that has left memory."""
         self._state.add(job, stored=True)

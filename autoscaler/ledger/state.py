@@ -47,12 +47,8 @@ class LedgerState:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        self.offerings: dict[str, Offering] = {
-            offering.key: offering
-            for sku in catalogue.skus.values()
-            for rung in sku.ladder
-            for offering in rung.offerings
-        }
+        self.offerings: dict[str, Offering] = {}
+        self.use_catalogue(catalogue)
         self.started_at: Instant = 0.0
         self.jobs: dict[JobId, Job] = {}
         self.calls: dict[CallId, Call] = {}
@@ -84,6 +80,16 @@ class LedgerState:
         self._touched: dict[tuple[str, str], Record] = {}
         self._history: list[HistoryRow] = []
         self._cooled: dict[str, Cooldown] = {}
+
+    def use_catalogue(self, catalogue: Catalogue) -> None:
+        """Take over a catalogue; jobs keep the class they were given."""
+        self.catalogue = catalogue
+        self.offerings = {
+            offering.key: offering
+            for sku in catalogue.skus.values()
+            for rung in sku.ladder
+            for offering in rung.offerings
+        }
 
     # --- changes to be stored -----------------------------------------------------------------
 

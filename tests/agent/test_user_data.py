@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from pygments.lexers import PowerShellLexer
-from pygments.token import Comment, Error, Literal, Punctuation, String
+from pygments.lexers import PowerShellLexer  # type: ignore[import-untyped]
+from pygments.token import Comment, Error, Literal, Punctuation, String  # type: ignore[import-untyped]
 
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.user_data import MAX_BYTES, render_user_data

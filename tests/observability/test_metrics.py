@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
@@ -166,6 +166,7 @@ def test_a_flood_of_values_makes_a_bounded_number_of_series() -> None:
     assert total == 2000
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(st.text(max_size=120), max_size=60), st.integers(0, 10))
 def test_a_bounded_label_never_has_more_values_than_promised(words: list[str], extra: int) -> None:
     label = BoundedLabel({"known"}, extra)

@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import boto3
 import pytest
-import pytest_asyncio
 
-from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, SkuName
@@ -23,28 +22,8 @@ from tests.providers.conftest import ACCOUNT, REGION, SKU, Borrowed
 from tests.providers.contract import MakeOrder, listed
 from tests.providers.documents import Signer, document, signed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
-from tests.providers.ec2_front import Ec2Front, Reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-PARTIAL = """<CreateFleetResponse><requestId>r</requestId><fleetId>fleet-1</fleetId>
-<fleetInstanceSet><item><instanceIds><item>i-00000000000000001</item></instanceIds>
-<instanceType>g5.xlarge</instanceType><lifecycle>on-demand</lifecycle>
-<launchTemplateAndOverrides><overrides><subnetId>{subnet}</subnetId>
-<instanceType>g5.xlarge</instanceType></overrides></launchTemplateAndOverrides></item>
-</fleetInstanceSet>
-<errorSet>{errors}</errorSet></CreateFleetResponse>"""
-
-ERROR = """<item><errorCode>{code}</errorCode><errorMessage>no</errorMessage>
-<lifecycle>on-demand</lifecycle><launchTemplateAndOverrides><overrides>
-<availabilityZone>us-east-1b</availabilityZone><instanceType>g4dn.xlarge</instanceType>
-</overrides></launchTemplateAndOverrides></item>"""
-
-
-@pytest_asyncio.fixture(loop_scope="session", autouse=True)
-async def _everything_scripted_is_played(front: Ec2Front) -> AsyncIterator[None]:
-    yield
-    assert front.unplayed() == []
 
 
 async def test_the_account_and_the_zones_are_read_when_it_opens(
@@ -69,17 +48,21 @@ async def test_the_account_and_the_zones_are_read_when_it_opens(
 
 
 async def test_a_document_counts_only_for_the_account_that_sts_names(
-    settings: Ec2Settings, worker: WorkerChannel, tmp_path: object
+    settings: Ec2Settings, worker: WorkerChannel, tmp_path: Path
 ) -> None:
     signer = Signer(serial=70)
-    provider = Ec2Provider(settings, RememberingTelemetry(), ManualClock(), Borrowed(worker))
-    content = document(accountId=ACCOUNT)
+    pem = tmp_path / "lab.pem"
+    pem.write_bytes(signer.pem)
+    pinning = replace(settings, identity_certificates=(pem,))
+    provider = Ec2Provider(pinning, RememberingTelemetry(), ManualClock(), Borrowed(worker))
     assert provider.believes_documents
-    with pytest.raises(Exception, match="account"):
-        provider.verify(signed(content, signer.signer_info(content)))
+    ours, theirs = document(accountId=ACCOUNT), document(accountId="999999999999")
+    with pytest.raises(ProofRefusedError, match="account: the provider has not been opened"):
+        provider.verify(signed(ours, signer.signer_info(ours)))
     await provider.open()
-    with pytest.raises(Exception, match="certificate"):
-        provider.verify(signed(content, signer.signer_info(content)))
+    assert provider.verify(signed(ours, signer.signer_info(ours))).image.startswith("ami-")
+    with pytest.raises(ProofRefusedError, match="account"):
+        provider.verify(signed(theirs, signer.signer_info(theirs)))
 
 
 async def test_the_request_names_one_subnet_a_zone_and_a_template_of_its_own(
@@ -212,128 +195,3 @@ async def test_a_spot_call_gives_spot_machines(
     (machine, _) = (await listed(provider)).values()
     assert machine.capacity_type is CapacityType.SPOT
     assert machine.holds == (("east/spot/G and VT", 4),)
-
-
-async def test_part_of_a_call_can_fail_and_says_which_offering(
-    provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, subnets: tuple[str, ...]
-) -> None:
-    codes = ("InsufficientInstanceCapacity", "VcpuLimitExceeded", "SomethingNew")
-    errors = "".join(ERROR.format(code=code) for code in codes)
-    front.script("CreateFleet", Reply(200, body=PARTIAL.format(subnet=subnets[2], errors=errors)))
-    answer = await provider.launch(await provider.prepare(make_order(5, "t")))
-    (machine,) = answer.launched
-    assert (machine.provider_id, machine.zone) == ("i-00000000000000001", "us-east-1b")
-    assert machine.image.startswith("ami-")
-    assert [(one.failure, one.code, one.offering) for one in answer.failures] == [
-        (failure, code, "east/g4dn.xlarge/us-east-1b/on-demand")
-        for failure, code in zip(
-            (FailureClass.CAPACITY, FailureClass.QUOTA, FailureClass.UNKNOWN), codes, strict=True
-        )
-    ]
-
-
-async def test_fewer_machines_without_a_reason_is_an_unknown_failure(
-    provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, subnets: tuple[str, ...]
-) -> None:
-    front.script("CreateFleet", Reply(200, body=PARTIAL.format(subnet=subnets[2], errors="")))
-    answer = await provider.launch(await provider.prepare(make_order(5, "t")))
-    assert [(one.failure, one.code, one.offering) for one in answer.failures] == [
-        (FailureClass.UNKNOWN, "Unfulfilled", None)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("reply", "failure"),
-    [
-        (Reply(503, "RequestLimitExceeded", "slow"), FailureClass.THROTTLED),
-        (Reply(400, "VcpuLimitExceeded", "no"), FailureClass.QUOTA),
-        (Reply(500, "InsufficientInstanceCapacity", "no"), FailureClass.CAPACITY),
-        (Reply(403, "UnauthorizedOperation", "no"), FailureClass.CONFIGURATION),
-        (Reply(400, "SomethingNew", "no"), FailureClass.UNKNOWN),
-    ],
-)
-async def test_a_refused_call_is_classed_and_sent_once(
-    provider: Ec2Provider,
-    make_order: MakeOrder,
-    front: Ec2Front,
-    reply: Reply,
-    failure: FailureClass,
-) -> None:
-    before = len(front.requests("CreateFleet"))
-    front.script("CreateFleet", replace(reply, headers={"Retry-After": "7"}))
-    with pytest.raises(ProviderError) as refusal:
-        await provider.launch(await provider.prepare(make_order(1, "t")))
-    assert (refusal.value.failure, refusal.value.code) == (failure, reply.code)
-    assert refusal.value.retry_after == 7.0
-    assert len(front.requests("CreateFleet")) == before + 1
-
-
-@pytest.mark.parametrize(
-    ("reply", "code"),
-    [
-        (Reply(500, "InternalError", "oh"), "InternalError"),
-        (Reply(503, "SomethingNew", "oh"), "unlisted"),
-        (Reply(502, body="<html>Bad Gateway</html>"), "unlisted"),
-        (Reply(200, body="this is no XML"), "ResponseParserError"),
-        (Reply(0), "ConnectionClosedError"),
-        (Reply(400, "IdempotentParameterMismatch", "oh"), "IdempotentParameterMismatch"),
-    ],
-)
-async def test_an_answer_that_says_nothing_leaves_the_outcome_unknown_and_is_sent_once(
-    provider: Ec2Provider,
-    make_order: MakeOrder,
-    front: Ec2Front,
-    telemetry: RememberingTelemetry,
-    reply: Reply,
-    code: str,
-) -> None:
-    before = len(front.requests("CreateFleet"))
-    front.script("CreateFleet", reply)
-    request = await provider.prepare(make_order(1, "t"))
-    with pytest.raises(OutcomeUnknownError):
-        await provider.launch(request)
-    assert len(front.requests("CreateFleet")) == before + 1
-    assert telemetry.calls[-1] == ("CreateFleet", code)
-
-
-async def test_a_lost_answer_is_found_again_by_repeating_the_same_text(
-    provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front
-) -> None:
-    front.script("CreateFleet", Reply(0, after=True))
-    request = await provider.prepare(make_order(2, "t"))
-    with pytest.raises(OutcomeUnknownError):
-        await provider.launch(request)
-    answer = await provider.launch(request)
-    assert {one.provider_id for one in answer.launched} == set(await listed(provider))
-    sent = [one for one in front.requests("CreateFleet") if "-t" in one["ClientToken"]][-2:]
-    assert sent[0] == sent[1]
-
-
-@pytest.mark.parametrize("gone", ["InvalidLaunchTemplateId.NotFound", "InvalidAMIID.NotFound"])
-async def test_a_template_or_image_that_is_gone_is_looked_up_again(
-    provider: Ec2Provider,
-    make_order: MakeOrder,
-    front: Ec2Front,
-    telemetry: RememberingTelemetry,
-    gone: str,
-) -> None:
-    front.script("CreateFleet", Reply(400, gone, "it is gone"))
-    with pytest.raises(ProviderError):
-        await provider.launch(await provider.prepare(make_order(1, "t")))
-    telemetry.calls.clear()
-    await provider.prepare(make_order(1, "u"))
-    assert [operation for operation, _ in telemetry.calls] == [
-        "DescribeImages",
-        "CreateLaunchTemplate",
-        "DescribeLaunchTemplates",
-        "DescribeSubnets",
-    ]
-
-
-async def test_a_list_that_breaks_off_is_no_complete_list(
-    provider: Ec2Provider, front: Ec2Front
-) -> None:
-    front.script("DescribeInstances", Reply(503, "RequestLimitExceeded", "slow"))
-    with pytest.raises(ProviderError) as refusal:
-        await listed(provider)
-    assert refusal.value.failure is FailureClass.THROTTLED

@@ -30,7 +30,9 @@ FLEET_PARAMETERS = frozenset(
         "Type",
     }
 )
-OVERRIDE_PARAMETERS = frozenset({"ImageId", "InstanceType", "MaxPrice", "Priority", "SubnetId"})
+OVERRIDE_PARAMETERS = frozenset(
+    {"AvailabilityZone", "ImageId", "InstanceType", "MaxPrice", "Priority", "SubnetId"}
+)
 OPTIONS = {CapacityType.SPOT: "SpotOptions", CapacityType.ON_DEMAND: "OnDemandOptions"}
 
 

@@ -139,6 +139,7 @@ class Runners:
 
     def close_poll(self, runner: Runner, answer: Job | None) -> None:
         """It is idle no longer; its poll, if there is one, is answered."""
+        self._matching.remove_runner(runner.kind, runner.id)
         poll, runner.poll = runner.poll, None
         if poll is not None and not poll.done():
             poll.set_result(answer)

@@ -320,3 +320,16 @@ def test_a_fast_lab_leaves_runners_their_real_seconds() -> None:
     fast = patience_at(Patience(real_floor=5.0), scale=300.0)
     assert (fast.start, fast.lock, fast.queue) == (1500.0, 1500.0, 86_400.0)
     assert patience_at(Patience(), scale=1.0) == Patience()
+
+
+async def test_a_busy_runner_that_polls_is_given_no_second_job(client: Client) -> None:
+    (first,) = client.lab.push([job("x")])
+    runner = await client.runner("a")
+    assert await runner.take() == first.id
+    assert await runner.say("started", job=first.id) == 204
+    poll = asyncio.create_task(runner.take(0.3))
+    await until(lambda: client.lab._actions.runners.by_id[runner.id].poll is not None)
+    (second,) = client.lab.push([job("y")])
+    assert (second.assigned, await poll, await runner.take()) == (0, None, None)
+    assert await runner.say("completed", job=first.id, conclusion="success") == 204
+    assert (first.starts, second.starts) == (["a"], [])

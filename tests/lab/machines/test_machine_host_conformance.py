@@ -45,7 +45,7 @@ async def test_windows_machine_lives_the_same_life(make_host: Hosts, user_data: 
 
 
 async def test_tries_again_after_refusals(make_host: Hosts, user_data: UserData) -> None:
-    async with running(World(scale=50, jobs=[0.1])) as world:
+    async with running(World(scale=150, jobs=[0.1])) as world:
         world.answers.update(
             hello=[503, 429, 401], gate=[503], poll=[401, 503, 409], acknowledge=[503, 503]
         )
@@ -78,7 +78,7 @@ async def test_powers_off_when_told_that_all_is_over(
 async def test_powers_off_when_nobody_knows_it_for_15_minutes(
     make_host: Hosts, user_data: UserData
 ) -> None:
-    async with running(World(scale=1000)) as world:
+    async with running(World(scale=3000)) as world:
         world.forever["hello"] = 503
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
@@ -88,7 +88,7 @@ async def test_powers_off_when_nobody_knows_it_for_15_minutes(
 
 
 async def test_beats_while_parked(make_host: Hosts, user_data: UserData) -> None:
-    async with running(World(scale=200, grant=False)) as world:
+    async with running(World(scale=400, grant=False)) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: world.count("heartbeat") >= 3)
@@ -113,7 +113,7 @@ async def test_gives_back_a_registration_that_gets_no_job(
 
 
 async def test_a_job_keeps_it_from_releasing(make_host: Hosts, user_data: UserData) -> None:
-    async with running(World(scale=400, jobs=[1.5])) as world:
+    async with running(World(scale=600, jobs=[0.8])) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: bool(world.off))
@@ -144,7 +144,7 @@ async def test_reports_the_exit_until_it_is_heard(make_host: Hosts, user_data: U
 async def test_powers_off_though_the_exit_is_never_heard(
     make_host: Hosts, user_data: UserData
 ) -> None:
-    async with running(World(scale=500, jobs=[0.0])) as world:
+    async with running(World(scale=1500, jobs=[0.0])) as world:
         world.forever["exit"] = 503
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))

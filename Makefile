@@ -1,0 +1,48 @@
+# Commands for working on the project; `make help` lists them. All but `clean` and `help` first set
+# up what they need (scripts/bootstrap.sh), which takes a moment when nothing has changed.
+
+BIN := .venv/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test check lint types contracts pytest format clean
+
+help: ## List these commands.
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
+
+setup: ## Set up .venv and the Debian packages that it needs.
+	@scripts/bootstrap.sh
+
+demo: setup ## Replay a push against a GitHub and an EC2 on this host.
+	@$(BIN)/python -m autoscaler.cli demo $(ARGS)
+
+test: check pytest ## Everything that must hold: lint, types, contracts, tests.
+
+check: lint types contracts ## What holds without running anything.
+
+lint: setup ## Ruff: rules and format.
+	@echo '==> ruff check'
+	@$(BIN)/ruff check --quiet .
+	@echo '==> ruff format'
+	@$(BIN)/ruff format --check --quiet .
+
+types: setup ## Mypy, strict: package and tests.
+	@echo '==> mypy'
+	@$(BIN)/python -m mypy --no-error-summary
+
+contracts: setup ## The rooms and who may import whom.
+	@echo '==> import contracts'
+	@$(BIN)/lint-imports --no-logo
+
+pytest: setup ## The tests; ARGS='-k name' runs some.
+	@echo '==> pytest'
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+format: setup ## Format the code and mend what ruff can mend.
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format --quiet .
+
+clean: ## Remove .venv and everything that was made here.
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

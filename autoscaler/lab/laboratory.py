@@ -1,0 +1,245 @@
+"""A whole small world on loopback: GitHub, EC2, machines, and a controller that knows no better.
+
+It decides how they are put together; what happens then is up to them.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from autoscaler.controller.system import SystemClock
+from autoscaler.lab.controller_process import ControllerProcess
+from autoscaler.lab.ec2.seeding import Network
+from autoscaler.lab.ec2.service import LabEc2
+from autoscaler.lab.github.server import LabGitHub
+from autoscaler.lab.github.settings import (
+    DeliveryFaults,
+    LabApp,
+    LabGitHubOptions,
+    LabOrganization,
+    LabRunnerGroup,
+    Limits,
+)
+from autoscaler.lab.machine_host import MachineHost
+from autoscaler.lab.machines.crowd import CrowdHost
+from autoscaler.lab.machines.process import ProcessHost
+
+APP_ID = 1234
+MOST_PROCESSES = 100
+"""Up to so many machines at once are real agents in processes of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabFleet:
+    """What the lab is to be like. `skus` is the section of that name in fleet.yaml, less `image`.
+
+    `scale` is lab seconds per real second; `most_machines` how many there may be at once;
+    `limits` GitHub's, `None` for none. `registrations` is that section of fleet.yaml.
+    """
+
+    organization: str
+    repositories: tuple[str, ...]
+    skus: Mapping[str, Mapping[str, Any]]
+    scale: float = 60.0
+    most_machines: int = MOST_PROCESSES
+    limits: Limits | None = None
+    faults: DeliveryFaults = field(default_factory=DeliveryFaults)
+    registrations: Mapping[str, float] = field(
+        default_factory=lambda: {"burst": 100_000, "per_second": 100_000.0}
+    )
+    lose_jobs: int = 0
+    pick: str = "fifo"
+    seed: int = 0
+
+
+class Laboratory:
+    """Use as an async context manager. Everything it starts has ended on return from `close`."""
+
+    def __init__(self, fleet: LabFleet) -> None:
+        self.fleet = fleet
+        self.clock = SystemClock(fleet.scale, time.time())
+        self.folder = Path(tempfile.mkdtemp(prefix="autoscaler-lab-"))
+        self.github: LabGitHub
+        self.ec2: LabEc2
+        self.controller: ControllerProcess
+        self._closing = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Start GitHub and EC2, and write a fleet.yaml; the controller is the caller's to start."""
+        async with AsyncExitStack() as stack:
+            stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            # Machines run as an ordinary user: they must get into their folders.
+            self.folder.chmod(0o755)
+            key = await asyncio.to_thread(rsa.generate_private_key, 65537, 2048)
+            host = self._host()
+            stack.push_async_callback(host.close)
+            self.ec2 = LabEc2(host, self.clock)
+            stack.push_async_callback(self.ec2.close)
+            await self.ec2.start()
+            network = await self.ec2.seed_network(3)
+            secret = secrets.token_hex(20)
+            self.github = self._github(key, secret)
+            stack.push_async_callback(self.github.close)
+            await self.github.start()
+            self._write_secrets(key, secret)
+            self.controller = self._controller(self._write_fleet_file(network))
+            stack.push_async_callback(self.controller.terminate)
+            self._closing = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End everything, the controller first."""
+        await self.close()
+
+    async def close(self) -> None:
+        """End everything. Idempotent."""
+        await self._closing.aclose()
+
+    async def start_controller(self) -> None:
+        """Start the controller, wait until it is ready, and point GitHub's webhook at it."""
+        await self.controller.start()
+        await self.controller.ready()
+        self.github.point_webhook(f"{self.controller.url}/webhook")
+
+    def left(self) -> list[str]:
+        """What should not be there once all jobs have ended, in words."""
+        found = [
+            f"machine {one.id} ({one.tags.get('autoscaler:sku', '?')}, {one.state})"
+            for one in self.ec2.machines_left()
+        ]
+        found += [f"volume {volume}" for volume in self.ec2.volumes.left()]
+        found += [f"registration {runner.name}" for runner in self.github.runners]
+        return found
+
+    def wrong_jobs(self) -> list[str]:
+        """Jobs that did not run exactly once, in words."""
+        return [
+            f"job {job.spec.name} ({job.status}) was started {len(job.starts)} times"
+            for job in self.github.jobs
+            if not job.cancelled and (len(job.starts) != 1 or job.conclusion != "success")
+        ]
+
+    def _host(self) -> MachineHost:
+        if self.fleet.most_machines > MOST_PROCESSES:
+            return CrowdHost(self.fleet.scale)
+        agent = Path(__file__).parents[1] / "agent" / "agent.py"
+        folder = self.folder / "machines"
+        folder.mkdir(mode=0o755)
+        return ProcessHost(folder, agent.read_bytes(), self.fleet.scale)
+
+    def _github(self, key: rsa.RSAPrivateKey, secret: str) -> LabGitHub:
+        public = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        fleet = self.fleet
+        return LabGitHub(
+            [LabApp(APP_ID, public, secret)],
+            [LabOrganization(fleet.organization, fleet.repositories, (LabRunnerGroup("gpu"),))],
+            self.clock,
+            LabGitHubOptions(
+                scale=fleet.scale,
+                limits=fleet.limits,
+                faults=fleet.faults,
+                lose_jobs=fleet.lose_jobs,
+                pick="arbitrary" if fleet.pick == "arbitrary" else "fifo",
+                seed=fleet.seed,
+            ),
+        )
+
+    def _write_secrets(self, key: rsa.RSAPrivateKey, secret: str) -> None:
+        pem = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        for name, content in (
+            ("github-app.pem", pem),
+            ("webhook-secret", secret.encode()),
+            ("identity.pem", self.ec2.certificate_pem),
+        ):
+            path = self.folder / name
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+
+    def _write_fleet_file(self, network: Network) -> Path:
+        for sku, section in self.fleet.skus.items():
+            self.ec2.images.add(
+                f"{sku}-1",
+                platform=str(section.get("os", "linux")),
+                architecture="arm64" if section.get("arch") == "arm64" else "x86_64",
+                snapshot_gb=8,
+            )
+        address = f"127.0.0.1:{_free_port()}"
+        path = self.folder / "fleet.yaml"
+        path.write_text(yaml.safe_dump(self._settings(network, address), sort_keys=False))
+        return path
+
+    def _settings(self, network: Network, address: str) -> dict[str, Any]:
+        return {
+            "fleet": "lab",
+            "github": {
+                "api_url": self.github.api_url,
+                "apps": [{"id": APP_ID, "private_key_file": "github-app.pem"}],
+                "webhook_secret_file": "webhook-secret",
+                "scopes": [{"org": self.fleet.organization, "runner_group": "gpu"}],
+                "registrations": dict(self.fleet.registrations),
+            },
+            "server": {"listen": address, "public_url": f"http://{address}"},
+            "store": "sqlite:///state.db",
+            "limits": {"machines": self.fleet.most_machines},
+            "providers": {
+                "lab": {
+                    "ec2": {
+                        "region": self.ec2.region,
+                        "subnets": list(network.subnets),
+                        "security_groups": [network.security_group],
+                        "identity_certificates": ["identity.pem"],
+                    }
+                }
+            },
+            "skus": {
+                name: {**section, "image": {"name": f"{name}-*", "owner": "self"}}
+                for name, section in self.fleet.skus.items()
+            },
+        }
+
+    def _controller(self, fleet_file: Path) -> ControllerProcess:
+        listen = yaml.safe_load(fleet_file.read_text())["server"]["public_url"]
+        environment = {
+            "AWS_ENDPOINT_URL": self.ec2.endpoint_url,
+            "AWS_ACCESS_KEY_ID": "lab",
+            "AWS_SECRET_ACCESS_KEY": "lab",  # not a secret: the lab takes any
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "no_proxy": "127.0.0.1",
+        }
+        return ControllerProcess(
+            fleet_file,
+            listen,
+            self.folder / "controller.log",
+            environment,
+            "--clock-scale",
+            str(self.clock.scale),
+            "--clock-epoch",
+            repr(self.clock.epoch),
+        )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

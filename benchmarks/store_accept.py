@@ -1,0 +1,94 @@
+"""How long a webhook delivery takes to become durable, at a steady rate and flat out.
+
+Run: `python benchmarks/store_accept.py [--rate 500] [--seconds 10] [--folder DIR]`. The rate is an
+open one: arrivals do not wait for each other, and a late answer counts from when it was due.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from autoscaler.controller.ports.store import Delivery
+from autoscaler.store.sqlite import SqliteStore
+
+BODY_BYTES = 12_000
+IN_FLIGHT = 64
+
+
+def make_body(dice: random.Random, number: int) -> bytes:
+    """A body of a workflow_job event's size, compressible as one is (to about a quarter)."""
+    fields = {f"field_{n}": dice.randbytes(12).hex() for n in range(120)}
+    text = json.dumps({"id": number, **fields})
+    filler = "https://api.github.com/repos/acme/widgets/actions/jobs/ " * 200
+    return (text + filler)[:BODY_BYTES].encode()
+
+
+async def at_a_rate(
+    store: SqliteStore, bodies: list[bytes], rate: float, count: int
+) -> list[float]:
+    """Seconds from when each delivery was due to its answer."""
+    start = time.perf_counter()
+
+    async def one(number: int) -> float:
+        due = start + number / rate
+        await asyncio.sleep(due - time.perf_counter())
+        body = bodies[number % len(bodies)]
+        await store.accept(Delivery(f"rate-{number}", "workflow_job", time.time(), body))
+        return time.perf_counter() - due
+
+    return list(await asyncio.gather(*(one(number) for number in range(count))))
+
+
+async def flat_out(store: SqliteStore, bodies: list[bytes], seconds: float) -> float:
+    """Deliveries a second with `IN_FLIGHT` callers that never pause."""
+    end = time.perf_counter() + seconds
+    done = 0
+
+    async def caller(name: int) -> None:
+        nonlocal done
+        while time.perf_counter() < end:
+            body = bodies[done % len(bodies)]
+            done += 1
+            await store.accept(Delivery(f"{name}-{done}", "workflow_job", time.time(), body))
+
+    await asyncio.gather(*(caller(name) for name in range(IN_FLIGHT)))
+    return done / seconds
+
+
+async def main(rate: float, seconds: float, folder: Path) -> None:
+    """Measure both, and print them."""
+    dice = random.Random(7)  # noqa: S311 - bodies, not secrets
+    bodies = [make_body(dice, number) for number in range(64)]
+    store = await SqliteStore.open(folder / "bench.db")
+    try:
+        await at_a_rate(store, bodies, rate, int(rate))  # the first second warms up
+        await store.commit([], [], [f"rate-{number}" for number in range(int(rate))])
+        await store.forget(time.time() + 1)
+        waits = sorted(await at_a_rate(store, bodies, rate, int(rate * seconds)))
+        most = await flat_out(store, bodies, seconds)
+    finally:
+        await store.close()
+    marks = {name: waits[int(len(waits) * part)] for name, part in (("p50", 0.5), ("p99", 0.99))}
+    marks["max"] = waits[-1]
+    shown = ", ".join(f"{name} {value * 1000:.1f} ms" for name, value in marks.items())
+    size = (folder / "bench.db").stat().st_size
+    sys.stdout.write(
+        f"{rate:g}/s for {seconds:g} s: {shown}\n"
+        f"{IN_FLIGHT} in flight: {most:.0f}/s\n"
+        f"file: {size / 1e6:.1f} MB\n"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=float, default=500.0)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--folder", type=Path, help="on the disk to be measured (default: TMPDIR)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as made:
+        asyncio.run(main(options.rate, options.seconds, Path(made)))

@@ -1,0 +1,119 @@
+"""Hypothesis strategies for the four records with every field filled, and small hand-made ones."""
+
+import dataclasses
+import types
+import typing
+from enum import StrEnum
+from typing import Any
+
+from hypothesis import strategies as st
+
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.identifiers import (
+    CallId,
+    JobId,
+    MachineId,
+    ProviderMachineId,
+    ProviderName,
+    RunnerName,
+    SkuName,
+)
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.runners import Runner, RunnerState
+
+# Surrogates included: GitHub's JSON can hold lone ones.
+_TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
+
+
+def every_field(record: type[Any]) -> st.SearchStrategy[Any]:
+    """Builds a dataclass with a value for each of its fields, defaults or not."""
+    hints = typing.get_type_hints(record)
+    return st.builds(record, **{f.name: _of(hints[f.name]) for f in dataclasses.fields(record)})
+
+
+def _of(hint: Any) -> st.SearchStrategy[Any]:
+    if isinstance(hint, typing.NewType):
+        return _of(hint.__supertype__)
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return st.one_of(*(_of(argument) for argument in arguments))
+    if typing.get_origin(hint) is tuple:
+        if arguments[-1] is Ellipsis:
+            return st.lists(_of(arguments[0]), max_size=3).map(tuple)
+        return st.tuples(*(_of(argument) for argument in arguments))
+    return _simple(hint)
+
+
+def _simple(hint: Any) -> st.SearchStrategy[Any]:
+    if hint is type(None):
+        return st.none()
+    if hint is bool:
+        return st.booleans()
+    if hint is int:
+        return st.integers(0, 2**63 - 1)
+    if hint is float:
+        return st.floats(allow_nan=False, allow_infinity=False)
+    if hint is str:
+        return _TEXT
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return st.sampled_from(list(hint))
+    return every_field(hint)
+
+
+DEMAND = DemandClass("org:acme", "gpu", ("linux.gpu",), (SkuName("linux.gpu"),))
+
+
+def job(number: int, state: JobState = JobState.QUEUED, at: float = 100.0) -> Job:
+    ended = at if state is JobState.COMPLETED else None
+    return Job(
+        JobId(number), "acme/widgets", ("linux.gpu",), DEMAND, state, at, at, completed_at=ended
+    )
+
+
+def call(name: str, state: CallState = CallState.RECORDED, at: float = 100.0) -> Call:
+    return Call(
+        id=CallId(name),
+        sku=SkuName("linux.gpu"),
+        provider=ProviderName("us-east-1"),
+        rung=0,
+        capacity_type=CapacityType.SPOT,
+        offerings=("us-east-1/g5.xlarge/a/spot",),
+        slots=(MachineId("m0"), MachineId("m1")),
+        token="token",
+        request='{"TargetCapacity": 2}',
+        state=state,
+        created_at=at,
+        settled_at=at if state is CallState.SETTLED else None,
+    )
+
+
+def machine(
+    name: str,
+    state: MachineState = MachineState.PARKED,
+    at: float = 100.0,
+    *,
+    of: str = "c0",
+    provider_id: str | None = None,
+) -> Machine:
+    return Machine(
+        id=MachineId(name),
+        sku=SkuName("linux.gpu"),
+        provider=ProviderName("us-east-1"),
+        call=CallId(of),
+        slot=0,
+        state=state,
+        since=at,
+        created_at=at,
+        dollars_per_hour=1.25,
+        holds=(("us-east-1/G", 4),),
+        provider_id=None if provider_id is None else ProviderMachineId(provider_id),
+    )
+
+
+def runner(
+    name: str, state: RunnerState = RunnerState.MINTED, at: float = 100.0, *, on: str = "m0"
+) -> Runner:
+    return Runner(RunnerName(name), MachineId(on), DEMAND, state, at, at)

@@ -1,0 +1,327 @@
+"""The embedded store as the controller uses it, on a real file."""
+
+import asyncio
+import dataclasses
+import stat
+from pathlib import Path
+
+import pytest
+
+from autoscaler.controller.ports.store import (
+    Cooldown,
+    Delivery,
+    HistoryRow,
+    Record,
+    Store,
+    StoreError,
+)
+from autoscaler.model.calls import CallState
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from autoscaler.model.runners import RunnerState
+from autoscaler.store.opening import open_store
+from autoscaler.store.rows import DETAIL_LIMIT
+from autoscaler.store.sqlite import SqliteStore
+from tests.store.records import call, job, machine, runner
+
+
+def delivery(name: str, at: float = 100.0) -> Delivery:
+    return Delivery(name, "workflow_job", at, b'{"action": "queued"}' * 40)
+
+
+def row(kind: str, record: str, at: float = 100.0, event: str = "seen") -> HistoryRow:
+    return HistoryRow(at, kind, record, event, "why")
+
+
+async def test_it_is_a_store(store: SqliteStore) -> None:
+    port: Store = store
+    assert (await port.load(0.0)).jobs == ()
+
+
+async def test_the_installation_is_made_once(path: Path) -> None:
+    ids = set()
+    for _ in range(2):
+        store = await SqliteStore.open(path)
+        ids.add((await store.load(0.0)).installation)
+        ids.add((await store.load(0.0)).installation)
+        await store.close()
+    (installation,) = ids
+    assert len(installation) == 8
+    assert set(installation) <= set("0123456789abcdef")
+
+
+async def test_a_delivery_is_kept_once_and_comes_back_until_it_is_applied(
+    store: SqliteStore,
+) -> None:
+    assert await store.accept(delivery("b", 200.0))
+    assert await store.accept(delivery("a", 100.0))
+    assert not await store.accept(delivery("b", 300.0))
+    assert (await store.load(0.0)).unapplied == (delivery("b", 200.0), delivery("a", 100.0))
+    await store.commit([], [], applied=["b"])
+    assert (await store.load(0.0)).unapplied == (delivery("a", 100.0),)
+    assert not await store.accept(delivery("b"))
+
+
+async def test_deliveries_at_once_are_answered_each_for_itself(store: SqliteStore) -> None:
+    names = ["a", "b", "a", "c", "b", "a"]
+    answers = await asyncio.gather(*(store.accept(delivery(name)) for name in names))
+    assert answers == [True, True, False, True, False, False]
+    assert [d.id for d in (await store.load(0.0)).unapplied] == ["a", "b", "c"]
+
+
+async def test_a_delivery_applied_in_the_batch_that_brings_it_is_applied(
+    store: SqliteStore,
+) -> None:
+    await asyncio.gather(
+        store.beat(1.0),
+        store.accept(delivery("a")),
+        store.commit([], [], applied=["a"]),
+        store.accept(delivery("b")),
+    )
+    assert [d.id for d in (await store.load(0.0)).unapplied] == ["b"]
+
+
+async def test_records_history_and_cooldowns_come_back(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    records: list[Record] = [job(7), call("c0"), machine("m0"), runner("r0")]
+    held = Cooldown("offering:x", 500.0, 2, "capacity")
+    await store.commit(records, [row("job", "7"), row("job", "7", event="queued")], (), [held])
+    await store.beat(123.5)
+    await store.close()
+    again = await SqliteStore.open(path)
+    state = await again.load(0.0)
+    assert [*state.jobs, *state.calls, *state.machines, *state.runners] == records
+    assert state.cooldowns == (held,)
+    assert state.heartbeat == 123.5
+    assert [r.event for r in await again.history("job", "7")] == ["seen", "queued"]
+    assert await again.history("job", "8") == ()
+    await again.close()
+
+
+async def test_the_last_write_of_a_record_counts_also_within_a_batch(store: SqliteStore) -> None:
+    first, last = job(1), dataclasses.replace(job(1), state=JobState.IN_PROGRESS)
+    await asyncio.gather(
+        store.beat(1.0),
+        store.commit([first], [row("job", "1", event="queued")]),
+        store.commit([last], [row("job", "1", event="in_progress")]),
+    )
+    assert (await store.load(0.0)).jobs == (last,)
+    assert [r.event for r in await store.history("job", "1")] == ["queued", "in_progress"]
+
+
+async def test_records_are_copied_before_the_first_await(store: SqliteStore) -> None:
+    record = job(1)
+    saving = asyncio.create_task(store.commit([record], []))
+    await asyncio.sleep(0)
+    record.state = JobState.COMPLETED
+    await saving
+    assert (await store.load(0.0)).jobs == (job(1),)
+
+
+async def test_load_leaves_out_what_ended_before_the_horizon(store: SqliteStore) -> None:
+    await store.commit(
+        [
+            job(1),
+            job(2, JobState.COMPLETED, 50.0),
+            job(3, JobState.COMPLETED, 150.0),
+            call("old", CallState.SETTLED, 50.0),
+            call("new", CallState.SETTLED, 150.0),
+            call("open", CallState.UNKNOWN, 50.0),
+            machine("m1", MachineState.GONE, 50.0),
+            machine("m2", MachineState.LOST, 150.0),
+            machine("m3", MachineState.FAILED, 50.0),
+            machine("m4", MachineState.FAILED, 50.0, provider_id="i-1"),
+            machine("m5", MachineState.ENDING, 50.0),
+            runner("r1", RunnerState.DONE, 50.0, on="m1"),
+            runner("r2", RunnerState.DONE, 150.0, on="m1"),
+        ],
+        [],
+    )
+    state = await store.load(100.0)
+    assert [j.id for j in state.jobs] == [1, 3]
+    assert [c.id for c in state.calls] == ["new", "open"]
+    assert [m.id for m in state.machines] == ["m2", "m4", "m5"]
+    assert [r.name for r in state.runners] == ["r2"]
+
+
+async def test_a_machine_s_call_and_runners_are_loaded_and_kept_with_it(
+    store: SqliteStore,
+) -> None:
+    await store.commit(
+        [
+            call("c", CallState.SETTLED, 10.0),
+            machine("m", MachineState.GRANTED, 10.0, of="c"),
+            runner("r", RunnerState.DONE, 10.0, on="m"),
+        ],
+        [],
+    )
+    assert await store.forget(1000.0) == 0
+    state = await store.load(1000.0)
+    assert [c.id for c in state.calls] == ["c"]
+    assert [r.name for r in state.runners] == ["r"]
+    await store.commit([machine("m", MachineState.GONE, 20.0, of="c")], [])
+    assert await store.forget(1000.0) == 3
+
+
+async def test_a_job_that_left_memory_is_found_until_it_is_forgotten(store: SqliteStore) -> None:
+    ended = job(5, JobState.COMPLETED, 50.0)
+    await store.commit([ended], [])
+    assert await store.find_job(JobId(5)) == ended
+    assert await store.find_job(JobId(6)) is None
+    await store.forget(60.0)
+    assert await store.find_job(JobId(5)) is None
+
+
+async def test_forget_takes_history_along_and_spares_what_lives(store: SqliteStore) -> None:
+    await store.commit(
+        [job(1, JobState.COMPLETED, 50.0), job(2), machine("m", MachineState.GONE, 50.0)],
+        [
+            row("job", "1", 10.0),
+            row("job", "2", 10.0),
+            row("machine", "m", 10.0),
+            row("machine", "1", 10.0),
+            row("job", "99", 10.0),
+            row("job", "98", 90.0),
+        ],
+        (),
+        [Cooldown("over", 20.0, 1, ""), Cooldown("held", 90.0, 1, "")],
+    )
+    assert await store.forget(60.0) == 2
+    kept = [len(await store.history("job", record)) for record in ("1", "2", "99", "98")]
+    assert kept == [0, 1, 0, 1]
+    assert await store.history("machine", "m") == ()
+    assert await store.history("machine", "1") == ()
+    assert [c.key for c in (await store.load(0.0)).cooldowns] == ["held"]
+
+
+async def test_forget_never_takes_a_delivery_that_was_not_applied(store: SqliteStore) -> None:
+    for name, at in (("old", 10.0), ("waiting", 10.0), ("new", 90.0)):
+        await store.accept(delivery(name, at))
+    await store.commit([], [], applied=["old", "new"])
+    await store.forget(60.0)
+    assert await store.accept(delivery("old"))
+    assert not await store.accept(delivery("waiting"))
+    assert not await store.accept(delivery("new"))
+
+
+async def test_forget_takes_more_than_one_transaction_holds(store: SqliteStore) -> None:
+    ended = [job(number, JobState.COMPLETED, 50.0) for number in range(1200)]
+    await store.commit(ended, [row("job", str(number)) for number in range(1200)])
+    assert await store.forget(60.0) == 1200
+    assert (await store.load(0.0)).jobs == ()
+
+
+async def test_history_gives_the_newest_rows_oldest_first(store: SqliteStore) -> None:
+    await store.commit([], [row("job", "1", at=float(at)) for at in range(10)])
+    assert [r.at for r in await store.history("job", "1", limit=3)] == [7.0, 8.0, 9.0]
+
+
+async def test_history_keeps_text_that_no_database_would_take(store: SqliteStore) -> None:
+    strange = HistoryRow(1.0, "job", "1", "said", "a\0b\ud800c" + "x" * 10_000)
+    await store.commit([], [strange])
+    (kept,) = await store.history("job", "1")
+    assert kept.detail.startswith("a\\x00b\\ud800cxxx")
+    assert len(kept.detail) == DETAIL_LIMIT
+
+
+async def test_a_value_that_cannot_be_stored_fails_its_own_caller_only(store: SqliteStore) -> None:
+    nowhere = float("nan")
+    answers = await asyncio.gather(
+        store.accept(delivery("good")),
+        store.accept(delivery("bad\ud800")),
+        store.accept(delivery("never", nowhere)),
+        store.commit([job(2**63)], []),
+        store.commit([job(1)], []),
+        store.commit([], [row("job", "1", nowhere)]),
+        store.commit([], [], applied=["\ud800"]),
+        store.commit([], [], (), [Cooldown("k", nowhere, 1, "")]),
+        store.beat(nowhere),
+        return_exceptions=True,
+    )
+    good = [not isinstance(answer, StoreError) for answer in answers]
+    assert good == [True, False, False, False, True, False, False, False, False]
+    state = await store.load(0.0)
+    assert [d.id for d in state.unapplied] == ["good"]
+    assert [j.id for j in state.jobs] == [1]
+
+
+async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others(
+    store: SqliteStore,
+) -> None:
+    tasks = [asyncio.create_task(store.accept(delivery(str(n)))) for n in range(20)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert answers[1::2] == [True] * 10
+    assert all(isinstance(answer, asyncio.CancelledError) for answer in answers[::2])
+    assert await store.accept(delivery("later"))
+
+
+async def test_close_finishes_what_is_under_way_and_refuses_what_comes_later(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    tasks = [asyncio.create_task(store.accept(delivery(str(n)))) for n in range(5)]
+    await asyncio.sleep(0)
+    await asyncio.gather(store.close(), store.close())
+    assert [task.result() for task in tasks] == [True] * 5
+    await store.close()
+    with pytest.raises(StoreError, match="closed"):
+        await store.accept(delivery("x"))
+    with pytest.raises(StoreError, match="closed"):
+        await store.load(0.0)
+
+
+async def test_the_file_and_its_companions_are_the_owner_s_alone(path: Path) -> None:
+    _left_readable(path)
+    store = await SqliteStore.open(path)
+    await store.accept(delivery("a"))
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    await store.close()
+    assert set(modes) == {"state.db", "state.db-wal", "state.db-shm", "state.db.lock"}
+    assert set(modes.values()) == {0o600}
+
+
+def _left_readable(path: Path) -> None:
+    path.touch(0o644)
+
+
+async def test_every_commit_is_synced(store: SqliteStore) -> None:
+    def pragma(name: str) -> object:
+        return store._thread.submit(
+            lambda: (
+                store._file._connection.connection.cursor().execute(f"PRAGMA {name}").fetchone()[0]
+            )
+        ).result()
+
+    assert (pragma("journal_mode"), pragma("synchronous")) == ("wal", 2)
+
+
+async def test_open_store_takes_the_contract_s_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("sqlite:///relative.db", f"sqlite:///{tmp_path}/absolute.db"):
+        store = await open_store(url)
+        assert await store.accept(delivery("a"))
+        await store.close()
+    assert (tmp_path / "relative.db").exists()
+    assert (tmp_path / "absolute.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://autoscaler:hunter2@db/autoscaler", "not built yet"),
+        ("sqlite://", "write sqlite:///PATH"),
+        ("sqlite:///", "write sqlite:///PATH"),
+        ("sqlite:///:memory:", "write sqlite:///PATH"),
+        ("sqlite:///a.db?mode=ro", "write sqlite:///PATH"),
+        ("mysql://root:hunter2@db/x", "write sqlite:///PATH"),
+        ("state.db", "write sqlite:///PATH"),
+    ],
+)
+async def test_other_urls_are_refused_without_showing_them(url: str, message: str) -> None:
+    with pytest.raises(StoreError, match=message) as raised:
+        await open_store(url)
+    assert "hunter2" not in str(raised.value)

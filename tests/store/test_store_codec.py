@@ -1,0 +1,114 @@
+"""Records as JSON: what goes in comes out, and what is damaged is named."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.model.calls import Call
+from autoscaler.model.jobs import Job
+from autoscaler.model.machines import Machine
+from autoscaler.model.runners import Runner
+from autoscaler.store.codec import (
+    decode_call,
+    decode_job,
+    decode_machine,
+    decode_runner,
+    encode_call,
+    encode_job,
+    encode_machine,
+    encode_runner,
+)
+from autoscaler.store.fields import CorruptRecordError, Fields
+from autoscaler.store.rows import compress, delivery_row, read_body, record_row
+from tests.store.records import call, every_field, job, machine, runner
+
+CODECS: list[tuple[type[Any], Callable[[Any], str], Callable[[str], Any], Any]] = [
+    (Job, encode_job, decode_job, job(1)),
+    (Call, encode_call, decode_call, call("c")),
+    (Machine, encode_machine, decode_machine, machine("m")),
+    (Runner, encode_runner, decode_runner, runner("r")),
+]
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.data())
+def test_every_record_comes_back_as_it_went_in(data: st.DataObject) -> None:
+    for kind, encode, decode, _ in CODECS:
+        record = data.draw(every_field(kind))
+        text = encode(record)
+        assert decode(text) == record
+        assert text.isascii()
+
+
+@pytest.mark.parametrize(("kind", "encode", "decode", "small"), CODECS)
+def test_no_field_of_the_model_is_left_out(
+    kind: type[Any], encode: Callable[[Any], str], decode: object, small: Any
+) -> None:
+    names = {field.name for field in dataclasses.fields(kind)}
+    assert set(json.loads(encode(small))) == names
+
+
+@pytest.mark.parametrize(("kind", "encode", "decode", "small"), CODECS)
+def test_a_row_from_before_a_field_existed_takes_its_default(
+    kind: type[Any], encode: Callable[[Any], str], decode: Callable[[str], Any], small: Any
+) -> None:
+    defaults = {f.name for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING}
+    old = {key: value for key, value in json.loads(encode(small)).items() if key not in defaults}
+    reset = {
+        f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING
+    }
+    assert decode(json.dumps(old)) == dataclasses.replace(small, **reset)
+
+
+@pytest.mark.parametrize(("kind", "encode", "decode", "small"), CODECS)
+def test_any_other_type_in_any_field_is_refused(
+    kind: type[Any], encode: Callable[[Any], str], decode: Callable[[str], Any], small: Any
+) -> None:
+    good = json.loads(encode(small))
+    for key in good:
+        with pytest.raises(CorruptRecordError, match=key):
+            decode(json.dumps({**good, key: [{"wrong": 1}]}))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "{}", '{"id": 1}'])
+def test_what_is_no_record_is_refused(text: str) -> None:
+    for _, _, decode, _ in CODECS:
+        with pytest.raises(CorruptRecordError):
+            decode(text)
+
+
+def test_true_is_no_number_and_a_number_is_no_flag() -> None:
+    of = Fields({"flag": True, "whole": 1})
+    with pytest.raises(CorruptRecordError, match="flag is not an integer"):
+        of.whole("flag")
+    with pytest.raises(CorruptRecordError, match="flag is not a number"):
+        of.number("flag")
+    with pytest.raises(CorruptRecordError, match="whole is not true or false"):
+        of.flag("whole")
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+def test_a_time_that_is_no_moment_is_refused_before_it_is_queued(wrong: float) -> None:
+    for record in (
+        dataclasses.replace(job(1), updated_at=wrong),
+        dataclasses.replace(call("c"), created_at=wrong),
+        dataclasses.replace(machine("m"), since=wrong),
+        dataclasses.replace(runner("r"), since=wrong),
+    ):
+        with pytest.raises(StoreError, match="cannot be stored"):
+            record_row(record)
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.binary())
+def test_bodies_are_compressed_without_loss(body: bytes) -> None:
+    row = compress(delivery_row(Delivery("d", "workflow_job", 1.0, body)))
+    stored = row["body"]
+    assert isinstance(stored, bytes)
+    assert read_body(stored) == body

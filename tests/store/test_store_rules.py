@@ -1,0 +1,284 @@
+"""Rules 1 and 3 of the design, where they live in this room, against a model of plain dicts.
+
+1: a delivery that was accepted is durable, once, and waits in order until it is applied.
+3: what was committed is there after a crash, whole; what failed is not there at all.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from autoscaler.controller.ports.store import Cooldown, Delivery, HistoryRow, Record, StoreError
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.store.sqlite import SqliteStore
+from tests.store.records import call, job, machine, runner
+from tests.store.test_store_failures import pragma
+
+Answer = TypeVar("Answer")
+
+IDS = st.integers(0, 5).map(str)
+TIMES = st.integers(0, 100).map(float)
+RECORDS = st.one_of(
+    st.builds(job, st.integers(0, 3), st.sampled_from(JobState), TIMES),
+    st.builds(call, st.sampled_from(["c0", "c1"]), st.sampled_from(CallState), TIMES),
+    st.builds(
+        machine,
+        st.sampled_from(["m0", "m1"]),
+        st.sampled_from(MachineState),
+        TIMES,
+        of=st.sampled_from(["c0", "c1"]),
+        provider_id=st.none() | st.just("i-1"),
+    ),
+    st.builds(
+        runner,
+        st.sampled_from(["r0", "r1"]),
+        st.sampled_from(RunnerState),
+        TIMES,
+        on=st.sampled_from(["m0", "m1"]),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Accept:
+    """One delivery."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One decision, with a history row for each record."""
+
+    records: tuple[Record, ...]
+    applied: tuple[str, ...]
+    cooldowns: tuple[Cooldown, ...]
+    at: float
+
+    @property
+    def history(self) -> tuple[HistoryRow, ...]:
+        """One row a record."""
+        return tuple(HistoryRow(self.at, *kind_and_key(r), r.state) for r in self.records)
+
+
+ACCEPTS = st.builds(
+    Accept, st.builds(Delivery, IDS, st.just("workflow_job"), TIMES, st.binary(max_size=20))
+)
+COMMITS = st.builds(
+    Commit,
+    st.lists(RECORDS, max_size=3).map(tuple),
+    st.lists(IDS, max_size=3).map(tuple),
+    st.lists(
+        st.builds(Cooldown, IDS, TIMES, st.integers(0, 5), st.text(max_size=3)), max_size=2
+    ).map(tuple),
+    TIMES,
+)
+
+
+def kind_and_key(record: Record) -> tuple[str, str]:
+    match record:
+        case Job():
+            return "job", str(record.id)
+        case Call():
+            return "call", record.id
+        case Machine():
+            return "machine", record.id
+        case Runner():
+            return "runner", record.name
+
+
+def ended(record: Record) -> float | None:
+    """When it ended, in the words of the port: completed, settled, gone, done."""
+    match record:
+        case Job():
+            return record.completed_at if record.state is JobState.COMPLETED else None
+        case Call():
+            return record.settled_at if record.state is CallState.SETTLED else None
+        case Machine():
+            return None if record.occupies else record.since
+        case Runner():
+            return record.since if record.state is RunnerState.DONE else None
+
+
+@dataclass
+class Model:
+    """What the file must hold."""
+
+    inbox: dict[str, Delivery] = field(default_factory=dict)
+    applied: set[str] = field(default_factory=set)
+    records: dict[tuple[str, str], Record] = field(default_factory=dict)
+    history: list[HistoryRow] = field(default_factory=list)
+    cooldowns: dict[str, Cooldown] = field(default_factory=dict)
+    heartbeat: float | None = None
+
+    def do(self, change: Accept | Commit) -> bool | None:
+        """Apply one change and say what the store must answer."""
+        if isinstance(change, Accept):
+            known = change.delivery.id in self.inbox
+            if not known:
+                self.inbox[change.delivery.id] = change.delivery
+            return not known
+        self.applied |= set(change.applied) & set(self.inbox)
+        for record in change.records:
+            self.records[kind_and_key(record)] = record
+        self.history.extend(change.history)
+        self.cooldowns.update({cooldown.key: cooldown for cooldown in change.cooldowns})
+        return None
+
+    def waiting(self) -> list[Delivery]:
+        """Deliveries not applied, in the order of their arrival."""
+        return [d for d in self.inbox.values() if d.id not in self.applied]
+
+    def alive(self, horizon: float) -> set[tuple[str, str]]:
+        """What `load` gives: not ended or ended later, and what belongs to a machine it gives."""
+        found = {key for key, record in self.records.items() if not over(record, horizon)}
+        for kind, name in tuple(found):
+            carrier = self.records[kind, name]
+            if isinstance(carrier, Machine):
+                found |= {("call", carrier.call)} & set(self.records)
+                found |= {
+                    key
+                    for key, r in self.records.items()
+                    if isinstance(r, Runner) and r.machine == carrier.id
+                }
+        return found
+
+    def forget(self, before: float) -> int:
+        """Drop what ended before; how many records."""
+        machines = [r for r in self.records.values() if isinstance(r, Machine)]
+        stay = [m for m in machines if not ended_before(m, before)]
+        used = {m.call for m in stay}
+        carried = {m.id for m in stay}
+        gone = {
+            key
+            for key, r in self.records.items()
+            if ended_before(r, before)
+            and not (isinstance(r, Call) and r.id in used)
+            and not (isinstance(r, Runner) and r.machine in carried)
+        }
+        for key in gone:
+            del self.records[key]
+        self.history = [row for row in self.history if (row.kind, row.record) not in gone]
+        for id_, delivery in tuple(self.inbox.items()):
+            if delivery.received_at < before and id_ in self.applied:
+                del self.inbox[id_]
+                self.applied.discard(id_)
+        self.cooldowns = {k: c for k, c in self.cooldowns.items() if not c.until < before}
+        return len(gone)
+
+
+def over(record: Record, horizon: float) -> bool:
+    end = ended(record)
+    return end is not None and end <= horizon
+
+
+def ended_before(record: Record, before: float) -> bool:
+    end = ended(record)
+    return end is not None and end < before
+
+
+class StoreAgainstModel(RuleBasedStateMachine):
+    """Any order of what the controller does, with failures and crashes in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="store-rules-"))
+        self.loop = asyncio.Runner()
+        self.model = Model()
+        self.lives = 0
+        self.store = self.run(SqliteStore.open(self.path))
+        self.installation = self.run(self.store.load(0.0)).installation
+
+    def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return self.loop.run(work)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{self.lives}.db"
+
+    @initialize()
+    def fresh(self) -> None:
+        assert self.run(self.store.load(0.0)).heartbeat is None
+
+    @rule(changes=st.lists(ACCEPTS | COMMITS, min_size=1, max_size=6))
+    def at_once(self, changes: list[Accept | Commit]) -> None:
+        """Overlapping calls count in the order in which they were made."""
+        wanted = [self.model.do(change) for change in changes]
+        assert self.run(self.all_of(changes)) == wanted
+
+    @rule(changes=st.lists(ACCEPTS | COMMITS, min_size=1, max_size=4))
+    def refused(self, changes: list[Accept | Commit]) -> None:
+        """The file turns read-only for a while: every caller is told, nothing is kept."""
+        pragma(self.store, "query_only = 1")
+        assert all(isinstance(answer, StoreError) for answer in self.run(self.all_of(changes)))
+        pragma(self.store, "query_only = 0")
+
+    @rule(at=TIMES)
+    def beat(self, at: float) -> None:
+        self.run(self.store.beat(at))
+        self.model.heartbeat = at
+
+    @rule(before=TIMES)
+    def forget(self, before: float) -> None:
+        assert self.run(self.store.forget(before)) == self.model.forget(before)
+
+    @rule()
+    def restart(self) -> None:
+        self.run(self.store.close())
+        self.store = self.run(SqliteStore.open(self.path))
+
+    @rule()
+    def crash(self) -> None:
+        """The file and its log as they are now, without the process that had them open."""
+        left = self.path
+        self.lives += 1
+        shutil.copy(left, self.path)
+        shutil.copy(f"{left}-wal", f"{self.path}-wal")
+        self.run(self.store.close())
+        self.store = self.run(SqliteStore.open(self.path))
+
+    @invariant()
+    def holds_what_the_model_holds(self) -> None:
+        horizon = 50.0
+        state = self.run(self.store.load(horizon))
+        assert list(state.unapplied) == self.model.waiting()
+        found: list[Record] = [*state.jobs, *state.calls, *state.machines, *state.runners]
+        assert {kind_and_key(record): record for record in found} == {
+            key: self.model.records[key] for key in self.model.alive(horizon)
+        }
+        assert {c.key: c for c in state.cooldowns} == self.model.cooldowns
+        assert (state.heartbeat, state.installation) == (self.model.heartbeat, self.installation)
+        for kind, name in self.model.records:
+            rows = [r for r in self.model.history if (r.kind, r.record) == (kind, name)]
+            assert list(self.run(self.store.history(kind, name))) == rows
+
+    async def all_of(self, changes: list[Accept | Commit]) -> list[object]:
+        return await asyncio.gather(*map(self.one, changes), return_exceptions=True)
+
+    async def one(self, change: Accept | Commit) -> bool | None:
+        if isinstance(change, Accept):
+            return await self.store.accept(change.delivery)
+        await self.store.commit(change.records, change.history, change.applied, change.cooldowns)
+        return None
+
+    def teardown(self) -> None:
+        self.run(self.store.close())
+        self.loop.close()
+        shutil.rmtree(self.folder)
+
+
+TestStoreAgainstModel = StoreAgainstModel.TestCase
+TestStoreAgainstModel.settings = settings(
+    max_examples=20, stateful_step_count=16, deadline=None, derandomize=True
+)
