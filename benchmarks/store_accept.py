@@ -62,7 +62,7 @@ async def flat_out(store: SqliteStore, bodies: list[bytes], seconds: float) -> f
 
 async def main(rate: float, seconds: float, folder: Path) -> None:
     """Measure both, and print them."""
-    dice = random.Random(7)  # noqa: S311 - bodies, not secrets
+    dice = random.Random(7)
     bodies = [make_body(dice, number) for number in range(64)]
     store = await SqliteStore.open(folder / "bench.db")
     try:

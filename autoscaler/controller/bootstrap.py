@@ -90,6 +90,7 @@ class BootstrapDesk:
     async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayParked | Granted:
         """Hand a grant over, once, or say after a while that there is none."""
         until = self._journal.now + wait
+        self._authenticated(machine, nonce)
         self._journal.note(e.MachineSeen(self._journal.now, machine))
         while True:
             found = self._authenticated(machine, nonce)

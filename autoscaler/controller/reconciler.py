@@ -22,7 +22,7 @@ REDELIVER_EVERY: Seconds = 20.0
 REDELIVERY_WINDOW: Seconds = 3 * 86400.0
 """GitHub redelivers for three days (docs.github.com, webhooks: redelivering)."""
 
-REDELIVERY_OVERLAP: Seconds = 600.0
+REDELIVERY_OVERLAP: Seconds = 60.0
 """A redelivery that fails is listed as new, so this much of the past is looked at each time."""
 
 BEAT_EVERY: Seconds = 10.0

@@ -23,7 +23,7 @@ from autoscaler.model.events import (
     LaunchFailure,
 )
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import Instant, MachineId
+from autoscaler.model.identifiers import Instant, MachineId, Seconds
 from autoscaler.model.machines import Machine, MachineState
 
 _WORST_FIRST = (
@@ -34,6 +34,7 @@ _WORST_FIRST = (
     FailureClass.CAPACITY,
 )
 SWEEPS_TO_WRITE_OFF = 2
+SWEEPS_APART: Seconds = 60.0
 
 
 def on_call_recorded(state: LedgerState, event: CallRecorded) -> None:
@@ -79,7 +80,7 @@ def on_call_sent(state: LedgerState, event: CallSent) -> None:
         call.sent_at = call.sent_at if call.sent_at is not None else event.at
         call.last_sent_at = event.at
         call.attempts += 1
-        call.sweeps = 0
+        call.sweeps, call.swept_at = 0, None
     state.note(call, event.at, "sent", f"attempt {call.attempts}")
 
 
@@ -200,10 +201,12 @@ def count_sweep(state: LedgerState, call: Call, began_at: Instant, at: Instant) 
     if call.state is not CallState.UNKNOWN or call.sent_at is None or call.last_sent_at is None:
         return
     base = call.last_sent_at if call.attempts > 1 else call.sent_at + REPEAT_WINDOW
-    if began_at <= base + 60.0 * call.sweeps:
+    last = call.swept_at
+    if began_at <= base or (last is not None and began_at < last + SWEEPS_APART):
         return
     with state.changing(call):
         call.sweeps += 1
+        call.swept_at = began_at
     left = free_slots(state, call)
     if call.sweeps < SWEEPS_TO_WRITE_OFF and left:
         return

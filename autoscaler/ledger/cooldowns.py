@@ -42,6 +42,8 @@ def strike(
     """Hold `key` back. Failures of calls that were under way together count as one strike."""
     known = state.cooldowns.get(key)
     if known is not None and known.until > at:
+        if known.until < at + at_least:
+            state.cool(Cooldown(key, at + at_least, known.strikes, reason))
         return
     strikes = known.strikes + 1 if known is not None else 1
     growth = GROWTH[failure]

@@ -9,10 +9,13 @@ from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.runners import PASSED_OVER_AFTER, Runner, RunnerState
 
 FIRST_PROBE: Seconds = 600.0
 RAREST_PROBE: Seconds = 3600.0
+
+HANDED_OUT_WITHIN: Seconds = 60.0
+"""GitHub gives an assigned job to another runner after a minute (actions/scaleset README)."""
 
 _CHECK_AGAIN: Seconds = 60.0
 _LOOK_AT = 100
@@ -23,14 +26,14 @@ def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
     """A machine leaves; if its runner never had a job, one may have been passed over."""
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
     if runner is not None and runner.state is RunnerState.ACKNOWLEDGED and not runner.passed_over:
-        _mark_passed_over(state, runner, at)
+        _mark_passed_over(state, runner, at, at - HANDED_OUT_WITHIN)
 
 
 def check_idle_runners(state: LedgerState, at: Instant) -> None:
     """Runners that idled for three minutes while a fitting job was queued are no supply any more."""
     while state.idle_checks and state.idle_checks.peekitem(0)[0][0] <= at:
         runner = state.idle_checks.peekitem(0)[1]
-        if _mark_passed_over(state, runner, at):
+        if _mark_passed_over(state, runner, at, at - PASSED_OVER_AFTER):
             with state.changing(runner):
                 runner.passed_over = True
             state.note(runner, at, "passed_over")
@@ -61,12 +64,12 @@ def probe_held(state: LedgerState, at: Instant) -> None:
                 state.note(job, at, "probe", f"passed over by {len(job.passed_over)} runners")
 
 
-def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant) -> bool:
-    """Mark the oldest job that the idle runner fitted; False if there was none.
+def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by: Instant) -> bool:
+    """Mark the oldest job queued by then that the idle runner fitted; False if there was none.
 
     Jobs with the fewest marks come first, so that two runners mark two jobs before one twice.
     """
-    job = _job_not_given(state, runner)
+    job = _job_not_given(state, runner, queued_by)
     if job is None:
         return False
     with state.changing(job):
@@ -81,8 +84,7 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant) -> bool:
     return True
 
 
-def _job_not_given(state: LedgerState, runner: Runner) -> Job | None:
-    idle_from = runner.acknowledged_at or runner.since
+def _job_not_given(state: LedgerState, runner: Runner, queued_by: Instant) -> Job | None:
     offered = set(runner.demand.minted_labels)
     candidates = (
         job
@@ -91,7 +93,7 @@ def _job_not_given(state: LedgerState, runner: Runner) -> Job | None:
         and demand.runner_group == runner.demand.runner_group
         and offered.issuperset(demand.labels)
         for job in queue.values()[:_LOOK_AT]
-        if job.queued_at <= idle_from and runner.name not in job.passed_over
+        if job.queued_at <= queued_by and runner.name not in job.passed_over
     )
     return min(
         candidates, key=lambda job: (len(job.passed_over), job.queued_at, job.id), default=None

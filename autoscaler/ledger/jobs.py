@@ -6,10 +6,10 @@ delivery may be lost, late, repeated or out of order.
 
 from autoscaler.ledger.holds import release_holds
 from autoscaler.ledger.runners import bind_job, close_runner
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.state import LedgerState, is_held
 from autoscaler.model.demand import classify, normalise_labels
 from autoscaler.model.events import JobObserved, JobReadRequested
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import Job, JobState
 
 REREAD_AFTER: Seconds = 60.0
@@ -26,17 +26,18 @@ _RANK = {
 def on_job_observed(state: LedgerState, event: JobObserved) -> None:
     """Take in what GitHub said of one job."""
     job = state.jobs.get(event.id)
+    before = job.state if job is not None else None
     if job is None:
         job = _new_job(state, event)
         state.add(job)
         state.note(job, event.at, event.state, _source(event))
     else:
         _merge(state, job, event)
-    if job.state is not JobState.QUEUED or not job.disputed:
-        state.reads.pop(job.id, None)
     if job.disputed:
         state.reads.setdefault(job.id, event.at)
-    _follow(state, job, event)
+    elif event.read or not is_held(job):
+        state.reads.pop(job.id, None)
+    _follow(state, job, before, event.at)
 
 
 def on_job_read_requested(state: LedgerState, event: JobReadRequested) -> None:
@@ -92,17 +93,17 @@ def _fill(job: Job, event: JobObserved) -> None:
         job.conclusion = job.conclusion or event.conclusion
 
 
-def _follow(state: LedgerState, job: Job, event: JobObserved) -> None:
-    if event.state is JobState.IN_PROGRESS:
-        release_holds(state, job.demand, event.at)
+def _follow(state: LedgerState, job: Job, before: JobState | None, at: Instant) -> None:
+    if job.state is JobState.IN_PROGRESS and before is not JobState.IN_PROGRESS:
+        release_holds(state, job.demand, at)
     if job.runner_name is None or job.runner_name not in state.runners:
         return
     runner = state.runners[job.runner_name]
     if job.state is JobState.IN_PROGRESS:
-        bind_job(state, runner, job.id, event.at)
+        bind_job(state, runner, job.id, at)
     elif job.state is JobState.COMPLETED:
-        bind_job(state, runner, job.id, event.at)
-        close_runner(state, runner, event.at, f"job {job.id} completed")
+        bind_job(state, runner, job.id, at)
+        close_runner(state, runner, at, f"job {job.id} completed")
 
 
 def _source(event: JobObserved) -> str:

@@ -105,7 +105,8 @@ def _on_machine_exited(state: LedgerState, event: e.MachineExited) -> None:
 
 def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
     runner = state.runners.get(event.name)
-    if runner is not None and (machine := state.machines.get(runner.machine)) is not None:
+    machine = state.machines.get(runner.machine) if runner is not None else None
+    if machine is not None and machine.runner == event.name:
         holds.left_idle(state, machine, event.at)
     runners.on_runner_closed(state, event)
 

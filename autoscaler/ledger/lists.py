@@ -55,6 +55,19 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
             machine.absent_since = None
     if listed.terminated:
         _gone(state, machine, at, listed.reason or "ended")
+    elif machine.state is MachineState.LOST:
+        _found_again(state, machine, at)
+
+
+def _found_again(state: LedgerState, machine: Machine, at: Instant) -> None:
+    reason = "lost, and listed again"
+    if machine.handed_over:
+        with state.changing(machine):
+            machine.unproven = True
+            machine.last_seen = at
+        move(state, machine, MachineState.GRANTED, at, reason)
+    else:
+        move(state, machine, MachineState.FAILED, at, reason)
 
 
 def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
@@ -126,6 +139,8 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
     to = MachineState.GONE
     if machine.state not in _EXPECTED_TO_LEAVE and reason == "in no list any more":
         to = MachineState.LOST
+    if machine.state is MachineState.LOST and to is MachineState.LOST:
+        return
     if to not in MACHINE_TRANSITIONS[machine.state]:
         return
     if machine.state in _NOT_YET_UP:

@@ -64,16 +64,16 @@ def on_stage(state: LedgerState, event: MachineReportedStage) -> None:
 def on_gate(state: LedgerState, event: MachineGateReported) -> None:
     """A machine's checks ended: it parks, or it has failed and is to be ended."""
     machine = state.machines[event.machine]
-    if machine.state is not _S.BOOTED:
-        return
-    if event.passed:
-        _learn_boot_time(state, machine, event.at)
+    ungranted = machine.state is _S.GRANTED and not machine.handed_over
+    if not event.passed and (machine.state is _S.BOOTED or ungranted):
+        fail(state, machine, FailureClass.GATE, event.at, event.detail)
+    elif event.passed and machine.state is _S.BOOTED:
+        if machine.parked_at is None:
+            _learn_boot_time(state, machine, event.at)
         move(state, machine, _S.PARKED, event.at, event.detail)
         with state.changing(machine):
             machine.parked_at = event.at
         see(state, machine, event.at)
-    else:
-        fail(state, machine, FailureClass.GATE, event.at, event.detail)
 
 
 def on_seen(state: LedgerState, event: MachineSeen) -> None:
@@ -131,6 +131,7 @@ def on_examined(state: LedgerState, event: MachineExamined) -> None:
             machine.finished_at, machine.finished_reads = None, 0
         elif machine.finished_at is None:
             machine.finished_at, machine.finished_reads = event.at, 1
+            machine.due = min(event.at + SILENCE, lifetime_end(state, machine))
         elif event.at - machine.finished_at >= SILENCE:
             machine.finished_reads = 2
             machine.due = event.at
@@ -211,7 +212,7 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
         case _S.FAILED:
             return machine.since if machine.provider_id is not None else None
         case _S.ENDING:
-            return machine.since
+            return machine.due if machine.due is not None else machine.since
     return None
 
 

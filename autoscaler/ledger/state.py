@@ -17,6 +17,7 @@ from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.events import ListedMachine
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     CallId,
     Instant,
@@ -33,6 +34,7 @@ from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import IDLE_STATES, Runner, RunnerState
 
 _WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.MINTED})
+DAY: Seconds = 86_400.0
 HELD_AFTER = 2
 """How many different runners must be passed over for a job before it stops being demand."""
 
@@ -215,7 +217,7 @@ class LedgerState:
         if machine.occupies:
             self.count_use(machine.sku, machine.dollars_per_hour, machine.holds, 1)
         else:
-            self.forgettable[machine.since, "machine", machine.id] = machine
+            self.forgettable[_forgettable_from(machine), "machine", machine.id] = machine
 
     def _unindex_machine(self, machine: Machine) -> None:
         self.by_state[machine.sku, machine.state].pop((machine.since, machine.id), None)
@@ -225,7 +227,7 @@ class LedgerState:
             self.by_provider_id.pop(machine.provider_id, None)
         if machine.occupies:
             self.count_use(machine.sku, machine.dollars_per_hour, machine.holds, -1)
-        self.forgettable.pop((machine.since, "machine", machine.id), None)
+        self.forgettable.pop((_forgettable_from(machine), "machine", machine.id), None)
 
     def count_use(
         self, sku: SkuName, dollars: float, holds: tuple[tuple[str, int], ...], sign: int
@@ -263,6 +265,12 @@ class LedgerState:
             withdrawable.pop(runner.name, None)
             if not withdrawable:
                 del self.withdrawable[runner.demand]
+
+
+def _forgettable_from(machine: Machine) -> Instant:
+    """What may turn up again is remembered for a day longer: lost machines, slots written off."""
+    lost = machine.state is MachineState.LOST or machine.failure is FailureClass.UNKNOWN
+    return machine.since + (DAY if lost else 0.0)
 
 
 def kind_and_key(record: Record) -> tuple[str, str]:

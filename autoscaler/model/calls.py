@@ -35,7 +35,8 @@ class Call:
     `request` is the provider's exact request as text (image and template version resolved), so
     that a repeat is byte-identical; `token` is the provider's idempotency token. `offerings` are
     the keys of the offerings it may be answered from. `sweeps` counts the complete lists that
-    began after the last sending, for writing off slots whose answer was lost.
+    began after the last sending, for writing off slots whose answer was lost; `swept_at` is when
+    the latest of them began.
     """
 
     id: CallId
@@ -54,5 +55,6 @@ class Call:
     attempts: int = 0
     settled_at: Instant | None = None
     sweeps: int = 0
+    swept_at: Instant | None = None
     failure: FailureClass | None = None
     reason: str = ""

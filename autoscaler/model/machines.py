@@ -51,9 +51,10 @@ MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
         {MachineState.LAUNCHED, MachineState.ENDING, MachineState.GONE, MachineState.LOST}
     ),
     MachineState.GONE: frozenset(),
-    MachineState.LOST: frozenset(),
+    MachineState.LOST: frozenset({MachineState.GRANTED, MachineState.FAILED, MachineState.GONE}),
 }
-"""`failed -> launched` is a slot that was written off and whose machine appeared after all."""
+"""`failed -> launched` is a slot that was written off and whose machine appeared after all; a lost
+machine that is shown again is possibly granted, or was never granted and is of no use."""
 
 LIVE_STATES = frozenset(MachineState) - {MachineState.GONE, MachineState.LOST}
 BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)

@@ -10,6 +10,7 @@ from autoscaler.model.catalogue import CapacityType, Offering, Rung, Sku
 from autoscaler.model.cooldowns import held, offering_key, quota_key, rung_key, throttle_key
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.machines import Machine
 
 _ROUNDING = 1e-9
 
@@ -79,6 +80,15 @@ class Room:
             and placement.dollars <= self.dollars + _ROUNDING
             and all(self.in_quota(q) >= n for q, n in placement.quota_units.items())
         )
+
+    def give_back(self, slot: Machine) -> None:
+        """Count a slot out that will never be sent."""
+        self.machines += 1
+        self.dollars += slot.dollars_per_hour
+        self.in_sku(self.fleet.catalogue.skus[slot.sku])
+        self.by_sku[slot.sku] += 1
+        for quota, units in slot.holds:
+            self.by_quota[quota] = self.in_quota(quota) + units
 
     def take(self, placement: Placement) -> None:
         """Count one machine in, at its dearest."""

@@ -8,7 +8,7 @@ from autoscaler.model.plan import End, Examine, Intent, Plan, WithdrawRunner
 from autoscaler.planner.grants import grants, surplus_registrations
 from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
 from autoscaler.planner.placement import Room
-from autoscaler.planner.scale_down import idle_machines, minimum_in_force, unneeded_calls
+from autoscaler.planner.scale_down import cut_back, idle_machines, minimum_in_force
 from autoscaler.planner.scale_up import ScaleUp, scale_up
 from autoscaler.planner.supply import Stock, take_stock, withdraw
 from autoscaler.planner.upkeep import (
@@ -31,13 +31,16 @@ def plan(fleet: Fleet) -> Plan:
     stock = take_stock(fleet, ended, withdrawals)
     minimum = minimum_in_force(fleet)
     matching = _match_without_surplus(fleet, stock, minimum, withdrawals, ended)
-    launched, matching = _scale_up_until_settled(fleet, stock, minimum, matching)
+    cutbacks, room = cut_back(matching, stock), Room(fleet)
+    for cutback in cutbacks:
+        for slot in cutback.call.slots[: cutback.drop]:
+            room.give_back(fleet.machines[slot])
+    launched, matching = _scale_up_until_settled(fleet, room, stock, minimum, matching)
     made = grants(fleet, matching, stock)
-    calls = unneeded_calls(matching, stock)
     idle = idle_machines(fleet, matching, stock, {grant.machine for grant in made})
     intents: tuple[Intent, ...] = (
         *withdrawals,
-        *calls,
+        *(intent for cutback in cutbacks for intent in cutback.intents()),
         *unanswered_calls(fleet),
         *ends,
         *idle,
@@ -50,10 +53,10 @@ def plan(fleet: Fleet) -> Plan:
 
 
 def _scale_up_until_settled(
-    fleet: Fleet, stock: Stock, minimum: Mapping[SkuName, int], matching: Matching
+    fleet: Fleet, room: Room, stock: Stock, minimum: Mapping[SkuName, int], matching: Matching
 ) -> tuple[ScaleUp, Matching]:
     """Launch, count that as supply, and look again: a machine for one class may serve another."""
-    room, total = Room(fleet), ScaleUp()
+    total = ScaleUp()
     while True:
         warm = {sku: n - matching.matched[spare_class(sku)] for sku, n in minimum.items()}
         step = scale_up(fleet, room, matching, warm)

@@ -3,6 +3,9 @@
 Only machines that were never handed anything are ended here: that races with nobody.
 """
 
+from dataclasses import dataclass
+
+from autoscaler.model.calls import Call
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.machines import EndGround
@@ -35,12 +38,31 @@ def idle_machines(
     return found
 
 
-def unneeded_calls(matching: Matching, stock: Stock) -> list[WithdrawCall | Launch]:
-    """Recorded calls, or parts of them, whose jobs went away before they were sent.
+@dataclass(frozen=True, slots=True)
+class Cutback:
+    """A recorded call that is not sent yet, and how many of its slots nobody needs any more."""
 
-    A call that is still needed in part is withdrawn and planned anew with fewer slots.
+    call: Call
+    drop: int
+
+    def intents(self) -> list[WithdrawCall | Launch]:
+        """Withdraw it; what is still needed of it is asked for anew, from the same offerings."""
+        call, left = self.call, len(self.call.slots) - self.drop
+        reason = f"{self.drop} of {len(call.slots)} are not needed"
+        found: list[WithdrawCall | Launch] = [WithdrawCall(call.id, reason)]
+        if left:
+            found.append(
+                Launch(call.sku, call.provider, call.rung, call.capacity_type, call.offerings, left)
+            )
+        return found
+
+
+def cut_back(matching: Matching, stock: Stock) -> list[Cutback]:
+    """Recorded calls whose jobs went away before they were sent, the youngest first.
+
+    The slots that are dropped are taken out of the stock.
     """
-    found: list[WithdrawCall | Launch] = []
+    found = []
     for name, calls in sorted(stock.unsent.items()):
         surplus = _unused(matching, stock, name, SupplyKind.UNSENT)
         for call in sorted(calls, key=lambda c: (c.created_at, c.id), reverse=True):
@@ -48,12 +70,8 @@ def unneeded_calls(matching: Matching, stock: Stock) -> list[WithdrawCall | Laun
                 break
             drop = min(surplus, len(call.slots))
             surplus -= drop
-            found.append(WithdrawCall(call.id, f"{drop} of {len(call.slots)} are not needed"))
-            left = len(call.slots) - drop
-            if left:
-                found.append(
-                    Launch(name, call.provider, call.rung, call.capacity_type, call.offerings, left)
-                )
+            stock.supply[Supply(SupplyKind.UNSENT, sku=name)] -= drop
+            found.append(Cutback(call, drop))
     return found
 
 

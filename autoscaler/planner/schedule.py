@@ -25,7 +25,9 @@ def parked_minimum(policy: IdlePolicy, now: Instant) -> int:
 @lru_cache(maxsize=4096)
 def _in_force(scheduled: ScheduledMinimum, minute: int) -> bool:
     zone = ZoneInfo(scheduled.timezone)
-    now = datetime.fromtimestamp(minute * 60, tz=UTC).astimezone(zone)
-    # CronSim gives firings after its start: a second earlier includes one right at the start.
+    now = datetime.fromtimestamp(minute * 60, tz=UTC)
+    # Reckoned in UTC, for an hour of a zone may come twice or not at all; and a second earlier,
+    # because CronSim gives firings after its start.
     start = now - timedelta(seconds=scheduled.duration - 1)
-    return next(CronSim(scheduled.cron, start), now + timedelta(days=1)) <= now
+    firing = next(CronSim(scheduled.cron, start.astimezone(zone)), None)
+    return firing is not None and firing.astimezone(UTC) <= now

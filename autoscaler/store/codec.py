@@ -100,6 +100,7 @@ def encode_call(call: Call) -> str:
             "attempts": call.attempts,
             "settled_at": call.settled_at,
             "sweeps": call.sweeps,
+            "swept_at": call.swept_at,
             "failure": call.failure,
             "reason": call.reason,
         }
@@ -126,6 +127,7 @@ def decode_call(text: str) -> Call:
         attempts=of.whole("attempts", 0),
         settled_at=of.number_or_none("settled_at"),
         sweeps=of.whole("sweeps", 0),
+        swept_at=of.number_or_none("swept_at"),
         failure=of.choice_or_none("failure", FailureClass),
         reason=of.text("reason", ""),
     )

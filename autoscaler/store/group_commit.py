@@ -51,6 +51,7 @@ class GroupCommit:
             group, self._queue = self._queue, []
             try:
                 answers = await self._write_in_thread(group)
+                _answer(group, answers)
             except StoreError as error:
                 _refuse(group, str(error), error)
             except BaseException:
@@ -58,15 +59,17 @@ class GroupCommit:
                 _refuse([*group, *self._queue], "the store's writer stopped", None)
                 self._queue = []
                 raise
-            else:
-                for waiting, answer in zip(group, answers, strict=True):
-                    if not waiting.answer.done():
-                        waiting.answer.set_result(answer)
 
     async def _write_in_thread(self, group: list[_Waiting]) -> Sequence[bool]:
         loop = asyncio.get_running_loop()
         changes = [waiting.change for waiting in group]
         return await loop.run_in_executor(self._thread, self._write, changes)
+
+
+def _answer(group: Sequence[_Waiting], answers: Sequence[bool]) -> None:
+    for waiting, answer in zip(group, answers, strict=True):
+        if not waiting.answer.done():
+            waiting.answer.set_result(answer)
 
 
 def _refuse(group: Sequence[_Waiting], message: str, cause: BaseException | None) -> None:

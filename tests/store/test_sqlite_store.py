@@ -20,7 +20,6 @@ from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import RunnerState
-from autoscaler.store.opening import open_store
 from autoscaler.store.rows import DETAIL_LIMIT
 from autoscaler.store.sqlite import SqliteStore
 from tests.store.records import call, job, machine, runner
@@ -295,33 +294,3 @@ async def test_every_commit_is_synced(store: SqliteStore) -> None:
         ).result()
 
     assert (pragma("journal_mode"), pragma("synchronous")) == ("wal", 2)
-
-
-async def test_open_store_takes_the_contract_s_url(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for url in ("sqlite:///relative.db", f"sqlite:///{tmp_path}/absolute.db"):
-        store = await open_store(url)
-        assert await store.accept(delivery("a"))
-        await store.close()
-    assert (tmp_path / "relative.db").exists()
-    assert (tmp_path / "absolute.db").exists()
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("postgresql://autoscaler:hunter2@db/autoscaler", "not built yet"),
-        ("sqlite://", "write sqlite:///PATH"),
-        ("sqlite:///", "write sqlite:///PATH"),
-        ("sqlite:///:memory:", "write sqlite:///PATH"),
-        ("sqlite:///a.db?mode=ro", "write sqlite:///PATH"),
-        ("mysql://root:hunter2@db/x", "write sqlite:///PATH"),
-        ("state.db", "write sqlite:///PATH"),
-    ],
-)
-async def test_other_urls_are_refused_without_showing_them(url: str, message: str) -> None:
-    with pytest.raises(StoreError, match=message) as raised:
-        await open_store(url)
-    assert "hunter2" not in str(raised.value)

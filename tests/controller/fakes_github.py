@@ -1,0 +1,129 @@
+"""GitHub in memory: registrations by name, scripted answers, and a job for every idle runner."""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    MintedRunner,
+    RegisteredRunner,
+    RunnerBusyError,
+    RunnerExistsError,
+)
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
+from tests.controller.fakes import Fuse
+
+T = TypeVar("T")
+
+
+@dataclass
+class Registration:
+    """One runner as GitHub knows it."""
+
+    id: int
+    scope: str
+    name: RunnerName
+    labels: tuple[str, ...]
+    online: bool = False
+    busy: bool = False
+
+
+@dataclass(frozen=True)
+class AnswerLost:
+    """Carry it out, and raise this instead of an answer."""
+
+    error: GitHubError
+
+
+class _Redeliver(Protocol):
+    def __call__(self, since: Instant) -> Awaitable[int]: ...
+
+
+@dataclass
+class FakeGitHub:
+    """`scripts` are consumed from the left, by method; an empty one is a good day."""
+
+    latency: Seconds = 0.2
+    fuse: Fuse = field(default_factory=Fuse)
+    registrations: dict[RunnerName, Registration] = field(default_factory=dict)
+    minted: list[RunnerName] = field(default_factory=list)
+    deleted: list[RunnerName] = field(default_factory=list)
+    secrets: dict[RunnerName, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    jobs: dict[JobId, JobObserved | None] = field(default_factory=dict)
+    since: list[Instant] = field(default_factory=list)
+    on_mint: Callable[[RunnerName], None] = lambda _: None
+    redeliver: _Redeliver | None = None
+    scripts: dict[str, deque[GitHubError | AnswerLost | None]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )
+
+    def script(self, method: str, *steps: GitHubError | AnswerLost | None) -> None:
+        """What the next calls of a method come to; None is a good one."""
+        self.scripts[method].extend(steps)
+
+    async def mint(
+        self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
+    ) -> MintedRunner:
+        def make() -> MintedRunner:
+            if name in self.registrations:
+                raise RunnerExistsError(f"409 {name}")
+            self.minted.append(name)
+            made = Registration(len(self.minted), scope, name, labels)
+            self.registrations[name] = made
+            self.secrets[name] = f"SECRET-JIT-{made.id}"
+            return MintedRunner(made.id, self.secrets[name])
+
+        self.on_mint(name)
+        return await self._answer("mint", make)
+
+    async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
+        def find() -> RegisteredRunner | None:
+            found = self.registrations.get(name)
+            if found is None:
+                return None
+            return RegisteredRunner(found.id, name, found.online, found.busy)
+
+        return await self._answer("find_runner", find)
+
+    async def delete_runner(self, scope: str, github_id: int) -> bool:
+        def delete() -> bool:
+            for found in tuple(self.registrations.values()):
+                if found.id == github_id:
+                    if found.busy:
+                        raise RunnerBusyError("422 is running a job")
+                    del self.registrations[found.name]
+                    self.deleted.append(found.name)
+                    return True
+            return False
+
+        return await self._answer("delete_runner", delete)
+
+    async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
+        return await self._answer("read_job", lambda: self.jobs.get(job))
+
+    async def redeliver_failed(self, since: Instant) -> int:
+        self.since.append(since)
+        count = await self._answer("redeliver_failed", lambda: 0)
+        return count if self.redeliver is None else await self.redeliver(since)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def _answer(self, method: str, carry_out: Callable[[], T]) -> T:
+        self.asked.append(method)
+        await self.fuse.burn()
+        await asyncio.sleep(self.latency / 2)
+        step = self.scripts[method].popleft() if self.scripts[method] else None
+        if isinstance(step, GitHubError):
+            raise step
+        answer = carry_out()
+        await asyncio.sleep(self.latency / 2)
+        await self.fuse.burn()
+        if isinstance(step, AnswerLost):
+            raise step.error
+        return answer

@@ -1,0 +1,237 @@
+"""A provider in memory: a token launches once, lists come in pages, and every answer can go wrong."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+from autoscaler.controller.ports.provider import (
+    LaunchAnswer,
+    LaunchOrder,
+    OutcomeUnknownError,
+    ProofRefusedError,
+    ProvenIdentity,
+    ProviderError,
+)
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
+from autoscaler.model.identifiers import (
+    CallId,
+    Instant,
+    ProviderMachineId,
+    ProviderName,
+    Seconds,
+    SkuName,
+)
+from tests.controller.fakes import Fuse
+from tests.controller.fakes_store import INSTALLATION
+from tests.controller.virtual_time import EPOCH
+from tests.planner.fleets import EAST
+
+IMAGE = "ami-1"
+PAGE = 2
+
+
+@dataclass
+class Instance:
+    """A machine as its provider knows it."""
+
+    id: ProviderMachineId
+    call: CallId
+    sku: SkuName
+    offering: str
+    launch_time: str
+    installation: str = INSTALLATION
+    terminated: bool = False
+
+
+@dataclass(frozen=True)
+class Partly:
+    """Launch this many, and say why not more."""
+
+    count: int
+    failures: tuple[LaunchFailure, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Carry it out, and lose the answer."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One launch request as it left."""
+
+    at: Instant
+    request: str
+
+
+class FakeProvider:
+    """Scripts are consumed from the left; an empty script is a good day."""
+
+    def __init__(self, name: ProviderName = EAST, latency: Seconds = 0.5) -> None:
+        self.fuse = Fuse()
+        self.latency = latency
+        self.instances: dict[ProviderMachineId, Instance] = {}
+        self.sent: list[Sent] = []
+        self.ended: list[tuple[ProviderMachineId, ...]] = []
+        self.prepared: list[LaunchOrder] = []
+        self.lists = 0
+        self.violations: list[str] = []
+        self.on_launch: Callable[[str], None] = lambda _: None
+        self.on_instance: Callable[[Instance], None] = lambda _: None
+        self.on_end: Callable[[ProviderMachineId], None] = lambda _: None
+        self.prepare_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
+        self.launch_script: deque[ProviderError | OutcomeUnknownError | Partly | Lost | None] = (
+            deque()
+        )
+        self.list_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
+        self.end_script: deque[
+            ProviderError | OutcomeUnknownError | dict[ProviderMachineId, str]
+        ] = deque()
+        self._name = name
+        self._answers: dict[str, tuple[str, LaunchAnswer]] = {}
+
+    @property
+    def name(self) -> ProviderName:
+        return self._name
+
+    @property
+    def running(self) -> list[Instance]:
+        return [instance for instance in self.instances.values() if not instance.terminated]
+
+    async def prepare(self, order: LaunchOrder) -> str:
+        self.prepared.append(order)
+        await self.fuse.burn()
+        await asyncio.sleep(self.latency)
+        _raise_first(self.prepare_script)
+        await self.fuse.burn()
+        return json.dumps(
+            {
+                "call": order.call,
+                "sku": order.sku,
+                "offerings": order.offerings,
+                "count": order.count,
+                "token": order.token,
+                "image": IMAGE,
+            }
+        )
+
+    async def launch(self, request: str) -> LaunchAnswer:
+        await self.fuse.burn()
+        self.on_launch(request)
+        self.sent.append(Sent(self._now, request))
+        step = self.launch_script.popleft() if self.launch_script else None
+        if isinstance(step, ProviderError | OutcomeUnknownError):
+            await asyncio.sleep(self.latency)
+            raise step
+        answer = self._carry_out(request, step if isinstance(step, Partly) else None)
+        await asyncio.sleep(self.latency)
+        await self.fuse.burn()
+        if isinstance(step, Lost):
+            raise OutcomeUnknownError("the connection broke")
+        return answer
+
+    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+        await self.fuse.burn()
+        self.ended.append(tuple(machines))
+        step = self.end_script.popleft() if self.end_script else {}
+        if isinstance(step, ProviderError | OutcomeUnknownError):
+            raise step
+        for machine in machines:
+            if machine not in step:
+                self.terminate(machine)
+        await asyncio.sleep(self.latency)
+        await self.fuse.burn()
+        return {machine: why for machine, why in step.items() if machine in machines}
+
+    async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+        await self.fuse.burn()
+        self.lists += 1
+        listed = [_listed(instance) for instance in self.instances.values()]
+        await asyncio.sleep(self.latency)
+        for start in range(0, len(listed), PAGE):
+            yield tuple(listed[start : start + PAGE])
+        # An error after the pages: what was shown is true, what was not says nothing.
+        _raise_first(self.list_script)
+        await self.fuse.burn()
+
+    def verify(self, proof: bytes) -> ProvenIdentity:
+        word, _, rest = proof.decode().partition(":")
+        if word == "refused":
+            raise ProofRefusedError(rest, "SECRET-PROOF is not shown")
+        instance, image, launch_time = rest.split(",")
+        return ProvenIdentity(ProviderMachineId(instance), image, launch_time)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def terminate(self, machine: ProviderMachineId) -> None:
+        """The machine is off, whoever wanted it."""
+        if machine in self.instances and not self.instances[machine].terminated:
+            self.instances[machine].terminated = True
+            self.on_end(machine)
+
+    def add(self, instance: Instance) -> None:
+        """A machine that is there, whoever launched it."""
+        self.instances[instance.id] = instance
+
+    @property
+    def _now(self) -> Instant:
+        return EPOCH + asyncio.get_running_loop().time()
+
+    def _carry_out(self, request: str, partly: Partly | None) -> LaunchAnswer:
+        order = json.loads(request)
+        known = self._answers.get(order["token"])
+        if known is not None:
+            if known[0] != request:
+                self.violations.append(f"token {order['token']} with another request")
+            return known[1]
+        count = order["count"] if partly is None else partly.count
+        launched = tuple(self._start(order) for _ in range(count))
+        answer = LaunchAnswer(launched, partly.failures if partly is not None else ())
+        self._answers[order["token"]] = (request, answer)
+        return answer
+
+    def _start(self, order: dict[str, str]) -> LaunchedMachine:
+        key = order["offerings"][0]
+        machine = ProviderMachineId(f"i-{self._name}-{len(self.instances) + 1}")
+        instance = Instance(
+            machine, CallId(order["call"]), SkuName(order["sku"]), key, f"t{self._now:.0f}"
+        )
+        self.add(instance)
+        self.on_instance(instance)
+        _, instance_type, zone, _ = key.split("/")
+        return LaunchedMachine(
+            machine, instance_type, zone, CapacityType.ON_DEMAND, IMAGE, instance.launch_time
+        )
+
+
+def proof_of(instance: Instance, image: str = IMAGE, launch_time: str | None = None) -> bytes:
+    """What the instance's metadata service would sign."""
+    return f"signed:{instance.id},{image},{launch_time or instance.launch_time}".encode()
+
+
+def _listed(instance: Instance) -> ListedMachine:
+    _, instance_type, zone, _ = instance.offering.split("/")
+    return ListedMachine(
+        instance.id,
+        instance.installation,
+        instance.call,
+        instance.sku,
+        instance.terminated,
+        instance_type,
+        zone,
+        CapacityType.ON_DEMAND,
+        1.0,
+        (("east/G", 4),),
+        IMAGE,
+        instance.launch_time,
+    )
+
+
+def _raise_first(script: deque[ProviderError | OutcomeUnknownError | None]) -> None:
+    error = script.popleft() if script else None
+    if error is not None:
+        raise error

@@ -1,0 +1,269 @@
+"""A small world for tests of the pure rooms: a ledger, a moment, and what happens in few words.
+
+It decides nothing: every method applies the events that it is named after, at `now`.
+"""
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model import events as e
+from autoscaler.model.calls import Call
+from autoscaler.model.catalogue import CapacityType, Catalogue
+from autoscaler.model.changes import Record
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import (
+    CallId,
+    JobId,
+    MachineId,
+    ProviderMachineId,
+    RunnerName,
+    SkuName,
+)
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.plan import Intent, Plan
+from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.planner.planner import plan
+from tests.planner.fleets import EAST, apply_plan, catalogue, launched, next_name
+
+START = 1000.0
+GPU = SkuName("gpu")
+GPU_CLASS = DemandClass("org:acme", "Default", ("gpu",), (GPU,))
+
+
+class World:
+    """One ledger that was started at `START`, or at `now`."""
+
+    def __init__(self, known: Catalogue | None = None, now: float = START) -> None:
+        self.catalogue = known or catalogue()
+        self.now = now
+        self.ledger = Ledger(self.catalogue)
+        self.plans = 0
+        self.do(e.ControllerStarted, 0.0)
+
+    @property
+    def state(self) -> LedgerState:
+        return self.ledger.state
+
+    def do(self, event: Callable[..., e.Event], *values: Any) -> None:
+        """Apply one event at `now`."""
+        self.ledger.apply(event(self.now, *values))
+
+    def after(self, seconds: float) -> "World":
+        """Move the clock on and let the ledger know."""
+        self.now += seconds
+        self.do(e.TimePassed)
+        return self
+
+    # --- what is there --------------------------------------------------------------------------
+
+    def job(self, job: int) -> Job:
+        return self.state.jobs[JobId(job)]
+
+    def call(self, call: str = "c") -> Call:
+        return self.state.calls[CallId(call)]
+
+    def machine(self, machine: str) -> Machine:
+        return self.state.machines[MachineId(machine)]
+
+    def runner(self, name: str) -> Runner:
+        return self.state.runners[RunnerName(name)]
+
+    def states(self) -> dict[str, MachineState]:
+        return {machine.id: machine.state for machine in self.state.machines.values()}
+
+    def fleet(self) -> Fleet:
+        return self.ledger.fleet(self.now)
+
+    def plan(self) -> Plan:
+        return plan(self.fleet())
+
+    def intents(self, kind: type[Intent]) -> list[Any]:
+        """The plan's intents of one kind."""
+        return [intent for intent in self.plan().intents if isinstance(intent, kind)]
+
+    def carry_out(self) -> Plan:
+        """Plan, and record what was planned."""
+        made = self.plan()
+        self.plans += 1
+        apply_plan(self.ledger, made, self.now, f"p{self.plans}-")
+        return made
+
+    # --- GitHub ---------------------------------------------------------------------------------
+
+    def observe(
+        self, job: int, state: JobState, labels: tuple[str, ...] = ("gpu",), **fields: Any
+    ) -> None:
+        """GitHub speaks of a job of `acme/widgets`."""
+        known = self.state.jobs.get(JobId(job))
+        fields.setdefault("queued_at", known.queued_at if known is not None else self.now)
+        fields.setdefault("repository", "acme/widgets")
+        self.ledger.apply(
+            e.JobObserved(at=self.now, id=JobId(job), state=state, labels=labels, **fields)
+        )
+
+    def queue(self, *jobs: int, labels: tuple[str, ...] = ("gpu",)) -> None:
+        for job in jobs:
+            self.observe(job, JobState.QUEUED, labels)
+
+    def starts(self, job: int, runner: str, labels: tuple[str, ...] = ("gpu",)) -> None:
+        self.observe(job, JobState.IN_PROGRESS, labels, runner_name=RunnerName(runner))
+
+    def completes(self, job: int, labels: tuple[str, ...] = ("gpu",), **fields: Any) -> None:
+        self.observe(job, JobState.COMPLETED, labels, **fields)
+
+    # --- the provider ---------------------------------------------------------------------------
+
+    def keys(self, sku: str = "gpu") -> tuple[str, ...]:
+        """The offerings of a SKU's first rung."""
+        rung = self.catalogue.skus[SkuName(sku)].ladder[0]
+        return tuple(offering.key for offering in rung.offerings)
+
+    def record(self, slots: int, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
+        """Record a call; its slots are called `<name>0`, `<name>1`, ..."""
+        ids = tuple(MachineId(f"{name}{n}") for n in range(slots))
+        kind = self.catalogue.skus[SkuName(sku)].ladder[0].capacity_types[0]
+        self.do(
+            e.CallRecorded,
+            CallId(name),
+            SkuName(sku),
+            EAST,
+            0,
+            kind,
+            self.keys(sku),
+            ids,
+            f"token-{name}",
+        )
+        return ids
+
+    def send(self, slots: int, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
+        """Record a call and send it."""
+        ids = self.record(slots, name, sku)
+        self.do(e.CallPrepared, CallId(name), f"request-{name}")
+        self.do(e.CallSent, CallId(name))
+        return ids
+
+    def answer(
+        self, name: str, *given: str, failures: Iterable[e.LaunchFailure] = (), retry: Any = None
+    ) -> None:
+        """The provider answers a call with these machines."""
+        machines = tuple(launched(provider_id) for provider_id in given)
+        self.do(e.CallAnswered, CallId(name), machines, tuple(failures), retry)
+
+    def launch(self, count: int, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
+        """A call of `count` machines, all given as `i-<name>0`, ..."""
+        ids = self.send(count, name, sku)
+        self.answer(name, *(f"i-{machine}" for machine in ids))
+        return ids
+
+    def boot(self, *machines: str) -> None:
+        for machine in machines:
+            self.do(e.MachineSaidHello, MachineId(machine), "nonce")
+
+    def park(self, count: int = 1, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
+        """Machines that are launched and parked at once."""
+        ids = self.launch(count, name, sku)
+        for machine in ids:
+            self.boot(machine)
+            self.do(e.MachineGateReported, machine, True, "ok")
+        return ids
+
+    def lists(self, *shown: e.ListedMachine, complete: bool = True) -> None:
+        """The provider's list, begun and ended now."""
+        self.do(e.MachinesListed, EAST, self.now, complete, shown)
+
+    def listed(self, machine: str, terminated: bool = False) -> e.ListedMachine:
+        """A machine of ours as its provider lists it."""
+        known = self.machine(machine)
+        assert known.provider_id is not None
+        return listed(known.provider_id, call=known.call, terminated=terminated)
+
+    # --- runners --------------------------------------------------------------------------------
+
+    def name(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
+        """A grant is recorded."""
+        runner = next_name(self.ledger, MachineId(machine))
+        self.do(e.RunnerNamed, runner, MachineId(machine), demand)
+        return runner
+
+    def mint(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
+        """A grant is recorded and minted."""
+        runner = self.name(machine, demand)
+        self.do(e.RunnerMinted, runner, 7)
+        return runner
+
+    def grant(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
+        """A grant is minted, handed over and acknowledged."""
+        runner = self.mint(machine, demand)
+        self.do(e.RunnerHandedOver, runner)
+        self.do(e.RunnerAcknowledged, runner)
+        return runner
+
+    def ready(self, name: str = "c") -> RunnerName:
+        """One more machine whose runner listens."""
+        return self.grant(self.park(1, name)[0])
+
+    # --- ourselves ------------------------------------------------------------------------------
+
+    def restart(self, absence: float) -> None:
+        """The controller is killed and comes back after `absence` seconds with what was stored."""
+        old = self.state
+        records: list[Record] = [
+            *old.calls.values(),
+            *old.machines.values(),
+            *old.runners.values(),
+            *old.jobs.values(),
+        ]
+        cooldowns = tuple(old.cooldowns.values())
+        self.ledger = Ledger(self.catalogue)
+        self.ledger.restore(copy.deepcopy(records), cooldowns)
+        self.now += absence
+        self.do(e.ControllerStarted, absence)
+
+
+def listed(
+    provider_id: str,
+    *,
+    call: str = "c",
+    installation: str = "0badcafe",
+    terminated: bool = False,
+    zone: str = "a",
+    dollars: float = 1.0,
+    reason: str = "",
+    launch_time: str = "t0",
+) -> e.ListedMachine:
+    """A `gpu` machine as its provider lists it."""
+    return e.ListedMachine(
+        ProviderMachineId(provider_id),
+        installation,
+        CallId(call),
+        GPU,
+        terminated,
+        "g5.xlarge",
+        zone,
+        CapacityType.ON_DEMAND,
+        dollars,
+        (("east/G", 4),),
+        "ami-1",
+        launch_time,
+        reason,
+    )
+
+
+def failure(
+    kind: FailureClass, offering: str | None = None, code: str = "Code", message: str = "words"
+) -> e.LaunchFailure:
+    """One reason why a call was not served."""
+    return e.LaunchFailure(kind, code, message, offering)
+
+
+def idle(world: World, name: str) -> bool:
+    """Whether a registration still counts as supply."""
+    return world.runner(name).state is RunnerState.ACKNOWLEDGED and not (
+        world.runner(name).passed_over
+    )

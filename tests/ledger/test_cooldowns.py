@@ -1,0 +1,88 @@
+"""How long what failed is held back: first hold, growth, longest hold, one strike for a storm."""
+
+import pytest
+
+from autoscaler.ledger.cooldowns import lift, lift_offering, strike
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.cooldowns import Cooldown, offering_key, quota_key, throttle_key
+from autoscaler.model.failures import FailureClass
+from tests.planner.fleets import EAST, catalogue, offering
+
+HOLDS = {
+    FailureClass.CAPACITY: [180.0, 360.0, 720.0, 1440.0, 1800.0, 1800.0],
+    FailureClass.QUOTA: [600.0, 1200.0, 2400.0, 3600.0, 3600.0],
+    FailureClass.THROTTLED: [5.0, 10.0, 20.0, 40.0, 60.0, 60.0],
+    FailureClass.CONFIGURATION: [60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3600.0, 3600.0],
+    FailureClass.UNKNOWN: [30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 900.0],
+}
+
+
+@pytest.mark.parametrize("failure", list(HOLDS))
+def test_each_failure_in_a_row_doubles_the_hold_up_to_the_longest(failure: FailureClass) -> None:
+    state, now = LedgerState(catalogue()), 0.0
+    for number, hold in enumerate(HOLDS[failure], start=1):
+        strike(state, "k", failure, now, f"why {number}")
+        assert state.cooldowns["k"] == Cooldown("k", now + hold, number, f"why {number}")
+        now += hold
+
+
+def test_a_very_long_row_stays_at_the_longest() -> None:
+    state = LedgerState(catalogue())
+    state.cooldowns["k"] = Cooldown("k", 0.0, 5000, "why")
+    strike(state, "k", FailureClass.CAPACITY, 10.0, "again")
+    assert state.cooldowns["k"] == Cooldown("k", 1810.0, 5001, "again")
+
+
+def test_failures_under_way_together_count_once() -> None:
+    state = LedgerState(catalogue())
+    strike(state, "k", FailureClass.CAPACITY, 0.0, "first")
+    strike(state, "k", FailureClass.CAPACITY, 179.9, "second")
+    assert state.cooldowns["k"] == Cooldown("k", 180.0, 1, "first")
+    strike(state, "k", FailureClass.CAPACITY, 180.0, "third")
+    assert state.cooldowns["k"] == Cooldown("k", 540.0, 2, "third")
+
+
+@pytest.mark.parametrize(("at_least", "until"), [(0.0, 5.0), (4.0, 5.0), (30.0, 30.0)])
+def test_a_provider_may_ask_for_a_longer_hold(at_least: float, until: float) -> None:
+    state = LedgerState(catalogue())
+    strike(state, "k", FailureClass.THROTTLED, 0.0, "slow down", at_least)
+    assert state.cooldowns["k"].until == until
+
+
+def test_what_works_again_starts_over() -> None:
+    state = LedgerState(catalogue())
+    strike(state, "k", FailureClass.CAPACITY, 0.0, "why")
+    strike(state, "k", FailureClass.CAPACITY, 200.0, "why")
+    lift(state, "k", 250.0)
+    assert state.cooldowns["k"] == Cooldown("k", 250.0, 0, "")
+    strike(state, "k", FailureClass.CAPACITY, 260.0, "again")
+    assert state.cooldowns["k"] == Cooldown("k", 440.0, 1, "again")
+
+
+def test_lifting_what_is_not_held_stores_nothing() -> None:
+    state = LedgerState(catalogue())
+    lift(state, "k", 1.0)
+    assert (state.cooldowns, state.take_changes().cooldowns) == ({}, ())
+    strike(state, "k", FailureClass.CAPACITY, 0.0, "why")
+    lift(state, "k", 5.0)
+    state.take_changes()
+    lift(state, "k", 9.0)
+    assert state.take_changes().cooldowns == ()
+    assert state.cooldowns["k"].until == 5.0
+
+
+def test_a_machine_lifts_its_offering_its_quota_and_the_throttle() -> None:
+    state, sold = LedgerState(catalogue()), offering()
+    keys = (offering_key(sold.key), quota_key("east/G"), throttle_key(EAST))
+    for key in (*keys, "rung:gpu/0"):
+        strike(state, key, FailureClass.QUOTA, 0.0, "why")
+    lift_offering(state, sold, 10.0)
+    assert {k for k, c in state.cooldowns.items() if not c.strikes} == set(keys)
+
+
+def test_cooldowns_are_stored_once_each_time_they_change() -> None:
+    state = LedgerState(catalogue())
+    strike(state, "k", FailureClass.CAPACITY, 0.0, "why")
+    lift(state, "k", 5.0)
+    assert state.take_changes().cooldowns == (Cooldown("k", 5.0, 0, ""),)
+    assert state.take_changes().cooldowns == ()

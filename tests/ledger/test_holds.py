@@ -1,0 +1,244 @@
+"""Jobs that fitting runners were passed over for: marked, held, probed, released."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from autoscaler.model.runners import RunnerState
+from tests.ledger.builders import GPU_CLASS, START, World, idle
+from tests.planner.fleets import catalogue, sku
+
+
+def leaves_idle(world: World, name: str) -> str:
+    """A machine takes its grant, is given no job and leaves."""
+    runner = world.ready(name)
+    world.do(e.MachineExited, world.runner(runner).machine, "no job came")
+    return runner
+
+
+def held_jobs(world: World) -> list[int]:
+    return [job for jobs in world.state.held.values() for job in jobs]
+
+
+def test_a_runner_that_leaves_idle_was_passed_over() -> None:
+    world = World()
+    world.queue(1)
+    runner = leaves_idle(world, "a")
+    assert world.job(1).passed_over == (runner,)
+    assert world.job(1).probe_at is None
+    assert held_jobs(world) == []
+
+
+def test_two_different_runners_in_turn_hold_the_job_back() -> None:
+    world = World()
+    world.queue(1)
+    first, second = leaves_idle(world, "a"), leaves_idle(world, "b")
+    assert world.job(1).passed_over == (first, second)
+    assert world.job(1).probe_at == START + 600.0
+    assert held_jobs(world) == [1]
+    assert world.state.queues == {}
+    assert world.state.reads == {1: START}
+
+
+def test_one_runner_marks_a_job_once() -> None:
+    world = World()
+    world.queue(1)
+    runner = world.ready("a")
+    world.after(180)
+    assert world.job(1).passed_over == (runner,)
+    assert world.runner(runner).passed_over
+    world.do(e.MachineExited, world.runner(runner).machine, "left")
+    assert world.job(1).passed_over == (runner,)
+
+
+def test_three_idle_minutes_are_the_limit() -> None:
+    world = World()
+    world.queue(1)
+    runner = world.ready("a")
+    world.after(179.9)
+    assert idle(world, runner)
+    assert world.state.idle_runners == {GPU_CLASS: 1}
+    world.after(0.1)
+    assert not idle(world, runner)
+    assert world.state.idle_runners == {}
+    assert world.job(1).passed_over == (runner,)
+
+
+def test_idle_without_a_fitting_job_is_no_fault_and_looked_at_again() -> None:
+    world = World()
+    runner = world.ready("a")
+    world.after(180)
+    assert idle(world, runner)
+    assert world.runner(runner).retry_at == START + 240.0
+
+
+def test_a_job_that_came_after_the_runner_left_was_not_refused_by_it() -> None:
+    world = World()
+    runner = leaves_idle(world, "a")
+    world.now += 1
+    world.queue(1)
+    world.do(e.RunnerClosed, runner, "gone")
+    assert world.job(1).passed_over == ()
+
+
+def test_a_busy_runner_was_not_passed_over() -> None:
+    world = World()
+    world.queue(1, 2)
+    runner = world.ready("a")
+    world.starts(1, runner)
+    world.after(300)
+    world.do(e.MachineExited, world.runner(runner).machine, "done")
+    assert world.job(2).passed_over == ()
+
+
+def test_a_runner_not_yet_listening_was_not_passed_over() -> None:
+    world = World()
+    world.queue(1)
+    runner = world.mint(world.park(1, "a")[0])
+    world.after(300)
+    assert world.job(1).passed_over == ()
+    assert world.runner(runner).state is RunnerState.MINTED
+    world.do(e.RunnerClosed, runner, "refused")
+    assert world.job(1).passed_over == ()
+
+
+def test_a_closed_idle_registration_was_passed_over_too() -> None:
+    world = World()
+    world.queue(1)
+    runner = world.ready("a")
+    world.do(e.RunnerClosed, runner, "deleted")
+    assert world.job(1).passed_over == (runner,)
+
+
+def test_two_runners_mark_two_jobs_before_one_twice_the_oldest_first() -> None:
+    world = World()
+    world.queue(2)
+    world.now += 1
+    world.queue(1)
+    first, second = leaves_idle(world, "a"), leaves_idle(world, "b")
+    assert (world.job(2).passed_over, world.job(1).passed_over) == ((first,), (second,))
+    third = leaves_idle(world, "c")
+    assert world.job(2).passed_over == (first, third)
+    assert held_jobs(world) == [2]
+
+
+def test_a_runner_marks_only_jobs_that_it_fits() -> None:
+    world = World(catalogue(sku(labels=("extra",))))
+    bigger = DemandClass("org:acme", "Default", ("extra", "gpu"), GPU_CLASS.skus)
+    world.queue(1, labels=("gpu", "extra"))
+    leaves_idle(world, "a")
+    assert world.job(1).passed_over == ()
+    world.queue(2)
+    runner = world.grant(world.park(1, "b")[0], bigger)
+    world.do(e.MachineExited, world.runner(runner).machine, "left")
+    assert (world.job(1).passed_over, world.job(2).passed_over) == ((runner,), ())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        DemandClass("org:other", "Default", ("gpu",), GPU_CLASS.skus),
+        DemandClass("org:acme", "other", ("gpu",), GPU_CLASS.skus),
+    ],
+)
+def test_a_runner_of_another_scope_or_group_fits_nothing_here(other: DemandClass) -> None:
+    world = World()
+    world.queue(1)
+    runner = world.grant(world.park(1, "a")[0], other)
+    world.after(180)
+    assert idle(world, runner)
+    assert world.job(1).passed_over == ()
+
+
+def test_probes_come_at_doubling_intervals_of_an_hour_at_most() -> None:
+    world = World()
+    world.queue(1)
+    leaves_idle(world, "a")
+    for number, interval in enumerate([600.0, 1200.0, 2400.0, 3600.0, 3600.0]):
+        leaves_idle(world, f"b{number}")
+        assert world.job(1).probe_at == world.now + interval
+        world.after(interval - 1)
+        assert held_jobs(world) == [1]
+        world.after(1)
+        assert held_jobs(world) == []
+        assert world.job(1).probe_at is None
+        assert len(world.state.queues[GPU_CLASS]) == 1
+
+
+def test_the_next_start_of_its_class_ends_every_hold() -> None:
+    world = World()
+    world.queue(1)
+    leaves_idle(world, "a")
+    leaves_idle(world, "b")
+    world.queue(2)
+    world.starts(2, "somebody")
+    job = world.job(1)
+    assert (job.passed_over, job.probe_at, job.state) == ((), None, JobState.QUEUED)
+    assert held_jobs(world) == []
+    assert [queued.id for queued in world.state.queues[GPU_CLASS].values()] == [1]
+    assert 1 not in world.state.reads
+
+
+def test_a_start_of_another_class_ends_no_hold() -> None:
+    world = World(catalogue(sku(labels=("extra",))))
+    world.queue(1)
+    leaves_idle(world, "a")
+    leaves_idle(world, "b")
+    world.starts(2, "somebody", ("extra",))
+    world.starts(3, "somebody", ("not-ours",))
+    assert held_jobs(world) == [1]
+
+
+def test_a_held_job_that_starts_or_completes_is_held_no_more() -> None:
+    for state in (JobState.IN_PROGRESS, JobState.COMPLETED):
+        world = World()
+        world.queue(1)
+        leaves_idle(world, "a")
+        leaves_idle(world, "b")
+        world.observe(1, state)
+        assert (held_jobs(world), world.state.reads) == ([], {})
+
+
+def test_the_question_about_a_held_job_is_answered_once() -> None:
+    world = World()
+    world.queue(1)
+    leaves_idle(world, "a")
+    leaves_idle(world, "b")
+    world.observe(1, JobState.QUEUED, read=True)
+    assert world.state.reads == {}
+    assert held_jobs(world) == [1]
+
+
+def test_a_runner_passed_over_that_gets_a_job_after_all_is_believed_again() -> None:
+    world = World()
+    world.queue(1)
+    runner = world.ready("a")
+    world.after(180)
+    assert world.runner(runner).passed_over
+    world.starts(1, runner)
+    assert not world.runner(runner).passed_over
+    assert world.runner(runner).state is RunnerState.BUSY
+
+
+def test_history_tells_who_passed_over_whom() -> None:
+    world = World()
+    world.queue(1)
+    leaves_idle(world, "a")
+    leaves_idle(world, "b")
+    world.after(600)
+    leaves_idle(world, "d")
+    world.starts(2, "x")
+    names = [f"ci-0badcafe-{m}0-1" for m in "abd"]
+    rows = [(r.event, r.detail) for r in world.ledger.take_changes().history if r.kind == "job"]
+    assert rows[1:-1] == [
+        ("passed_over", f"by {names[0]}"),
+        ("passed_over", f"by {names[1]}"),
+        ("held", f"passed over by {names[0]}, {names[1]}"),
+        ("probe", "passed over by 2 runners"),
+        ("passed_over", f"by {names[2]}"),
+        ("held", f"passed over by {names[1]}, {names[2]}"),
+        ("in_progress", "webhook"),
+    ]
+    assert world.machine("a0").state is MachineState.EXITED

@@ -1,0 +1,77 @@
+"""Rule 1: deliveries that come twice, late or out of order leave the same ledger."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.jobs import JobState
+from tests.ledger.builders import World
+
+FACTS = (
+    (JobState.WAITING, {"labels": ("gpu",)}),
+    (JobState.QUEUED, {"labels": ("gpu",), "queued_at": 900.0}),
+    (
+        JobState.IN_PROGRESS,
+        {"labels": ("gpu",), "runner_name": RunnerName("r-1"), "started_at": 950.0},
+    ),
+    (
+        JobState.COMPLETED,
+        {
+            "labels": (),
+            "runner_name": RunnerName("r-1"),
+            "started_at": 950.0,
+            "completed_at": 990.0,
+            "conclusion": "success",
+        },
+    ),
+)
+KEPT = ("state", "labels", "demand", "runner_name", "started_at", "completed_at", "conclusion")
+
+
+def facts_of(last: int) -> st.SearchStrategy[list[int]]:
+    """Every fact up to `last` at least once, some twice, in any order."""
+    return st.lists(st.integers(0, last), max_size=4).flatmap(
+        lambda again: st.permutations([*range(last + 1), *again])
+    )
+
+
+def told(order: list[int]) -> World:
+    world = World()
+    for number in order:
+        world.now += 1
+        state, fields = FACTS[number]
+        world.observe(1, state, **({"queued_at": 900.0} | fields))
+    return world
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([2, 3]).flatmap(facts_of))
+def test_a_job_that_started_is_the_same_in_any_order(order: list[int]) -> None:
+    world, straight = told(order), told(sorted(set(order)))
+    for name in KEPT:
+        assert getattr(world.job(1), name) == getattr(straight.job(1), name), name
+    assert not world.job(1).disputed
+    assert (world.state.queues, world.state.reads) == ({}, {})
+    assert world.state.in_progress == straight.state.in_progress
+
+
+@settings(max_examples=30, deadline=None)
+@given(facts_of(1), st.sampled_from([JobState.WAITING, JobState.QUEUED]))
+def test_a_job_that_waits_is_what_github_answers(order: list[int], truth: JobState) -> None:
+    world = told(order)
+    assert world.job(1).disputed
+    assert world.state.queues == {}
+    assert list(world.state.reads) == [1]
+    world.observe(1, truth, read=True)
+    assert (world.job(1).state, world.job(1).disputed) == (truth, False)
+    assert bool(world.state.queues) is (truth is JobState.QUEUED)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.permutations([1, 2, 3, 4, 5]), st.integers(1, 3))
+def test_a_queue_depends_on_the_jobs_alone(order: list[int], copies: int) -> None:
+    world = World()
+    for job in order * copies:
+        world.observe(job, JobState.QUEUED, queued_at=900.0 - job % 3)
+    (queue,) = world.state.queues.values()
+    assert [job.id for job in queue.values()] == [2, 5, 1, 4, 3]

@@ -1,0 +1,260 @@
+"""Jobs move forward only; what cannot be told from webhooks is disputed until GitHub is asked."""
+
+import dataclasses
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.identifiers import JobId, RunnerName
+from autoscaler.model.jobs import JobState
+from autoscaler.model.runners import RunnerState
+from tests.ledger.builders import GPU, GPU_CLASS, START, World
+from tests.planner.fleets import catalogue, sku
+
+WAITING, QUEUED, IN_PROGRESS, COMPLETED = JobState
+
+
+def queue_of(world: World) -> list[int]:
+    queue = world.state.queues.get(GPU_CLASS)
+    return [job.id for job in queue.values()] if queue is not None else []
+
+
+def test_a_queued_job_is_demand_of_its_class_from_when_github_queued_it() -> None:
+    world = World()
+    world.observe(2, QUEUED, queued_at=900.0, name="build", workflow="ci", run_id=5)
+    world.observe(1, QUEUED, queued_at=950.0)
+    job = world.job(2)
+    assert (job.state, job.demand, job.labels) == (QUEUED, GPU_CLASS, ("gpu",))
+    assert (job.queued_at, job.updated_at) == (900.0, START)
+    assert (job.name, job.workflow, job.run_id, job.run_attempt) == ("build", "ci", 5, 1)
+    assert (job.runner_name, job.started_at, job.completed_at, job.read_at) == (None,) * 4
+    assert queue_of(world) == [2, 1]
+
+
+def test_a_job_that_nobody_covers_is_kept_without_a_class() -> None:
+    world = World()
+    world.queue(1, labels=("other",))
+    assert world.job(1).demand is None
+    assert not world.state.queues
+    world.starts(1, "stranger", ("other",))
+    world.completes(1, ("other",))
+    assert world.job(1).state is COMPLETED
+
+
+def test_a_waiting_job_is_no_demand() -> None:
+    world = World()
+    world.observe(1, WAITING)
+    assert queue_of(world) == []
+    assert world.job(1).demand == GPU_CLASS
+    assert not world.state.reads
+
+
+@pytest.mark.parametrize(("first", "second"), [(QUEUED, WAITING), (WAITING, QUEUED)])
+def test_queued_and_waiting_is_disputed_and_github_is_asked(
+    first: JobState, second: JobState
+) -> None:
+    world = World()
+    world.observe(1, first)
+    world.now += 5
+    world.observe(1, second)
+    assert world.job(1).disputed
+    assert world.job(1).state is first
+    assert queue_of(world) == []
+    assert world.state.reads == {1: START + 5}
+
+
+@pytest.mark.parametrize("truth", [QUEUED, WAITING])
+def test_githubs_answer_settles_a_dispute(truth: JobState) -> None:
+    world = World()
+    world.queue(1)
+    world.observe(1, WAITING)
+    world.now += 3
+    world.observe(1, truth, read=True)
+    job = world.job(1)
+    assert (job.state, job.disputed, job.read_at) == (truth, False, START + 3)
+    assert job.updated_at == START + 3
+    assert not world.state.reads
+    assert queue_of(world) == ([1] if truth is QUEUED else [])
+
+
+def test_more_of_the_same_does_not_settle_a_dispute() -> None:
+    world = World()
+    world.queue(1)
+    world.observe(1, WAITING)
+    world.queue(1)
+    assert world.job(1).disputed
+    assert 1 in world.state.reads
+
+
+@pytest.mark.parametrize("later", [IN_PROGRESS, COMPLETED])
+def test_moving_on_settles_a_dispute(later: JobState) -> None:
+    world = World()
+    world.queue(1)
+    world.observe(1, WAITING)
+    world.observe(1, later)
+    assert (world.job(1).state, world.job(1).disputed) == (later, False)
+    assert not world.state.reads
+
+
+def test_a_question_without_answer_is_due_again_a_minute_later() -> None:
+    world = World()
+    world.queue(1)
+    world.observe(1, WAITING)
+    world.do(e.JobReadRequested, JobId(1))
+    assert world.state.reads == {1: START + 60.0}
+    world.do(e.JobReadRequested, JobId(2))
+    assert world.state.reads == {1: START + 60.0}
+
+
+def test_a_read_of_a_job_never_seen_is_taken_at_its_word() -> None:
+    world = World()
+    world.observe(1, QUEUED, read=True)
+    assert (world.job(1).read_at, queue_of(world)) == (START, [1])
+    assert [row.detail for row in world.ledger.take_changes().history] == ["read"]
+
+
+def test_a_job_in_progress_is_no_demand_any_more_and_counts_for_its_sku() -> None:
+    world = World()
+    world.queue(1)
+    world.now += 7
+    world.starts(1, "r-1")
+    job = world.job(1)
+    assert (job.state, job.runner_name, job.started_at) == (IN_PROGRESS, "r-1", START + 7)
+    assert queue_of(world) == []
+    assert world.state.in_progress == {GPU: 1}
+    world.completes(1)
+    assert +world.state.in_progress == {}
+
+
+@pytest.mark.parametrize("read", [True, False])
+@pytest.mark.parametrize("late", [QUEUED, WAITING])
+def test_what_comes_late_changes_no_state(late: JobState, read: bool) -> None:
+    world = World()
+    world.starts(1, "r-1")
+    world.observe(1, late, read=read)
+    assert (world.job(1).state, world.job(1).disputed) == (IN_PROGRESS, False)
+    world.completes(1)
+    world.starts(1, "r-2")
+    world.observe(1, late, read=read)
+    assert (world.job(1).state, world.job(1).disputed) == (COMPLETED, False)
+    assert world.job(1).runner_name == "r-1"
+
+
+def test_completed_that_comes_first_is_kept_with_what_it_says() -> None:
+    world = World()
+    world.completes(1, (), completed_at=990.0, conclusion="skipped")
+    job = world.job(1)
+    assert (job.completed_at, job.conclusion, job.started_at) == (990.0, "skipped", None)
+    assert (job.labels, job.demand) == ((), None)
+
+
+def test_labels_that_come_later_give_the_job_its_class() -> None:
+    world = World()
+    world.completes(1, ())
+    world.observe(1, QUEUED, ("GPU",))
+    assert (world.job(1).labels, world.job(1).demand) == (("gpu",), GPU_CLASS)
+    assert world.job(1).state is COMPLETED
+    assert queue_of(world) == []
+
+
+def test_completed_with_empty_labels_takes_no_class_away() -> None:
+    world = World()
+    world.queue(1)
+    world.completes(1, ())
+    assert (world.job(1).labels, world.job(1).demand) == (("gpu",), GPU_CLASS)
+    assert world.job(1).completed_at == START
+
+
+def test_completed_again_for_an_old_job_of_a_re_run_takes_no_new_one_away() -> None:
+    world = World()
+    for old in range(1, 6):
+        world.queue(old)
+        world.completes(old)
+    world.now += 60
+    world.queue(10)
+    for old in range(1, 6):
+        world.completes(old)
+    assert queue_of(world) == [10]
+    assert world.job(1).completed_at == START
+
+
+def test_the_first_word_on_a_fact_is_kept_and_gaps_are_filled() -> None:
+    world = World()
+    world.observe(1, QUEUED, queued_at=950.0)
+    world.observe(1, QUEUED, queued_at=940.0, name="build", workflow="ci", run_id=5, run_attempt=2)
+    world.observe(1, QUEUED, queued_at=960.0, name="other", workflow="x", run_id=6)
+    job = world.job(1)
+    assert (job.queued_at, job.name, job.workflow) == (940.0, "build", "ci")
+    assert (job.run_id, job.run_attempt) == (5, 2)
+    world.observe(1, IN_PROGRESS, runner_name=RunnerName("r"), started_at=970.0)
+    world.completes(1, runner_name=RunnerName("s"), started_at=971.0, completed_at=980.0)
+    world.completes(1, completed_at=999.0, conclusion="success")
+    assert (job.runner_name, job.started_at, job.completed_at) == ("r", 970.0, 980.0)
+    assert job.conclusion == "success"
+
+
+def test_a_queued_job_has_no_runner_whatever_the_delivery_says() -> None:
+    world = World()
+    world.observe(1, QUEUED, runner_name=RunnerName("r-1"), started_at=1.0, conclusion="success")
+    job = world.job(1)
+    assert (job.runner_name, job.started_at, job.conclusion) == (None, None, None)
+
+
+def test_in_progress_binds_the_job_to_the_runner_it_names() -> None:
+    world = World()
+    runner = world.ready()
+    world.queue(1)
+    world.starts(1, runner)
+    assert (world.runner(runner).state, world.runner(runner).job) == (RunnerState.BUSY, 1)
+    world.completes(1)
+    assert world.runner(runner).state is RunnerState.DONE
+    assert world.runner(runner).reason == "job 1 completed"
+
+
+def test_a_job_on_another_ones_runner_binds_nothing_of_ours() -> None:
+    world = World()
+    runner = world.ready()
+    world.starts(1, "somebody-else")
+    assert world.runner(runner).state is RunnerState.ACKNOWLEDGED
+    assert world.runner(runner).job is None
+
+
+def test_completed_that_overtakes_in_progress_closes_the_runner_too() -> None:
+    world = World()
+    runner = world.ready()
+    world.completes(1, runner_name=runner)
+    assert (world.runner(runner).state, world.runner(runner).job) == (RunnerState.DONE, 1)
+    world.starts(1, runner)
+    assert world.runner(runner).state is RunnerState.DONE
+
+
+def test_github_may_name_a_runner_before_its_machine_acknowledged_it() -> None:
+    world = World()
+    runner = world.mint(world.park()[0])
+    world.starts(1, runner)
+    assert world.runner(runner).state is RunnerState.BUSY
+
+
+def test_an_unlabelled_skus_job_completes_with_empty_labels_in_its_class() -> None:
+    world = World(catalogue(dataclasses.replace(sku(), unlabelled=True)))
+    world.queue(1, labels=())
+    demand = world.job(1).demand
+    assert demand is not None
+    assert demand.labels == ()
+    world.completes(1, ())
+    assert world.job(1).demand == demand
+
+
+def test_history_tells_states_disputes_and_where_the_word_came_from() -> None:
+    world = World()
+    world.queue(1)
+    world.queue(1)
+    world.observe(1, WAITING)
+    world.observe(1, QUEUED, read=True)
+    world.starts(1, "r")
+    rows = [(r.kind, r.record, r.event, r.detail) for r in world.ledger.take_changes().history]
+    assert rows == [
+        ("job", "1", "queued", "webhook"),
+        ("job", "1", "disputed", "webhook"),
+        ("job", "1", "in_progress", "webhook"),
+    ]

@@ -1,0 +1,79 @@
+"""Keys, labels and defaults of what can be launched, and the keys of what is held back."""
+
+import pytest
+
+from autoscaler.model.catalogue import (
+    Access,
+    Architecture,
+    CapacityType,
+    Catalogue,
+    Deadlines,
+    IdlePolicy,
+    Limits,
+    OperatingSystem,
+    RegistrationRate,
+    Scope,
+    Sku,
+)
+from autoscaler.model.cooldowns import (
+    Cooldown,
+    held,
+    mint_key,
+    offering_key,
+    quota_key,
+    rung_key,
+    throttle_key,
+)
+from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
+from tests.planner.fleets import offering
+
+
+def bare_sku() -> Sku:
+    return Sku(
+        SkuName("win"), frozenset({"win", "big"}), OperatingSystem.WINDOWS, Architecture.ARM64, ()
+    )
+
+
+def test_an_offering_is_keyed_by_all_that_makes_it_one() -> None:
+    spot = offering("g6.xlarge", "us-east-1a", CapacityType.SPOT, quota="G-spot")
+    assert spot.key == "east/g6.xlarge/us-east-1a/spot"
+    assert spot.quota_key == "east/G-spot"
+
+
+def test_a_sku_offers_its_labels_and_githubs_three() -> None:
+    assert bare_sku().offered_labels == {"win", "big", "self-hosted", "windows", "arm64"}
+
+
+def test_a_sku_comes_with_the_designs_defaults() -> None:
+    sku = bare_sku()
+    assert sku.idle == IdlePolicy(minimum=0, timeout=600.0, schedule=(), max_age=86400.0)
+    assert sku.deadlines == Deadlines(boot=900.0, gate=600.0, parked_silence=300.0)
+    assert (sku.lifetime, sku.access, sku.unlabelled) == (86400.0, Access(("*",)), False)
+    assert sku.max_machines is None
+
+
+def test_a_catalogue_has_no_caps_unless_told() -> None:
+    known = Catalogue("ci", InstallationId("id"), {}, ())
+    assert known.limits == Limits(None, None, {})
+    assert known.registration == RegistrationRate(burst=30, per_second=2.5)
+
+
+def test_a_scope_is_an_organisation_or_a_repository() -> None:
+    assert Scope("Acme", None).key == "org:Acme"
+    assert Scope("acme", "widgets").key == "repo:acme/widgets"
+    assert Scope("acme", None).runner_group == "Default"
+
+
+def test_cooldown_keys_tell_what_is_held() -> None:
+    assert offering_key("east/g5/a/spot") == "offering:east/g5/a/spot"
+    assert quota_key("east/G") == "quota:east/G"
+    assert throttle_key(ProviderName("east")) == "throttle:east"
+    assert rung_key(SkuName("gpu"), 2) == "rung:gpu/2"
+    assert mint_key("org:acme") == "mint:org:acme"
+
+
+@pytest.mark.parametrize(("now", "expected"), [(99.0, True), (100.0, False), (101.0, False)])
+def test_a_hold_is_over_at_its_end(now: float, expected: bool) -> None:
+    cooldown = Cooldown("k", 100.0, 1, "why")
+    assert (held({"k": cooldown}, "k", now) is cooldown) is expected
+    assert held({"k": cooldown}, "other", now) is None

@@ -1,0 +1,148 @@
+"""The four transition tables, as the design draws them, and what follows from a state."""
+
+import pytest
+
+from autoscaler.model.calls import CALL_TRANSITIONS, REPEAT_WINDOW, CallState
+from autoscaler.model.changes import Changes, HistoryRow
+from autoscaler.model.cooldowns import Cooldown
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import InstallationId, MachineId, ProviderMachineId
+from autoscaler.model.jobs import JOB_TRANSITIONS, Job, JobState
+from autoscaler.model.machines import (
+    BOOTING_STATES,
+    LIVE_STATES,
+    MACHINE_TRANSITIONS,
+    UNGRANTED_GROUNDS,
+    EndGround,
+    MachineState,
+)
+from autoscaler.model.runners import (
+    IDLE_STATES,
+    MAX_HANDED_OVER,
+    PASSED_OVER_AFTER,
+    RUNNER_TRANSITIONS,
+    RunnerState,
+    runner_name,
+)
+from tests.ledger.builders import World
+
+OFF = {"failed", "ending", "gone", "lost"}
+
+
+def test_jobs_only_move_forward_but_between_queued_and_waiting() -> None:
+    assert {state.value: {to.value for to in ways} for state, ways in JOB_TRANSITIONS.items()} == {
+        "waiting": {"queued", "in_progress", "completed"},
+        "queued": {"waiting", "in_progress", "completed"},
+        "in_progress": {"completed"},
+        "completed": set(),
+    }
+
+
+def test_a_settled_call_never_changes_again() -> None:
+    assert {s.value: {to.value for to in ways} for s, ways in CALL_TRANSITIONS.items()} == {
+        "recorded": {"sent", "settled"},
+        "sent": {"sent", "unknown", "settled"},
+        "unknown": {"sent", "settled"},
+        "settled": set(),
+    }
+    assert set(CALL_TRANSITIONS) == set(CallState)
+    assert REPEAT_WINDOW == 600.0
+
+
+def test_a_runner_is_withdrawn_only_before_its_machine_acknowledged_it() -> None:
+    ways = {s.value: {to.value for to in ways} for s, ways in RUNNER_TRANSITIONS.items()}
+    assert ways == {
+        "named": {"minted", "withdrawing", "busy", "done"},
+        "minted": {"acknowledged", "withdrawing", "busy", "done"},
+        "withdrawing": {"named", "minted", "busy", "done"},
+        "acknowledged": {"busy", "done"},
+        "busy": {"done"},
+        "done": set(),
+    }
+    assert {RunnerState.NAMED, RunnerState.MINTED, RunnerState.ACKNOWLEDGED} == IDLE_STATES
+    assert (PASSED_OVER_AFTER, MAX_HANDED_OVER) == (180.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("state", "ways"),
+    [
+        ("requested", {"launched", "failed"}),
+        ("launched", {"booted", *OFF}),
+        ("parked", {"booted", "granted", *OFF}),
+        ("exited", {"parked", *OFF}),
+        ("ending", {"gone", "lost"}),
+        ("failed", {"launched", "ending", "gone", "lost"}),
+        ("gone", set()),
+    ],
+)
+def test_a_machine_moves_only_as_drawn(state: str, ways: set[str]) -> None:
+    assert {to.value for to in MACHINE_TRANSITIONS[MachineState(state)]} == ways
+
+
+def test_every_machine_state_has_its_row() -> None:
+    assert set(MACHINE_TRANSITIONS) == set(MachineState)
+    assert {MachineState.PARKED, MachineState.EXITED} <= MACHINE_TRANSITIONS[MachineState.GRANTED]
+    assert MachineState.PARKED in MACHINE_TRANSITIONS[MachineState.BOOTED]
+    assert MachineState.GRANTED not in MACHINE_TRANSITIONS[MachineState.BOOTED]
+    assert set(MachineState) - {MachineState.GONE, MachineState.LOST} == LIVE_STATES
+    assert BOOTING_STATES == (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
+
+
+def test_only_ungranted_machines_may_be_ended_as_surplus_idle_old_or_late() -> None:
+    granted = {EndGround.EXITED, EndGround.SILENT_AND_FINISHED, EndGround.LIFETIME}
+    assert set(EndGround) - granted == UNGRANTED_GROUNDS
+
+
+@pytest.mark.parametrize("state", list(MachineState))
+def test_a_machine_counts_in_the_caps_until_it_is_gone(state: MachineState) -> None:
+    world = World()
+    (machine,) = (world.machine(m) for m in world.launch(1))
+    machine.state = state
+    assert machine.occupies is (state not in (MachineState.GONE, MachineState.LOST))
+
+
+def test_a_failed_slot_counts_only_if_a_machine_is_bound_to_it() -> None:
+    world = World()
+    (slot,) = (world.machine(m) for m in world.send(1))
+    slot.state = MachineState.FAILED
+    assert not slot.occupies
+    slot.provider_id = ProviderMachineId("i-1")
+    assert slot.occupies
+
+
+def test_a_runner_is_named_after_fleet_installation_machine_and_try() -> None:
+    name = runner_name("ci", InstallationId("0badcafe"), MachineId("m-1"), 2)
+    assert name == "ci-0badcafe-m-1-2"
+
+
+def test_a_runner_name_has_at_most_64_characters() -> None:
+    machine = MachineId("m" * (64 - len("ci-0badcafe--1")))
+    assert len(runner_name("ci", InstallationId("0badcafe"), machine, 1)) == 64
+    with pytest.raises(ValueError, match="longer than 64 characters"):
+        runner_name("ci", InstallationId("0badcafe"), machine, 10)
+
+
+def test_changes_are_true_as_soon_as_there_is_anything_to_store() -> None:
+    assert not Changes()
+    assert Changes(history=(HistoryRow(1.0, "job", "1", "queued"),))
+    assert Changes(cooldowns=(Cooldown("k", 1.0, 1, "why"),))
+    assert Changes(records=(_job(),))
+
+
+def _job() -> Job:
+    world = World()
+    world.queue(1)
+    return world.job(1)
+
+
+def test_states_are_spelled_as_github_and_the_history_spell_them() -> None:
+    assert [state.value for state in JobState] == ["waiting", "queued", "in_progress", "completed"]
+    assert [kind.value for kind in FailureClass] == [
+        "capacity",
+        "quota",
+        "throttled",
+        "configuration",
+        "boot_deadline",
+        "gate",
+        "unknown",
+    ]

@@ -1,0 +1,38 @@
+"""Which URLs open a store, and which are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.store.opening import open_store
+
+
+async def test_open_store_takes_the_contract_s_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("sqlite:///relative.db", f"sqlite:///{tmp_path}/absolute.db"):
+        store = await open_store(url)
+        assert await store.accept(Delivery("a", "workflow_job", 100.0, b"{}"))
+        await store.close()
+    assert (tmp_path / "relative.db").exists()
+    assert (tmp_path / "absolute.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://autoscaler:hunter2@db/autoscaler", "not built yet"),
+        ("sqlite://", "write sqlite:///PATH"),
+        ("sqlite:///", "write sqlite:///PATH"),
+        ("sqlite:///:memory:", "write sqlite:///PATH"),
+        ("sqlite:///a.db?mode=ro", "write sqlite:///PATH"),
+        ("mysql://root:hunter2@db/x", "write sqlite:///PATH"),
+        ("state.db", "write sqlite:///PATH"),
+    ],
+)
+async def test_other_urls_are_refused_without_showing_them(url: str, message: str) -> None:
+    with pytest.raises(StoreError, match=message) as raised:
+        await open_store(url)
+    assert "hunter2" not in str(raised.value)

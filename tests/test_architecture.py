@@ -1,0 +1,160 @@
+"""The rooms are as docs/architecture.md draws them, and what keeps them so finds what it is for."""
+
+import configparser
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
+RUFF = Path(sys.executable).parent / "ruff"
+
+
+class Plant(NamedTuple):
+    """Lines added to files of a copy, which one contract must find."""
+
+    contract: str
+    lines: dict[str, str]
+
+
+PLANTS = {
+    "an import upwards": Plant("rooms", {"model/plan.py": "import autoscaler.planner.planner"}),
+    "an import between two rooms of one floor": Plant(
+        "rooms", {"github/timestamps.py": "import autoscaler.store.fields"}
+    ),
+    "an import upwards inside a function": Plant(
+        "rooms", {"ledger/holds.py": "def late() -> None:\n    import autoscaler.controller.loop"}
+    ),
+    "a room that no contract names": Plant("rooms", {"helpers/__init__.py": ""}),
+    "the agent using ours": Plant(
+        "agent-imports-nothing", {"agent/agent.py": "import autoscaler.model.plan"}
+    ),
+    "ours using the agent": Plant(
+        "agent-imported-by-none", {"server/answers.py": "import autoscaler.agent.agent"}
+    ),
+    "one provider using another": Plant(
+        "providers",
+        {
+            "providers/second/__init__.py": "",
+            "providers/ec2/tags.py": "import autoscaler.providers.second",
+        },
+    ),
+    "a circle between two modules": Plant(
+        "circles",
+        {
+            "planner/one.py": "import autoscaler.planner.two",
+            "planner/two.py": "import autoscaler.planner.one",
+        },
+    ),
+    "a circle between two rooms": Plant(
+        "circles", {"ledger/holds.py": "import autoscaler.controller.loop"}
+    ),
+    "a clock in the planner": Plant("pure", {"planner/schedule.py": "import time"}),
+    "files in the ledger": Plant("pure", {"ledger/lists.py": "from pathlib import Path"}),
+    "chance in the model": Plant("pure", {"model/jobs.py": "from random import choice"}),
+    "pydantic in the controller": Plant("controller", {"controller/asking.py": "import pydantic"}),
+    "boto3 in the store": Plant("aws", {"store/fields.py": "import boto3.session"}),
+    "gidgethub in the server": Plant("gidgethub", {"server/answers.py": "import gidgethub"}),
+    "sqlite3 at GitHub": Plant("database", {"github/targets.py": "import sqlite3"}),
+    "metrics in the controller": Plant(
+        "metrics", {"controller/signals.py": "from prometheus_client import Counter"}
+    ),
+    "moto in a provider": Plant("moto", {"providers/ec2/tags.py": "import moto"}),
+    "kubernetes anywhere": Plant("kubernetes", {"config/files.py": "import kubernetes.client"}),
+}
+
+
+def contracts() -> set[str]:
+    """The identifiers of all contracts."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / ".importlinter")
+    return {name.rpartition(":")[2] for name in parser.sections() if ":" in name}
+
+
+def lint_imports(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Check the contracts of the package in `folder`."""
+    return subprocess.run(
+        [LINT_IMPORTS, "--no-logo", "--no-cache", *arguments],
+        check=False,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+
+
+def copy_of_the_package(folder: Path) -> Path:
+    shutil.copyfile(ROOT / ".importlinter", folder / ".importlinter")
+    sources = (ROOT / "autoscaler").rglob("*.py")
+    for source in sources:
+        target = folder / source.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    return folder
+
+
+def plant(folder: Path, lines: dict[str, str]) -> None:
+    for name, text in lines.items():
+        path = folder / "autoscaler" / name
+        path.parent.mkdir(exist_ok=True)
+        with path.open("a") as file:
+            file.write(f"\n{text}\n")
+
+
+def test_every_contract_is_kept() -> None:
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"Contracts: {len(contracts())} kept, 0 broken." in done.stdout
+
+
+@pytest.mark.parametrize("planted", PLANTS.values(), ids=PLANTS)
+def test_a_planted_import_breaks_its_contract(planted: Plant, tmp_path: Path) -> None:
+    plant(copy_of_the_package(tmp_path), planted.lines)
+    done = lint_imports(tmp_path, "--contract", planted.contract)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Contracts: 0 kept, 1 broken." in done.stdout
+
+
+def test_no_contract_goes_without_a_plant() -> None:
+    assert {planted.contract for planted in PLANTS.values()} == contracts()
+
+
+def ruff(file: str, text: str) -> str:
+    """What Ruff finds in a module of this name."""
+    named = ("--stdin-filename", file)
+    done = subprocess.run(
+        [RUFF, "check", "--quiet", "--output-format=concise", "--select=TID", *named, "-"],
+        check=False,
+        cwd=ROOT,
+        input=text,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize("room", ["model", "ledger", "planner"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from datetime import UTC, datetime\nAT = datetime.now(UTC)\n",
+        "import datetime\nAT = datetime.date.today()\n",
+        "import time\nAT = time.time()\n",
+        "from random import random\nCHANCE = random()\n",
+        "from uuid import uuid4\nID = uuid4()\n",
+        "import os\nHOME = os.environ['HOME']\n",
+        "from unittest.mock import patch\n",
+        "from .plan import plan\n",
+    ],
+)
+def test_the_pure_rooms_may_not_name_a_clock_or_chance(room: str, text: str) -> None:
+    assert "TID25" in ruff(f"autoscaler/{room}/planted.py", text)
+
+
+def test_a_moment_that_came_in_may_be_turned_into_a_date() -> None:
+    text = "from datetime import UTC, datetime\nAT = datetime.fromtimestamp(0, tz=UTC)\n"
+    assert ruff("autoscaler/planner/planted.py", text) == ""
