@@ -18,7 +18,7 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Reconciler
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.model.events import TimePassed
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.plan import Plan
 from autoscaler.planner.planner import plan
 
@@ -64,6 +64,7 @@ class Loop:
         self._pace = pace
         self._stopping = asyncio.Event()
         self.plan = Plan()
+        self._told: set[tuple[SkuName, str]] = set()
         self.turned_at: Instant | None = None
 
     def stop(self) -> None:
@@ -93,6 +94,7 @@ class Loop:
         await self._intake.apply_waiting()
         self._journal.note(TimePassed(self._clock.now()))
         self.plan = plan(self._journal.fleet())
+        self._tell_waiting()
         await self._executor.carry_out(self.plan)
         await self._journal.commit()
         self._telemetry.fleet(fleet_counts(self._journal.ledger.state))
@@ -105,6 +107,17 @@ class Loop:
         if cut_off:
             _log.warning("effects_cut_off", count=cut_off)
         await self._journal.commit()
+
+    def _tell_waiting(self) -> None:
+        """Log why jobs wait whenever the reasons change; the counts alone are metrics."""
+        reasons = {
+            (demand.skus[0], run.reason)
+            for demand, runs in self.plan.waiting.items()
+            for run in runs
+        }
+        for sku, reason in sorted(reasons - self._told):
+            _log.info("jobs_wait", sku=sku, reason=reason)
+        self._told = reasons
 
     async def _gather(self) -> None:
         """Wait for a change or the next tick, then for the changes that come with it."""

@@ -51,7 +51,6 @@ class Reconciler:
         self._clock = clock
         self._alive_until = alive_until
         self._sweep_soon = {name: asyncio.Event() for name in providers}
-        self.swept: set[ProviderName] = set()
         self.github_answered = False
 
     def sweep_soon(self, provider: ProviderName) -> None:
@@ -82,8 +81,6 @@ class Reconciler:
         await self._journal.record(
             MachinesListed(self._journal.now, name, began_at, complete, tuple(machines))
         )
-        if complete:
-            self.swept.add(name)
         return complete
 
     async def _sweeps(self, name: ProviderName) -> None:

@@ -66,9 +66,7 @@ class FakeStore:
 
     async def load(self, horizon: Instant) -> SavedState:
         await self.fuse.burn()
-        machines = [
-            m for m in self.of_kind(Machine) if m.ended_at is None or m.ended_at > horizon
-        ]
+        machines = [m for m in self.of_kind(Machine) if m.occupies or m.since > horizon]
         kept, their_calls = {m.id for m in machines}, {m.call for m in machines}
         return SavedState(
             INSTALLATION,

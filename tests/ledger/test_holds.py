@@ -12,8 +12,9 @@ from tests.planner.fleets import catalogue, sku
 
 
 def leaves_idle(world: World, name: str) -> str:
-    """A machine takes its grant, is given no job and leaves."""
+    """A machine takes its grant, is given no job and leaves after two minutes."""
     runner = world.ready(name)
+    world.now += 120
     world.do(e.MachineExited, world.runner(runner).machine, "no job came")
     return runner
 
@@ -36,10 +37,10 @@ def test_two_different_runners_in_turn_hold_the_job_back() -> None:
     world.queue(1)
     first, second = leaves_idle(world, "a"), leaves_idle(world, "b")
     assert world.job(1).passed_over == (first, second)
-    assert world.job(1).probe_at == START + 600.0
+    assert world.job(1).probe_at == START + 240.0 + 600.0
     assert held_jobs(world) == [1]
     assert world.state.queues == {}
-    assert world.state.reads == {1: START}
+    assert world.state.reads == {1: START + 240.0}
 
 
 def test_one_runner_marks_a_job_once() -> None:
@@ -74,13 +75,40 @@ def test_idle_without_a_fitting_job_is_no_fault_and_looked_at_again() -> None:
     assert world.runner(runner).retry_at == START + 240.0
 
 
+@pytest.mark.parametrize(("waited", "marked"), [(59.9, False), (60.0, True)])
+def test_github_has_a_minute_to_hand_a_job_out_before_a_runner_leaves(
+    waited: float, marked: bool
+) -> None:
+    world = World()
+    runner = world.ready("a")
+    world.now += 100
+    world.queue(1)
+    world.now += waited
+    world.do(e.MachineExited, world.runner(runner).machine, "no job came")
+    assert world.job(1).passed_over == ((runner,) if marked else ())
+
+
 def test_a_job_that_came_after_the_runner_left_was_not_refused_by_it() -> None:
     world = World()
     runner = leaves_idle(world, "a")
     world.now += 1
     world.queue(1)
+    world.now += 100
     world.do(e.RunnerClosed, runner, "gone")
     assert world.job(1).passed_over == ()
+
+
+def test_a_job_queued_while_the_runner_idled_is_passed_over_after_three_minutes() -> None:
+    world = World()
+    runner = world.ready("a")
+    world.after(180)
+    world.queue(1)
+    for _ in range(2):
+        world.after(60)
+        assert world.job(1).passed_over == ()
+    world.after(60)
+    assert world.job(1).passed_over == (runner,)
+    assert not idle(world, runner)
 
 
 def test_a_busy_runner_was_not_passed_over() -> None:
@@ -108,6 +136,7 @@ def test_a_closed_idle_registration_was_passed_over_too() -> None:
     world = World()
     world.queue(1)
     runner = world.ready("a")
+    world.now += 60
     world.do(e.RunnerClosed, runner, "deleted")
     assert world.job(1).passed_over == (runner,)
 
@@ -132,6 +161,7 @@ def test_a_runner_marks_only_jobs_that_it_fits() -> None:
     assert world.job(1).passed_over == ()
     world.queue(2)
     runner = world.grant(world.park(1, "b")[0], bigger)
+    world.now += 120
     world.do(e.MachineExited, world.runner(runner).machine, "left")
     assert (world.job(1).passed_over, world.job(2).passed_over) == ((runner,), ())
 

@@ -1,24 +1,28 @@
-"""The composition root: the only file that names concrete classes, and how they are put together.
+"""A running controller: every part made, started, stopped, in that order.
 
-It decides the order of start and stop, and nothing that happens in between.
+It decides nothing that happens in between.
 """
 
 import asyncio
 import hashlib
 import resource
 import signal
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from autoscaler import config
-from autoscaler.config.settings import Ec2Settings as Ec2Section
-from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.app.translation import (
+    catalogue,
+    ec2_settings,
+    gates,
+    github_settings,
+    offering_problems,
+    server_settings,
+)
 from autoscaler.controller.asking import Asking
 from autoscaler.controller.bootstrap import BootstrapDesk
 from autoscaler.controller.effects import Effects
@@ -35,23 +39,17 @@ from autoscaler.controller.reconciler import Reconciler
 from autoscaler.controller.releasing import Releasing
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
-from autoscaler.model.catalogue import Architecture, Catalogue, OperatingSystem, Rung
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.observability.metrics import PrometheusTelemetry
-from autoscaler.providers.ec2 import instance_types
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
-from autoscaler.providers.ec2.user_data import render_user_data
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listener import ListenError
 from autoscaler.server.serving import Serving
-from autoscaler.server.settings import Address, ServerSettings, TlsFiles
 from autoscaler.server.webhook import WebhookEndpoint
 from autoscaler.store.opening import open_store
 
@@ -63,9 +61,6 @@ FINISH_WITHIN: Seconds = 30.0
 
 REOPEN_FIRST: Seconds = 5.0
 REOPEN_RAREST: Seconds = 300.0
-
-CLOCK_SKEW: Seconds = 60.0
-"""How far a machine's clock may be off; GitHub's tokens live for minutes."""
 
 _log = structlog.get_logger(__name__)
 
@@ -99,24 +94,6 @@ def serve(
     return 0
 
 
-def offering_problems(configuration: config.Configuration) -> tuple[config.Problem, ...]:
-    """What the ladders ask of EC2 and EC2 does not have, by the project's own table."""
-    table = instance_types.instance_types()
-    families = {instance_types.quota_family(name) for name in table}
-    return config.validate_offerings(configuration, _type_problem, families)
-
-
-def _type_problem(
-    instance_type: str, os: OperatingSystem, arch: Architecture, prices: Any
-) -> str | None:
-    try:
-        found = instance_types.instance_type(instance_type)
-        found.dollars_per_hour(os, prices)
-    except instance_types.InstanceTypeError as error:
-        return str(error)
-    return None if found.arch is arch else f"{found.name} is {found.arch}, the SKU is {arch}"
-
-
 async def _serve(configuration: config.Configuration, clock: SystemClock) -> None:
     file = configuration.sqlite_file()
     url = configuration.settings.store if file is None else f"sqlite:///{file.resolve()}"
@@ -128,8 +105,8 @@ async def _serve(configuration: config.Configuration, clock: SystemClock) -> Non
         stack.push_async_callback(fleet.github.close)
         for provider in fleet.providers.values():
             stack.push_async_callback(provider.close)
-        await asyncio.gather(*(fleet.open_provider(name) for name in fleet.providers))
         await fleet.resume(saved)
+        await asyncio.gather(*(fleet.open_provider(name) for name in fleet.providers))
         await stack.enter_async_context(fleet.serving)
         stack.push_async_callback(fleet.finish)
         _log.info("serving", fleet=configuration.settings.fleet, on=str(fleet.serving.address))
@@ -159,9 +136,16 @@ class _Fleet:
             version("gpu-runner-autoscaler"),
         )
         agent = files("autoscaler.agent").joinpath("agent.py").read_bytes()
-        self.github = self._make_github()
-        self.providers = self._make_providers(hashlib.sha256(agent).hexdigest())
-        self._journal = Journal(Ledger(self._catalogue()), store, clock, self._telemetry)
+        agent_sha256 = hashlib.sha256(agent).hexdigest()
+        self.github = GitHubClient(
+            github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
+        )
+        self.providers = {
+            name: Ec2Provider(ec2, self._telemetry, clock)
+            for name, ec2 in ec2_settings(configuration, saved.installation, agent_sha256).items()
+        }
+        ledger = Ledger(catalogue(configuration, saved.installation, {}))
+        self._journal = Journal(ledger, store, clock, self._telemetry)
         self._effects = Effects(self._crashed)
         self._granting = Granting(self._journal, self.github, clock)
         self._intake = Intake(store, self._journal, parse_workflow_job)
@@ -174,21 +158,28 @@ class _Fleet:
             self._granting,
             Releasing(self._journal, self.github, self._granting, self._effects),
             self.providers,
-            {SkuName(name): self._gate(sku) for name, sku in settings.skus.items()},
+            gates(configuration),
             self._reconciler.sweep_soon,
         )
         self._loop = self._make_loop()
         self.serving = self._make_serving(agent)
 
     async def open_provider(self, name: ProviderName) -> bool:
-        """Try to reach a provider; its offerings are in the catalogue from then on."""
+        """Try to reach a provider and list its machines; its offerings are for sale from then on.
+
+        What runs there counts in the caps, so nothing is launched before it is known.
+        """
         try:
             await self.providers[name].open()
         except (ProviderError, OutcomeUnknownError) as error:
             _log.error("provider_not_opened", provider=name, error=str(error))
             return False
+        if not await self._reconciler.sweep(name):
+            return False
         self._opened[name] = self.providers[name]
-        self._journal.ledger.replace_catalogue(self._catalogue())
+        self._journal.ledger.replace_catalogue(
+            catalogue(self._configuration, self._installation, self._opened)
+        )
         return True
 
     async def resume(self, saved: SavedState) -> None:
@@ -206,9 +197,8 @@ class _Fleet:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._loop.stop)
-        reopening = [
-            loop.create_task(self._reopen(name)) for name in set(self.providers) - set(self._opened)
-        ]
+        unopened = set(self.providers) - set(self._opened)
+        reopening = [loop.create_task(self._reopen(name)) for name in unopened]
         try:
             await self._loop.run()
         finally:
@@ -237,89 +227,6 @@ class _Fleet:
         self._crash = self._crash or error
         self._loop.stop()
 
-    # --- how the parts are made ---------------------------------------------------------------
-
-    def _catalogue(self) -> Catalogue:
-        settings = self._configuration.settings
-        return Catalogue(
-            fleet=settings.fleet,
-            installation=self._installation,
-            skus={
-                SkuName(name): config.sku(settings, name, tuple(self._rungs(sku)))
-                for name, sku in settings.skus.items()
-            },
-            scopes=config.scopes(settings),
-            limits=config.limits(settings),
-            registration=config.registration_rate(settings),
-        )
-
-    def _rungs(self, sku: SkuSettings) -> Iterator[Rung]:
-        for rung in sku.ladder:
-            provider = self._opened.get(ProviderName(rung.provider))
-            if provider is not None and rung.instance_types:
-                offerings = provider.offerings(rung.instance_types, rung.capacity, sku.os, sku.arch)
-                yield Rung(provider.name, rung.capacity, offerings)
-
-    def _make_github(self) -> GitHubClient:
-        keys = tuple(
-            AppKey(key.id, key.private_key.get_secret_value().decode())
-            for key in config.read_private_keys(self._configuration)
-        )
-        api_url = self._configuration.settings.github.api_url
-        return GitHubClient(
-            GitHubSettings(api_url, keys), self._clock, self._telemetry, token_clock=self._pacing
-        )
-
-    def _make_providers(self, agent_sha256: str) -> dict[ProviderName, Ec2Provider]:
-        return {
-            ProviderName(name): Ec2Provider(
-                self._ec2_settings(name, provider.ec2, agent_sha256), self._telemetry, self._clock
-            )
-            for name, provider in self._configuration.settings.providers.items()
-            if provider.ec2 is not None
-        }
-
-    def _ec2_settings(self, name: str, ec2: Ec2Section, agent_sha256: str) -> Ec2Settings:
-        configuration = self._configuration
-        settings = configuration.settings
-        tls = settings.server.tls
-        ca_file = configuration.file(tls.ca_file) if tls and tls.ca_file else None
-        ca_pem = ca_file.read_text() if ca_file else None
-        return Ec2Settings(
-            name=ProviderName(name),
-            fleet=settings.fleet,
-            installation=self._installation,
-            region=ec2.region,
-            subnets=ec2.subnets,
-            security_groups=ec2.security_groups,
-            skus={
-                SkuName(sku): Ec2Sku(
-                    SkuName(sku),
-                    found.os,
-                    found.arch,
-                    found.image.name,
-                    found.image.owner,
-                    found.disk_gb,
-                    render_user_data(
-                        found.os, settings.server.public_url, name, agent_sha256, ca_pem
-                    ),
-                )
-                for sku, found in settings.skus.items()
-                if found.image is not None
-            },
-            instance_profile=ec2.instance_profile,
-            identity_certificates=tuple(map(configuration.file, ec2.identity_certificates)),
-            account=ec2.account,
-            prices=ec2.prices,
-        )
-
-    def _gate(self, sku: SkuSettings) -> dict[str, Any]:
-        return {
-            "disk_gb": max(1, (sku.disk_gb or 0) // 10),
-            "clock_skew_s": CLOCK_SKEW,
-            "github": self._configuration.settings.github.api_url,
-        }
-
     def _make_loop(self) -> Loop:
         executor = Executor(
             self._journal,
@@ -343,33 +250,21 @@ class _Fleet:
         )
 
     def _make_serving(self, agent: bytes) -> Serving:
-        server = self._configuration.settings.server
         secrets = [
             secret.get_secret_value() for secret in config.read_webhook_secrets(self._configuration)
         ]
-        tls, hook = server.tls, server.webhook_listen
-        certificate = tls and self._configuration.file(tls.certificate_file)
-        key = tls and self._configuration.file(tls.key_file)
-        return Serving(
-            ServerSettings(
-                Address(server.listen.host, server.listen.port),
-                Address(hook.host, hook.port) if hook is not None else None,
-                TlsFiles(certificate, key) if certificate and key else None,
-            ),
-            WebhookEndpoint(
-                lambda body, header: verify_signature(body, header, secrets),
-                parse_workflow_job,
-                self._intake.accept,
-                self._clock,
-                self._telemetry,
-            ),
-            [
-                BootstrapEndpoint(self._desk, agent, self._telemetry),
-                HealthEndpoint(self._unhealthy, self._unready, self._metrics),
-            ],
+        webhook = WebhookEndpoint(
+            lambda body, header: verify_signature(body, header, secrets),
+            parse_workflow_job,
+            self._intake.accept,
+            self._clock,
+            self._telemetry,
         )
-
-    # --- what it says of itself ---------------------------------------------------------------
+        others = [
+            BootstrapEndpoint(self._desk, agent, self._telemetry),
+            HealthEndpoint(self._unhealthy, self._unready, self._metrics),
+        ]
+        return Serving(server_settings(self._configuration), webhook, others)
 
     def _unhealthy(self) -> list[str]:
         turned_at = self._loop.turned_at
@@ -378,11 +273,8 @@ class _Fleet:
         return [f"the control loop has not turned for {STANDS_STILL_AFTER:g} s"]
 
     def _unready(self) -> list[str]:
-        reasons = [
-            f"provider {p} could not be opened" for p in set(self.providers) - set(self._opened)
-        ]
-        waiting = set(self._opened) - self._reconciler.swept
-        reasons += [f"the machines of provider {p} were not listed yet" for p in waiting]
+        unopened = set(self.providers) - set(self._opened)
+        reasons = [f"provider {name} could not be opened and listed" for name in unopened]
         if self._loop.turned_at is None:
             reasons.append("the control loop has not turned yet")
         if not self._reconciler.github_answered:

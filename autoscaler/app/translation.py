@@ -1,0 +1,165 @@
+"""fleet.yaml in the words of each part: what the provider, GitHub's client and the server are told.
+
+Pure but for the files that the configuration names. It decides no default that a part has.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from autoscaler import config
+from autoscaler.config.settings import Ec2Settings as Ec2Section
+from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.github.settings import AppKey, GitHubSettings
+from autoscaler.model.catalogue import Architecture, Catalogue, OperatingSystem, Rung
+from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
+from autoscaler.providers.ec2 import instance_types
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.user_data import render_user_data
+from autoscaler.server.settings import Address, ServerSettings, TlsFiles
+
+CLOCK_SKEW: Seconds = 60.0
+"""How far a machine's clock may be off; GitHub's tokens live for minutes."""
+
+
+def offering_problems(configuration: config.Configuration) -> tuple[config.Problem, ...]:
+    """What the ladders ask of EC2 and EC2 does not have, by the project's own table."""
+    table = instance_types.instance_types()
+    families = {instance_types.quota_family(name) for name in table}
+    return config.validate_offerings(configuration, _type_problem, families)
+
+
+def catalogue(
+    configuration: config.Configuration,
+    installation: InstallationId,
+    opened: Mapping[ProviderName, Ec2Provider],
+) -> Catalogue:
+    """What can be launched, from the providers that could be opened."""
+    settings = configuration.settings
+    return Catalogue(
+        fleet=settings.fleet,
+        installation=installation,
+        skus={
+            SkuName(name): config.sku(settings, name, tuple(_rungs(sku, opened)))
+            for name, sku in settings.skus.items()
+        },
+        scopes=config.scopes(settings),
+        limits=config.limits(settings),
+        registration=config.registration_rate(settings),
+    )
+
+
+def github_settings(configuration: config.Configuration) -> GitHubSettings:
+    """The Apps with their keys. Raises ConfigurationError."""
+    keys = tuple(
+        AppKey(key.id, key.private_key.get_secret_value().decode())
+        for key in config.read_private_keys(configuration)
+    )
+    return GitHubSettings(configuration.settings.github.api_url, keys)
+
+
+def ec2_settings(
+    configuration: config.Configuration,
+    installation: InstallationId,
+    agent_sha256: str,
+) -> dict[ProviderName, Ec2Settings]:
+    """Every EC2 provider with the SKUs that may be launched there."""
+    return {
+        ProviderName(name): _ec2(configuration, name, provider.ec2, installation, agent_sha256)
+        for name, provider in configuration.settings.providers.items()
+        if provider.ec2 is not None
+    }
+
+
+def server_settings(configuration: config.Configuration) -> ServerSettings:
+    """Where to listen, and with which certificate."""
+    server = configuration.settings.server
+    hook, tls = server.webhook_listen, server.tls
+    return ServerSettings(
+        Address(server.listen.host, server.listen.port),
+        Address(hook.host, hook.port) if hook is not None else None,
+        TlsFiles(configuration.file(tls.certificate_file), configuration.file(tls.key_file))
+        if tls is not None
+        else None,
+    )
+
+
+def gates(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
+    """What each SKU's machines check of themselves: see docs/bootstrap.md."""
+    settings = configuration.settings
+    return {
+        SkuName(name): {
+            # An image takes its share of the disk; a tenth of it free is a disk that was made.
+            "disk_gb": max(1, (sku.disk_gb or 0) // 10),
+            "clock_skew_s": CLOCK_SKEW,
+            "github": settings.github.api_url,
+        }
+        for name, sku in settings.skus.items()
+    }
+
+
+def _rungs(sku: SkuSettings, opened: Mapping[ProviderName, Ec2Provider]) -> Iterator[Rung]:
+    for rung in sku.ladder:
+        provider = opened.get(ProviderName(rung.provider))
+        if provider is not None and rung.instance_types:
+            offerings = provider.offerings(rung.instance_types, rung.capacity, sku.os, sku.arch)
+            yield Rung(provider.name, rung.capacity, offerings)
+
+
+def _ec2(
+    configuration: config.Configuration,
+    name: str,
+    ec2: Ec2Section,
+    installation: InstallationId,
+    agent_sha256: str,
+) -> Ec2Settings:
+    settings = configuration.settings
+    return Ec2Settings(
+        name=ProviderName(name),
+        fleet=settings.fleet,
+        installation=installation,
+        region=ec2.region,
+        subnets=ec2.subnets,
+        security_groups=ec2.security_groups,
+        skus=dict(_ec2_skus(configuration, name, agent_sha256)),
+        instance_profile=ec2.instance_profile,
+        identity_certificates=tuple(map(configuration.file, ec2.identity_certificates)),
+        account=ec2.account,
+        prices=ec2.prices,
+    )
+
+
+def _ec2_skus(
+    configuration: config.Configuration, provider: str, agent_sha256: str
+) -> Iterator[tuple[SkuName, Ec2Sku]]:
+    server = configuration.settings.server
+    ca_file = server.tls.ca_file if server.tls is not None else None
+    ca_pem = configuration.file(ca_file).read_text() if ca_file is not None else None
+    for name, sku in configuration.settings.skus.items():
+        if sku.image is None or all(rung.provider != provider for rung in sku.ladder):
+            continue
+        yield (
+            SkuName(name),
+            Ec2Sku(
+                name=SkuName(name),
+                os=sku.os,
+                arch=sku.arch,
+                image_name=sku.image.name,
+                image_owner=sku.image.owner,
+                disk_gb=sku.disk_gb,
+                user_data=render_user_data(
+                    sku.os, server.public_url, provider, agent_sha256, ca_pem
+                ),
+            ),
+        )
+
+
+def _type_problem(
+    instance_type: str, os: OperatingSystem, arch: Architecture, prices: Mapping[str, float]
+) -> str | None:
+    try:
+        found = instance_types.instance_type(instance_type)
+        found.dollars_per_hour(os, prices)
+    except instance_types.InstanceTypeError as error:
+        return str(error)
+    return None if found.arch is arch else f"{found.name} is {found.arch}, the SKU is {arch}"

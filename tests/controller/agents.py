@@ -1,0 +1,101 @@
+"""What a machine says at the bootstrap desk, step by step, for tests that lead it by the hand."""
+
+from typing import Any
+
+from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, Granted, StayParked
+from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from tests.controller.controllers import Controller, World, delivery
+from tests.controller.fakes_provider import Instance, proof_of
+from tests.planner.fleets import EAST
+
+
+class Agent:
+    """One machine's agent; its nonce is its own."""
+
+    def __init__(self, controller: Controller, instance: Instance, nonce: str = "") -> None:
+        self.controller = controller
+        self.instance = instance
+        self.nonce = nonce or f"SECRET-NONCE-{instance.id}"
+        self.machine = MachineId("")
+
+    async def hello(self, proof: bytes | None = None, **changes: Any) -> None:
+        said = {"provider": EAST, "nonce": self.nonce, "protocol": 1, "agent": "1.0"} | changes
+        answer = await self.controller.desk.hello(proof=proof or proof_of(self.instance), **said)
+        self.machine = answer.machine
+
+    async def gate(self, *, passed: bool = True) -> None:
+        await self.controller.desk.gate(self.machine, self.nonce, passed, "disk: ok")
+
+    async def park(self) -> None:
+        await self.hello()
+        await self.gate()
+
+    async def poll(self, wait: Seconds = 50.0) -> StayParked | Granted:
+        return await self.controller.desk.poll(self.machine, self.nonce, wait)
+
+    async def take_grant(self) -> Granted:
+        answer = await self.poll()
+        assert isinstance(answer, Granted)
+        return answer
+
+    async def acknowledge(self, runner: RunnerName) -> None:
+        await self.controller.desk.acknowledge(self.machine, self.nonce, runner)
+
+    async def start_runner(self) -> Granted:
+        """Up to a listening runner that GitHub knows as online."""
+        await self.park()
+        await self.controller.turn()
+        granted = await self.take_grant()
+        await self.acknowledge(granted.runner)
+        self.controller.world.github.registrations[granted.runner].online = True
+        return granted
+
+    async def exit(self) -> None:
+        await self.controller.desk.exited(self.machine, self.nonce, "runner left")
+
+
+async def refusal(work: Any) -> tuple[int, str]:
+    """The status and the word with which a request is refused."""
+    try:
+        answer = await work
+    except BootstrapRefusedError as error:
+        return error.status, error.reason
+    raise AssertionError(f"not refused: {answer}")
+
+
+async def launched(world: World, jobs: int = 1) -> tuple[Controller, list[Agent]]:
+    """A controller that launched a machine for each of some queued jobs."""
+    controller = Controller(world)
+    await controller.resume()
+    for job in range(1, jobs + 1):
+        await queue(controller, job)
+    await controller.turn()
+    assert len(controller.state.machines) == jobs
+    assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
+    return controller, [Agent(controller, i) for i in world.east.running]
+
+
+async def queue(controller: Controller, job: int, state: JobState = JobState.QUEUED) -> None:
+    """GitHub says this of a job, now."""
+    await say(controller, job, state)
+
+
+async def say(
+    controller: Controller, job: int, state: JobState, runner: RunnerName | None = None
+) -> None:
+    """GitHub says of a job that it is in a state, on a runner."""
+    world = controller.world
+    now = world.clock.now()
+    known = controller.state.jobs.get(job)  # type: ignore[call-overload]
+    await controller.intake.accept(
+        delivery(
+            len(world.store.inbox) + 1,
+            job,
+            state,
+            now,
+            queued_at=known.queued_at if known is not None else now,
+            runner=runner,
+        )
+    )

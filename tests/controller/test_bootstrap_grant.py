@@ -1,0 +1,355 @@
+"""One grant for one machine: handed over once, replaced only while it is unused, ended for good."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError, StayParked
+from autoscaler.controller.ports.github import RetryLaterError
+from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState
+from tests.controller.agents import Agent, launched, queue, refusal, say
+from tests.controller.controllers import Controller, World, cancelled
+from tests.controller.virtual_time import on_virtual_time
+
+
+async def granted_machine(world: World) -> tuple[Controller, Agent]:
+    """A parked machine whose registration is minted and waits for its poll."""
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    await controller.turn()
+    assert controller.only_machine().state is MachineState.GRANTED
+    return controller, agent
+
+
+def runner_of(controller: Controller) -> Runner:
+    name = controller.only_machine().runner
+    assert name is not None
+    return controller.state.runners[name]
+
+
+@on_virtual_time
+async def test_a_poll_is_answered_when_the_registration_is_minted() -> None:
+    controller, (agent,) = await launched(World())
+    await agent.park()
+    poll = asyncio.create_task(agent.poll(wait=50.0))
+    await asyncio.sleep(10.0)
+    assert not poll.done()
+    began = controller.world.clock.now()
+    await controller.loop.turn()
+    answer = await poll
+    assert isinstance(answer, Granted)
+    assert controller.world.clock.now() - began < 1.0
+    assert controller.world.github.minted == [answer.runner]
+
+
+@on_virtual_time
+async def test_a_poll_without_a_grant_ends_after_its_time_and_keeps_the_machine_alive() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    began = world.clock.now()
+    assert isinstance(await agent.poll(wait=50.0), StayParked)
+    assert world.clock.now() - began == pytest.approx(50.0, abs=0.01)
+    assert controller.only_machine().last_seen == pytest.approx(world.clock.now(), abs=0.01)
+
+
+@on_virtual_time
+async def test_a_second_grant_is_refused_once_the_first_is_acknowledged() -> None:
+    controller, agent = await granted_machine(World())
+    first = await agent.take_grant()
+    await agent.acknowledge(first.runner)
+    assert await refusal(agent.poll()) == (409, "second_grant")
+    await say(controller, 1, JobState.IN_PROGRESS, first.runner)
+    await controller.turn()
+    assert runner_of(controller).state is RunnerState.BUSY
+    assert await refusal(agent.poll()) == (409, "second_grant")
+    assert len(controller.world.github.minted) == 1
+
+
+@on_virtual_time
+async def test_only_the_machines_own_handed_over_grant_can_be_acknowledged() -> None:
+    controller, agent = await granted_machine(World())
+    name = runner_of(controller).name
+    assert await refusal(agent.acknowledge(name)) == (409, "second_grant")
+    await agent.take_grant()
+    assert await refusal(agent.acknowledge(RunnerName("ci-other-1"))) == (409, "second_grant")
+    await agent.acknowledge(name)
+
+
+@on_virtual_time
+async def test_a_grant_that_was_closed_meanwhile_has_expired() -> None:
+    """The machine's word comes after GitHub has said that the job on this runner is over."""
+    controller, agent = await granted_machine(World())
+    granted = await agent.take_grant()
+    await say(controller, 1, JobState.COMPLETED, granted.runner)
+    await controller.turn()
+    assert await refusal(agent.acknowledge(granted.runner)) == (409, "expired")
+
+
+@on_virtual_time
+async def test_acknowledging_twice_is_answered_twice_and_changes_nothing() -> None:
+    controller, agent = await granted_machine(World())
+    granted = await agent.take_grant()
+    await agent.acknowledge(granted.runner)
+    at = runner_of(controller).acknowledged_at
+    await controller.world.clock.sleep(30.0)
+    await agent.acknowledge(granted.runner)
+    assert runner_of(controller).acknowledged_at == at
+
+
+@on_virtual_time
+async def test_exit_twice_is_answered_twice_and_ends_the_machine_once() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.start_runner()
+    await agent.exit()
+    since = controller.only_machine().since
+    await agent.exit()
+    assert controller.only_machine().since == since
+    # It is given two minutes to power itself off.
+    await controller.turn()
+    assert world.east.ended == []
+    await world.clock.sleep(120.0)
+    await controller.turn()
+    assert world.east.ended == [(agent.instance.id,)]
+    await agent.exit()
+
+
+@pytest.mark.parametrize("step", ["acknowledge", "exit"])
+def test_said_again_while_the_first_is_being_written_waits_for_it(step: str) -> None:
+    """A 2xx says durable, to the one who asks again as well."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, agent = await granted_machine(world)
+        granted = await agent.take_grant()
+        if step == "exit":
+            await agent.acknowledge(granted.runner)
+        world.store.latency = 5.0
+        began = world.clock.now()
+        for ask in (asyncio.create_task, None):
+            request = agent.acknowledge(granted.runner) if step == "acknowledge" else agent.exit()
+            if ask is not None:
+                first = ask(request)
+                await asyncio.sleep(1.0)
+            else:
+                await request
+        assert world.clock.now() - began >= 5.0
+        assert first.done()
+        assert controller.crashes == []
+
+    scenario()
+
+
+@on_virtual_time
+async def test_the_same_nonce_again_before_the_acknowledgement_gets_another_name() -> None:
+    """The answer was lost: the registration that may lie about somewhere is deleted first."""
+    world = World()
+    controller, agent = await granted_machine(world)
+    first = await agent.take_grant()
+    second = await agent.take_grant()
+    assert second.runner != first.runner
+    assert second.jit_config != first.jit_config
+    assert world.github.deleted == [first.runner]
+    assert set(world.github.registrations) == {second.runner}
+    assert await refusal(agent.acknowledge(first.runner)) == (409, "second_grant")
+    await agent.acknowledge(second.runner)
+    assert runner_of(controller).state is RunnerState.ACKNOWLEDGED
+
+
+@on_virtual_time
+async def test_after_three_hand_overs_the_seat_is_closed_for_good() -> None:
+    world = World()
+    controller, agent = await granted_machine(world)
+    names = [(await agent.take_grant()).runner for _ in range(MAX_HANDED_OVER)]
+    assert len(set(names)) == 3
+    for _ in range(3):
+        assert await refusal(agent.poll()) == (410, "ended")
+    assert world.github.minted == names
+    assert world.github.deleted == names
+    assert world.east.ended == [], "it powers itself off: it may be busy for all we know"
+    assert controller.only_machine().state is MachineState.GRANTED
+
+
+@on_virtual_time
+async def test_a_registration_at_work_closes_the_seat_instead_of_being_replaced() -> None:
+    """422: whoever polls with this nonce, a runner is at work with the grant."""
+    world = World()
+    _, agent = await granted_machine(world)
+    granted = await agent.take_grant()
+    world.github.registrations[granted.runner].busy = True
+    assert await refusal(agent.poll()) == (410, "ended")
+    world.github.registrations[granted.runner].busy = False
+    assert await refusal(agent.poll()) == (410, "ended"), "closed is closed"
+    assert world.github.minted == [granted.runner]
+    assert world.github.deleted == []
+
+
+@on_virtual_time
+async def test_while_github_cannot_delete_the_machine_is_asked_to_wait() -> None:
+    world = World()
+    _, agent = await granted_machine(world)
+    first = await agent.take_grant()
+    world.github.script("delete_runner", RetryLaterError("502", 5.0))
+    with pytest.raises(NotKnownYetError):
+        await agent.poll()
+    assert set(world.github.registrations) == {first.runner}
+    assert (await agent.take_grant()).runner != first.runner
+
+
+@on_virtual_time
+async def test_while_minting_is_held_back_no_registration_is_replaced() -> None:
+    world = World()
+    controller, agent = await granted_machine(world)
+    await agent.take_grant()
+    world.github.script("mint", RetryLaterError("429", 60.0))
+    assert isinstance(await agent.poll(wait=10.0), StayParked)  # deleted, and the mint failed
+    with pytest.raises(NotKnownYetError):
+        await agent.poll()
+    await world.clock.sleep(60.0)
+    assert isinstance(await agent.poll(), Granted)
+    assert controller.crashes == []
+    assert len(world.github.registrations) == 1
+
+
+@on_virtual_time
+async def test_a_cancelled_poll_leaves_nothing_behind() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    before = len(asyncio.all_tasks())
+    for _ in range(3):
+        poll = asyncio.create_task(agent.poll())
+        await asyncio.sleep(5.0)
+        await cancelled(poll)
+    await asyncio.sleep(0.1)
+    assert len(asyncio.all_tasks()) == before
+    await controller.turn()
+    assert isinstance(await agent.poll(), Granted)
+    assert len(world.github.minted) == 1
+
+
+@on_virtual_time
+async def test_the_end_of_an_older_poll_does_not_deafen_the_newer_one() -> None:
+    """A broken connection is noticed late: the machine has polled again by then."""
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    old = asyncio.create_task(agent.poll())
+    await asyncio.sleep(1.0)
+    new = asyncio.create_task(agent.poll())
+    await asyncio.sleep(1.0)
+    await cancelled(old)
+    began = world.clock.now()
+    await controller.loop.turn()
+    assert isinstance(await new, Granted)
+    assert world.clock.now() - began < 1.0
+
+
+@on_virtual_time
+async def test_a_poll_cancelled_while_its_grant_is_being_written_costs_one_registration() -> None:
+    """It was about to leave, so nobody knows whether it did: it counts as handed over."""
+    world = World()
+    controller, agent = await granted_machine(world)
+    first = runner_of(controller).name
+    poll = asyncio.create_task(agent.poll())
+    await asyncio.sleep(0.001)
+    assert runner_of(controller).handed_over_at is not None
+    await cancelled(poll)
+    second = await agent.take_grant()
+    assert second.runner != first
+    assert set(world.github.registrations) == {second.runner}
+
+
+@on_virtual_time
+async def test_two_polls_at_once_never_get_the_same_grant() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    polls = [asyncio.create_task(agent.poll()) for _ in range(4)]
+    await asyncio.sleep(1.0)
+    await controller.turn()
+    answers = await asyncio.gather(*polls, return_exceptions=True)
+    configs = [a.jit_config for a in answers if isinstance(a, Granted)]
+    assert len(configs) == len(set(configs))
+    assert len(world.github.registrations) <= 1
+    assert controller.crashes == []
+
+
+@on_virtual_time
+async def test_leaving_answers_every_poll_at_once() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    poll = asyncio.create_task(agent.poll())
+    await asyncio.sleep(1.0)
+    began = world.clock.now()
+    controller.desk.leave()
+    assert isinstance(await poll, StayParked)
+    assert world.clock.now() - began < 0.1
+
+
+@on_virtual_time
+async def test_a_parked_machine_that_is_ended_hears_it_in_its_poll() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await say(controller, 1, JobState.COMPLETED)
+    await agent.park()
+    poll = asyncio.create_task(agent.poll(wait=3600.0))
+    await asyncio.sleep(290.0)
+    await agent.controller.desk.heartbeat(agent.machine, agent.nonce)
+    await asyncio.sleep(290.0)
+    await agent.controller.desk.heartbeat(agent.machine, agent.nonce)
+    await asyncio.sleep(25.0)
+    await controller.turn()
+    assert await refusal(poll) == (410, "ended")
+    assert world.east.ended == [(agent.instance.id,)]
+
+
+@on_virtual_time
+async def test_a_grant_is_for_the_machine_that_was_granted_alone() -> None:
+    world = World()
+    controller, (one, other) = await launched(world, jobs=2)
+    await one.park()
+    await other.park()
+    await controller.turn()
+    first, second = await one.take_grant(), await other.take_grant()
+    assert first.runner != second.runner
+    assert await refusal(other.acknowledge(first.runner)) == (409, "second_grant")
+    await one.acknowledge(first.runner)
+    await other.acknowledge(second.runner)
+    assert {r.machine for r in controller.state.runners.values()} == {one.machine, other.machine}
+
+
+@on_virtual_time
+async def test_stage_and_heartbeat_keep_a_machine_alive() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.hello()
+    await world.clock.sleep(60.0)
+    await controller.desk.stage(agent.machine, agent.nonce, "driver")
+    assert controller.only_machine().stage == "driver"
+    await world.clock.sleep(60.0)
+    await controller.desk.heartbeat(agent.machine, agent.nonce)
+    assert controller.only_machine().last_seen == world.clock.now()
+
+
+@on_virtual_time
+async def test_what_a_machine_says_after_its_grant_ends_that_machine_only() -> None:
+    world = World()
+    controller, (one, other) = await launched(world, jobs=2)
+    for agent in (one, other):
+        await agent.park()
+    await controller.turn()
+    for agent in (one, other):
+        await agent.acknowledge((await agent.take_grant()).runner)
+    await one.exit()
+    assert controller.state.machines[other.machine].state is MachineState.GRANTED
+    await queue(controller, 3)
+    await world.clock.sleep(125.0)
+    await controller.turn()
+    assert world.east.ended == [(one.instance.id,)]

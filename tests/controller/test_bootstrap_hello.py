@@ -1,0 +1,259 @@
+"""Who may say hello: every refusal of the bootstrap desk before a machine is believed."""
+
+import pytest
+
+from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError, StayParked
+from autoscaler.controller.ports.provider import OutcomeUnknownError
+from autoscaler.model.calls import CallState
+from autoscaler.model.identifiers import CallId, ProviderMachineId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from tests.controller.agents import Agent, launched, queue, refusal, say
+from tests.controller.controllers import GATE, Controller, World
+from tests.controller.fakes_provider import Instance, Lost, proof_of
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
+
+STRANGER = Instance(
+    ProviderMachineId("i-stranger"), CallId("c"), "gpu", "east/g5.xlarge/a/on-demand", "t1"  # type: ignore[arg-type]
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        ("malformed", 401),
+        ("signature", 401),
+        ("certificate", 401),  # embedded in the document by a stranger, pinned by nobody
+        ("expired", 401),
+        ("account", 403),
+        ("region", 403),
+    ],
+)
+def test_a_proof_that_is_not_believed_is_refused(reason: str, status: int) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        controller, (agent,) = await launched(World())
+        assert await refusal(agent.hello(f"refused:{reason}".encode())) == (status, reason)
+        assert controller.only_machine().state is MachineState.LAUNCHED
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_provider_that_is_not_configured_is_refused() -> None:
+    _, (agent,) = await launched(World())
+    assert await refusal(agent.hello(provider="elsewhere")) == (403, "account")
+
+
+@on_virtual_time
+async def test_only_the_served_protocol_versions_are_spoken() -> None:
+    _, (agent,) = await launched(World())
+    for version in (0, 2, 99):
+        assert await refusal(agent.hello(protocol=version)) == (426, "protocol")
+
+
+@on_virtual_time
+async def test_the_right_machine_is_told_who_it_is_and_what_to_check() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    answer = await controller.desk.hello(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
+    machine = controller.only_machine()
+    assert (answer.machine, answer.sku, answer.gate) == (machine.id, "gpu", GATE)
+    assert machine.state is MachineState.BOOTED
+    durable = world.store.records["machine", machine.id]
+    assert durable == machine
+    assert durable is not machine
+
+
+@on_virtual_time
+async def test_an_instance_that_nobody_launched_is_refused() -> None:
+    controller, _ = await launched(World())
+    await controller.world.clock.sleep(130.0)
+    assert await refusal(Agent(controller, STRANGER).hello()) == (403, "instance")
+    assert controller.swept_soon == []
+
+
+@on_virtual_time
+async def test_just_after_a_start_an_unknown_instance_is_asked_to_wait_for_a_list() -> None:
+    controller, _ = await launched(World())
+    with pytest.raises(NotKnownYetError) as refused:
+        await Agent(controller, STRANGER).hello()
+    assert refused.value.retry_after > 0
+    assert controller.swept_soon == [EAST]
+
+
+@on_virtual_time
+async def test_while_a_call_is_in_flight_an_unknown_instance_may_be_its_answer() -> None:
+    world = World()
+    world.east.launch_script.append(Lost())
+    controller = Controller(world)
+    await controller.resume()
+    await world.clock.sleep(600.0)
+    await queue(controller, 1)
+    await controller.turn()
+    (call,) = controller.state.open_calls.values()
+    assert call.state is CallState.UNKNOWN
+    (instance,) = world.east.running
+    agent = Agent(controller, instance)
+    with pytest.raises(NotKnownYetError):
+        await agent.hello()
+    assert controller.swept_soon == [EAST]
+
+    # Bound by its tag in the list that was asked for, it is known at its next try.
+    await controller.reconciler.sweep(EAST)
+    await agent.park()
+    assert controller.only_machine().state is MachineState.PARKED
+
+
+@on_virtual_time
+async def test_a_stale_launch_time_is_refused() -> None:
+    """An address or an id used again must not inherit what the one before it was given."""
+    _, (agent,) = await launched(World())
+    assert await refusal(agent.hello(proof_of(agent.instance, launch_time="t0"))) == (
+        403,
+        "launch_time",
+    )
+
+
+@on_virtual_time
+async def test_another_image_than_the_one_launched_is_refused() -> None:
+    _, (agent,) = await launched(World())
+    assert await refusal(agent.hello(proof_of(agent.instance, image="ami-2"))) == (403, "image")
+
+
+@on_virtual_time
+async def test_a_machine_whose_launch_time_is_not_known_yet_waits_for_a_list() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    controller.only_machine().launch_time = ""
+    with pytest.raises(NotKnownYetError):
+        await agent.hello()
+    assert controller.swept_soon == [EAST]
+    await controller.reconciler.sweep(EAST)
+    await agent.hello()
+    assert controller.only_machine().launch_time == agent.instance.launch_time
+
+
+@on_virtual_time
+async def test_a_machine_of_another_provider_is_not_this_one() -> None:
+    """The same id in two places is two machines."""
+    world = World()
+    controller, (agent,) = await launched(world)
+    controller.only_machine().provider = "west"  # type: ignore[assignment]
+    await world.clock.sleep(130.0)
+    assert await refusal(agent.hello()) == (403, "instance")
+
+
+@on_virtual_time
+async def test_a_machine_that_ended_is_told_to_power_off() -> None:
+    controller, (agent,) = await launched(World())
+    await agent.hello()
+    await agent.gate(passed=False)
+    assert await refusal(agent.hello()) == (410, "ended")
+    assert await refusal(agent.poll()) == (410, "ended")
+    assert await refusal(agent.gate()) == (410, "ended")
+    del controller
+
+
+@on_virtual_time
+async def test_another_machines_nonce_opens_nothing() -> None:
+    controller, (one, other) = await launched(World(), jobs=2)
+    await one.park()
+    await other.park()
+    seen = controller.state.machines[one.machine].last_seen
+    await controller.world.clock.sleep(60.0)
+    desk = controller.desk
+    for request in (
+        desk.stage(one.machine, other.nonce, "driver"),
+        desk.gate(one.machine, other.nonce, True, ""),
+        desk.poll(one.machine, other.nonce, 1.0),
+        desk.acknowledge(one.machine, other.nonce, "r"),  # type: ignore[arg-type]
+        desk.heartbeat(one.machine, other.nonce),
+        desk.may_release(one.machine, other.nonce),
+        desk.release(one.machine, other.nonce),
+        desk.exited(one.machine, other.nonce, "bye"),
+    ):
+        assert await refusal(request) == (401, "nonce")
+    assert controller.state.machines[one.machine].last_seen == seen, "a stranger keeps it alive"
+
+
+@on_virtual_time
+async def test_before_its_hello_a_machine_has_no_nonce_at_all() -> None:
+    controller, _ = await launched(World())
+    machine = controller.only_machine().id
+    assert await refusal(controller.desk.poll(machine, "", 1.0)) == (401, "nonce")
+    assert await refusal(controller.desk.poll("ffff", "", 1.0)) == (401, "machine")  # type: ignore[arg-type]
+
+
+@on_virtual_time
+async def test_hello_again_before_the_grant_replaces_the_nonce() -> None:
+    controller, (agent,) = await launched(World())
+    await agent.park()
+    await controller.turn()
+    assert controller.only_machine().state is MachineState.GRANTED
+    again = Agent(controller, agent.instance, "SECRET-NONCE-2")
+    await again.hello()
+    assert await refusal(agent.poll()) == (401, "nonce")
+    await again.gate()
+    granted = await again.take_grant()
+    assert granted.jit_config == controller.world.github.secrets[granted.runner]
+
+
+@on_virtual_time
+async def test_hello_again_after_the_grant_was_handed_over_is_refused() -> None:
+    """A job can read the document of identity; it must not get a second grant with it."""
+    controller, (agent,) = await launched(World())
+    await agent.start_runner()
+    again = Agent(controller, agent.instance, "SECRET-NONCE-2")
+    assert await refusal(again.hello()) == (409, "granted")
+    assert await refusal(agent.poll()) == (409, "second_grant")
+
+
+@on_virtual_time
+async def test_a_parked_machine_that_says_hello_again_parks_again_by_its_gate() -> None:
+    controller, (agent,) = await launched(World())
+    await say(controller, 1, JobState.COMPLETED)
+    await controller.turn()
+    await agent.park()
+    assert controller.only_machine().state is MachineState.PARKED
+    await agent.hello()
+    assert controller.only_machine().state is MachineState.BOOTED
+    assert await refusal(agent.poll()) == (409, "not_parked")
+    await agent.gate()
+    assert isinstance(await agent.poll(wait=1.0), StayParked)
+
+
+@on_virtual_time
+async def test_an_answer_is_given_only_once_it_is_durable() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    machine = controller.only_machine().id
+
+    def kept() -> MachineState:
+        return world.store.records["machine", machine].state  # type: ignore[return-value,union-attr]
+
+    await agent.hello()
+    assert kept() is MachineState.BOOTED
+    await agent.gate()
+    assert kept() is MachineState.PARKED
+    await controller.turn()
+    granted = await agent.take_grant()
+    assert isinstance(granted, Granted)
+    assert world.store.records["runner", granted.runner].handed_over_at is not None  # type: ignore[union-attr]
+    await agent.acknowledge(granted.runner)
+    assert world.store.records["runner", granted.runner].acknowledged_at is not None  # type: ignore[union-attr]
+    await agent.exit()
+    assert kept() is MachineState.EXITED
+
+
+@on_virtual_time
+async def test_an_unknown_outcome_that_launched_nothing_leaves_no_machine_to_know() -> None:
+    world = World()
+    world.east.launch_script.append(OutcomeUnknownError("reset"))
+    controller = Controller(world)
+    await controller.resume()
+    await queue(controller, 1)
+    await controller.turn()
+    assert world.east.running == []
+    assert controller.only_machine().state is MachineState.REQUESTED

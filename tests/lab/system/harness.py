@@ -1,0 +1,156 @@
+"""What a whole laboratory is asked once it has come to rest, and how it is waited for.
+
+It reads the controller's store as a file, like an operator after the fact. It never tells the
+controller anything.
+"""
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from autoscaler.lab.github.records import Job as PushedJob
+from autoscaler.lab.github.settings import JobSpec
+from autoscaler.lab.laboratory import Laboratory
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.store.codec import decode_call, decode_job, decode_machine, decode_runner
+
+ORGANIZATION = "acme"
+REPOSITORY = "acme/widgets"
+CALL_TAG = "autoscaler:call"
+_LOOK_EVERY = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Everything in the four tables of the store."""
+
+    jobs: tuple[Job, ...]
+    calls: tuple[Call, ...]
+    machines: tuple[Machine, ...]
+    runners: tuple[Runner, ...]
+
+
+def read_records(lab: Laboratory) -> Records:
+    """Read the store, whether or not its controller runs."""
+    with closing(sqlite3.connect(f"file:{lab.folder / 'state.db'}?mode=ro", uri=True)) as file:
+
+        def texts(table: str) -> list[str]:
+            return [text for (text,) in file.execute(f"SELECT record FROM {table}")]
+
+        return Records(
+            tuple(map(decode_job, texts("jobs"))),
+            tuple(map(decode_call, texts("calls"))),
+            tuple(map(decode_machine, texts("machines"))),
+            tuple(map(decode_runner, texts("runners"))),
+        )
+
+
+def ec2_sku(instance_type: str = "g5.xlarge", **more: Any) -> dict[str, Any]:
+    """A section of `skus` with one rung."""
+    return {"on": [{"provider": "lab", "instance_types": [instance_type]}], **more}
+
+
+def job(name: str, sku: str, seconds: float, repository: str = REPOSITORY) -> JobSpec:
+    """A job for one SKU."""
+    return JobSpec(name, repository, ("self-hosted", sku), seconds)
+
+
+async def until(what: Callable[[], bool], patience: float, why: Callable[[], object]) -> None:
+    """Return once `what` holds. Raises AssertionError with `why()` after `patience` real seconds."""
+    try:
+        async with asyncio.timeout(patience):
+            while not what():
+                await asyncio.sleep(_LOOK_EVERY)
+    except TimeoutError as error:
+        raise AssertionError(why()) from error
+
+
+async def at_rest(lab: Laboratory, patience: float) -> None:
+    """Return once every job has ended, nothing is left in the world, and the store knows that."""
+
+    def why() -> str:
+        lines = [f"{lab.github.unfinished} jobs have not ended", *lab.wrong_jobs()[:10]]
+        return "\n".join([*lines, *lab.left()[:10], *unsettled(lab)[:10], lab.controller.log_end()])
+
+    await until(lambda: not lab.github.unfinished and not lab.left(), patience, why)
+    await until(lambda: not unsettled(lab), patience, why)
+
+
+def unsettled(lab: Laboratory) -> list[str]:
+    """Records that are not at their end, in words."""
+    records = read_records(lab)
+    found = [f"job {job.id} is {job.state}" for job in records.jobs if not _ended(job)]
+    found += [f"call {c.id} is {c.state}" for c in records.calls if c.state is not CallState.SETTLED]
+    found += [f"machine {m.id} is {m.state}" for m in records.machines if _lives(m)]
+    found += [
+        f"runner {r.name} is {r.state}" for r in records.runners if r.state is not RunnerState.DONE
+    ]
+    return found
+
+
+def wrong_slots(lab: Laboratory) -> list[str]:
+    """Machines at EC2 that no slot, or a slot with another machine, stands for, in words."""
+    records = read_records(lab)
+    slots = {call.id: len(call.slots) for call in records.calls}
+    made = Counter(one.tags[CALL_TAG] for one in lab.ec2.instances)
+    found = [
+        f"call {call} has {slots.get(call, 0)} slots and {count} machines"
+        for call, count in made.items()
+        if count > slots.get(call, 0)
+    ]
+    taken = Counter((m.call, m.slot) for m in records.machines)
+    found += [f"slot {slot} is there {count} times" for slot, count in taken.items() if count > 1]
+    bound = Counter(m.provider_id for m in records.machines if m.provider_id is not None)
+    found += [f"{one.id} is bound {bound[one.id]} times" for one in lab.ec2.instances if bound[one.id] != 1]
+    return found
+
+
+def wrong_runners(lab: Laboratory) -> list[str]:
+    """Jobs whose runner, as GitHub names it, is not the store's, in words."""
+    known = {runner.name: runner for runner in read_records(lab).runners}
+    return [
+        f"{job.spec.name} was run by {job.starts}, the store says otherwise"
+        for job in lab.github.jobs
+        if job.starts and (job.starts[0] not in known or known[job.starts[0]].job != job.id)
+    ]
+
+
+def github_calls(lab: Laboratory) -> Counter[str]:
+    """The controller's REST calls by status; machines' checks of whether GitHub is there left out."""
+    found: Counter[str] = Counter()
+    for (route, status), count in lab.github.calls.items():
+        if route != "GET /":
+            found[str(status)] += count
+    return found
+
+
+def started(jobs: list[PushedJob]) -> bool:
+    """Whether all of them have a runner at work, or had one."""
+    return all(job.starts for job in jobs)
+
+
+def count(metrics: Mapping[str, float], name: str, **labels: str) -> float:
+    """The sum of a metric's series that carry all these labels."""
+    wanted = [f'{key}="{value}"' for key, value in labels.items()]
+    return sum(
+        value
+        for series, value in metrics.items()
+        if series.partition("{")[0] == name and all(label in series for label in wanted)
+    )
+
+
+def _ended(job: Job) -> bool:
+    return job.state is JobState.COMPLETED
+
+
+def _lives(machine: Machine) -> bool:
+    if machine.state is MachineState.FAILED:
+        return machine.provider_id is not None
+    return machine.state is not MachineState.GONE

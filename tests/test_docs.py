@@ -1,0 +1,165 @@
+"""The documents say what is so: links, commands, the first configuration, tables of the code."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from autoscaler.cli import commands
+from autoscaler.config import load, not_in_force
+from autoscaler.model.calls import CALL_TRANSITIONS
+from autoscaler.model.jobs import JOB_TRANSITIONS
+from autoscaler.model.machines import MACHINE_TRANSITIONS
+from autoscaler.model.runners import RUNNER_TRANSITIONS
+
+ROOT = Path(__file__).parents[1]
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ROW = re.compile(r"^\| (.+?) \|(.*)\|$", re.MULTILINE)
+WORD = re.compile(r"`([^`]+)`")
+
+TRANSITIONS: dict[str, Mapping[StrEnum, frozenset[StrEnum]]] = {
+    "Job": {**JOB_TRANSITIONS},
+    "Call": {**CALL_TRANSITIONS},
+    "Machine": {**MACHINE_TRANSITIONS},
+    "Runner": {**RUNNER_TRANSITIONS},
+}
+
+
+def prose(path: Path) -> str:
+    """A document without its blocks of code."""
+    return CODE_BLOCK.sub("", path.read_text())
+
+
+def anchors(path: Path) -> set[str]:
+    """What its headings can be linked by."""
+    headings = (heading.lower() for heading in HEADING.findall(prose(path)))
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+
+
+def section(text: str, title: str) -> str:
+    """What stands under a heading, up to the next one."""
+    found = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, title
+    return found[1]
+
+
+def table(text: str, title: str) -> list[list[str]]:
+    """The rows of the table under a heading, without its head."""
+    rows = [line for line in section(text, title).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_links_inside_the_project_lead_somewhere(path: Path) -> None:
+    broken = []
+    for link in LINK.findall(prose(path)):
+        if link.startswith(("https://", "mailto:")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_plain_http_is_linked_nowhere(path: Path) -> None:
+    assert [link for link in LINK.findall(prose(path)) if link.startswith("http:")] == []
+
+
+def test_every_document_is_in_the_index() -> None:
+    folder = ROOT / "docs"
+    linked = {
+        (folder / link).resolve() for link in LINK.findall((folder / "README.md").read_text())
+    }
+    assert {path for path in DOCUMENTS if path.parent != ROOT} - linked == {folder / "README.md"}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_commands_that_are_named_exist(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = path.read_text()
+    code = " ".join([*WORD.findall(text), *(block for _, block in CODE_BLOCK.findall(text))])
+    assert set(re.findall(r"\bmake ([a-z]+)", code)) <= targets
+    known = set(typer.main.get_command(commands).to_info_dict(_context())["commands"])
+    assert set(re.findall(r"(?<![-/\w])autoscaler ([a-z]+)", code)) <= known
+
+
+def test_files_that_are_named_exist() -> None:
+    """Paths in back quotes that name a file of the project."""
+    named = {
+        word
+        for path in DOCUMENTS
+        for word in WORD.findall(prose(path))
+        if re.fullmatch(r"(autoscaler|tests|scripts|docs|examples|benchmarks)/[\w./-]+", word)
+    }
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_the_readme_s_configuration_is_accepted_and_all_in_force(tmp_path: Path) -> None:
+    blocks = [block for kind, block in CODE_BLOCK.findall(README) if kind == "yaml"]
+    assert len(blocks) == 1
+    path = tmp_path / "fleet.yaml"
+    path.write_text(blocks[0])
+    configuration = load(path, files=False)
+    assert configuration.warnings == ()
+    assert not_in_force(configuration.settings) == []
+
+
+@pytest.mark.parametrize("record", TRANSITIONS)
+def test_the_tables_of_transitions_are_the_code_s(record: str) -> None:
+    transitions = TRANSITIONS[record]
+    expected = [
+        [f"`{state}`", ", ".join(f"`{to}`" for to in transitions if to in transitions[state])]
+        for state in transitions
+    ]
+    assert table(ARCHITECTURE, record) == expected
+
+
+def test_every_room_is_drawn() -> None:
+    drawn = [row[0].strip("`").rstrip("/") for row in table(ARCHITECTURE, "The rooms")]
+    there = {
+        path.name
+        for path in (ROOT / "autoscaler").iterdir()
+        if not path.name.startswith("_")
+        and (path.suffix == ".py" or (path / "__init__.py").exists())
+    }
+    assert set(drawn) == there
+    assert len(drawn) == len(there)
+
+
+def test_the_floors_are_those_of_the_contract() -> None:
+    contract = (ROOT / ".importlinter").read_text()
+    layers = contract.partition("\nlayers =\n")[2].partition("\nexhaustive")[0]
+    block = CODE_BLOCK.findall(section(ARCHITECTURE, "The rooms"))[0][1]
+    drawn = block.replace("blind to one another", "").partition("\n\n")[0]
+    assert [line.split() for line in drawn.splitlines()] == [
+        line.split() for line in layers.splitlines()
+    ]
+
+
+def test_all_ten_rules_name_tests_that_are_there() -> None:
+    rows = table(ARCHITECTURE, "The ten rules")
+    assert [rule.partition(".")[0] for rule, _ in rows] == [str(n) for n in range(1, 11)]
+    for rule, tests in rows:
+        files = [ROOT / name for name in WORD.findall(tests)]
+        assert files, rule
+        assert [file for file in files if not file.is_file()] == []
+        assert all(
+            "def test_" in file.read_text() or "TestCase" in file.read_text() for file in files
+        )
+
+
+def _context() -> typer.Context:
+    return typer.Context(typer.main.get_command(commands))
