@@ -21,11 +21,13 @@ test: check pytest ## Everything that must hold: lint, types, contracts, tests.
 
 check: lint types contracts ## What holds without running anything.
 
-lint: setup ## Ruff: rules and format.
+lint: setup ## Ruff (rules and format) and ShellCheck.
 	@echo '==> ruff check'
 	@$(BIN)/ruff check --quiet .
 	@echo '==> ruff format'
 	@$(BIN)/ruff format --check --quiet .
+	@echo '==> shellcheck'
+	@$(BIN)/shellcheck scripts/*.sh .ci/run
 
 types: setup ## Mypy, strict: package and tests.
 	@echo '==> mypy'

@@ -57,8 +57,9 @@ class Asking:
             if job is None:
                 return True, f"job {runner.job} has ended and left memory"
             answer = await self._github.read_job(job.repository, job.id, self._journal.now)
-            state = answer.state if answer is not None else None
-            return state in (JobState.COMPLETED, None), f"job {job.id} is {state or 'not there'}"
+            if answer is None:
+                return False, f"job {job.id} is not shown to us"  # no proof that it is over
+            return answer.state is JobState.COMPLETED, f"job {job.id} is {answer.state}"
         found = await self._github.find_runner(runner.demand.scope, runner.name)
         if found is None:
             return True, "no job was named and the runner is absent"

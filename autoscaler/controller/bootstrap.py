@@ -110,6 +110,7 @@ class BootstrapDesk:
         if record is None or record.name != runner or record.handed_over_at is None:
             raise BootstrapRefusedError(409, "second_grant")
         if record.acknowledged_at is not None:
+            await self._journal.commit()  # the first one may still be on its way to the disk
             return
         if record.state is not RunnerState.MINTED:
             raise BootstrapRefusedError(409, "expired")
@@ -132,7 +133,9 @@ class BootstrapDesk:
         """Its runner has left."""
         found = self._authenticated(machine, nonce, over=True)
         if found.state not in _OVER and found.state is not MachineState.EXITED:
-            await self._journal.record(e.MachineExited(self._journal.now, machine, detail))
+            self._journal.note(e.MachineExited(self._journal.now, machine, detail))
+            self._journal.changed.set()
+        await self._journal.commit()
 
     def leave(self) -> None:
         """Answer every waiting poll: this process is about to go."""

@@ -11,6 +11,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import (
     GitHub,
     GitHubError,
+    MintedRunner,
     MintOutcomeUnknownError,
     OperatorError,
     RetryLaterError,
@@ -34,7 +35,7 @@ class Granting:
         self._github = github
         self._clock = clock
         self._secrets: dict[RunnerName, str] = {}
-        self._news: dict[MachineId, asyncio.Event] = {}
+        self._news: dict[MachineId, set[asyncio.Event]] = {}
 
     async def mint(self, name: RunnerName) -> None:
         """Mint a named registration; whatever goes wrong, GitHub keeps none of that name."""
@@ -51,9 +52,7 @@ class Granting:
         except (RunnerExistsError, MintOutcomeUnknownError) as error:
             await self.withdraw(name, f"minted without an answer: {error}")
         else:
-            self._secrets[name] = minted.jit_config
-            await self._journal.record(RunnerMinted(self._journal.now, name, minted.github_id))
-            self.wake(runner.machine)
+            await self._keep(runner, minted)
 
     async def withdraw(self, name: RunnerName, reason: str) -> None:
         """Delete a registration that was not handed over, however long GitHub takes to agree."""
@@ -69,9 +68,7 @@ class Granting:
                 )
                 return
             except GitHubError as error:
-                retry_after = getattr(error, "retry_after", 0.0)
-                await self._clock.sleep(max(wait, retry_after))
-                wait = min(2.0 * wait, RAREST_RETRY)
+                wait = await self._pause(error, wait)
             else:
                 await self._journal.record(RunnerWithdrawn(self._journal.now, name, reason))
                 self.wake(runner.machine)
@@ -86,7 +83,9 @@ class Granting:
 
     async def wait_for_news(self, machine: MachineId, seconds: Seconds) -> None:
         """Return when something happened to this machine's registration, or after the time."""
-        news = self._news.setdefault(machine, asyncio.Event())
+        # One for each who waits: a broken connection's poll may end after the next has begun.
+        news = asyncio.Event()
+        self._news.setdefault(machine, set()).add(news)
         sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
         waiter = asyncio.ensure_future(news.wait())
         try:
@@ -94,18 +93,43 @@ class Granting:
         finally:
             sleeper.cancel()
             waiter.cancel()
-            if self._news.get(machine) is news:
+            self._news[machine].discard(news)
+            if not self._news[machine]:
                 del self._news[machine]
 
     def wake(self, machine: MachineId) -> None:
         """Let this machine's poll look again."""
-        if (news := self._news.get(machine)) is not None:
+        for news in self._news.get(machine, ()):
             news.set()
 
     def wake_all(self) -> None:
         """Let every poll look again, as when the process is about to leave."""
-        for news in self._news.values():
-            news.set()
+        for machine in self._news:
+            self.wake(machine)
+
+    async def _keep(self, runner: Runner, minted: MintedRunner) -> None:
+        if runner.state is RunnerState.NAMED:
+            self._secrets[runner.name] = minted.jit_config
+            await self._journal.record(
+                RunnerMinted(self._journal.now, runner.name, minted.github_id)
+            )
+            self.wake(runner.machine)
+            return
+        # Withdrawn or closed meanwhile, and whoever did that may have looked before it was there.
+        wait = FIRST_RETRY
+        while True:
+            try:
+                await self._github.delete_runner(runner.demand.scope, minted.github_id)
+            except RunnerBusyError:
+                return
+            except GitHubError as error:
+                wait = await self._pause(error, wait)
+            else:
+                return
+
+    async def _pause(self, error: GitHubError, wait: Seconds) -> Seconds:
+        await self._clock.sleep(max(wait, getattr(error, "retry_after", 0.0)))
+        return min(2.0 * wait, RAREST_RETRY)
 
     async def _delete(self, runner: Runner) -> None:
         scope = runner.demand.scope

@@ -5,6 +5,8 @@ It never answers HTTP and never decides what a job needs.
 
 from collections.abc import Callable
 
+import structlog
+
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.store import Delivery, Store
 from autoscaler.ledger.ledger import REMEMBERED_FOR
@@ -12,6 +14,9 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 
 Parse = Callable[[bytes, Instant], JobObserved | None]
+"""The fact in a body, if it is one. Raises ValueError where it cannot be read."""
+
+_log = structlog.get_logger(__name__)
 
 
 class Intake:
@@ -39,12 +44,20 @@ class Intake:
         """Apply what waits, in the order of arrival; how many. Raises StoreError."""
         deliveries, self._waiting = self._waiting, []
         for delivery in deliveries:
-            event = self._parse(delivery.body, delivery.received_at)
+            event = self._read(delivery)
             if event is not None:
                 await self._recall(event)
                 self._journal.note(event)
         await self._journal.commit([delivery.id for delivery in deliveries])
         return len(deliveries)
+
+    def _read(self, delivery: Delivery) -> JobObserved | None:
+        try:
+            return self._parse(delivery.body, delivery.received_at)
+        except ValueError as error:
+            # Taken in by an earlier release, perhaps: it must not stop those behind it.
+            _log.error("delivery_not_understood", delivery=delivery.id, error=str(error))
+            return None
 
     async def _recall(self, event: JobObserved) -> None:
         # A job that ended long ago has left memory: its row says so, or a re-run's repeated

@@ -29,6 +29,7 @@ class Journal:
         self._clock = clock
         self._telemetry = telemetry
         self._listeners: list[Callable[[], None]] = []
+        self._latest: asyncio.Future[None] | None = None
 
     @property
     def now(self) -> Instant:
@@ -59,11 +60,18 @@ class Journal:
 
     async def commit(self, applied: Sequence[str] = ()) -> None:
         """Make everything applied so far durable. Raises StoreError."""
+        if self.broken is not None:
+            # What builds on a gap must not be kept without it.
+            raise StoreError(str(self.broken)) from self.broken
         changes = self.ledger.take_changes()
-        if not changes and not applied:
-            return
-        report(changes, self.ledger.state, self._telemetry)
-        await self._write(changes, applied)
+        if changes or applied:
+            report(changes, self.ledger.state, self._telemetry)
+            self._latest = asyncio.ensure_future(self._write(changes, applied))
+            self._latest.add_done_callback(_look_at)
+        # The store writes in order: once the latest write is through, so is all before it. A
+        # caller that is cancelled must not take the write along.
+        if self._latest is not None:
+            await asyncio.shield(self._latest)
 
     async def _write(self, changes: Changes, applied: Sequence[str]) -> None:
         try:
@@ -73,3 +81,9 @@ class Journal:
             for listener in self._listeners:
                 listener()
             raise
+
+
+def _look_at(write: "asyncio.Future[None]") -> None:
+    """Its error is told by `broken` and to whoever commits next, even if its caller has left."""
+    if not write.cancelled():
+        write.exception()

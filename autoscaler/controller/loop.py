@@ -109,14 +109,15 @@ class Loop:
         await self._journal.commit()
 
     def _tell_waiting(self) -> None:
-        """Log why jobs wait whenever the reasons change; the counts alone are metrics."""
+        """Log why nothing is on its way for jobs, whenever the reasons change."""
         reasons = {
             (demand.skus[0], run.reason)
             for demand, runs in self.plan.waiting.items()
             for run in runs
+            if run.blocked
         }
         for sku, reason in sorted(reasons - self._told):
-            _log.info("jobs_wait", sku=sku, reason=reason)
+            _log.warning("jobs_wait", sku=sku, reason=reason)
         self._told = reasons
 
     async def _gather(self) -> None:

@@ -22,8 +22,9 @@ REDELIVER_EVERY: Seconds = 20.0
 REDELIVERY_WINDOW: Seconds = 3 * 86400.0
 """GitHub redelivers for three days (docs.github.com, webhooks: redelivering)."""
 
-REDELIVERY_OVERLAP: Seconds = 60.0
-"""A redelivery that fails is listed as new, so this much of the past is looked at each time."""
+REDELIVERY_OVERLAP: Seconds = 30.0
+"""A try is listed before its outcome is known, which takes GitHub 10 s at most and GHES 30, so this
+much of what was seen is looked at again: more would only cost calls."""
 
 BEAT_EVERY: Seconds = 10.0
 FORGET_EVERY: Seconds = 3600.0

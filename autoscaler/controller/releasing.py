@@ -13,7 +13,7 @@ from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnow
 from autoscaler.controller.ports.github import GitHub, GitHubError, RunnerBusyError
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import held, mint_key
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Instant, RunnerName, Seconds
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState, runner_name
 
@@ -70,7 +70,7 @@ class Releasing:
             await self._delete(runner)
         if self._handed_over(machine) >= MAX_HANDED_OVER:
             await self._close(runner, "handed over too often")
-        await self._name_again(machine, runner)
+        self._name_again(machine, runner)
 
     @property
     def _now(self) -> Instant:
@@ -86,17 +86,22 @@ class Releasing:
         except GitHubError as error:
             raise NotKnownYetError(TRY_AGAIN) from error
 
-    async def _name_again(self, machine: Machine, runner: Runner) -> None:
+    def _name_again(self, machine: Machine, runner: Runner) -> None:
         if machine.runner != runner.name:
             return  # another poll of the same machine was quicker
         catalogue = self._journal.ledger.state.catalogue
         name = runner_name(catalogue.fleet, catalogue.installation, machine.id, machine.tries + 1)
         now = self._journal.now
-        await self._journal.record(
+        self._journal.note(
             e.RunnerClosed(now, runner.name, "its hand-over did not arrive"),
             e.RunnerNamed(now, name, machine.id, runner.demand),
         )
-        self._effects.start(self._granting.mint(name))
+        self._effects.start(self._record_and_mint(name))
+
+    async def _record_and_mint(self, name: RunnerName) -> None:
+        # Not the poll's own work: a poll whose connection breaks here would leave it half done.
+        await self._journal.commit()
+        await self._granting.mint(name)
 
     async def _close(self, runner: Runner, reason: str) -> NoReturn:
         # The machine powers itself off on 410; nobody else may end it, for it may be busy.

@@ -7,7 +7,7 @@ delivery may be lost, late, repeated or out of order.
 from autoscaler.ledger.holds import release_holds
 from autoscaler.ledger.runners import bind_job, close_runner
 from autoscaler.ledger.state import LedgerState, is_held
-from autoscaler.model.demand import classify, normalise_labels
+from autoscaler.model.demand import normalise_labels
 from autoscaler.model.events import JobObserved, JobReadRequested
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import Job, JobState
@@ -35,7 +35,7 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
         _merge(state, job, event)
     if job.disputed:
         state.reads.setdefault(job.id, event.at)
-    elif event.read or not is_held(job):
+    elif event.read or job.state is not JobState.QUEUED or not is_held(job):
         state.reads.pop(job.id, None)
     _follow(state, job, before, event.at)
 
@@ -51,7 +51,7 @@ def _new_job(state: LedgerState, event: JobObserved) -> Job:
         id=event.id,
         repository=event.repository,
         labels=normalise_labels(event.labels),
-        demand=classify(state.catalogue, event.repository, event.labels),
+        demand=state.class_of(event.repository, event.labels),
         state=event.state,
         queued_at=event.queued_at,
         updated_at=event.at,
@@ -66,7 +66,7 @@ def _merge(state: LedgerState, job: Job, event: JobObserved) -> None:
         _fill(job, event)
         if not job.labels and event.labels:
             job.labels = normalise_labels(event.labels)
-            job.demand = classify(state.catalogue, job.repository, job.labels)
+            job.demand = state.class_of(job.repository, job.labels)
         job.queued_at = min(job.queued_at, event.queued_at)
         if ahead > 0 or (event.read and ahead == 0):
             job.state, job.updated_at, job.disputed = event.state, event.at, False

@@ -15,7 +15,7 @@ from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.demand import DemandClass
+from autoscaler.model.demand import DemandClass, classify
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
@@ -34,6 +34,9 @@ from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import IDLE_STATES, Runner, RunnerState
 
 _WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.MINTED})
+MOST_CLASSES = 10_000
+"""Labels are strangers' words: what is remembered of them is bounded."""
+
 DAY: Seconds = 86_400.0
 HELD_AFTER = 2
 """How many different runners must be passed over for a job before it stops being demand."""
@@ -86,12 +89,22 @@ class LedgerState:
     def use_catalogue(self, catalogue: Catalogue) -> None:
         """Take over a catalogue; jobs keep the class they were given."""
         self.catalogue = catalogue
+        self._classes: dict[tuple[str, tuple[str, ...]], DemandClass | None] = {}
         self.offerings = {
             offering.key: offering
             for sku in catalogue.skus.values()
             for rung in sku.ladder
             for offering in rung.offerings
         }
+
+    def class_of(self, repository: str, labels: tuple[str, ...]) -> DemandClass | None:
+        """The class of a job, remembered: a fleet sees the same few again and again."""
+        key = (repository, labels)
+        if key not in self._classes:
+            if len(self._classes) >= MOST_CLASSES:
+                self._classes.clear()
+            self._classes[key] = classify(self.catalogue, repository, labels)
+        return self._classes[key]
 
     # --- changes to be stored -----------------------------------------------------------------
 

@@ -80,10 +80,14 @@ Intent = Launch | RepeatCall | WithdrawCall | Grant | WithdrawRunner | End | Exa
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`count` jobs of a class, the next oldest ones, wait for this reason."""
+    """`count` jobs of a class, the next oldest ones, wait for this reason.
+
+    `blocked`: nothing is on its way for them.
+    """
 
     count: int
     reason: str
+    blocked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

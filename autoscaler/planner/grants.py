@@ -3,6 +3,8 @@
 A grant goes to the class of the oldest job first, as long as its account has a turn to register.
 """
 
+from collections import Counter, deque
+
 from autoscaler.model.cooldowns import held, mint_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
@@ -13,22 +15,26 @@ from autoscaler.planner.supply import Stock
 
 
 def grants(fleet: Fleet, matching: Matching, stock: Stock) -> list[Grant]:
-    """Grants for jobs matched to parked machines; the machine parked last goes first.
+    """Grants for jobs matched to parked machines.
 
-    So the ones parked longest can reach their idle time and be given back.
+    As many of a SKU's machines as its jobs need are candidates, the ones parked last, so that
+    the others reach their idle time and are given back; of these the longest parked goes first,
+    so that none starves while registrations are short.
     """
     wishes: list[tuple[float, DemandClass, SkuName]] = []
+    needed: Counter[SkuName] = Counter()
     for (demand, pool), count in matching.flow.items():
         if pool.kind is SupplyKind.PARKED and pool.sku and count > 0 and demand in fleet.queues:
+            needed[pool.sku] += count
             wishes.extend(_wishes(fleet, matching, demand, pool.sku, count))
     tokens = {account: int(level) for account, level in fleet.registrations.items()}
-    free = {sku: list(machines) for sku, machines in stock.parked.items()}
+    free = {sku: deque(stock.parked[sku][-count:]) for sku, count in needed.items()}
     found = []
     for _, demand, sku in sorted(wishes):
         if tokens.get(demand.account, fleet.catalogue.registration.burst) <= 0:
             continue
         tokens[demand.account] -= 1
-        found.append(Grant(free[sku].pop().id, demand))
+        found.append(Grant(free[sku].popleft().id, demand))
     return found
 
 

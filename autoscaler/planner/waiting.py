@@ -28,7 +28,7 @@ def waiting_reasons(
     for demand, queue in fleet.queues.items():
         runs = [Waiting(matching.served(demand, kind), text) for kind, text in _BY_KIND.items()]
         rest = len(queue) - sum(run.count for run in runs)
-        runs.append(Waiting(rest, launched.blocked.get(demand, "it is planned for next")))
+        runs.append(Waiting(rest, launched.blocked.get(demand, "it is planned for next"), True))
         reasons[demand] = tuple(run for run in runs if run.count > 0)
     return reasons
 

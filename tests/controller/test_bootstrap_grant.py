@@ -207,9 +207,10 @@ async def test_while_minting_is_held_back_no_registration_is_replaced() -> None:
     controller, agent = await granted_machine(world)
     await agent.take_grant()
     world.github.script("mint", RetryLaterError("429", 60.0))
-    assert isinstance(await agent.poll(wait=10.0), StayParked)  # deleted, and the mint failed
-    with pytest.raises(NotKnownYetError):
-        await agent.poll()
+    for _ in range(2):
+        with pytest.raises(NotKnownYetError):
+            await agent.poll()
+    assert world.github.asked.count("mint") == 2
     await world.clock.sleep(60.0)
     assert isinstance(await agent.poll(), Granted)
     assert controller.crashes == []
@@ -263,6 +264,25 @@ async def test_a_poll_cancelled_while_its_grant_is_being_written_costs_one_regis
     second = await agent.take_grant()
     assert second.runner != first
     assert set(world.github.registrations) == {second.runner}
+
+
+@pytest.mark.parametrize("after", [0.05, 0.15, 0.201, 0.21, 0.3])
+def test_a_poll_cancelled_while_a_registration_is_replaced_loses_nothing(after: float) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, agent = await granted_machine(world)
+        first = await agent.take_grant()
+        poll = asyncio.create_task(agent.poll())
+        await asyncio.sleep(after)
+        await cancelled(poll)
+        await asyncio.sleep(5.0)
+        granted = await agent.take_grant()
+        assert granted.runner != first.runner
+        assert set(world.github.registrations) == {granted.runner}
+        assert controller.crashes == []
+
+    scenario()
 
 
 @on_virtual_time

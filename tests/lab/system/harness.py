@@ -5,6 +5,7 @@ controller anything.
 """
 
 import asyncio
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from autoscaler.store.codec import decode_call, decode_job, decode_machine, deco
 ORGANIZATION = "acme"
 REPOSITORY = "acme/widgets"
 CALL_TAG = "autoscaler:call"
+SKU_TAG = "autoscaler:sku"
 _LOOK_EVERY = 0.05
 
 
@@ -128,6 +130,15 @@ def github_calls(lab: Laboratory) -> Counter[str]:
     for (route, status), count in lab.github.calls.items():
         if route != "GET /":
             found[str(status)] += count
+    return found
+
+
+def log_lines(lab: Laboratory, event: str) -> list[dict[str, Any]]:
+    """What the controller logged of one kind."""
+    found = []
+    for line in lab.controller.log_end(100_000).splitlines():
+        if line.startswith("{") and (entry := json.loads(line))["event"] == event:
+            found.append(entry)
     return found
 
 

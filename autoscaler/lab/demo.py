@@ -1,0 +1,238 @@
+"""One push to a large repository, replayed against a GitHub and an EC2 on this host.
+
+It decides whether the demo has passed. The controller runs as `autoscaler serve` runs it, the
+machines' agents are real, and whatever happens nothing of it stays behind.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.lab.live import screen
+from autoscaler.lab.push import Push, PushError, read_example, read_push
+from autoscaler.lab.report import (
+    PriceOf,
+    make_report,
+    print_left_out,
+    print_metrics,
+    print_report,
+    violations,
+)
+from autoscaler.lab.watch import Ending, Patience, Watch
+
+DEFAULT_SCALE = 80.0
+"""Lab seconds a real second: two busy cores keep up, and the example takes a minute and a half."""
+
+FAILED = 1
+UNUSABLE = 2
+
+_TICK = 0.25
+_LOG_LINES = 15
+_LOG_WIDTH = 400
+_KEPT = ("controller.log", "fleet.yaml", "state.db", "state.db-wal")
+_DEADLINE = 120.0
+"""Real seconds that a machine has for each stage before its job: a faster clock boots no faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """How to replay. `scale` is lab seconds a real second; `push` None is the package's own.
+
+    `lose_job` and `leak_machine` have the lab misbehave, so that the demo must fail. A folder to
+    `keep` gets the controller's log, configuration and store in the end.
+    """
+
+    scale: float = DEFAULT_SCALE
+    lose_job: bool = False
+    leak_machine: bool = False
+    push: Path | None = None
+    keep: Path | None = None
+    patience: Patience = field(default_factory=Patience)
+
+
+class _CannotStartError(Exception):
+    """The lab or the controller did not come up."""
+
+
+def main(
+    price_of: PriceOf, options: DemoOptions | None = None, console: Console | None = None
+) -> int:
+    """Replay a push; the exit status.
+
+    0: every job ran exactly once and succeeded, nothing is left, and the controller ended well;
+    1: not so; 2: a push, or a folder to keep things in, that cannot be used; 128 and a signal's
+    number (130 for Ctrl-C): stopped by it. To be called in the main thread.
+    """
+    chosen = options or DemoOptions()
+    out = console or Console(highlight=False, markup=False, emoji=False)
+    try:
+        push = read_example() if chosen.push is None else read_push(chosen.push)
+        for sku in push.skus.values():
+            price_of(sku.instance_type, sku.os)
+        if chosen.keep is not None:
+            chosen.keep.mkdir(parents=True, exist_ok=True)
+    except (PushError, ValueError, OSError) as error:
+        out.print(f"error: {error}", style="red", soft_wrap=True)
+        return UNUSABLE
+    # Machines run as another user when this one is root, and must get into the lab's folders.
+    umask = os.umask(0o022)
+    try:
+        return asyncio.run(_Demo(push, price_of, chosen, out).run())
+    finally:
+        os.umask(umask)
+
+
+class _Demo:
+    """One replay."""
+
+    def __init__(
+        self, push: Push, price_of: PriceOf, options: DemoOptions, console: Console
+    ) -> None:
+        self._push = push
+        self._price_of = price_of
+        self._options = options
+        self._console = console
+        self._told: signal.Signals | None = None
+
+    async def run(self) -> int:
+        """Replay and remove everything; the exit status."""
+        lab = Laboratory(lab_fleet(self._push, self._options.scale))
+        self._introduce()
+        async with AsyncExitStack() as stack:
+            status = await self._until_told(self._replay(lab, stack))
+            # A signal is heard, but cuts nothing short, while the lab is being removed.
+            return status
+
+    async def _until_told(self, work: Coroutine[None, None, int]) -> int:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+
+        def stop(number: signal.Signals) -> None:
+            if self._told is None:
+                self._told = number
+                task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, stop, number)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._told is None:
+                raise
+            self._console.print("Stopped; removing everything.", style="red")
+            return 128 + self._told
+        except _CannotStartError as error:
+            self._console.print(f"FAILED: {error}", style="red", soft_wrap=True)
+            return FAILED
+
+    async def _replay(self, lab: Laboratory, stack: AsyncExitStack) -> int:
+        try:
+            await stack.enter_async_context(lab)
+            await lab.start_controller()
+        except (RuntimeError, ValueError, OSError) as error:
+            raise _CannotStartError(str(error)) from error
+        if self._options.keep is not None:
+            stack.callback(_keep, lab.folder, self._options.keep)
+        if self._options.lose_job:
+            lab.github.lose_next(1)
+        if self._options.leak_machine:
+            lab.ec2.faults.leak_next(1)
+        lab.github.push(self._push.job_specs())
+        watch = Watch(lab, self._options.patience, self._push.shortest_minutes * 60)
+        ending = await self._watch(watch)
+        return await self._conclude(lab, ending, watch.why(ending))
+
+    async def _watch(self, watch: Watch) -> Ending:
+        with screen(self._console) as shown:
+            while True:
+                ending = watch.ending()
+                shown.show(await watch.look(), last=ending is not None)
+                if ending is not None:
+                    return ending
+                await asyncio.sleep(_TICK)
+
+    async def _conclude(self, lab: Laboratory, ending: Ending, why: str) -> int:
+        console = self._console
+        metrics = await lab.controller.metrics()
+        status = await lab.controller.terminate()
+        report = make_report(lab, self._push, self._price_of)
+        wrong = violations(lab)
+        if ending is not Ending.FINISHED:
+            wrong.insert(0, f"given up: {why}")
+        if status:
+            wrong.append(f"the controller ended with status {status}")
+        console.print()
+        print_report(console, report)
+        console.print()
+        print_metrics(console, metrics, report)
+        console.print()
+        print_left_out(console, self._push)
+        console.print()
+        if not wrong:
+            console.print("PASSED: every job ran exactly once, and nothing is left.", style="green")
+            return 0
+        self._print_log(lab)
+        for line in wrong:
+            console.print(f"FAILED: {line}", style="red", soft_wrap=True)
+        return FAILED
+
+    def _introduce(self) -> None:
+        push, console = self._push, self._console
+        windows = sum(
+            push.jobs_by_label[name] for name, sku in push.skus.items() if sku.os == "windows"
+        )
+        console.print(
+            f"Replaying {push.about}: {push.count} jobs, {self._options.scale:g} times as fast as life.\n"
+            "GitHub, EC2 and the runners' program are stand-ins on this host; the controller and\n"
+            "the agents on the machines are the real ones, each in a process of its own.",
+        )
+        if windows:
+            console.print(
+                "Windows machines run the same agent; their lines of PowerShell are only parsed."
+            )
+        console.print()
+
+    def _print_log(self, lab: Laboratory) -> None:
+        self._console.print("The end of the controller's log:")
+        for line in lab.controller.log_end(_LOG_LINES).splitlines():
+            self._console.print(f"  {line[:_LOG_WIDTH]}", soft_wrap=True, style="dim")
+        self._console.print()
+
+
+def lab_fleet(push: Push, scale: float) -> LabFleet:
+    """The laboratory that a push needs."""
+    owner, _, name = push.repository.partition("/")
+    seconds = _DEADLINE * scale
+    deadlines = {
+        stage: f"{max(least, seconds):.0f}s"
+        for stage, least in (("boot", 1800.0), ("gate", 600.0), ("parked_silence", 300.0))
+    }
+    return LabFleet(
+        organization=owner,
+        repositories=(name,),
+        skus={
+            label: {
+                "on": [{"provider": "lab", "instance_types": [sku.instance_type]}],
+                "os": sku.os.value,
+                "arch": sku.arch.value,
+                "disk_gb": sku.disk_gb,
+                "deadlines": deadlines,
+            }
+            for label, sku in push.skus.items()
+        },
+        scale=scale,
+    )
+
+
+def _keep(lab: Path, folder: Path) -> None:
+    for name in _KEPT:
+        if (lab / name).exists():
+            shutil.copyfile(lab / name, folder / name)

@@ -1,0 +1,139 @@
+"""Shows how far a replay is: a table that renews itself on a terminal, lines of text elsewhere.
+
+It decides how often and how wide. It fits 80 columns.
+"""
+
+import time
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from autoscaler.lab.watch import Progress, SkuProgress
+
+PLAIN_EVERY = 5.0
+"""Real seconds between two reports in plain text."""
+
+_COLUMNS = ("waiting", "booting", "parked", "running")
+
+
+class Screen(Protocol):
+    """Where progress is shown; a context manager."""
+
+    def show(self, progress: Progress, *, last: bool) -> None:
+        """Show it, or leave it out if there was one a moment ago; the `last` one never is."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def screen(console: Console) -> Screen:
+    """What suits this console."""
+    return _Terminal(console) if console.is_terminal else _Lines(console)
+
+
+def clock(seconds: float) -> str:
+    """Lab time as `m:ss`, from an hour on as `h:mm:ss`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class _Terminal:
+    def __init__(self, console: Console) -> None:
+        self._began = time.monotonic()
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def show(self, progress: Progress, *, last: bool) -> None:  # noqa: ARG002 - none is left out
+        real = time.monotonic() - self._began
+        head = Text(
+            f"{clock(progress.seconds)} of lab time in {real:.0f} s; "
+            f"{progress.machines} machines at EC2",
+            style="bold",
+        )
+        self._live.update(Group(head, self._table(progress)), refresh=True)
+
+    def _table(self, progress: Progress) -> Table:
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, show_footer=True)
+        total = progress.total
+        table.add_column("SKU", "all", overflow="fold")
+        for name in _COLUMNS:
+            table.add_column(name, _shown(getattr(total, name)), justify="right", no_wrap=True)
+        table.add_column("done", _done(total), justify="right", no_wrap=True)
+        for sku, row in progress.skus.items():
+            numbers = (_shown(getattr(row, name)) for name in _COLUMNS)
+            table.add_row(sku, *numbers, _done(row), style=_style(row))
+        return table
+
+
+class _Lines:
+    """Every few seconds: a line for all, and one for each SKU that has changed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = time.monotonic()
+        self._shown: dict[str, SkuProgress] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def show(self, progress: Progress, *, last: bool) -> None:
+        if time.monotonic() < self._next and not last:
+            return
+        self._next = time.monotonic() + PLAIN_EVERY
+        self._print(f"{clock(progress.seconds)} lab time, all", progress.total)
+        for sku, row in progress.skus.items():
+            if self._shown.get(sku) != row:
+                self._print(f"  {sku}", row)
+        self._shown = dict(progress.skus)
+
+    def _print(self, name: str, row: SkuProgress) -> None:
+        counts = ", ".join(
+            f"{getattr(row, column)} {column}" for column in _COLUMNS if getattr(row, column)
+        )
+        self._console.print(
+            f"{name}: {counts or 'nothing to do'}, {_done(row)} done", soft_wrap=True
+        )
+
+
+def _shown(count: int) -> str:
+    return str(count) if count else "·"
+
+
+def _done(row: SkuProgress) -> str:
+    return f"{row.done}/{row.jobs}"
+
+
+def _style(row: SkuProgress) -> str:
+    if row.done == row.jobs:
+        return "green"
+    return "" if row.waiting or row.running or row.booting or row.parked else "dim"

@@ -1,0 +1,149 @@
+"""Questions to GitHub: a job that is disputed, and a granted machine that has fallen silent."""
+
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import EndGround, MachineState
+from tests.controller.agents import Agent, launched, queue, say
+from tests.controller.controllers import Controller, World, delivery, parse
+from tests.controller.virtual_time import on_virtual_time
+
+QUARTER = 15 * 60.0
+
+
+def answer(world: World, job: int, state: JobState) -> JobObserved:
+    """GitHub's own answer about a job."""
+    said = delivery(0, job, state, world.clock.now())
+    event = parse(said.body, said.received_at)
+    assert event is not None
+    return replace(event, read=True)
+
+
+async def silent(world: World, *, named: bool) -> tuple[Controller, Agent]:
+    """A machine whose runner listens, or works (`named`), and whose agent says nothing more."""
+    controller, (agent,) = await launched(world)
+    granted = await agent.start_runner()
+    if named:
+        await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+        world.github.jobs[JobId(1)] = answer(world, 1, JobState.IN_PROGRESS)
+    else:
+        # Its job went elsewhere, and it has found no other.
+        await say(controller, 1, JobState.COMPLETED)
+        world.github.registrations[granted.runner].online = False
+    await controller.turn()
+    return controller, agent
+
+
+async def wait(controller: Controller, seconds: float) -> None:
+    await controller.world.clock.sleep(seconds)
+    await controller.turn()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) -> None:  # noqa: FBT001
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, agent = await silent(world, named=named)
+        world.github.jobs[JobId(1)] = answer(world, 1, JobState.COMPLETED)
+        await wait(controller, QUARTER - 30.0)
+        assert not {"read_job", "find_runner"} & set(world.github.asked)
+        await wait(controller, 30.0)
+        await wait(controller, QUARTER - 30.0)
+        assert world.east.ended == [], "one read is no proof"
+        await wait(controller, 30.0)
+        await wait(controller, 1.0)
+        assert world.east.ended == [(agent.instance.id,)]
+        assert controller.only_machine().ground is EndGround.SILENT_AND_FINISHED
+
+    scenario()
+
+
+@pytest.mark.parametrize("what", ["in_progress", "not shown", "online", "busy"])
+def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await silent(world, named=what in ("in_progress", "not shown"))
+        (registration,) = world.github.registrations.values()
+        registration.online, registration.busy = what == "online", what == "busy"
+        if what == "not shown":
+            # 404: the App may have lost sight of the repository while the job goes on.
+            world.github.jobs[JobId(1)] = None
+        for _ in range(20):
+            await wait(controller, QUARTER / 2)
+        assert world.east.ended == []
+        assert controller.only_machine().state is MachineState.GRANTED
+        assert {"read_job", "find_runner"} & set(world.github.asked)
+
+    scenario()
+
+
+@pytest.mark.parametrize("error", [RetryLaterError("503", 1.0), OperatorError("401")])
+def test_a_question_without_an_answer_proves_nothing(error: GitHubError) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await silent(world, named=False)
+        for method in ("read_job", "find_runner"):
+            world.github.script(method, *[error] * 20)
+        for _ in range(10):
+            await wait(controller, QUARTER)
+        assert world.east.ended == []
+        assert controller.crashes == []
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_word_from_the_machine_between_the_reads_starts_them_anew() -> None:
+    world = World()
+    controller, agent = await silent(world, named=False)
+    await wait(controller, QUARTER)
+    assert controller.only_machine().finished_reads == 1
+    await controller.desk.heartbeat(agent.machine, agent.nonce)
+    await wait(controller, QUARTER)
+    await wait(controller, QUARTER - 60.0)
+    assert world.east.ended == []
+    await wait(controller, 60.0)
+    await wait(controller, 1.0)
+    assert len(world.east.ended) == 1
+
+
+@on_virtual_time
+async def test_a_disputed_job_is_asked_about_and_nothing_launched_for_it_meanwhile() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    await queue(controller, 1)
+    await queue(controller, 1, JobState.WAITING)
+    world.github.script("read_job", RetryLaterError("503", 1.0))
+    world.github.jobs[JobId(1)] = answer(world, 1, JobState.QUEUED)
+    await controller.turn()
+    assert controller.state.jobs[JobId(1)].disputed
+    await controller.turn()
+    assert world.github.asked.count("read_job") == 1
+    assert world.east.prepared == []
+    await wait(controller, 60.0)
+    assert not controller.state.jobs[JobId(1)].disputed
+    await controller.turn()
+    assert len(world.east.running) == 1
+
+
+@on_virtual_time
+async def test_a_disputed_job_that_github_does_not_know_any_more_has_ended() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    await queue(controller, 1, JobState.WAITING)
+    await queue(controller, 1)
+    await controller.turn()
+    job = controller.state.jobs[JobId(1)]
+    assert (job.state, job.conclusion) == (JobState.COMPLETED, "not_found")
+    await controller.turn()
+    assert world.east.prepared == []

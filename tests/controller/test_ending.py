@@ -1,0 +1,106 @@
+"""Ends: gathered into one request, asked for again where refused, and never on a guess."""
+
+import pytest
+
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import EndGround, MachineState
+from tests.controller.agents import Agent, launched, say
+from tests.controller.controllers import Controller, World
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
+
+
+async def surplus(world: World, machines: int) -> tuple[Controller, list[Agent]]:
+    """Parked machines whose jobs are gone, idle for longer than they may be."""
+    controller, agents = await launched(world, machines)
+    for job in range(1, machines + 1):
+        await say(controller, job, JobState.COMPLETED)
+    for agent in agents:
+        await agent.park()
+    for _ in range(3):
+        await world.clock.sleep(200.0)
+        for agent in agents:
+            await controller.desk.heartbeat(agent.machine, agent.nonce)
+    return controller, agents
+
+
+@on_virtual_time
+async def test_machines_that_end_together_are_ended_in_one_request() -> None:
+    world = World()
+    controller, agents = await surplus(world, 5)
+    await controller.turn()
+    assert [set(request) for request in world.east.ended] == [{a.instance.id for a in agents}]
+    assert world.telemetry.said.count(("machine_ended", "gpu", EndGround.IDLE)) == 5
+    await controller.reconciler.sweep(EAST)
+    assert {m.state for m in controller.state.machines.values()} == {MachineState.GONE}
+
+
+@on_virtual_time
+async def test_an_end_is_stored_before_it_is_asked_for() -> None:
+    world = World()
+    controller, (agent,) = await surplus(world, 1)
+    stored: list[MachineState] = []
+
+    def look(machine: ProviderMachineId) -> None:
+        stored.extend(
+            m.state
+            for key, m in world.store.records.items()
+            if key == ("machine", agent.machine)  # type: ignore[union-attr,misc]
+        )
+
+    world.east.on_end = look
+    await controller.turn()
+    assert stored == [MachineState.ENDING]
+
+
+@pytest.mark.parametrize("how", ["one", "all", "unknown"])
+def test_an_end_that_was_refused_is_asked_for_again(how: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (one, other) = await surplus(world, 2)
+        world.east.end_script.append(
+            {
+                "one": {one.instance.id: "termination protection"},
+                "all": ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later"),
+                "unknown": OutcomeUnknownError("reset"),
+            }[how]  # type: ignore[arg-type]
+        )
+        await controller.turn()
+        assert controller.state.machines[one.machine].state is MachineState.ENDING
+        refused = await world.store.history("machine", one.machine)
+        assert "end_refused" in [row.event for row in refused]
+        await controller.reconciler.sweep(EAST)
+        await controller.turn()
+        assert len(world.east.ended) == 1, "not at once"
+        await world.clock.sleep(120.0)
+        await controller.turn()
+        assert len(world.east.ended) == 2
+        assert one.instance.id in world.east.ended[1]
+        assert (other.instance.id in world.east.ended[1]) is (how != "one")
+        assert world.east.running == []
+
+    scenario()
+
+
+@on_virtual_time
+async def test_many_ends_are_sent_in_pieces_that_a_provider_takes() -> None:
+    world = World()
+    controller, _ = await launched(world, 501)
+    await world.clock.sleep(15 * 60.0)
+    await controller.turn()
+    assert [len(request) for request in world.east.ended] == [500, 1]
+    assert world.east.running == []
+
+
+@on_virtual_time
+async def test_a_machine_of_a_provider_that_left_the_configuration_is_left_alone() -> None:
+    world = World()
+    controller, _ = await surplus(world, 1)
+    del world.providers[EAST]
+    await controller.turn()
+    assert controller.crashes == []
+    assert controller.only_machine().state is MachineState.ENDING

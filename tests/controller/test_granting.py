@@ -1,0 +1,219 @@
+"""Registrations: minted once under a recorded name, and taken back when nobody needs them."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.controller.ports.bootstrap import Granted, StayParked
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    MintOutcomeUnknownError,
+    OperatorError,
+    RetryLaterError,
+    RunnerBusyError,
+    RunnerExistsError,
+)
+from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from autoscaler.model.runners import Runner, RunnerState
+from tests.controller.agents import Agent, launched, say
+from tests.controller.controllers import Controller, World
+from tests.controller.fakes_github import AnswerLost, Registration
+from tests.controller.virtual_time import on_virtual_time
+
+
+async def parked(world: World) -> tuple[Controller, Agent]:
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    return controller, agent
+
+
+@on_virtual_time
+async def test_a_name_is_stored_before_it_is_minted_with_the_jobs_labels() -> None:
+    world = World()
+    controller, _ = await parked(world)
+    stored: list[RunnerName] = []
+
+    def look(name: RunnerName) -> None:
+        (runner,) = world.store.of_kind(Runner)
+        assert (runner.name, runner.state) == (name, RunnerState.NAMED)
+        stored.append(name)
+
+    world.github.on_mint = look
+    await controller.turn()
+    assert stored == world.github.minted
+    assert world.github.registrations[stored[0]].labels == ("gpu",)
+    assert controller.crashes == []
+
+
+@pytest.mark.parametrize(
+    "error", [RunnerExistsError("409"), MintOutcomeUnknownError("502"), AnswerLost(MintOutcomeUnknownError("reset"))]
+)
+def test_a_registration_without_its_secret_is_deleted_and_another_name_minted(
+    error: GitHubError | AnswerLost,
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, agent = await parked(world)
+        if isinstance(error, RunnerExistsError):
+            name = RunnerName(f"ci-0badcafe-{agent.machine}-1")
+            world.github.registrations[name] = Registration(77, "org:acme", name, ("gpu",))
+        world.github.script("mint", error)
+        await controller.turn()
+        assert controller.only_machine().state is MachineState.PARKED
+        assert world.github.registrations == {}
+        assert world.github.asked[:2] == ["mint", "find_runner"]
+        await controller.turn()
+        granted = await agent.take_grant()
+        assert granted.runner.endswith("-2")
+        assert set(world.github.registrations) == {granted.runner}
+
+    scenario()
+
+
+@on_virtual_time
+async def test_after_an_unknown_outcome_the_name_is_looked_up_before_anything_else() -> None:
+    world = World()
+    controller, _ = await parked(world)
+    world.github.script("mint", MintOutcomeUnknownError("502"))
+    world.github.script("find_runner", RetryLaterError("503", 30.0), RetryLaterError("503", 1.0))
+    await controller.turn(then=20.0)
+    assert controller.only_machine().state is MachineState.GRANTED, "unknown means keep"
+    assert world.github.asked == ["mint", "find_runner"]
+    await world.clock.sleep(60.0)
+    assert world.github.asked == ["mint"] + ["find_runner"] * 3
+    assert controller.only_machine().state is MachineState.PARKED
+
+
+@pytest.mark.parametrize(
+    ("error", "pause"), [(RetryLaterError("429", 40.0), 40.0), (OperatorError("403"), 60.0)]
+)
+def test_a_mint_that_fails_parks_the_machine_and_holds_the_scope_back(
+    error: GitHubError, pause: float
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, agent = await parked(world)
+        world.github.script("mint", error)
+        await controller.turn()
+        assert controller.only_machine().state is MachineState.PARKED
+        for _ in range(5):
+            await controller.turn()
+        assert world.github.asked == ["mint"]
+        await world.clock.sleep(pause)
+        poll = asyncio.create_task(agent.poll())
+        await controller.turn()
+        assert isinstance(await poll, Granted)
+        assert world.github.asked == ["mint", "mint"]
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_registration_whose_job_is_gone_is_withdrawn_and_its_machine_parked() -> None:
+    world = World()
+    controller, agent = await parked(world)
+    await controller.turn()
+    assert len(world.github.registrations) == 1
+    await say(controller, 1, JobState.COMPLETED)
+    await controller.turn()
+    assert world.github.registrations == {}
+    assert controller.only_machine().state is MachineState.PARKED
+    assert isinstance(await agent.poll(wait=1.0), StayParked)
+    assert world.east.ended == []
+
+
+@on_virtual_time
+async def test_a_withdrawal_that_github_refuses_for_a_while_is_tried_again() -> None:
+    world = World()
+    controller, agent = await parked(world)
+    await controller.turn()
+    await say(controller, 1, JobState.COMPLETED)
+    world.github.script(
+        "delete_runner", RetryLaterError("502", 0.0), OperatorError("403"), RetryLaterError("429", 90.0)
+    )
+    began = world.clock.now()
+    await controller.turn(then=50.0)
+    assert world.github.asked.count("delete_runner") == 3
+    assert isinstance(await agent.poll(wait=1.0), StayParked), "nothing is handed over meanwhile"
+    await world.clock.sleep(60.0)
+    assert world.github.registrations == {}
+    assert controller.only_machine().state is MachineState.PARKED
+    assert world.clock.now() - began > 90.0
+
+
+@on_virtual_time
+async def test_a_registration_at_work_that_was_never_handed_over_is_left_alone() -> None:
+    """GitHub's 422 wins, even where we cannot explain it."""
+    world = World()
+    controller, _ = await parked(world)
+    await controller.turn()
+    (name,) = world.github.minted
+    world.github.script("delete_runner", RunnerBusyError("422"))
+    await say(controller, 1, JobState.COMPLETED)
+    await controller.turn(then=300.0)
+    assert world.github.asked.count("delete_runner") == 1
+    assert controller.state.runners[name].state is RunnerState.DONE
+    assert world.east.ended == []
+
+
+@on_virtual_time
+async def test_a_grant_withdrawn_while_it_is_minted_leaves_no_registration() -> None:
+    world = World()
+    world.github.latency = 4.0
+    controller, agent = await parked(world)
+    await controller.turn(then=1.0)
+    await say(controller, 1, JobState.COMPLETED)
+    await controller.turn(then=60.0)
+    assert len(world.github.minted) == 1
+    assert world.github.registrations == {}
+    assert isinstance(await agent.poll(wait=1.0), StayParked)
+    assert controller.only_machine().state is MachineState.PARKED
+
+
+@on_virtual_time
+async def test_a_name_looked_up_before_its_mint_is_through_leaves_no_registration() -> None:
+    world = World()
+    world.github.latency = 4.0
+    controller, _ = await parked(world)
+    await controller.turn(then=0.1)
+    (runner,) = controller.state.runners.values()
+    world.github.latency = 0.2
+    world.github.script("find_runner", None)
+    await say(controller, 1, JobState.COMPLETED)
+    await controller.turn(then=1.0)
+    assert runner.state is RunnerState.DONE
+    world.github.script("delete_runner", RetryLaterError("502", 0.0))
+    await world.clock.sleep(30.0)
+    assert len(world.github.minted) == 1
+    assert world.github.registrations == {}
+    assert not controller.granting.has_secret(runner.name)
+    assert controller.only_machine().state is MachineState.PARKED
+
+
+@on_virtual_time
+async def test_a_machine_that_goes_while_its_registration_is_minted_leaves_none_behind() -> None:
+    world = World()
+    world.github.latency = 4.0
+    controller, agent = await parked(world)
+    await controller.turn(then=1.0)
+    world.east.terminate(agent.instance.id)
+    await controller.reconciler.sweep(agent.instance.offering.partition("/")[0])  # type: ignore[arg-type]
+    await world.clock.sleep(60.0)
+    assert len(world.github.minted) == 1
+    assert world.github.registrations == {}
+
+
+@on_virtual_time
+async def test_no_secret_is_kept_once_it_was_taken_or_withdrawn() -> None:
+    world = World()
+    controller, _ = await parked(world)
+    await controller.turn()
+    (name,) = world.github.minted
+    assert controller.granting.has_secret(name)
+    assert controller.granting.take(name) == world.github.secrets[name]
+    assert controller.granting.take(name) is None
+    assert not controller.granting.has_secret(name)

@@ -1,0 +1,244 @@
+"""Calls: what is sent was stored, and every kind of answer leads somewhere."""
+
+import json
+
+import pytest
+
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.events import LaunchFailure
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from tests.controller.agents import queue, say
+from tests.controller.controllers import Controller, World
+from tests.controller.fakes_provider import Lost, Partly
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
+
+
+async def controller_with_jobs(world: World, jobs: int) -> Controller:
+    controller = Controller(world)
+    await controller.resume()
+    for job in range(1, jobs + 1):
+        await queue(controller, job)
+    return controller
+
+
+def states(controller: Controller) -> list[MachineState]:
+    return sorted(m.state for m in controller.state.machines.values())
+
+
+def only_call(controller: Controller) -> Call:
+    (call,) = controller.state.calls.values()
+    return call
+
+
+@on_virtual_time
+async def test_the_exact_request_is_stored_before_it_is_sent() -> None:
+    world = World()
+    stored: list[str] = []
+
+    def look(request: str) -> None:
+        (call,) = (c for c in world.store.of_kind(Call) if c.request == request)
+        assert call.state is CallState.SENT
+        assert len(call.slots) == json.loads(request)["count"]
+        stored.append(request)
+
+    world.east.on_launch = look
+    controller = await controller_with_jobs(world, 3)
+    await controller.turn()
+    assert stored == [sent.request for sent in world.east.sent]
+    assert controller.crashes == []
+    assert only_call(controller).state is CallState.SETTLED
+    assert states(controller) == [MachineState.LAUNCHED] * 3
+
+
+@on_virtual_time
+async def test_a_partial_answer_fills_slots_and_fails_the_rest() -> None:
+    world = World()
+    failure = LaunchFailure(
+        FailureClass.CAPACITY, "InsufficientInstanceCapacity", "none left", "east/g5.xlarge/a/on-demand"
+    )
+    world.east.launch_script.append(Partly(2, (failure,)))
+    controller = await controller_with_jobs(world, 3)
+    await controller.turn()
+    assert states(controller) == [MachineState.FAILED, MachineState.LAUNCHED, MachineState.LAUNCHED]
+    # The next call asks for the one that is missing, elsewhere.
+    await controller.turn()
+    again = json.loads(world.east.sent[-1].request)
+    assert (again["count"], again["offerings"]) == (1, ["east/g5.xlarge/b/on-demand"])
+    assert again["token"] != json.loads(world.east.sent[0].request)["token"]
+
+
+@pytest.mark.parametrize("failure", [f for f in FailureClass if f not in ("boot_deadline", "gate")])
+def test_a_refusal_of_any_class_fails_the_slots_and_waits(failure: FailureClass) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        world.east.launch_script.append(ProviderError(failure, "Code", "why", retry_after=45.0))
+        controller = await controller_with_jobs(world, 2)
+        await controller.turn()
+        assert only_call(controller).state is CallState.SETTLED
+        assert only_call(controller).failure is failure
+        assert states(controller) == [MachineState.FAILED] * 2
+        assert {m.failure for m in controller.state.machines.values()} == {failure}
+        assert ("launch_failures", "gpu", failure) in world.telemetry.said
+        await controller.turn()
+        assert len(world.east.sent) == 1, "held back"
+        (waits,) = controller.loop.plan.waiting.values()
+        assert "Code: why" in waits[0].reason
+        await world.clock.sleep(3600.0)
+        await controller.turn()
+        assert len(world.east.sent) == 2
+        assert len(world.east.running) == 2
+
+    scenario()
+
+
+@pytest.mark.parametrize("error", ["refused", "unknown"])
+def test_a_call_that_cannot_be_prepared_was_never_sent(error: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        world.east.prepare_script.append(
+            ProviderError(FailureClass.CONFIGURATION, "NoImage", "no image fits")
+            if error == "refused"
+            else OutcomeUnknownError("time-out")
+        )
+        controller = await controller_with_jobs(world, 1)
+        await controller.turn()
+        assert world.east.sent == []
+        assert only_call(controller).state is CallState.SETTLED
+        assert states(controller) == [MachineState.FAILED]
+        await world.clock.sleep(120.0)
+        await controller.turn()
+        assert len(world.east.running) == 1
+
+    scenario()
+
+
+@on_virtual_time
+async def test_an_unknown_outcome_is_repeated_byte_for_byte_and_launches_once() -> None:
+    world = World()
+    world.east.launch_script.extend([Lost(), Lost()])
+    controller = await controller_with_jobs(world, 2)
+    await controller.turn()
+    assert only_call(controller).state is CallState.UNKNOWN
+    await world.clock.sleep(6.0)
+    await controller.turn()
+    await world.clock.sleep(11.0)
+    await controller.turn()
+    assert len({sent.request for sent in world.east.sent}) == 1
+    assert len(world.east.sent) == 3
+    assert len(world.east.running) == 2
+    assert states(controller) == [MachineState.LAUNCHED] * 2
+    assert world.east.violations == []
+
+
+@on_virtual_time
+async def test_a_lost_answer_is_found_by_its_tag_in_a_list() -> None:
+    world = World()
+    world.east.launch_script.append(Lost())
+    controller = await controller_with_jobs(world, 2)
+    await controller.turn()
+    await controller.reconciler.sweep(EAST)
+    assert states(controller) == [MachineState.LAUNCHED] * 2
+    assert {m.provider_id for m in controller.state.machines.values()} == set(world.east.instances)
+
+
+@on_virtual_time
+async def test_a_refused_repeat_says_nothing_about_the_first_try() -> None:
+    world = World()
+    world.east.launch_script.extend(
+        [Lost(), ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")]
+    )
+    controller = await controller_with_jobs(world, 1)
+    await controller.turn()
+    await world.clock.sleep(6.0)
+    await controller.turn()
+    assert only_call(controller).state is CallState.UNKNOWN
+    assert states(controller) == [MachineState.REQUESTED]
+
+
+@on_virtual_time
+async def test_slots_are_written_off_after_a_repeat_and_two_complete_lists() -> None:
+    world = World()
+    world.east.launch_script.extend([OutcomeUnknownError("reset")] * 2)
+    controller = await controller_with_jobs(world, 1)
+    await controller.turn()
+    # Lists before the repeat say nothing: the request may still be on its way.
+    await controller.reconciler.sweep(EAST)
+    await world.clock.sleep(6.0)
+    await controller.turn()
+    await controller.reconciler.sweep(EAST)
+    assert states(controller) == [MachineState.REQUESTED]
+    world.east.list_script.append(OutcomeUnknownError("half a list"))
+    await world.clock.sleep(2.0)
+    assert await controller.reconciler.sweep(EAST) is False
+    await world.clock.sleep(61.0)
+    assert await controller.reconciler.sweep(EAST) is True
+    assert states(controller) == [MachineState.FAILED]
+    assert only_call(controller).state is CallState.SETTLED
+    # The job is still wanted: a new call, with a token of its own.
+    await world.clock.sleep(60.0)
+    await controller.turn()
+    assert len({json.loads(s.request)["token"] for s in world.east.sent}) == 2
+    assert len(world.east.running) == 1
+
+
+@on_virtual_time
+async def test_a_call_is_not_repeated_after_ten_minutes() -> None:
+    world = World()
+    world.east.launch_script.extend([OutcomeUnknownError("reset")] * 100)
+    controller = await controller_with_jobs(world, 1)
+    for _ in range(200):
+        await controller.turn()
+    first = json.loads(world.east.sent[0].request)["token"]
+    tries = [s.at for s in world.east.sent if json.loads(s.request)["token"] == first]
+    assert len(tries) > 5
+    assert tries[-1] - tries[0] <= 600.0
+
+
+@on_virtual_time
+async def test_a_call_withdrawn_while_it_is_prepared_is_never_sent() -> None:
+    world = World()
+    world.east.latency = 5.0
+    controller = await controller_with_jobs(world, 1)
+    await controller.turn(then=1.0)
+    await say(controller, 1, JobState.COMPLETED)
+    await controller.turn(then=60.0)
+    assert len(world.east.prepared) == 1
+    assert world.east.sent == []
+    assert states(controller) == [MachineState.FAILED]
+    assert only_call(controller).state is CallState.SETTLED
+    assert controller.crashes == []
+
+
+@on_virtual_time
+async def test_a_call_of_which_a_part_is_not_needed_any_more_is_asked_for_anew() -> None:
+    world = World()
+    world.east.latency = 5.0
+    controller = await controller_with_jobs(world, 3)
+    await controller.turn(then=1.0)
+    await say(controller, 2, JobState.COMPLETED)
+    await controller.turn(then=60.0)
+    assert [json.loads(sent.request)["count"] for sent in world.east.sent] == [2]
+    assert len(world.east.running) == 2
+
+
+@on_virtual_time
+async def test_an_answer_that_comes_after_a_list_bound_its_machines_changes_nothing() -> None:
+    world = World()
+    world.east.latency = 5.0
+    controller = await controller_with_jobs(world, 2)
+    await controller.turn(then=6.0)
+    assert len(world.east.running) == 2
+    assert only_call(controller).state is CallState.SENT
+    world.east.latency = 0.1
+    await controller.reconciler.sweep(EAST)
+    bound = {m.id: m.provider_id for m in controller.state.machines.values()}
+    await world.clock.sleep(10.0)
+    assert {m.id: m.provider_id for m in controller.state.machines.values()} == bound
+    assert only_call(controller).state is CallState.SETTLED
+    assert len(set(bound.values())) == 2

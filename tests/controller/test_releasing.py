@@ -1,0 +1,139 @@
+"""An idle machine that wants to leave: what it is told, whatever GitHub answers."""
+
+import pytest
+
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    OperatorError,
+    RetryLaterError,
+    RunnerBusyError,
+)
+from autoscaler.model.cooldowns import mint_key
+from autoscaler.model.jobs import JobState
+from autoscaler.model.runners import RunnerState
+from tests.controller.agents import Agent, launched, refusal, say
+from tests.controller.controllers import Controller, World
+from tests.controller.virtual_time import on_virtual_time
+
+
+async def idle(world: World) -> tuple[Controller, Agent]:
+    """A machine whose runner listens and has no job."""
+    controller, (agent,) = await launched(world)
+    await agent.start_runner()
+    return controller, agent
+
+
+async def may_release(agent: Agent) -> bool:
+    return await agent.controller.desk.may_release(agent.machine, agent.nonce)
+
+
+async def release(agent: Agent) -> int:
+    return await agent.controller.desk.release(agent.machine, agent.nonce)
+
+
+def state_of_runner(controller: Controller) -> RunnerState:
+    (runner,) = controller.state.runners.values()
+    return runner.state
+
+
+@on_virtual_time
+async def test_an_idle_runner_may_be_released_and_is_deleted() -> None:
+    world = World()
+    controller, agent = await idle(world)
+    assert await may_release(agent)
+    assert world.github.asked.count("delete_runner") == 0, "asking is not doing"
+    assert await release(agent) == 204
+    assert world.github.registrations == {}
+    assert state_of_runner(controller) is RunnerState.DONE
+    assert not await may_release(agent)
+    assert await release(agent) == 404
+
+
+@on_virtual_time
+async def test_before_the_acknowledgement_there_is_nothing_to_release() -> None:
+    controller, (agent,) = await launched(World())
+    await agent.park()
+    assert not await may_release(agent)
+    assert await release(agent) == 404
+    await controller.turn()
+    assert not await may_release(agent)
+
+
+@on_virtual_time
+async def test_a_busy_runner_is_not_even_asked_about() -> None:
+    world = World()
+    controller, agent = await idle(world)
+    await say(controller, 1, JobState.IN_PROGRESS, world.github.minted[0])
+    await controller.turn()
+    assert state_of_runner(controller) is RunnerState.BUSY
+    assert not await may_release(agent)
+    assert await release(agent) == 422
+    assert "delete_runner" not in world.github.asked
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RunnerBusyError("422"), 422),  # it took a job that we have not heard of yet
+        (RetryLaterError("502", 1.0), 503),
+        (OperatorError("403"), 503),
+    ],
+)
+def test_what_github_does_not_do_is_told_and_changes_nothing(
+    error: GitHubError, status: int
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, agent = await idle(world)
+        world.github.script("delete_runner", error)
+        assert await release(agent) == status
+        assert state_of_runner(controller) is RunnerState.ACKNOWLEDGED
+        assert len(world.github.registrations) == 1
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_registration_that_is_not_there_is_as_good_as_deleted() -> None:
+    world = World()
+    controller, agent = await idle(world)
+    world.github.registrations.clear()
+    assert await release(agent) == 404
+    assert state_of_runner(controller) is RunnerState.DONE
+
+
+@on_virtual_time
+async def test_while_github_is_not_to_be_asked_no_release_is_allowed() -> None:
+    world = World()
+    controller, agent = await idle(world)
+    world.github.script("mint", RetryLaterError("429", 300.0))
+    other = await launched_for_another_job(controller)
+    await other.park()
+    await controller.turn()
+    assert mint_key("org:acme") in controller.state.cooldowns
+    assert not await may_release(agent)
+    await world.clock.sleep(300.0)
+    assert await may_release(agent)
+
+
+@on_virtual_time
+async def test_another_machines_registration_cannot_be_released() -> None:
+    world = World()
+    controller, agent = await idle(world)
+    other = await launched_for_another_job(controller)
+    await other.park()
+    assert await refusal(controller.desk.release(agent.machine, other.nonce)) == (401, "nonce")
+    assert await release(other) == 404
+    assert len(world.github.registrations) == 1
+
+
+async def launched_for_another_job(controller: Controller) -> Agent:
+    """A second machine, for a job that the first runner does not take."""
+    world = controller.world
+    known = set(world.east.instances)
+    for job in (2, 3):
+        await say(controller, job, JobState.QUEUED)
+    await controller.turn()
+    new = [instance for instance in world.east.running if instance.id not in known]
+    return Agent(controller, new[0])

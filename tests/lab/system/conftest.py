@@ -1,0 +1,36 @@
+"""One laboratory with a SKU for each story, shared by the stories: each looks at its own SKU only."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from tests.lab.system.harness import ec2_sku
+
+STORIES: dict[str, dict[str, Any]] = {
+    "zones": ec2_sku("g5.xlarge"),
+    "types": {"on": [{"provider": "lab", "instance_types": ["g6.xlarge", "g5.2xlarge"]}]},
+    "rungs": {
+        "on": [
+            {"provider": "lab", "instance_types": ["p3.2xlarge"]},
+            {"provider": "lab", "instance_types": ["c7i.2xlarge"]},
+        ]
+    },
+    "quota": ec2_sku("f2.6xlarge"),
+    "cancelled": ec2_sku("g4dn.xlarge", idle={"timeout": "60s"}),
+    "lifetime": ec2_sku("g4dn.2xlarge", lifetime="4m"),
+    "warm": ec2_sku("g4dn.4xlarge", idle={"min": 2}),
+    "aged": ec2_sku("g4dn.8xlarge", idle={"min": 1, "max_age": "3m"}),
+    "private": ec2_sku("g6.2xlarge", access={"repositories": ["acme/widgets"]}),
+    "restarted": ec2_sku("g6.4xlarge"),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab() -> AsyncIterator[Laboratory]:
+    """A laboratory whose controller is ready, a lab minute a second."""
+    fleet = LabFleet("acme", ("widgets", "gadgets"), STORIES, scale=60.0, most_machines=150)
+    async with Laboratory(fleet) as laboratory:
+        await laboratory.start_controller()
+        yield laboratory

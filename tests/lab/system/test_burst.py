@@ -1,0 +1,98 @@
+"""A thousand jobs at once for one SKU: how few calls that takes, and how GitHub's limits are kept."""
+
+from autoscaler.lab.github.settings import DeliveryFaults, Limits
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.model.catalogue import RegistrationRate
+from tests.lab.system.harness import (
+    Records,
+    at_rest,
+    ec2_sku,
+    github_calls,
+    job,
+    read_records,
+    started,
+    unsettled,
+    until,
+    wrong_runners,
+    wrong_slots,
+)
+
+SKU = "linux.g5"
+AS_SHIPPED = {
+    "burst": RegistrationRate().burst,
+    "per_second": RegistrationRate().per_second,
+}
+LONGEST_PARKED = 120.0
+"""Seconds that a machine may wait for its turn to register."""
+
+
+async def _run(lab: Laboratory, jobs: int, seconds: float, patience: float) -> None:
+    await lab.start_controller()
+    pushed = lab.github.push([job(f"j{n}", SKU, seconds) for n in range(jobs)])
+    await until(lambda: not lab.github.unfinished, patience, lab.controller.log_end)
+    assert started(pushed)
+
+
+async def _ended_well(lab: Laboratory) -> None:
+    await at_rest(lab, 20.0)
+    assert await lab.controller.terminate() == 0
+    assert lab.wrong_jobs() == []
+    assert wrong_slots(lab) == []
+    assert wrong_runners(lab) == []
+    assert unsettled(lab) == []
+
+
+def _longest_wait(records: Records) -> float:
+    """From parked to registered, the longest of all machines; in lab seconds."""
+    parked = {machine.id: machine.parked_at for machine in records.machines}
+    waits = []
+    for runner in records.runners:
+        at = parked[runner.machine]
+        assert at is not None
+        waits.append(runner.named_at - at)
+    return max(waits)
+
+
+async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
+    fleet = LabFleet("acme", ("widgets",), {SKU: ec2_sku()}, scale=20.0, most_machines=1000)
+    async with Laboratory(fleet) as lab:
+        await _run(lab, 1000, 60.0, 60.0)
+        calls = github_calls(lab)
+        assert lab.ec2.calls["CreateFleet"] <= 5
+        assert calls.total() <= 1.1 * 1000
+        await _ended_well(lab)
+
+
+async def test_within_githubs_limits_no_machine_waits_long_for_its_turn() -> None:
+    fleet = LabFleet(
+        "acme",
+        ("widgets",),
+        {SKU: ec2_sku()},
+        scale=25.0,
+        most_machines=1000,
+        limits=Limits(),
+        registrations=AS_SHIPPED,
+    )
+    async with Laboratory(fleet) as lab:
+        await _run(lab, 1000, 30.0, 60.0)
+        calls = github_calls(lab)
+        assert calls["403"] + calls["429"] < 0.01 * calls.total()
+        await _ended_well(lab)
+        assert _longest_wait(read_records(lab)) <= LONGEST_PARKED
+
+
+async def test_deliveries_that_fail_and_come_twice_and_late_lose_no_job() -> None:
+    fleet = LabFleet(
+        "acme",
+        ("widgets",),
+        {SKU: ec2_sku()},
+        scale=25.0,
+        most_machines=300,
+        limits=Limits(),
+        registrations=AS_SHIPPED,
+        faults=DeliveryFaults(fail=0.2, duplicate=0.2, reorder=0.2),
+    )
+    async with Laboratory(fleet) as lab:
+        await _run(lab, 200, 30.0, 60.0)
+        await _ended_well(lab)
+        assert lab.github.deliveries["broken"] > 20

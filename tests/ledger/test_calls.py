@@ -1,0 +1,301 @@
+"""Calls own slots: the lowest free one is bound, what is not given fails, and why is remembered."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.calls import CallState
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.cooldowns import Cooldown
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId, ProviderMachineId
+from autoscaler.model.machines import MachineState
+from tests.ledger.builders import GPU, START, World, failure
+from tests.planner.fleets import EAST, catalogue, launched, offering, sku
+
+A, B = "east/g5.xlarge/a/on-demand", "east/g5.xlarge/b/on-demand"
+MIXED = catalogue(
+    sku(
+        offerings=(
+            offering(zone="a", dollars=1.0, units=4),
+            offering("g5.2xlarge", "b", dollars=1.5, units=8),
+            offering("p4d", "a", dollars=1.2, quota="P", units=96),
+        )
+    )
+)
+
+
+def cooldowns(world: World) -> dict[str, float]:
+    """The holds in force, by key, as seconds from now."""
+    held = world.state.cooldowns.values()
+    return {c.key: c.until - world.now for c in held if c.until > world.now}
+
+
+def test_a_recorded_call_counts_every_slot_at_its_dearest() -> None:
+    world = World(MIXED)
+    slots = world.record(2)
+    call = world.call()
+    assert (call.state, call.slots, call.token, call.request) == (
+        CallState.RECORDED,
+        slots,
+        "token-c",
+        "",
+    )
+    assert (call.created_at, call.sent_at, call.attempts) == (START, None, 0)
+    first, second = (world.machine(slot) for slot in slots)
+    assert (first.state, first.slot, second.slot) == (MachineState.REQUESTED, 0, 1)
+    assert (first.dollars_per_hour, first.holds) == (1.5, (("east/G", 8), ("east/P", 96)))
+    assert (first.since, first.created_at, first.due, first.call) == (START, START, None, "c")
+    assert first.confirmed
+    usage = world.fleet().usage
+    assert (usage.machines, usage.dollars_per_hour) == (2, 3.0)
+    assert (dict(usage.by_sku), dict(usage.by_quota)) == ({GPU: 2}, {"east/G": 16, "east/P": 192})
+
+
+def test_a_machine_counts_at_what_it_really_is() -> None:
+    world = World(MIXED)
+    (slot,) = world.send(1)
+    world.answer("c", "i-1")
+    machine = world.machine(slot)
+    assert (machine.state, machine.provider_id) == (MachineState.LAUNCHED, "i-1")
+    assert (machine.dollars_per_hour, machine.holds) == (1.0, (("east/G", 4),))
+    assert (machine.instance_type, machine.zone, machine.capacity_type) == (
+        "g5.xlarge",
+        "a",
+        "on-demand",
+    )
+    assert (machine.image, machine.launch_time, machine.due) == ("ami-1", "t0", START + 900.0)
+    assert dict(+world.state.used_by_quota) == {"east/G": 4}
+    assert world.state.dollars_used == 1.0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        launched("i-1", zone="nowhere"),
+        launched("i-1", kind="unknown"),
+        e.LaunchedMachine(ProviderMachineId("i-1"), "g5.xlarge", "a", CapacityType.SPOT),
+    ],
+)
+def test_a_machine_of_no_asked_offering_stays_at_the_dearest(given: e.LaunchedMachine) -> None:
+    world = World(MIXED)
+    (slot,) = world.send(1)
+    world.do(e.CallAnswered, CallId("c"), (given,), ())
+    machine = world.machine(slot)
+    assert (machine.state, machine.dollars_per_hour) == (MachineState.LAUNCHED, 1.5)
+    assert machine.holds == (("east/G", 8), ("east/P", 96))
+
+
+def test_the_request_is_fixed_before_the_first_sending_only() -> None:
+    world = World()
+    world.send(1)
+    assert world.call().request == "request-c"
+    world.do(e.CallPrepared, CallId("c"), "another")
+    assert world.call().request == "request-c"
+    world.do(e.CallPrepared, CallId("unknown"), "another")
+
+
+def test_sendings_are_counted_from_the_first() -> None:
+    world = World()
+    world.send(1)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out" * 100)
+    call = world.call()
+    assert (call.state, call.reason) == (CallState.UNKNOWN, ("timed out" * 100)[:500])
+    world.now += 5
+    world.do(e.CallSent, CallId("c"))
+    assert (call.state, call.attempts, call.sent_at) == (CallState.SENT, 2, START)
+    assert call.last_sent_at == START + 5
+    world.answer("c", "i-1")
+    world.do(e.CallSent, CallId("c"))
+    world.do(e.CallOutcomeUnknown, CallId("c"), "late")
+    assert (call.state, call.attempts, call.settled_at) == (CallState.SETTLED, 2, START + 5)
+
+
+def test_events_of_unknown_calls_change_nothing() -> None:
+    world = World()
+    world.ledger.take_changes()
+    for event, values in (
+        (e.CallSent, ()),
+        (e.CallOutcomeUnknown, ("x",)),
+        (e.CallWithdrawn, ("x",)),
+        (e.CallAnswered, ((launched("i-1"),), ())),
+    ):
+        world.do(event, CallId("c"), *values)
+    assert not world.ledger.take_changes()
+
+
+def test_no_answer_can_be_unknown_before_it_was_sent() -> None:
+    world = World()
+    world.record(1)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "x")
+    assert world.call().state is CallState.RECORDED
+
+
+def test_a_withdrawn_call_leaves_no_slot_and_no_hold() -> None:
+    world = World()
+    slots = world.record(2)
+    world.do(e.CallWithdrawn, CallId("c"), "its job is gone")
+    assert set(world.states().values()) == {MachineState.FAILED}
+    assert [world.machine(s).reason for s in slots] == ["withdrawn"] * 2
+    assert world.fleet().usage.machines == 0
+    assert (world.call().state, world.state.open_calls) == (CallState.SETTLED, {})
+    assert cooldowns(world) == {}
+
+
+def test_a_sent_call_cannot_be_withdrawn() -> None:
+    world = World()
+    world.send(1)
+    world.do(e.CallWithdrawn, CallId("c"), "too late")
+    assert (world.call().state, world.states()) == (CallState.SENT, {"c0": "requested"})
+
+
+def test_a_partial_answer_binds_the_lowest_slots_and_fails_the_rest() -> None:
+    world = World()
+    world.send(3)
+    world.answer("c", "i-1", "i-2", failures=[failure(FailureClass.CAPACITY, B, "Insufficient")])
+    assert [world.machine(f"c{n}").provider_id for n in range(3)] == ["i-1", "i-2", None]
+    left = world.machine("c2")
+    assert (left.state, left.failure, left.reason) == (
+        MachineState.FAILED,
+        FailureClass.CAPACITY,
+        "Insufficient: words",
+    )
+    call = world.call()
+    assert (call.state, call.failure, call.reason) == (
+        CallState.SETTLED,
+        FailureClass.CAPACITY,
+        "Insufficient: words",
+    )
+    assert cooldowns(world) == {f"offering:{B}": 180.0}
+    assert world.fleet().usage.machines == 2
+
+
+def test_a_full_answer_with_failures_elsewhere_still_holds_those() -> None:
+    world = World()
+    world.send(1)
+    world.answer("c", "i-1", failures=[failure(FailureClass.CAPACITY, B)])
+    assert (world.call().failure, world.call().reason) == (None, "")
+    assert cooldowns(world) == {f"offering:{B}": 180.0}
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        (failure(FailureClass.CAPACITY, A), {f"offering:{A}": 180.0}),
+        (failure(FailureClass.CAPACITY), {f"offering:{A}": 180.0, f"offering:{B}": 180.0}),
+        (failure(FailureClass.CAPACITY, "??"), {f"offering:{A}": 180.0, f"offering:{B}": 180.0}),
+        (failure(FailureClass.QUOTA, A), {"quota:east/G": 600.0}),
+        (failure(FailureClass.QUOTA), {"quota:east/G": 600.0}),
+        (failure(FailureClass.THROTTLED), {"throttle:east": 5.0}),
+        (failure(FailureClass.CONFIGURATION, A), {"rung:gpu/0": 60.0}),
+        (failure(FailureClass.UNKNOWN), {"rung:gpu/0": 30.0}),
+    ],
+)
+def test_what_is_held_depends_on_the_failure(given: e.LaunchFailure, held: dict[str, float]) -> None:
+    world = World()
+    world.send(1)
+    world.answer("c", failures=[given])
+    assert cooldowns(world) == held
+    assert all(c.reason == "Code: words" for c in world.state.cooldowns.values())
+    assert world.machine("c0").failure is given.failure
+
+
+def test_retry_after_makes_the_hold_longer() -> None:
+    world = World()
+    world.send(1)
+    world.answer("c", failures=[failure(FailureClass.THROTTLED)], retry=42.0)
+    assert cooldowns(world) == {"throttle:east": 42.0}
+
+
+def test_a_later_answer_in_the_same_storm_may_make_the_hold_longer() -> None:
+    world = World()
+    world.send(1, "a")
+    world.send(1, "b")
+    world.answer("a", failures=[failure(FailureClass.THROTTLED)])
+    world.now += 1
+    world.answer("b", failures=[failure(FailureClass.THROTTLED)], retry=60.0)
+    assert world.state.cooldowns["throttle:east"].strikes == 1
+    assert cooldowns(world) == {"throttle:east": 60.0}
+
+
+def test_simultaneous_failures_of_several_calls_are_one_strike() -> None:
+    world = World()
+    for name in "abc":
+        world.send(1, name)
+    for name in "abc":
+        world.answer(name, failures=[failure(FailureClass.CAPACITY, A)])
+        world.now += 1
+    assert world.state.cooldowns[f"offering:{A}"] == Cooldown(
+        f"offering:{A}", START + 180.0, 1, "Code: words"
+    )
+
+
+def test_nothing_given_and_no_reason_counts_as_no_capacity() -> None:
+    world = World()
+    world.send(1)
+    world.answer("c")
+    assert cooldowns(world) == {f"offering:{A}": 180.0, f"offering:{B}": 180.0}
+    assert world.state.cooldowns[f"offering:{A}"].reason == "Empty: nothing given and no reason"
+    assert world.machine("c0").reason == "the provider gave fewer and no reason"
+
+
+def test_the_worst_failure_names_the_slots() -> None:
+    world = World()
+    kinds = [
+        FailureClass.CAPACITY,
+        FailureClass.THROTTLED,
+        FailureClass.UNKNOWN,
+        FailureClass.QUOTA,
+        FailureClass.CONFIGURATION,
+    ]
+    for number in range(1, 6):
+        world.send(1, f"c{number}-")
+        world.answer(f"c{number}-", failures=[failure(kind) for kind in kinds[:number]])
+        assert world.call(f"c{number}-").failure is kinds[number - 1]
+        assert world.machine(f"c{number}-0").failure is kinds[number - 1]
+
+
+def test_a_machine_lifts_what_was_held_before() -> None:
+    world = World()
+    world.send(1, "a")
+    keys = (f"offering:{A}", f"offering:{B}", "quota:east/G", "throttle:east", "rung:gpu/0")
+    kinds = (FailureClass.CAPACITY, FailureClass.QUOTA, FailureClass.THROTTLED)
+    world.answer("a", failures=[failure(k) for k in (*kinds, FailureClass.UNKNOWN)])
+    assert set(cooldowns(world)) == set(keys)
+    world.send(1, "b")
+    world.answer("b", "i-1")
+    assert set(cooldowns(world)) == {f"offering:{B}"}
+    assert world.state.cooldowns["rung:gpu/0"].strikes == 0
+
+
+def test_an_answer_that_repeats_known_machines_binds_nothing_twice() -> None:
+    world = World()
+    world.send(2)
+    world.answer("c", "i-1", "i-2")
+    world.answer("c", "i-1", "i-2")
+    assert [world.machine(f"c{n}").provider_id for n in range(2)] == ["i-1", "i-2"]
+    assert world.states() == {"c0": "launched", "c1": "launched"}
+
+
+def test_an_answer_never_binds_more_machines_than_slots() -> None:
+    world = World()
+    world.send(1)
+    world.answer("c", "i-1", "i-2")
+    assert world.states() == {"c0": "launched"}
+    assert "i-2" not in world.state.by_provider_id
+
+
+def test_history_tells_the_calls_story() -> None:
+    world = World()
+    world.send(2)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.CallSent, CallId("c"))
+    world.answer("c", "i-1")
+    rows = [(r.event, r.detail) for r in world.ledger.take_changes().history if r.kind == "call"]
+    assert rows == [
+        ("recorded", "2 x gpu"),
+        ("sent", "attempt 1"),
+        ("unknown", "timed out"),
+        ("sent", "attempt 2"),
+        ("answered", "1 of 2: the provider gave fewer and no reason"),
+    ]
+    assert world.call().provider == EAST

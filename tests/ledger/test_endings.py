@@ -1,0 +1,178 @@
+"""Machines on their way out: asked for, asked for again, examined while silent."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.runners import RunnerState
+from tests.ledger.builders import START, World
+
+C0 = MachineId("c0")
+
+
+def end(world: World, ground: EndGround = EndGround.IDLE) -> None:
+    world.do(e.EndRequested, C0, ground, "why")
+
+
+def test_an_end_is_recorded_with_its_ground() -> None:
+    world = World()
+    world.park()
+    end(world)
+    machine = world.machine("c0")
+    assert (machine.state, machine.ground, machine.reason) == (
+        MachineState.ENDING,
+        EndGround.IDLE,
+        "idle: why",
+    )
+    assert (machine.due, machine.end_attempts, machine.failure) == (START + 120.0, 1, None)
+    assert world.fleet().usage.machines == 1
+
+
+def test_an_end_is_asked_for_again_at_doubling_intervals_of_ten_minutes_at_most() -> None:
+    world = World()
+    world.park()
+    for interval in (120.0, 240.0, 480.0, 600.0, 600.0):
+        end(world)
+        assert world.machine("c0").due == world.now + interval
+        world.now += interval
+    assert world.machine("c0").since == START
+
+
+def test_the_first_ground_stands() -> None:
+    world = World()
+    world.park()
+    end(world, EndGround.IDLE)
+    end(world, EndGround.OPERATOR)
+    assert world.machine("c0").ground is EndGround.IDLE
+
+
+def test_a_word_from_an_ending_machine_does_not_hurry_the_next_request() -> None:
+    world = World()
+    world.park()
+    end(world)
+    world.now += 10
+    world.do(e.MachineSeen, C0)
+    assert world.machine("c0").due == START + 120.0
+
+
+@pytest.mark.parametrize(
+    ("booted", "ground", "failure"),
+    [
+        (False, EndGround.DEADLINE, FailureClass.BOOT_DEADLINE),
+        (True, EndGround.DEADLINE, None),
+        (False, EndGround.OPERATOR, None),
+    ],
+)
+def test_a_machine_that_never_said_hello_failed_to_boot(
+    booted: bool, ground: EndGround, failure: FailureClass | None
+) -> None:
+    world = World()
+    world.launch(1)
+    if booted:
+        world.boot("c0")
+    end(world, ground)
+    assert world.machine("c0").failure is failure
+
+
+def test_ending_closes_the_registration() -> None:
+    world = World()
+    runner = world.ready()
+    end(world, EndGround.LIFETIME)
+    assert world.runner(runner).state is RunnerState.DONE
+    assert world.runner(runner).reason == "why"
+
+
+def test_what_the_provider_says_of_an_end_is_told_only_if_it_refused() -> None:
+    world = World()
+    world.park()
+    end(world)
+    world.ledger.take_changes()
+    world.do(e.EndAnswered, C0)
+    world.do(e.EndAnswered, MachineId("c9"), "error")
+    assert not world.ledger.take_changes()
+    world.do(e.EndAnswered, C0, "UnauthorizedOperation")
+    (row,) = world.ledger.take_changes().history
+    assert (row.event, row.detail, row.record) == ("end_refused", "UnauthorizedOperation", "c0")
+    assert world.states() == {"c0": "ending"}
+
+
+def silent() -> World:
+    """A granted machine, silent for a quarter of an hour."""
+    world = World()
+    world.ready()
+    world.now += 900
+    return world
+
+
+def examine(world: World, finished: bool) -> None:
+    world.do(e.ExaminationRequested, C0)
+    world.do(e.MachineExamined, C0, finished, "offline")
+
+
+def test_a_silent_machine_is_looked_at_again_a_quarter_of_an_hour_later() -> None:
+    world = silent()
+    world.do(e.ExaminationRequested, C0)
+    assert world.machine("c0").due == START + 1800.0
+    world.now = START + 86_000
+    world.do(e.ExaminationRequested, C0)
+    assert world.machine("c0").due == START + 86_400.0
+
+
+def test_two_reads_a_quarter_of_an_hour_apart_are_proof_and_one_is_not() -> None:
+    world = silent()
+    examine(world, True)
+    machine = world.machine("c0")
+    assert (machine.finished_reads, machine.finished_at) == (1, START + 900)
+    world.now += 899.9
+    examine(world, True)
+    assert (machine.finished_reads, machine.finished_at) == (1, START + 900)
+    world.now = START + 1800
+    examine(world, True)
+    assert (machine.finished_reads, machine.due) == (2, START + 1800)
+
+
+def test_the_second_read_is_due_a_quarter_of_an_hour_after_the_first_answer() -> None:
+    world = silent()
+    world.do(e.ExaminationRequested, C0)
+    world.now += 3
+    world.do(e.MachineExamined, C0, True, "offline")
+    assert world.machine("c0").due == START + 903 + 900
+
+
+def test_a_read_that_is_no_proof_starts_over() -> None:
+    world = silent()
+    examine(world, True)
+    world.now += 900
+    examine(world, False)
+    machine = world.machine("c0")
+    assert (machine.finished_reads, machine.finished_at) == (0, None)
+    world.now += 900
+    examine(world, True)
+    assert machine.finished_reads == 1
+
+
+def test_a_word_from_the_machine_starts_over() -> None:
+    world = silent()
+    examine(world, True)
+    world.do(e.MachineSeen, C0)
+    machine = world.machine("c0")
+    assert (machine.finished_reads, machine.finished_at) == (0, None)
+    assert machine.due == START + 1800.0
+
+
+def test_an_answer_about_a_machine_no_longer_granted_is_ignored() -> None:
+    world = silent()
+    end(world, EndGround.LIFETIME)
+    world.do(e.MachineExamined, C0, True, "offline")
+    world.do(e.MachineExamined, MachineId("c9"), True, "offline")
+    assert world.machine("c0").finished_reads == 0
+
+
+def test_history_tells_what_github_said() -> None:
+    world = silent()
+    world.ledger.take_changes()
+    examine(world, True)
+    (row,) = world.ledger.take_changes().history
+    assert (row.kind, row.event, row.detail) == ("machine", "examined", "offline")

@@ -1,0 +1,247 @@
+"""What a provider's list shows and does not show: absence, ends, strangers, an older store."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.plan import End, Examine
+from autoscaler.model.runners import RunnerState
+from tests.ledger.builders import GPU, START, World, listed
+
+
+def misses(world: World, *moments: float, complete: bool = True) -> list[str]:
+    """Empty lists begun at these moments after START; the machine's state after each."""
+    seen = []
+    for moment in moments:
+        world.now = START + moment
+        world.lists(complete=complete)
+        seen.append(world.machine("c0").state.value)
+    return seen
+
+
+def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
+    world = World()
+    world.park()
+    assert misses(world, 1, 30, 60.9, 61) == ["parked", "parked", "parked", "lost"]
+    machine = world.machine("c0")
+    assert (machine.ended_at, machine.reason) == (START + 61, "in no list any more")
+    assert machine.failure is None
+    assert world.fleet().usage.machines == 0
+
+
+def test_incomplete_lists_say_nothing_by_absence() -> None:
+    world = World()
+    world.park()
+    assert misses(world, 1, 100, 200, complete=False) == ["parked"] * 3
+    assert world.machine("c0").absent_since is None
+
+
+def test_a_list_begun_before_the_last_change_says_nothing_of_it() -> None:
+    world = World()
+    world.park()
+    assert misses(world, 0, 60) == ["parked", "parked"]
+    assert world.machine("c0").absent_since == START + 60
+
+
+def test_being_shown_once_ends_the_absence() -> None:
+    world = World()
+    world.park()
+    misses(world, 1)
+    world.now = START + 30
+    world.lists(world.listed("c0"), complete=False)
+    assert world.machine("c0").absent_since is None
+    assert misses(world, 62, 100) == ["parked", "parked"]
+
+
+def test_lists_of_another_provider_do_not_miss_our_machines() -> None:
+    world = World()
+    world.park()
+    for moment in (10.0, 100.0):
+        at = START + moment
+        world.ledger.apply(e.MachinesListed(at, "west", at, True, ()))  # type: ignore[arg-type]
+    assert world.states() == {"c0": "parked"}
+
+
+def test_slots_without_a_machine_are_not_missed() -> None:
+    world = World()
+    world.send(1)
+    assert misses(world, 10, 100, 1000) == ["requested"] * 3
+
+
+@pytest.mark.parametrize("stage", ["launched", "booted"])
+def test_a_machine_that_vanishes_before_it_is_up_strikes_its_rung(stage: str) -> None:
+    world = World()
+    world.launch(1)
+    if stage == "booted":
+        world.boot("c0")
+    assert misses(world, 1, 61) == [stage, "lost"]
+    assert world.machine("c0").failure is FailureClass.UNKNOWN
+    assert world.state.cooldowns["rung:gpu/0"].until == START + 61 + 30
+    assert world.state.cooldowns["rung:gpu/0"].reason == "in no list any more"
+
+
+@pytest.mark.parametrize("given", ["", "Server.InsufficientInstanceCapacity"])
+def test_a_terminated_machine_is_gone_at_once(given: str) -> None:
+    world = World()
+    world.launch(1)
+    world.lists(listed("i-c0", terminated=True, reason=given), complete=False)
+    machine = world.machine("c0")
+    assert (machine.state, machine.reason) == (MachineState.GONE, given or "ended")
+    assert machine.failure is FailureClass.UNKNOWN
+    assert world.state.cooldowns["rung:gpu/0"].reason == (given or "ended")
+
+
+def test_a_parked_machine_that_is_terminated_strikes_nothing() -> None:
+    world = World()
+    world.park()
+    world.lists(world.listed("c0", terminated=True))
+    assert (world.machine("c0").state, world.machine("c0").failure) == (MachineState.GONE, None)
+    assert "rung:gpu/0" not in {k for k, c in world.state.cooldowns.items() if c.strikes}
+
+
+def test_a_gone_machine_stays_gone_whatever_is_listed() -> None:
+    world = World()
+    world.park()
+    world.lists(world.listed("c0", terminated=True))
+    world.now += 5
+    world.lists(world.listed("c0", terminated=True))
+    world.lists(world.listed("c0"))
+    assert world.states() == {"c0": "gone"}
+    assert world.machine("c0").ended_at == START
+
+
+@pytest.mark.parametrize("way", ["ending", "exited", "failed"])
+def test_absence_of_a_machine_that_was_to_leave_is_its_end(way: str) -> None:
+    world = World()
+    world.park()
+    if way == "ending":
+        world.do(e.EndRequested, MachineId("c0"), EndGround.IDLE, "idle")
+    elif way == "exited":
+        world.grant("c0")
+        world.do(e.MachineExited, MachineId("c0"), "bye")
+    else:
+        world.boot("c0")
+        world.do(e.MachineGateReported, MachineId("c0"), False, "no GPU")
+    assert misses(world, 1, 61) == [way, "gone"]
+
+
+def test_a_granted_machine_that_vanishes_takes_its_registration_with_it() -> None:
+    world = World()
+    runner = world.ready()
+    assert misses(world, 1, 61) == ["granted", "lost"]
+    assert world.runner(runner).state is RunnerState.DONE
+    assert world.runner(runner).reason == "its machine is gone: in no list any more"
+
+
+@pytest.mark.parametrize("handed_over", [True, False])
+def test_a_lost_machine_that_is_listed_again_is_kept_if_it_may_be_at_work(
+    handed_over: bool,
+) -> None:
+    world = World()
+    world.park()
+    if handed_over:
+        world.grant("c0")
+    misses(world, 1, 61)
+    world.now += 3000
+    world.do(e.TimePassed)
+    world.lists(listed("i-c0"))
+    machine = world.machine("c0")
+    assert world.fleet().usage.machines == 1
+    if handed_over:
+        assert (machine.state, machine.unproven) == (MachineState.GRANTED, True)
+        assert machine.due == world.now + 900.0
+        assert world.intents(End) == []
+    else:
+        assert machine.state is MachineState.FAILED
+        assert world.intents(End) == [End(machine.id, EndGround.SURPLUS, machine.reason)]
+
+
+def test_a_lost_machine_may_be_seen_terminated_but_is_not_lost_twice() -> None:
+    world = World()
+    world.park()
+    misses(world, 1, 61, 200, 300)
+    assert world.machine("c0").ended_at == START + 61
+    world.lists(listed("i-c0", terminated=True))
+    assert world.states() == {"c0": "gone"}
+
+
+def test_a_list_fills_in_image_and_launch_time_and_keeps_what_it_leaves_out() -> None:
+    world = World()
+    world.launch(1)
+    world.lists(listed("i-c0", launch_time="t9"))
+    assert (world.machine("c0").image, world.machine("c0").launch_time) == ("ami-1", "t9")
+    world.lists(listed("i-c0", launch_time=""))
+    assert world.machine("c0").launch_time == "t9"
+
+
+def test_a_list_that_tells_nothing_new_stores_nothing() -> None:
+    world = World()
+    world.launch(1)
+    world.ledger.take_changes()
+    world.lists(listed("i-c0"))
+    assert not world.ledger.take_changes()
+
+
+def test_our_id_with_an_unknown_call_is_possibly_granted_and_never_surplus() -> None:
+    world = World()
+    world.lists(listed("i-9", call="lost-with-the-store", dollars=2.5))
+    machine = world.machine("x-i-9")
+    assert (machine.state, machine.unproven, machine.handed_over) == (
+        MachineState.GRANTED,
+        True,
+        True,
+    )
+    assert (machine.granted_at, machine.last_seen, machine.due) == (START, START, START + 60)
+    assert machine.reason == "of a call that is not in the store"
+    assert (machine.sku, machine.slot, machine.dollars_per_hour) == (GPU, -1, 2.5)
+    usage = world.fleet().usage
+    assert (usage.machines, usage.dollars_per_hour, usage.by_quota["east/G"]) == (1, 2.5, 4)
+    world.now += 60
+    assert world.plan().intents == (Examine(machine.id),)
+    world.now = START + 86_400
+    assert [end.ground for end in world.intents(End)] == [EndGround.LIFETIME]
+
+
+def test_terminated_machines_that_we_do_not_know_are_no_news() -> None:
+    world = World()
+    world.lists(listed("i-9", call="unknown", terminated=True))
+    assert world.states() == {}
+
+
+def foreign(provider_id: str, *, terminated: bool = False) -> e.ListedMachine:
+    return listed(provider_id, installation="someone-else", terminated=terminated, dollars=3.0)
+
+
+def used(world: World) -> tuple[int, float, int, int]:
+    usage = world.fleet().usage
+    return (
+        usage.machines,
+        usage.dollars_per_hour,
+        usage.by_sku.get(GPU, 0),
+        usage.by_quota.get("east/G", 0),
+    )
+
+
+def test_machines_of_another_installation_count_in_the_caps_and_are_never_touched() -> None:
+    world = World()
+    world.lists(foreign("i-1"), foreign("i-2"), complete=False)
+    world.lists(foreign("i-1"), foreign("i-2"))
+    assert used(world) == (2, 6.0, 2, 8)
+    assert world.states() == {}
+    world.now += 1_000_000
+    assert world.plan().intents == ()
+
+
+def test_foreign_machines_are_forgotten_when_they_end_or_are_not_shown() -> None:
+    world = World()
+    world.lists(foreign("i-1"), foreign("i-2"), foreign("i-3"))
+    world.lists(foreign("i-1", terminated=True), complete=False)
+    assert used(world) == (2, 6.0, 2, 8)
+    world.lists(foreign("i-3"))
+    assert used(world) == (1, 3.0, 1, 4)
+    world.lists(foreign("i-9", terminated=True), complete=False)
+    assert used(world) == (1, 3.0, 1, 4)
+    world.lists()
+    assert used(world) == (0, 0.0, 0, 0)

@@ -1,0 +1,293 @@
+"""What machines say, and the deadlines of every state with our own downtime counted in."""
+
+import dataclasses
+
+import pytest
+
+from autoscaler.ledger.machines import move
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import Deadlines
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.machines import MachineState
+from autoscaler.model.runners import RunnerState
+from tests.ledger.builders import START, World
+from tests.planner.fleets import catalogue, sku
+
+SHORT = dataclasses.replace(
+    sku(), deadlines=Deadlines(boot=100.0, gate=50.0, parked_silence=20.0), lifetime=5000.0
+)
+
+
+def at_stage(stage: str, world: World) -> World:
+    """One machine `c0` that came to this stage just now."""
+    world.launch(1)
+    if stage != "launched":
+        world.boot("c0")
+    if stage in ("parked", "granted", "exited"):
+        world.do(e.MachineGateReported, MachineId("c0"), True, "ok")
+    if stage in ("granted", "exited"):
+        world.grant("c0")
+    if stage == "exited":
+        world.do(e.MachineExited, MachineId("c0"), "bye")
+    return world
+
+
+DEADLINES = [
+    ("launched", 900.0, 100.0),
+    ("booted", 600.0, 50.0),
+    ("parked", 300.0, 20.0),
+    ("granted", 900.0, 900.0),
+    ("exited", 120.0, 120.0),
+]
+
+
+@pytest.mark.parametrize(("stage", "default", "short"), DEADLINES)
+def test_every_stage_has_its_deadline(stage: str, default: float, short: float) -> None:
+    assert at_stage(stage, World()).machine("c0").due == START + default
+    assert at_stage(stage, World(catalogue(SHORT))).machine("c0").due == START + short
+
+
+@pytest.mark.parametrize(("stage", "default", "short"), DEADLINES)
+def test_our_downtime_is_added_up_to_three_times_the_length(
+    stage: str, default: float, short: float
+) -> None:
+    world = at_stage(stage, World())
+    world.restart(100.0)
+    assert world.machine("c0").due == START + default + min(100.0, 2 * default)
+    world.restart(3 * default)
+    assert world.machine("c0").due == START + 3 * default
+
+
+def test_a_machine_of_a_sku_that_left_the_configuration_has_the_defaults() -> None:
+    world = World(catalogue(SHORT))
+    for stage, default, _ in DEADLINES:
+        other = at_stage(stage, World(catalogue(SHORT)))
+        machine = other.machine("c0")
+        with other.state.changing(machine):
+            machine.sku = SkuName("retired")
+        other.do(e.MachineSeen, machine.id)
+        assert machine.due == START + default
+    assert world.states() == {}
+
+
+def test_a_slot_and_a_machine_that_is_gone_are_not_looked_at() -> None:
+    world = World()
+    world.send(1)
+    assert world.machine("c0").due is None
+    world.answer("c", "i-1")
+    world.lists(dataclasses.replace(world.listed("c0"), terminated=True))
+    assert world.machine("c0").due is None
+
+
+def test_hello_boots_a_machine_and_believes_its_nonce() -> None:
+    world = at_stage("launched", World())
+    world.now += 40
+    world.do(e.MachineSaidHello, MachineId("c0"), "hash-1")
+    machine = world.machine("c0")
+    assert (machine.state, machine.since, machine.booted_at) == (
+        MachineState.BOOTED,
+        START + 40,
+        START + 40,
+    )
+    assert (machine.nonce_hash, machine.confirmed, machine.last_seen) == (
+        "hash-1",
+        True,
+        START + 40,
+    )
+
+
+def test_hello_again_brings_a_new_nonce_but_no_new_deadline() -> None:
+    world = at_stage("booted", World())
+    world.now += 200
+    world.do(e.MachineSaidHello, MachineId("c0"), "hash-2")
+    machine = world.machine("c0")
+    assert (machine.state, machine.nonce_hash, machine.booted_at) == (
+        MachineState.BOOTED,
+        "hash-2",
+        START,
+    )
+    assert (machine.since, machine.due) == (START, START + 600.0)
+
+
+def test_a_parked_machine_that_says_hello_has_to_pass_its_gate_again() -> None:
+    world = at_stage("parked", World())
+    world.now += 10
+    world.boot("c0")
+    assert world.states() == {"c0": "booted"}
+    assert world.machine("c0").due == START + 610.0
+
+
+def test_stages_are_kept_and_prove_life_but_move_no_deadline() -> None:
+    world = at_stage("booted", World())
+    world.now += 30
+    world.do(e.MachineReportedStage, MachineId("c0"), "driver")
+    machine = world.machine("c0")
+    assert (machine.stage, machine.last_seen, machine.due) == (
+        "driver",
+        START + 30,
+        START + 600.0,
+    )
+
+
+def test_a_passed_gate_parks() -> None:
+    world = at_stage("booted", World())
+    world.now += 30
+    world.do(e.MachineGateReported, MachineId("c0"), True, "4 checks")
+    machine = world.machine("c0")
+    assert (machine.state, machine.parked_at, machine.reason) == (
+        MachineState.PARKED,
+        START + 30,
+        "4 checks",
+    )
+    assert machine.due == START + 330.0
+
+
+def test_a_failed_gate_fails_the_machine_which_still_counts() -> None:
+    world = at_stage("booted", World())
+    world.do(e.MachineGateReported, MachineId("c0"), False, "no GPU")
+    machine = world.machine("c0")
+    assert (machine.state, machine.failure, machine.reason) == (
+        MachineState.FAILED,
+        FailureClass.GATE,
+        "no GPU",
+    )
+    assert machine.due == START
+    assert world.fleet().usage.machines == 1
+
+
+@pytest.mark.parametrize("stage", ["launched", "parked", "granted", "exited"])
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_gate_report_out_of_turn_changes_nothing(stage: str, passed: bool) -> None:
+    world = at_stage(stage, World())
+    world.do(e.MachineGateReported, MachineId("c0"), passed, "late")
+    assert world.states() == {"c0": stage}
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_machine_rebooted_before_its_hand_over_must_not_fail_its_gate(passed: bool) -> None:
+    world = World()
+    runner = world.mint(world.park()[0])
+    world.boot("c0")
+    world.do(e.MachineGateReported, MachineId("c0"), passed, "no GPU")
+    assert world.states() == {"c0": "granted" if passed else "failed"}
+    expected = RunnerState.MINTED if passed else RunnerState.DONE
+    assert world.runner(runner).state is expected
+
+
+@pytest.mark.parametrize(("stage", "silence"), [("parked", 300.0), ("granted", 900.0)])
+def test_a_word_from_the_machine_puts_its_silence_off(stage: str, silence: float) -> None:
+    world = at_stage(stage, World())
+    world.now += 250
+    world.do(e.MachineSeen, MachineId("c0"))
+    machine = world.machine("c0")
+    assert (machine.last_seen, machine.due) == (START + 250, START + 250 + silence)
+    world.restart(100.0)
+    assert world.machine("c0").due == START + 250 + silence + 100.0
+    world.do(e.MachineSeen, MachineId("c0"))
+    assert (machine := world.machine("c0")).absence == 0.0
+    assert machine.due == START + 350 + silence
+
+
+def test_a_word_while_booting_keeps_our_downtime_in_the_deadline() -> None:
+    world = at_stage("booted", World())
+    world.restart(100.0)
+    world.do(e.MachineSeen, MachineId("c0"))
+    assert (world.machine("c0").absence, world.machine("c0").due) == (100.0, START + 700.0)
+
+
+def test_a_word_from_nobody_is_ignored() -> None:
+    world = World()
+    world.do(e.MachineSeen, MachineId("c9"))
+    assert world.states() == {}
+
+
+@pytest.mark.parametrize(
+    ("event", "values"),
+    [
+        (e.MachineSaidHello, ("hash",)),
+        (e.MachineReportedStage, ("boot",)),
+        (e.MachineGateReported, (True, "ok")),
+        (e.MachineExited, ("bye",)),
+    ],
+)
+def test_words_that_need_their_machine_fail_without_it(
+    event: type[e.Event], values: tuple[object, ...]
+) -> None:
+    with pytest.raises(KeyError):
+        World().do(event, MachineId("c9"), *values)
+
+
+def test_the_lifetime_is_the_last_deadline_of_a_granted_machine() -> None:
+    world = at_stage("granted", World(catalogue(SHORT)))
+    world.now += 4500
+    world.do(e.MachineSeen, MachineId("c0"))
+    assert world.machine("c0").due == START + 5000.0
+
+
+def test_an_exit_gives_the_machine_two_minutes_and_closes_its_runner() -> None:
+    world = at_stage("granted", World())
+    world.now += 60
+    world.do(e.MachineExited, MachineId("c0"), "exit 0")
+    machine = world.machine("c0")
+    assert (machine.state, machine.reason, machine.due) == (
+        MachineState.EXITED,
+        "exit 0",
+        START + 180.0,
+    )
+    runner = world.runner("ci-0badcafe-c0-1")
+    assert (runner.state, runner.since, runner.reason) == (
+        RunnerState.DONE,
+        START + 60,
+        "exit 0",
+    )
+
+
+@pytest.mark.parametrize("stage", ["launched", "booted", "parked", "exited"])
+def test_only_a_granted_machine_exits(stage: str) -> None:
+    world = at_stage(stage, World())
+    world.now += 60
+    world.do(e.MachineExited, MachineId("c0"), "bye")
+    assert world.states() == {"c0": stage}
+    assert world.machine("c0").since == START
+
+
+def test_a_way_that_is_not_in_the_table_is_an_error() -> None:
+    world = at_stage("launched", World())
+    with pytest.raises(ValueError, match="machine c0: no way from launched to parked"):
+        move(world.state, world.machine("c0"), MachineState.PARKED, START)
+
+
+def test_boot_time_is_learned_from_request_to_parked_without_our_downtime() -> None:
+    world = World()
+    world.send(1, "a")
+    world.now += 5
+    world.answer("a", "i-1")
+    world.now += 45
+    world.boot("a0")
+    world.restart(1000.0)
+    world.now += 10
+    world.do(e.MachineGateReported, MachineId("a0"), True, "ok")
+    assert world.state.boot_seconds == {"gpu": 60.0}
+    world.launch(1, "b")
+    world.now += 110
+    world.boot("b0")
+    world.do(e.MachineGateReported, MachineId("b0"), True, "ok")
+    assert world.state.boot_seconds == {"gpu": 70.0}
+
+
+def test_a_second_boot_teaches_no_boot_time() -> None:
+    world = at_stage("parked", World())
+    world.now += 3000
+    world.boot("c0")
+    world.do(e.MachineGateReported, MachineId("c0"), True, "ok")
+    assert world.state.boot_seconds == {"gpu": 0.0}
+
+
+def test_history_is_bounded() -> None:
+    world = at_stage("booted", World())
+    world.ledger.take_changes()
+    world.do(e.MachineReportedStage, MachineId("c0"), "s" * 600)
+    world.do(e.MachineGateReported, MachineId("c0"), False, "g" * 600)
+    assert [len(row.detail) for row in world.ledger.take_changes().history] == [500, 500]
+    assert len(world.machine("c0").reason) == 500

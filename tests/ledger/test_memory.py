@@ -1,0 +1,179 @@
+"""What is stored, what is indexed and what is forgotten when."""
+
+import pytest
+
+from autoscaler.ledger.state import count_by_provider, kind_and_key
+from autoscaler.model import events as e
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId, JobId, MachineId, SkuName
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from tests.ledger.builders import GPU, GPU_CLASS, START, World, failure, listed
+from tests.planner.fleets import EAST, catalogue, sku
+
+
+def test_changes_are_taken_once() -> None:
+    world = World()
+    world.queue(1)
+    changes = world.ledger.take_changes()
+    assert changes.records == (world.job(1),)
+    assert changes.history == (HistoryRow(START, "job", "1", "queued", "webhook"),)
+    assert not world.ledger.take_changes()
+
+
+def test_a_record_changed_twice_is_stored_once() -> None:
+    world = World()
+    world.queue(1)
+    world.starts(1, "r")
+    assert world.ledger.take_changes().records == (world.job(1),)
+
+
+def test_every_kind_of_record_has_its_key() -> None:
+    world = World()
+    world.queue(1)
+    name = world.ready()
+    records = (world.job(1), world.machine("c0"), world.runner(name), world.call())
+    assert [kind_and_key(record) for record in records] == [
+        ("job", "1"),
+        ("machine", "c0"),
+        ("runner", name),
+        ("call", "c"),
+    ]
+
+
+def test_completed_jobs_leave_memory_after_ten_minutes() -> None:
+    world = World()
+    world.completes(1, completed_at=START + 50)
+    world.completes(2, completed_at=START + 60)
+    world.after(650)
+    assert set(world.state.jobs) == {1, 2}
+    world.after(0.5)
+    assert set(world.state.jobs) == {2}
+    assert world.ledger.take_changes().records != ()
+
+
+def test_what_is_forgotten_is_not_stored_again() -> None:
+    world = World()
+    world.completes(1)
+    world.ledger.take_changes()
+    world.after(601)
+    assert world.state.jobs == {}
+    assert not world.ledger.take_changes()
+
+
+def test_a_forgotten_job_can_be_recalled() -> None:
+    world = World()
+    world.completes(1)
+    job = world.job(1)
+    world.ledger.take_changes()
+    world.after(601)
+    world.ledger.recall(job)
+    world.queue(1)
+    assert world.job(1).state is JobState.COMPLETED
+    world.after(1)
+    assert world.state.jobs == {}
+
+
+def test_jobs_that_are_not_over_are_never_forgotten() -> None:
+    world = World()
+    world.queue(1)
+    world.starts(2, "r")
+    world.after(1_000_000)
+    assert set(world.state.jobs) == {1, 2}
+
+
+def test_a_machine_is_forgotten_with_its_runners_and_its_call() -> None:
+    world = World()
+    first, second = world.park(2)
+    world.do(e.RunnerClosed, world.mint(first), "refused")
+    world.grant(first)
+    world.lists(world.listed(first, terminated=True), world.listed(second))
+    world.after(600.5)
+    assert set(world.state.machines) == {second}
+    assert world.state.runners == {}
+    assert set(world.state.calls) == {"c"}
+    world.lists(listed("i-c1", terminated=True))
+    world.after(600.5)
+    assert (world.state.machines, world.state.calls) == ({}, {})
+    assert world.state.by_provider_id == {}
+
+
+def test_failed_slots_are_forgotten_but_machines_to_be_ended_are_not() -> None:
+    world = World()
+    world.send(2)
+    world.answer("c", "i-1", failures=[failure(FailureClass.CAPACITY)])
+    world.boot("c0")
+    world.do(e.MachineGateReported, MachineId("c0"), False, "no GPU")
+    world.after(700)
+    assert world.states() == {"c0": "failed"}
+
+
+def test_an_open_call_outlives_its_machines() -> None:
+    world = World()
+    world.send(1)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.lists(listed("i-1"), complete=False)
+    world.lists(listed("i-1", terminated=True), complete=False)
+    world.after(100_000)
+    assert set(world.state.calls) == {"c"}
+
+
+def test_dropping_takes_a_record_out_of_every_index() -> None:
+    world = World()
+    world.queue(1)
+    name = world.ready()
+    for record in (world.job(1), world.runner(name), world.machine("c0"), world.call()):
+        world.state.drop(record)
+    state = world.state
+    assert (state.jobs, state.runners, state.machines, state.calls) == ({}, {}, {}, {})
+    assert (state.queues, state.idle_runners, state.open_calls, list(state.due)) == ({}, {}, {}, [])
+    assert (state.machines_used, state.dollars_used, +state.used_by_sku) == (0, 0.0, {})
+    assert list(state.idle_checks) == []
+
+
+def test_machines_are_counted_by_state_and_ordered_by_when_they_came_there() -> None:
+    world = World()
+    world.park(1, "b")
+    world.now += 1
+    world.park(1, "a")
+    world.launch(1, "d")
+    fleet = world.fleet()
+    assert [m.id for m in fleet.machines_in(GPU, MachineState.PARKED)] == ["b0", "a0"]
+    assert fleet.count(GPU, MachineState.PARKED) == 2
+    assert fleet.count(GPU, MachineState.LAUNCHED) == 1
+    assert fleet.count(SkuName("none"), MachineState.PARKED) == 0
+    assert list(fleet.machines_in(SkuName("none"), MachineState.PARKED)) == []
+    assert [m.id for m in fleet.due.values()] == ["b0", "a0", "d0"]
+
+
+def test_rounding_does_not_add_up_in_an_empty_fleet() -> None:
+    world = World()
+    world.state.count_use(GPU, 0.1, (), 1)
+    world.state.count_use(GPU, 0.2, (), 1)
+    world.state.count_use(GPU, 0.1, (), -1)
+    world.state.count_use(GPU, 0.2, (), -1)
+    assert world.state.dollars_used == 0.0
+
+
+def test_foreign_machines_are_counted_by_provider() -> None:
+    world = World()
+    assert count_by_provider(world.state) == {}
+    world.lists(listed("i-1", installation="x"), listed("i-2", installation="x"))
+    assert count_by_provider(world.state) == {EAST: 2}
+
+
+def test_another_catalogue_can_take_over() -> None:
+    world = World()
+    world.queue(1)
+    other = catalogue(sku("gpu"), sku("cpu"))
+    world.ledger.replace_catalogue(other)
+    world.queue(2, labels=("cpu",))
+    assert world.fleet().catalogue is other
+    assert world.job(1).demand == GPU_CLASS
+    assert world.state.jobs[JobId(2)].demand is not None
+
+
+def test_applying_an_unknown_kind_of_event_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        World().ledger.apply(e.Event(START))

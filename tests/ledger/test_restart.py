@@ -1,0 +1,127 @@
+"""A controller that comes back: what it believes, what it withdraws, what it has to ask again."""
+
+import pytest
+
+from autoscaler.model.calls import CallState
+from autoscaler.model.catalogue import RegistrationRate
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model import events as e
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.plan import Grant, Launch, WithdrawRunner
+from autoscaler.model.runners import RunnerState
+from tests.ledger.builders import GPU_CLASS, START, World
+from tests.planner.fleets import catalogue
+
+
+def test_recorded_calls_are_withdrawn_for_nothing_of_them_was_sent() -> None:
+    world = World()
+    world.record(2)
+    world.restart(10.0)
+    assert world.call().state is CallState.SETTLED
+    assert set(world.states().values()) == {MachineState.FAILED}
+    assert world.ledger.take_changes().history[-1].detail == "not sent before a restart"
+
+
+def test_calls_under_way_are_of_unknown_outcome() -> None:
+    world = World()
+    world.send(1)
+    world.restart(10.0)
+    assert (world.call().state, world.call().reason) == (CallState.UNKNOWN, "we were restarted")
+    assert world.states() == {"c0": "requested"}
+    world.restart(10.0)
+    assert world.call().state is CallState.UNKNOWN
+
+
+def test_parked_machines_are_unconfirmed_until_they_speak() -> None:
+    world = World()
+    world.park()
+    world.queue(1)
+    world.restart(10.0)
+    assert not world.machine("c0").confirmed
+    assert world.intents(Grant) == []
+    world.do(e.MachineSeen, MachineId("c0"))
+    assert world.machine("c0").confirmed
+    assert world.intents(Grant) == [Grant(MachineId("c0"), GPU_CLASS)]
+
+
+@pytest.mark.parametrize(("seconds", "launches"), [(0.0, 0), (119.9, 0), (120.0, 1)])
+def test_they_are_believed_for_two_minutes_for_launching(seconds: float, launches: int) -> None:
+    world = World()
+    world.park()
+    world.queue(1)
+    world.restart(10.0)
+    world.now += seconds
+    assert len(world.intents(Launch)) == launches
+
+
+def test_slots_and_ended_machines_are_not_asked_to_speak() -> None:
+    world = World()
+    world.send(1, "a")
+    world.park(1, "b")
+    world.do(e.EndRequested, MachineId("b0"), EndGround.IDLE, "idle")
+    world.restart(10.0)
+    assert world.machine("a0").confirmed
+    assert (world.machine("b0").absence, world.machine("b0").due) == (0.0, START + 120.0)
+
+
+def test_absences_add_up_within_a_state() -> None:
+    world = World()
+    world.launch(1)
+    world.restart(10.0)
+    world.restart(20.0)
+    assert world.machine("c0").absence == 30.0
+    world.boot("c0")
+    assert world.machine("c0").absence == 0.0
+
+
+@pytest.mark.parametrize("minted", [True, False])
+def test_a_withdrawal_under_way_is_begun_again(minted: bool) -> None:
+    world = World()
+    world.park()
+    name = world.mint("c0") if minted else world.name("c0")
+    world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+    world.restart(10.0)
+    expected = RunnerState.MINTED if minted else RunnerState.NAMED
+    assert world.runner(name).state is expected
+    assert world.intents(WithdrawRunner) == [
+        WithdrawRunner(name, "its configuration was lost in a restart")
+    ]
+
+
+def test_registrations_handed_over_are_left_alone() -> None:
+    world = World()
+    world.ready()
+    world.restart(10.0)
+    assert world.intents(WithdrawRunner) == []
+    assert world.states() == {"c0": "granted"}
+
+
+@pytest.mark.parametrize(("absence", "level"), [(0.0, 0.0), (4.0, 2.0), (100.0, 10.0)])
+def test_turns_are_counted_from_nothing_after_a_restart(absence: float, level: float) -> None:
+    world = World(catalogue(registration=RegistrationRate(burst=10, per_second=0.5)))
+    world.ready()
+    world.restart(absence)
+    assert world.fleet().registrations == {"acme": level}
+
+
+def test_disputed_jobs_are_asked_about_again_and_cooldowns_kept() -> None:
+    world = World()
+    world.queue(1, 2)
+    world.observe(1, JobState.WAITING)
+    world.send(1)
+    world.answer("c")
+    before = dict(world.state.cooldowns)
+    world.restart(10.0)
+    assert world.state.reads == {1: START}
+    assert world.state.cooldowns == before
+    assert [job.id for job in world.state.queues[GPU_CLASS].values()] == [2]
+    assert world.state.started_at == START + 10
+
+
+def test_what_was_restored_needs_no_saving() -> None:
+    world = World()
+    world.park()
+    world.queue(1)
+    world.restart(0.0)
+    assert {type(r).__name__ for r in world.ledger.take_changes().records} == {"Machine"}

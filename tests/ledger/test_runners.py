@@ -1,0 +1,227 @@
+"""Registrations: from the recorded grant to their end, and the turns to register they use."""
+
+import dataclasses
+
+import pytest
+
+from autoscaler.ledger.runners import registration_level
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import RegistrationRate
+from autoscaler.model.cooldowns import Cooldown
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.machines import MachineState
+from autoscaler.model.runners import RunnerState
+from tests.ledger.builders import GPU, GPU_CLASS, START, World
+from tests.planner.fleets import catalogue
+
+SLOW = catalogue(registration=RegistrationRate(burst=10, per_second=0.5))
+
+
+def test_a_grant_is_recorded_before_it_is_minted() -> None:
+    world = World()
+    world.park()
+    world.now += 5
+    name = world.name("c0")
+    runner, machine = world.runner(name), world.machine("c0")
+    assert (name, runner.state, runner.named_at, runner.machine) == (
+        "ci-0badcafe-c0-1",
+        RunnerState.NAMED,
+        START + 5,
+        "c0",
+    )
+    assert (machine.state, machine.runner, machine.tries, machine.granted_at) == (
+        MachineState.GRANTED,
+        name,
+        1,
+        START + 5,
+    )
+    assert not machine.handed_over
+    assert world.state.idle_runners == {GPU_CLASS: 1}
+    assert world.state.withdrawable == {GPU_CLASS: {name: runner}}
+
+
+def test_a_machine_gets_a_second_registration_without_a_new_grant() -> None:
+    world = World()
+    first = world.mint(world.park()[0])
+    world.do(e.RunnerHandedOver, first)
+    world.do(e.RunnerClosed, first, "asked again")
+    world.now += 5
+    second = world.name("c0")
+    machine = world.machine("c0")
+    assert (second, machine.runner, machine.tries) == ("ci-0badcafe-c0-2", second, 2)
+    assert (machine.granted_at, machine.handed_over) == (START, True)
+
+
+def test_minted_handed_over_and_acknowledged() -> None:
+    world = World()
+    name = world.mint(world.park()[0])
+    runner, machine = world.runner(name), world.machine("c0")
+    assert (runner.state, runner.github_id) == (RunnerState.MINTED, 7)
+    world.now += 1
+    world.do(e.RunnerHandedOver, name)
+    assert (runner.handed_over_at, machine.handed_over) == (START + 1, True)
+    assert world.state.withdrawable == {}
+    world.now += 1
+    world.do(e.RunnerAcknowledged, name)
+    assert (runner.state, runner.acknowledged_at) == (RunnerState.ACKNOWLEDGED, START + 2)
+    assert runner.retry_at == START + 182.0
+    assert machine.last_seen == START + 2
+    world.now += 1
+    world.do(e.RunnerAcknowledged, name)
+    assert (runner.acknowledged_at, runner.since) == (START + 2, START + 2)
+
+
+def test_an_acknowledgement_before_the_mint_is_not_believed() -> None:
+    world = World()
+    name = world.name(world.park()[0])
+    world.do(e.RunnerAcknowledged, name)
+    assert world.runner(name).state is RunnerState.NAMED
+
+
+def test_events_of_unknown_runners_change_nothing() -> None:
+    world = World()
+    world.ledger.take_changes()
+    for event, values in (
+        (e.RunnerMinted, (7,)),
+        (e.RunnerMintFailed, (FailureClass.UNKNOWN, "x", START + 9)),
+        (e.RunnerHandedOver, ()),
+        (e.RunnerAcknowledged, ()),
+        (e.RunnerWithdrawalRequested, ("x",)),
+        (e.RunnerWithdrawn, ("x",)),
+        (e.RunnerClosed, ("x",)),
+    ):
+        world.do(event, RunnerName("nobody"), *values)
+    assert not world.ledger.take_changes()
+
+
+@pytest.mark.parametrize(("retry_in", "held"), [(1.0, 30.0), (90.0, 90.0)])
+def test_a_failed_mint_parks_the_machine_and_holds_its_scope(retry_in: float, held: float) -> None:
+    world = World()
+    name = world.name(world.park()[0])
+    world.now += 2
+    world.do(e.RunnerMintFailed, name, FailureClass.UNKNOWN, "503", world.now + retry_in)
+    machine, runner = world.machine("c0"), world.runner(name)
+    assert (machine.state, machine.runner, machine.granted_at) == (MachineState.PARKED, None, None)
+    assert (machine.tries, machine.since) == (1, START + 2)
+    assert (runner.state, runner.reason) == (RunnerState.DONE, "unknown: 503")
+    assert world.state.cooldowns["mint:org:acme"] == Cooldown(
+        "mint:org:acme", world.now + held, 1, "unknown: 503"
+    )
+    assert world.name("c0") == "ci-0badcafe-c0-2"
+
+
+def test_a_mint_that_works_lifts_the_hold() -> None:
+    world = World()
+    name = world.name(world.park(2)[0])
+    world.do(e.RunnerMintFailed, name, FailureClass.UNKNOWN, "503", START)
+    world.now += 40
+    world.mint("c1")
+    assert world.state.cooldowns["mint:org:acme"] == Cooldown("mint:org:acme", START + 40, 0, "")
+
+
+def test_a_withdrawn_registration_leaves_its_machine_parked() -> None:
+    world = World()
+    name = world.mint(world.park()[0])
+    world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+    runner, machine = world.runner(name), world.machine("c0")
+    assert (runner.state, runner.reason) == (RunnerState.WITHDRAWING, "its job is gone")
+    assert (machine.state, +world.state.withdrawing) == (MachineState.GRANTED, {GPU: 1})
+    assert (world.state.idle_runners, world.state.withdrawable) == ({}, {})
+    world.now += 1
+    world.do(e.RunnerWithdrawn, name, "204")
+    assert (runner.state, runner.reason) == (RunnerState.DONE, "204")
+    assert (machine.state, machine.runner, machine.parked_at) == (MachineState.PARKED, None, START)
+    assert (machine.reason, +world.state.withdrawing) == ("204", {})
+
+
+def test_a_registration_that_got_a_job_cannot_be_withdrawn() -> None:
+    world = World()
+    name = world.ready()
+    world.do(e.RunnerWithdrawalRequested, name, "too late")
+    assert world.runner(name).state is RunnerState.ACKNOWLEDGED
+
+
+def test_a_job_may_come_while_the_registration_is_withdrawn() -> None:
+    world = World()
+    name = world.mint(world.park()[0])
+    world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+    world.queue(1)
+    world.starts(1, name)
+    assert (world.runner(name).state, +world.state.withdrawing) == (RunnerState.BUSY, {})
+
+
+def test_nothing_handed_over_comes_back_parked() -> None:
+    world = World()
+    name = world.mint(world.park()[0])
+    world.do(e.RunnerHandedOver, name)
+    world.do(e.RunnerWithdrawn, name, "204")
+    assert world.states() == {"c0": "granted"}
+    assert world.runner(name).state is RunnerState.DONE
+
+
+def test_an_older_registration_takes_no_machine_from_a_newer_one() -> None:
+    world = World()
+    first = world.mint(world.park()[0])
+    second = world.name("c0")
+    world.do(e.RunnerWithdrawn, first, "204")
+    assert (world.runner(first).state, world.machine("c0").runner) == (RunnerState.DONE, second)
+    assert world.states() == {"c0": "granted"}
+
+
+def test_closing_an_older_registration_blames_no_newer_one() -> None:
+    world = World()
+    first = world.mint(world.park()[0])
+    world.queue(1)
+    world.grant("c0")
+    world.now += 100
+    world.do(e.RunnerClosed, first, "spent")
+    assert world.job(1).passed_over == ()
+
+
+def test_a_closed_registration_stays_closed() -> None:
+    world = World()
+    name = world.ready()
+    world.do(e.RunnerClosed, name, "r" * 600)
+    world.do(e.RunnerAcknowledged, name)
+    world.do(e.RunnerClosed, name, "again")
+    runner = world.runner(name)
+    assert (runner.state, runner.reason) == (RunnerState.DONE, "r" * 500)
+
+
+def test_turns_are_a_bucket_that_fills_with_time_up_to_the_burst() -> None:
+    world = World(SLOW)
+    assert registration_level(world.state, "acme", START) == 10.0
+    for number in range(4):
+        world.name(world.park(1, f"m{number}-")[0])
+    assert registration_level(world.state, "acme", START) == 6.0
+    assert registration_level(world.state, "acme", START + 3) == 7.5
+    assert registration_level(world.state, "acme", START - 100) == 6.0
+    assert registration_level(world.state, "acme", START + 1000) == 10.0
+    world.now += 3
+    world.name(world.park(1, "m9-")[0])
+    assert world.fleet().registrations == {"acme": 6.5}
+
+
+def test_each_account_has_turns_of_its_own() -> None:
+    world = World(SLOW)
+    other = DemandClass("repo:Other/widgets", "Default", ("gpu",), (GPU,))
+    world.name(world.park()[0], other)
+    world.queue(1)
+    assert world.fleet().registrations == {"acme": 10.0, "other": 9.0}
+
+
+def test_history_tells_the_registrations_story() -> None:
+    world = World()
+    demand = dataclasses.replace(GPU_CLASS, labels=("gpu", "linux"))
+    name = world.grant(world.park()[0], demand)
+    world.do(e.RunnerClosed, name, "gone")
+    rows = world.ledger.take_changes().history
+    assert [(r.record, r.event, r.detail) for r in rows if r.kind == "runner"] == [
+        (name, "named", "for gpu linux"),
+        (name, "minted", "id 7"),
+        (name, "handed_over", ""),
+        (name, "acknowledged", ""),
+        (name, "done", "gone"),
+    ]

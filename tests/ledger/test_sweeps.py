@@ -1,0 +1,174 @@
+"""Calls whose answer was lost: bound by tag, repeated, and written off by two complete lists."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.calls import CallState
+from autoscaler.model.cooldowns import Cooldown
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId
+from autoscaler.model.machines import MachineState
+from tests.ledger.builders import START, World, listed
+
+
+def unknown(slots: int = 1, *, repeated_after: float | None = None) -> World:
+    """A call sent at START whose outcome is unknown."""
+    world = World()
+    world.send(slots)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    if repeated_after is not None:
+        world.now += repeated_after
+        world.do(e.CallSent, CallId("c"))
+        world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    return world
+
+
+def lists_at(world: World, *moments: float, complete: bool = True) -> list[str]:
+    """Empty lists begun at these moments after START; the slot's state after each."""
+    seen = []
+    for moment in moments:
+        world.now = START + moment
+        world.lists(complete=complete)
+        seen.append(world.machine("c0").state.value)
+    return seen
+
+
+def test_a_list_binds_the_machines_of_a_lost_answer_to_the_lowest_slots() -> None:
+    world = unknown(3)
+    world.lists(listed("i-1"), listed("i-2"), complete=False)
+    assert [world.machine(f"c{n}").provider_id for n in range(3)] == ["i-1", "i-2", None]
+    assert world.machine("c0").launch_time == "t0"
+    assert world.call().state is CallState.UNKNOWN
+
+
+def test_before_a_repeat_only_lists_after_ten_minutes_count() -> None:
+    assert lists_at(unknown(), 100, 200, 599, 600, 601, 660) == ["requested"] * 6
+    assert lists_at(unknown(), 600.5, 660.4, 660.5) == ["requested", "requested", "failed"]
+
+
+def test_after_a_repeat_two_lists_a_minute_apart_write_the_slot_off() -> None:
+    assert lists_at(unknown(repeated_after=100), 100) == ["requested"]
+    assert lists_at(unknown(repeated_after=100), 101, 160.9) == ["requested", "requested"]
+    assert lists_at(unknown(repeated_after=100), 101, 161) == ["requested", "failed"]
+    assert lists_at(unknown(repeated_after=100), 159, 161, 218) == ["requested"] * 3
+    assert lists_at(unknown(repeated_after=100), 159, 161, 219)[-1] == "failed"
+
+
+def test_a_further_repeat_starts_the_count_again() -> None:
+    world = unknown(repeated_after=100)
+    lists_at(world, 150)
+    world.now = START + 180
+    world.do(e.CallSent, CallId("c"))
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    assert lists_at(world, 215, 250, 275) == ["requested", "requested", "failed"]
+
+
+def test_incomplete_lists_prove_nothing() -> None:
+    world = unknown(repeated_after=100)
+    assert lists_at(world, 200, 300, 400, complete=False) == ["requested"] * 3
+    assert world.call().sweeps == 0
+
+
+def test_lists_of_another_provider_prove_nothing() -> None:
+    world = unknown(repeated_after=100)
+    for moment in (200.0, 300.0):
+        world.ledger.apply(e.MachinesListed(START + moment, "west", START + moment, True, ()))  # type: ignore[arg-type]
+    assert world.machine("c0").state is MachineState.REQUESTED
+
+
+def test_a_call_under_way_is_not_swept() -> None:
+    world = World()
+    world.send(1)
+    lists_at(world, 700, 800, 900)
+    assert (world.call().state, world.call().sweeps) == (CallState.SENT, 0)
+    assert world.machine("c0").state is MachineState.REQUESTED
+
+
+def test_writing_off_settles_the_call_and_holds_its_rung() -> None:
+    world = unknown(2, repeated_after=100)
+    world.now = START + 150
+    world.lists(listed("i-1"))
+    world.now = START + 210
+    world.lists(listed("i-1"))
+    assert world.states() == {"c0": "launched", "c1": "failed"}
+    lost = world.machine("c1")
+    assert (lost.failure, lost.reason) == (FailureClass.UNKNOWN, "no answer, and in no list")
+    assert (world.call().state, world.call().settled_at) == (CallState.SETTLED, START + 210)
+    assert world.state.cooldowns["rung:gpu/0"] == Cooldown(
+        "rung:gpu/0", START + 240, 1, "timed out"
+    )
+    assert world.ledger.take_changes().history[-1].detail == "1 of 2 slots"
+    assert world.fleet().usage.machines == 1
+
+
+def test_a_call_whose_machines_were_all_found_is_settled_by_the_next_complete_list() -> None:
+    world = unknown(repeated_after=100)
+    world.now = START + 150
+    world.lists(listed("i-1"))
+    assert (world.call().state, world.states()) == (CallState.SETTLED, {"c0": "launched"})
+    assert world.state.cooldowns.get("rung:gpu/0") is None
+    assert world.ledger.take_changes().history[-1].detail == "0 of 1 slots"
+
+
+def test_a_written_off_slot_takes_the_machine_that_turns_up_after_all() -> None:
+    world = unknown(repeated_after=100)
+    lists_at(world, 150, 210)
+    assert world.fleet().usage.machines == 0
+    world.now = START + 250
+    world.lists(listed("i-1"))
+    machine = world.machine("c0")
+    assert (machine.state, machine.provider_id, machine.failure) == (
+        MachineState.LAUNCHED,
+        "i-1",
+        None,
+    )
+    assert world.fleet().usage.machines == 1
+
+
+def test_a_late_answer_fills_written_off_slots() -> None:
+    world = unknown(repeated_after=100)
+    lists_at(world, 150, 210)
+    world.answer("c", "i-1")
+    assert world.states() == {"c0": "launched"}
+
+
+def test_a_late_answer_to_bound_slots_binds_nothing_more() -> None:
+    world = unknown(2)
+    world.lists(listed("i-2"))
+    world.do(e.CallSent, CallId("c"))
+    world.answer("c", "i-1", "i-2")
+    assert [world.machine(f"c{n}").provider_id for n in range(2)] == ["i-2", "i-1"]
+    assert world.call().failure is None
+
+
+def test_slots_refused_by_an_answer_take_no_machine_later() -> None:
+    world = World()
+    world.send(1)
+    world.answer("c")
+    world.lists(listed("i-1"))
+    assert world.machine("c0").state is MachineState.FAILED
+    assert world.machine("x-i-1").state is MachineState.FAILED
+
+
+def test_a_written_off_slot_is_remembered_for_a_day() -> None:
+    world = unknown(repeated_after=100)
+    lists_at(world, 150, 210)
+    world.after(86_000)
+    world.lists(listed("i-1"))
+    assert world.states() == {"c0": "launched"}
+
+
+@pytest.mark.parametrize("extra", [1, 2])
+def test_a_machine_beyond_its_calls_slots_is_surplus(extra: int) -> None:
+    world = World()
+    world.launch(1)
+    world.lists(world.listed("c0"), *(listed(f"i-{n}") for n in range(extra)))
+    for number in range(extra):
+        surplus = world.machine(f"x-i-{number}")
+        assert (surplus.state, surplus.slot, surplus.due) == (MachineState.FAILED, -1, world.now)
+        assert (surplus.handed_over, surplus.unproven) == (False, False)
+        assert surplus.reason == "beyond its call's slots"
+    assert world.fleet().usage.machines == 1 + extra
+    assert {end.machine for end in world.plan().intents if hasattr(end, "ground")} == {
+        f"x-i-{n}" for n in range(extra)
+    }

@@ -1,0 +1,183 @@
+"""Who gets a registration now, and which registrations are taken back."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import RegistrationRate
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.plan import End, Grant, Launch, WithdrawRunner
+from tests.ledger.builders import GPU, GPU_CLASS, World
+from tests.planner.fleets import catalogue, sku
+
+LINUX = DemandClass("org:acme", "Default", ("gpu", "linux"), (GPU,))
+
+
+def granted(world: World) -> list[tuple[str, tuple[str, ...]]]:
+    return [(g.machine, g.demand.labels) for g in world.intents(Grant)]
+
+
+def test_a_parked_machine_is_granted_only_when_a_job_waits() -> None:
+    world = World()
+    world.park()
+    assert world.plan().intents == ()
+    world.queue(1)
+    assert world.plan().intents == (Grant(MachineId("c0"), GPU_CLASS),)
+
+
+def test_the_machine_parked_last_is_granted_first() -> None:
+    world = World()
+    for name in "ab":
+        world.park(1, name)
+        world.now += 1
+    world.queue(1)
+    assert granted(world) == [("b0", ("gpu",))]
+    world.queue(2)
+    assert [machine for machine, _ in granted(world)] == ["b0", "a0"]
+
+
+def test_one_grant_a_job_even_across_plans() -> None:
+    world = World()
+    world.park(3)
+    world.queue(1)
+    assert len(world.carry_out().intents) == 1
+    assert world.plan().intents == ()
+    world.queue(2)
+    assert len(world.intents(Grant)) == 1
+
+
+def test_turns_to_register_go_to_the_class_of_the_oldest_job_first() -> None:
+    world = World(catalogue(registration=RegistrationRate(burst=2, per_second=0.1)))
+    world.park(4)
+    for job, labels in enumerate([("gpu", "linux"), ("gpu",), ("gpu", "linux"), ("gpu",)]):
+        world.queue(job, labels=labels)
+        world.now += 1
+    assert [labels for _, labels in granted(world)] == [("gpu", "linux"), ("gpu",)]
+
+
+@pytest.mark.parametrize(("waited", "grants"), [(0.0, 0), (9.9, 0), (10.0, 1), (25.0, 2)])
+def test_without_a_turn_nothing_is_granted(waited: float, grants: int) -> None:
+    world = World(catalogue(registration=RegistrationRate(burst=2, per_second=0.1)))
+    world.park(5)
+    world.queue(1, 2, 3, 4, 5)
+    assert len(world.carry_out().intents) == 2
+    world.now += waited
+    assert len(world.intents(Grant)) == grants
+
+
+def test_a_held_scope_mints_nothing_until_its_hold_is_over() -> None:
+    world = World()
+    world.park(2)
+    world.queue(1, 2)
+    world.do(e.RunnerMintFailed, world.name("c0"), FailureClass.UNKNOWN, "503", world.now)
+    assert granted(world) == []
+    world.now += 30
+    assert len(granted(world)) == 2
+
+
+def test_jobs_that_idle_runners_serve_get_no_second_one() -> None:
+    world = World()
+    world.ready("a")
+    world.park(2, "b")
+    world.queue(1, 2)
+    assert len(world.intents(Grant)) == 1
+
+
+def test_a_booting_machine_is_not_granted() -> None:
+    world = World()
+    world.launch(1)
+    world.boot("c0")
+    world.queue(1)
+    assert world.plan().intents == ()
+
+
+def test_a_machine_serves_any_class_of_its_sku_and_none_of_another() -> None:
+    world = World(catalogue(sku("gpu"), sku("cpu")))
+    world.park(1, "g")
+    world.queue(1, labels=("cpu",))
+    assert world.intents(Grant) == []
+    assert [launch.sku for launch in world.intents(Launch)] == ["cpu"]
+
+
+def test_a_registration_whose_job_is_gone_is_taken_back() -> None:
+    world = World()
+    world.park()
+    world.queue(1)
+    name = world.mint("c0")
+    assert world.plan().intents == ()
+    world.completes(1)
+    assert world.plan().intents == (WithdrawRunner(name, "its job is gone"),)
+
+
+def test_the_newest_registrations_are_taken_back_first() -> None:
+    world = World()
+    world.park(3)
+    world.queue(1, 2, 3)
+    names = []
+    for machine in ("c0", "c1", "c2"):
+        names.append(world.mint(machine))
+        world.now += 1
+    world.completes(1)
+    world.completes(2)
+    assert [w.runner for w in world.intents(WithdrawRunner)] == [names[2], names[1]]
+
+
+def test_a_registration_that_was_handed_over_is_not_taken_back() -> None:
+    world = World()
+    world.queue(1)
+    world.do(e.RunnerHandedOver, world.mint(world.park()[0]))
+    world.completes(1)
+    assert world.plan().intents == ()
+
+
+def test_a_machine_taken_back_serves_another_class_without_a_launch() -> None:
+    world = World()
+    world.park()
+    world.queue(1)
+    name = world.mint("c0")
+    world.completes(1)
+    world.queue(2, labels=("gpu", "linux"))
+    assert world.plan().intents == (WithdrawRunner(name, "its job is gone"),)
+    world.carry_out()
+    assert world.plan().intents == ()
+    world.do(e.RunnerWithdrawn, name, "204")
+    assert world.plan().intents == (Grant(MachineId("c0"), LINUX),)
+
+
+def test_registrations_from_before_a_restart_are_taken_back_once() -> None:
+    world = World()
+    world.queue(1)
+    name = world.mint(world.park()[0])
+    world.restart(5.0)
+    world.do(e.MachineSeen, MachineId("c0"))
+    assert world.plan().intents == (
+        WithdrawRunner(name, "its configuration was lost in a restart"),
+    )
+    world.carry_out()
+    assert world.plan().intents == ()
+
+
+def test_no_registration_is_taken_back_from_a_machine_that_is_ended() -> None:
+    world = World()
+    world.queue(1)
+    world.mint(world.park()[0])
+    world.restart(90_000.0)
+    intents = world.plan().intents
+    assert [type(i) for i in intents if isinstance(i, (End, WithdrawRunner))] == [End]
+
+
+def test_a_registration_with_more_labels_serves_a_smaller_job() -> None:
+    world = World()
+    world.park()
+    world.mint("c0", LINUX)
+    world.queue(1)
+    assert world.plan().intents == ()
+
+
+def test_a_registration_with_fewer_labels_does_not() -> None:
+    world = World()
+    world.park()
+    name = world.mint("c0")
+    world.queue(1, labels=("gpu", "linux"))
+    assert world.plan().intents == (WithdrawRunner(name, "its job is gone"),)

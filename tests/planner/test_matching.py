@@ -1,0 +1,202 @@
+"""Which supply serves which class: a maximum matching, the same one every time, oldest first."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.identifiers import SkuName
+from autoscaler.model.jobs import JobState
+from autoscaler.planner.matching import (
+    Matching,
+    Supply,
+    SupplyKind,
+    covers,
+    match,
+    pools_of,
+    spare_class,
+)
+from tests.ledger.builders import World
+from tests.planner.fleets import catalogue, sku
+
+A, B = SkuName("a"), SkuName("b")
+BOTH = catalogue(sku("a", labels=("ab",)), sku("b", labels=("ab",)))
+
+
+def klass(*labels: str, skus: tuple[SkuName, ...] = (A,)) -> DemandClass:
+    return DemandClass("org:acme", "Default", labels, skus)
+
+
+ONLY_A, ONLY_B, EITHER = klass("a"), klass("b", skus=(B,)), klass("ab", skus=(A, B))
+PARKED_A, PARKED_B = (Supply(SupplyKind.PARKED, sku=s) for s in (A, B))
+COMING_A, UNSENT_A = (Supply(k, sku=A) for k in (SupplyKind.COMING, SupplyKind.UNSENT))
+
+
+def runner(demand: DemandClass) -> Supply:
+    return Supply(SupplyKind.RUNNER, runner_class=demand)
+
+
+def matched(
+    jobs: list[str], supply: dict[Supply, int], minimum: dict[SkuName, int] | None = None
+) -> Matching:
+    """Match jobs of these labels, the first the oldest, each a second younger."""
+    world = World(BOTH)
+    for number, label in enumerate(jobs):
+        world.observe(number, JobState.QUEUED, (label,), queued_at=float(number))
+    return match(world.fleet(), supply, minimum or {})
+
+
+def flow(found: Matching) -> dict[tuple[DemandClass, Supply], int]:
+    return {key: count for key, count in found.flow.items() if count}
+
+
+@pytest.mark.parametrize(
+    ("labels", "covered"),
+    [(("gpu",), True), (("gpu", "x"), True), ((), True), (("y",), False), (("gpu", "y"), False)],
+)
+def test_a_runner_covers_jobs_that_ask_for_no_more_than_its_labels(
+    labels: tuple[str, ...], covered: bool
+) -> None:
+    assert covers(klass("gpu", "x"), klass(*labels)) is covered
+
+
+def test_a_runner_covers_its_own_scope_and_group_only() -> None:
+    mine = klass("gpu")
+    assert not covers(dataclasses.replace(mine, scope="org:other"), mine)
+    assert not covers(dataclasses.replace(mine, runner_group="other"), mine)
+
+
+def test_a_runner_for_the_empty_list_offers_its_skus_name() -> None:
+    assert covers(klass(skus=(A,)), klass("a"))
+    assert covers(klass(skus=(A,)), klass())
+    assert not covers(klass(skus=(A,)), klass("ab"))
+
+
+def test_pools_are_used_runners_first_then_parked_coming_and_unsent_in_sku_order() -> None:
+    runners = [runner(ONLY_A), runner(EITHER)]
+    everything = {pool: 1 for pool in (UNSENT_A, COMING_A, PARKED_B, PARKED_A)}
+    assert pools_of(EITHER, everything, runners) == (
+        runner(EITHER),
+        PARKED_A,
+        PARKED_B,
+        COMING_A,
+        UNSENT_A,
+    )
+    assert pools_of(ONLY_B, everything, runners) == (PARKED_B,)
+
+
+def test_a_class_takes_from_its_pools_in_order() -> None:
+    found = matched(["a"] * 5, {runner(ONLY_A): 1, PARKED_A: 2, COMING_A: 1, UNSENT_A: 1})
+    assert flow(found) == {
+        (ONLY_A, runner(ONLY_A)): 1,
+        (ONLY_A, PARKED_A): 2,
+        (ONLY_A, COMING_A): 1,
+        (ONLY_A, UNSENT_A): 1,
+    }
+    assert found.matched[ONLY_A] == 5
+    assert found.served(ONLY_A, SupplyKind.PARKED) == 2
+    assert found.served(ONLY_B, SupplyKind.PARKED) == 0
+
+
+def test_nothing_is_served_beyond_what_there_is_or_is_wanted() -> None:
+    found = matched(["a"] * 3, {PARKED_A: 2})
+    assert (found.matched[ONLY_A], found.used[PARKED_A]) == (2, 2)
+    found = matched(["a"], {PARKED_A: 2})
+    assert (found.matched[ONLY_A], found.used[PARKED_A]) == (1, 1)
+    assert flow(matched(["a"], {PARKED_A: 0, runner(ONLY_A): -1})) == {}
+
+
+def test_a_job_makes_way_for_one_that_has_no_other_pool() -> None:
+    found = matched(["ab", "a"], {PARKED_A: 1, PARKED_B: 1})
+    assert flow(found) == {(EITHER, PARKED_B): 1, (ONLY_A, PARKED_A): 1}
+    assert found.used == {PARKED_A: 1, PARKED_B: 1}
+
+
+def test_making_way_may_take_several_steps() -> None:
+    wide, thin = klass("a", "x"), klass("a")
+    known = catalogue(sku("a", labels=("x", "ab")), sku("b", labels=("ab",)))
+    world = World(known)
+    for number, labels in enumerate((("a", "x"), ("ab",), ("a",))):
+        world.observe(number, JobState.QUEUED, labels, queued_at=float(number))
+    supply = {runner(wide): 1, PARKED_A: 1, PARKED_B: 1}
+    found = match(world.fleet(), supply, {})
+    assert sum(found.matched.values()) == 3
+    assert found.flow[EITHER, PARKED_B] == 1
+    assert {found.flow[thin, PARKED_A], found.flow[thin, runner(wide)]} == {0, 1}
+
+
+def test_the_oldest_goes_first_where_there_is_too_little() -> None:
+    assert flow(matched(["ab", "a", "ab"], {PARKED_A: 1})) == {(EITHER, PARKED_A): 1}
+    assert flow(matched(["a", "ab", "ab"], {PARKED_A: 1})) == {(ONLY_A, PARKED_A): 1}
+    found = matched(["ab", "a", "ab", "a"], {PARKED_A: 3})
+    assert (found.matched[EITHER], found.matched[ONLY_A]) == (2, 1)
+
+
+def test_the_parked_minimum_comes_after_every_job() -> None:
+    found = matched(["a"], {PARKED_A: 1, COMING_A: 1}, {A: 2})
+    assert flow(found) == {(ONLY_A, PARKED_A): 1, (spare_class(A), COMING_A): 1}
+    assert found.matched[spare_class(A)] == 1
+
+
+def test_a_job_moves_to_another_skus_booting_machine_for_the_sake_of_a_minimum() -> None:
+    coming_b = Supply(SupplyKind.COMING, sku=B)
+    found = matched(["ab"], {COMING_A: 1, coming_b: 1}, {A: 1})
+    assert flow(found) == {(EITHER, coming_b): 1, (spare_class(A), COMING_A): 1}
+
+
+def test_no_job_gives_its_parked_machine_up_for_the_sake_of_a_minimum() -> None:
+    coming_b = Supply(SupplyKind.COMING, sku=B)
+    found = matched(["ab"], {PARKED_A: 1, coming_b: 1}, {A: 1})
+    assert flow(found) == {(EITHER, PARKED_A): 1}
+    assert found.matched[spare_class(A)] == 0
+
+
+def test_two_minimums_do_not_share_a_machine() -> None:
+    found = matched([], {PARKED_A: 3, PARKED_B: 1}, {A: 2, B: 2})
+    assert flow(found) == {(spare_class(A), PARKED_A): 2, (spare_class(B), PARKED_B): 1}
+    assert (found.matched[spare_class(A)], found.matched[spare_class(B)]) == (2, 1)
+
+
+POOLS = (PARKED_A, PARKED_B, COMING_A, runner(ONLY_A), runner(EITHER))
+FITS = {
+    "a": {PARKED_A, COMING_A, runner(ONLY_A)},
+    "b": {PARKED_B},
+    "ab": {PARKED_A, PARKED_B, COMING_A, runner(EITHER)},
+}
+
+
+def best(jobs: list[str], supply: dict[Supply, int]) -> set[int]:
+    """The oldest jobs that can be served together, by trying every way (for few jobs)."""
+    chosen: set[int] = set()
+    for number in range(len(jobs)):
+        if _fits([jobs[n] for n in (*chosen, number)], dict(supply)):
+            chosen.add(number)
+    return chosen
+
+
+def _fits(jobs: list[str], supply: dict[Supply, int]) -> bool:
+    if not jobs:
+        return True
+    for pool in FITS[jobs[0]]:
+        if supply.get(pool, 0) > 0:
+            if _fits(jobs[1:], supply | {pool: supply[pool] - 1}):
+                return True
+    return False
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.sampled_from(["a", "b", "ab"]), max_size=6),
+    st.fixed_dictionaries({pool: st.integers(0, 2) for pool in POOLS}),
+)
+def test_it_is_a_maximum_and_serves_the_oldest(jobs: list[str], supply: dict[Supply, int]) -> None:
+    found = matched(jobs, supply)
+    served = [jobs[n] for n in best(jobs, supply)]
+    for demand, label in ((ONLY_A, "a"), (ONLY_B, "b"), (EITHER, "ab")):
+        assert found.matched[demand] == served.count(label)
+    for pool in POOLS:
+        used = sum(n for (_, p), n in found.flow.items() if p == pool)
+        assert used == found.used[pool] <= supply[pool]
+    assert flow(found) == flow(matched(jobs, dict(reversed(supply.items()))))

@@ -1,0 +1,227 @@
+"""Where a SKU is launched: down its ladder, past what is held, within quotas and dollars."""
+
+import dataclasses
+
+import pytest
+
+from autoscaler.model.catalogue import CapacityType, Catalogue, Limits, Offering, Rung, Sku
+from autoscaler.model.cooldowns import (
+    Cooldown,
+    offering_key,
+    quota_key,
+    rung_key,
+    throttle_key,
+)
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.plan import Launch
+from tests.ledger.builders import GPU, GPU_CLASS, World
+from tests.planner.fleets import EAST, catalogue, offering, sku
+
+WEST = ProviderName("west")
+SPOT = offering("g5", "a", CapacityType.SPOT, 0.4, "G-spot")
+SPOT_B = offering("g6", "b", CapacityType.SPOT, 0.5, "G-spot", 8)
+OD = offering("g5", "a", CapacityType.ON_DEMAND, 1.0)
+OD_B = offering("g6", "b", CapacityType.ON_DEMAND, 1.6, units=8)
+POD = Offering(WEST, "pod", "", CapacityType.ON_DEMAND, 0.0, "pods", 1)
+TYPES = (CapacityType.SPOT, CapacityType.ON_DEMAND)
+TWO_RUNGS = dataclasses.replace(
+    sku(),
+    ladder=(
+        Rung(EAST, TYPES, (SPOT, OD, SPOT_B, OD_B)),
+        Rung(WEST, (CapacityType.ON_DEMAND,), (POD,)),
+    ),
+)
+
+
+def world_of(
+    *skus: Sku, limits: Limits | None = None, held: tuple[str, ...] = (), jobs: int = 1
+) -> World:
+    world = World(catalogue(*(skus or (TWO_RUNGS,)), limits=limits))
+    for key in held:
+        world.state.cooldowns[key] = Cooldown(key, world.now + 50.0, 1, "Code: words")
+    world.queue(*range(1, jobs + 1))
+    return world
+
+
+def launches(world: World) -> list[tuple[int, str, tuple[str, ...], int]]:
+    return [
+        (a.rung, a.capacity_type.value, tuple(k.split("/", 1)[1] for k in a.offerings), a.count)
+        for a in world.intents(Launch)
+    ]
+
+
+def reason(world: World) -> str:
+    (waiting,) = world.plan().waiting[GPU_CLASS]
+    return waiting.reason
+
+
+FIRST = (0, "spot", ("g5/a/spot", "g6/b/spot"), 1)
+SECOND = (0, "on-demand", ("g5/a/on-demand", "g6/b/on-demand"), 1)
+THIRD = (1, "on-demand", ("pod//on-demand",), 1)
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        ((), FIRST),
+        ((offering_key(SPOT.key),), (0, "spot", ("g6/b/spot",), 1)),
+        ((offering_key(SPOT.key), offering_key(SPOT_B.key)), SECOND),
+        ((quota_key("east/G-spot"),), SECOND),
+        ((quota_key("east/G-spot"), quota_key("east/G")), THIRD),
+        ((rung_key(GPU, 0),), THIRD),
+        ((rung_key(GPU, 1),), FIRST),
+        ((throttle_key(WEST),), FIRST),
+    ],
+)
+def test_capacity_types_and_rungs_are_tried_in_order_past_what_is_held(
+    held: tuple[str, ...], expected: tuple[int, str, tuple[str, ...], int]
+) -> None:
+    world = world_of(held=held)
+    assert launches(world) == [expected]
+    assert world.intents(Launch)[0].provider == (WEST if expected is THIRD else EAST)
+    world.now += 50
+    assert launches(world) == [FIRST]
+
+
+def test_a_throttled_provider_is_waited_for_rather_than_left_for_a_dearer_rung() -> None:
+    world = world_of(held=(throttle_key(EAST),))
+    assert launches(world) == []
+    assert reason(world) == "east throttles launches (Code: words)"
+
+
+def test_a_throttled_rung_further_down_does_not_block_what_is_above_it() -> None:
+    world = world_of(held=(rung_key(GPU, 0), throttle_key(WEST)))
+    assert launches(world) == []
+    assert reason(world) == (
+        "east is held back: Code: words; west throttles launches (Code: words)"
+    )
+
+
+def test_every_hold_on_the_way_down_is_named_once() -> None:
+    world = world_of(held=(quota_key("east/G-spot"), offering_key(OD.key), rung_key(GPU, 1)))
+    world.state.cooldowns[offering_key(OD_B.key)] = Cooldown(
+        offering_key(OD_B.key), world.now + 50.0, 1, "none"
+    )
+    assert reason(world) == (
+        f"{SPOT.key} is held back: Code: words; {SPOT_B.key} is held back: Code: words; "
+        f"{OD.key} is held back: Code: words; {OD_B.key} is held back: none; "
+        "west is held back: Code: words"
+    )
+
+
+def test_an_empty_ladder_is_a_reason() -> None:
+    world = world_of(dataclasses.replace(sku(), ladder=()))
+    assert reason(world) == "no provider of its ladder can launch it"
+
+
+def test_offerings_keep_their_order() -> None:
+    backwards = sku(offerings=(OD_B, OD))
+    assert launches(world_of(backwards)) == [
+        (0, "on-demand", ("g6/b/on-demand", "g5/a/on-demand"), 1)
+    ]
+
+
+ON_DEMAND = sku(offerings=(OD, OD_B))
+
+
+@pytest.mark.parametrize(
+    ("quota", "jobs", "expected"),
+    [
+        (16, 2, [(("g5/a/on-demand", "g6/b/on-demand"), 2)]),
+        (15, 2, [(("g5/a/on-demand", "g6/b/on-demand"), 1), (("g5/a/on-demand",), 1)]),
+        (7, 2, [(("g5/a/on-demand",), 1)]),
+        (3, 1, []),
+        (0, 1, []),
+    ],
+)
+def test_a_quota_counts_every_machine_at_the_most_it_may_take(
+    quota: int, jobs: int, expected: list[tuple[tuple[str, ...], int]]
+) -> None:
+    world = world_of(ON_DEMAND, limits=Limits(quotas={"east/G": quota}), jobs=jobs)
+    assert [(keys, count) for _, _, keys, count in launches(world)] == expected
+
+
+def test_a_full_quota_is_the_reason() -> None:
+    world = world_of(ON_DEMAND, limits=Limits(quotas={"east/G": 3}))
+    assert reason(world) == "the quota east/G is used up"
+
+
+def test_quotas_of_others_are_no_concern() -> None:
+    world = world_of(ON_DEMAND, limits=Limits(quotas={"west/G": 0, "east/P": 0}))
+    assert len(launches(world)) == 1
+
+
+@pytest.mark.parametrize(
+    ("dollars", "jobs", "expected"),
+    [
+        (3.2, 2, [(("g5/a/on-demand", "g6/b/on-demand"), 2)]),
+        (3.1, 2, [(("g5/a/on-demand", "g6/b/on-demand"), 1), (("g5/a/on-demand",), 1)]),
+        (1.5, 2, [(("g5/a/on-demand",), 1)]),
+        (1.0, 1, [(("g5/a/on-demand",), 1)]),
+        (0.99, 1, []),
+    ],
+)
+def test_where_dollars_are_short_the_cheaper_offerings_are_asked_for(
+    dollars: float, jobs: int, expected: list[tuple[tuple[str, ...], int]]
+) -> None:
+    world = world_of(ON_DEMAND, limits=Limits(dollars_per_hour=dollars), jobs=jobs)
+    assert [(keys, count) for _, _, keys, count in launches(world)] == expected
+
+
+def test_rounding_leaves_no_dollar_unused() -> None:
+    dime = sku(offerings=(offering(dollars=0.1),))
+    assert launches(world_of(dime, limits=Limits(dollars_per_hour=0.3), jobs=3))[0][3] == 3
+
+
+def test_full_pockets_are_the_reason() -> None:
+    world = world_of(ON_DEMAND, limits=Limits(dollars_per_hour=0.5))
+    assert reason(world) == "the fleet's limit of 0.5 dollars an hour is reached"
+
+
+def test_a_full_quota_falls_through_to_the_next_rung() -> None:
+    full = Limits(quotas={"east/G": 0, "east/G-spot": 0})
+    assert launches(world_of(limits=full)) == [THIRD]
+
+
+@pytest.mark.parametrize(
+    ("limits", "cap", "words"),
+    [
+        (Limits(machines=0), None, "the fleet's limit of 0 machines is reached"),
+        (Limits(), 0, "max_machines of gpu (0) is reached"),
+        (Limits(machines=0), 0, "max_machines of gpu (0) is reached"),
+    ],
+)
+def test_caps_on_machines_are_reasons(limits: Limits, cap: int | None, words: str) -> None:
+    world = world_of(dataclasses.replace(sku(), max_machines=cap), limits=limits)
+    assert (launches(world), reason(world)) == ([], words)
+
+
+def shared(limits: Limits) -> Catalogue:
+    return catalogue(
+        sku("gpu", offerings=(offering("g5", dollars=2.0),)),
+        sku("cpu", offerings=(offering("c7", dollars=1.0, quota="Std", units=2),)),
+        limits=limits,
+    )
+
+
+def test_a_shared_cap_goes_to_the_oldest_job_of_any_sku() -> None:
+    world = World(shared(Limits(machines=3)))
+    for job, label in enumerate(["cpu", "gpu", "cpu", "gpu", "gpu"]):
+        world.queue(job, labels=(label,))
+        world.now += 1
+    counts = {launch.sku: launch.count for launch in world.intents(Launch)}
+    assert counts == {"cpu": 2, "gpu": 1}
+
+
+def test_a_sku_that_does_not_fit_any_more_leaves_the_rest_to_smaller_ones() -> None:
+    world = World(shared(Limits(dollars_per_hour=3.0)))
+    for job, label in enumerate(["gpu", "gpu", "cpu", "cpu"]):
+        world.queue(job, labels=(label,))
+        world.now += 1
+    counts = {launch.sku: launch.count for launch in world.intents(Launch)}
+    assert counts == {"gpu": 1, "cpu": 1}
+
+
+def test_a_call_asks_for_a_thousand_machines_at_most() -> None:
+    world = world_of(jobs=2001)
+    assert [count for _, _, _, count in launches(world)] == [1000, 1000, 1]

@@ -1,0 +1,216 @@
+"""What is launched: once for every job that nothing serves, then for the parked minimum."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import IdlePolicy, Limits
+from autoscaler.model.identifiers import CallId, MachineId, RunnerName
+from autoscaler.model.jobs import JobState
+from autoscaler.model.plan import Grant, Launch
+from tests.ledger.builders import World, failure, listed
+from autoscaler.model.failures import FailureClass
+from tests.planner.fleets import EAST, catalogue, sku
+
+
+def counts(world: World) -> dict[str, int]:
+    return {launch.sku: launch.count for launch in world.intents(Launch)}
+
+
+def test_one_machine_a_job_and_one_call_a_sku() -> None:
+    world = World(catalogue(sku("gpu"), sku("cpu")))
+    world.queue(1, 2, 3)
+    world.now += 1
+    world.queue(4, labels=("cpu",))
+    first, second = world.intents(Launch)
+    assert (first.sku, first.provider, first.rung, first.count) == ("gpu", EAST, 0, 3)
+    assert first.offerings == world.keys("gpu")
+    assert (second.sku, second.count) == ("cpu", 1)
+
+
+def test_carried_out_it_plans_nothing_more_at_any_stage() -> None:
+    world = World()
+    world.queue(1, 2)
+    assert counts(world) == {"gpu": 2}
+    world.carry_out()
+    (call,) = world.state.calls.values()
+    for event, values in (
+        (e.CallPrepared, ("{}",)),
+        (e.CallSent, ()),
+        (e.CallOutcomeUnknown, ("timed out",)),
+    ):
+        assert world.plan().intents == ()
+        world.do(event, call.id, *values)
+    assert world.plan().intents == ()
+    world.answer(call.id, "i-1", "i-2")
+    assert world.plan().intents == ()
+    world.boot(*call.slots)
+    assert world.plan().intents == ()
+
+
+def test_slots_that_failed_are_asked_for_anew_elsewhere() -> None:
+    world = World()
+    world.queue(1, 2)
+    world.send(2)
+    first, second = world.keys()
+    world.answer("c", "i-1", failures=[failure(FailureClass.CAPACITY, first)])
+    (launch,) = world.intents(Launch)
+    assert (launch.count, launch.offerings) == (1, (second,))
+
+
+@pytest.mark.parametrize("state", [JobState.WAITING, JobState.IN_PROGRESS, JobState.COMPLETED])
+def test_only_queued_jobs_are_launched_for(state: JobState) -> None:
+    world = World()
+    world.observe(1, state)
+    assert world.plan().intents == ()
+
+
+def test_nothing_is_launched_for_disputed_held_or_foreign_jobs() -> None:
+    world = World()
+    world.queue(1)
+    world.observe(1, JobState.WAITING)
+    world.queue(2, labels=("other",))
+    assert counts(world) == {}
+
+
+def test_the_first_sku_in_configured_order_is_launched() -> None:
+    world = World(catalogue(sku("zeta", labels=("x",)), sku("alpha", labels=("x",))))
+    world.queue(1, labels=("x",))
+    assert counts(world) == {"zeta": 1}
+
+
+def test_but_any_skus_parked_machine_serves_before_a_launch() -> None:
+    world = World(catalogue(sku("zeta", labels=("x",)), sku("alpha", labels=("x",))))
+    world.park(1, "p", "alpha")
+    world.queue(1, labels=("x",))
+    assert [intent.machine for intent in world.intents(Grant)] == ["p0"]
+    assert counts(world) == {}
+
+
+def test_a_stolen_runner_repairs_itself() -> None:
+    world = World()
+    runner = world.ready("a")
+    world.queue(1, 2)
+    assert counts(world) == {"gpu": 1}
+    world.carry_out()
+    world.starts(3, runner, ("gpu",))
+    assert counts(world) == {"gpu": 1}
+
+
+def test_a_runner_that_was_passed_over_is_no_supply() -> None:
+    world = World()
+    world.ready("a")
+    world.queue(1)
+    assert counts(world) == {}
+    world.after(180)
+    assert counts(world) == {"gpu": 1}
+
+
+def test_a_held_job_is_no_demand_until_its_probe() -> None:
+    world = World()
+    world.queue(1)
+    for name in "ab":
+        world.grant(world.park(1, name)[0])
+        world.now += 120
+        world.do(e.MachineExited, MachineId(f"{name}0"), "no job came")
+    assert counts(world) == {}
+    world.after(600)
+    assert counts(world) == {"gpu": 1}
+
+
+def test_a_stranger_machine_possibly_granted_is_no_supply() -> None:
+    world = World()
+    world.lists(listed("i-9", call="unknown"))
+    world.queue(1)
+    assert counts(world) == {"gpu": 1}
+
+
+@pytest.mark.parametrize(("limit", "launched"), [(5, 3), (4, 2), (2, 0), (1, 0)])
+def test_foreign_machines_count_in_the_caps(limit: int, launched: int) -> None:
+    world = World(catalogue(limits=Limits(machines=limit)))
+    world.lists(listed("i-1", installation="x"), listed("i-2", installation="x"))
+    world.queue(1, 2, 3)
+    assert counts(world) == ({"gpu": launched} if launched else {})
+
+
+@pytest.mark.parametrize(("cap", "launched"), [(4, 2), (3, 1), (2, 0)])
+def test_slots_of_open_calls_count_in_every_cap(cap: int, launched: int) -> None:
+    for known in (
+        catalogue(sku(max_machines=cap)),
+        catalogue(limits=Limits(machines=cap)),
+        catalogue(limits=Limits(dollars_per_hour=float(cap))),
+        catalogue(limits=Limits(quotas={"east/G": 4 * cap})),
+    ):
+        world = World(known)
+        world.send(1, "a")
+        world.launch(1, "b")
+        world.queue(1, 2, 3, 4)
+        assert counts(world) == ({"gpu": launched} if launched else {})
+
+
+def test_machines_at_work_and_on_their_way_out_count_in_the_caps() -> None:
+    world = World(catalogue(sku(max_machines=2)))
+    world.starts(9, world.ready("a"))
+    world.do(e.MachineExited, world.runner(world.ready("b")).machine, "bye")
+    world.queue(1)
+    assert counts(world) == {}
+    world.lists(world.listed("a0"), world.listed("b0", terminated=True))
+    assert counts(world) == {"gpu": 1}
+
+
+def warm(minimum: int, **limits: int) -> World:
+    policy = IdlePolicy(minimum=minimum)
+    return World(catalogue(sku(idle=policy), limits=Limits(**limits)))
+
+
+def test_the_parked_minimum_is_demand_after_every_job() -> None:
+    world = warm(2)
+    assert counts(world) == {"gpu": 2}
+    world.park(2)
+    assert world.plan().intents == ()
+    world.queue(1)
+    assert [type(intent) for intent in world.plan().intents] == [Grant, Launch]
+    assert counts(world) == {"gpu": 1}
+
+
+def test_booting_machines_count_for_the_minimum() -> None:
+    world = warm(3)
+    world.send(1, "a")
+    world.launch(1, "b")
+    assert counts(world) == {"gpu": 1}
+
+
+def test_a_minimum_never_takes_a_jobs_room() -> None:
+    world = warm(5, machines=3)
+    world.queue(1, 2)
+    assert counts(world) == {"gpu": 3}
+    world.queue(3, 4)
+    assert counts(world) == {"gpu": 3}
+    assert {w.reason: w.count for w in next(iter(world.plan().waiting.values()))} == {
+        "a machine for it is requested now": 3,
+        "the fleet's limit of 3 machines is reached": 1,
+    }
+
+
+def test_machines_at_work_are_no_part_of_the_minimum() -> None:
+    world = warm(1)
+    world.starts(1, world.ready("a"))
+    assert counts(world) == {"gpu": 1}
+
+
+def test_a_machine_whose_unused_registration_goes_is_supply_again() -> None:
+    world = World()
+    world.queue(1)
+    name = world.mint(world.park()[0])
+    world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+    assert counts(world) == {}
+    world.starts(2, RunnerName(name))
+    assert counts(world) == {"gpu": 1}
+
+
+def test_a_call_that_is_withdrawn_is_launched_anew_if_it_is_needed() -> None:
+    world = World()
+    world.queue(1)
+    world.record(1)
+    assert world.plan().intents == ()
+    world.do(e.CallWithdrawn, CallId("c"), "not sent before a restart")
+    assert counts(world) == {"gpu": 1}

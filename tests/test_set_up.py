@@ -1,0 +1,140 @@
+"""scripts/bootstrap.sh: what it installs, what it names, and that it does nothing twice.
+
+A stand-in for uv keeps this off the network; `make` on a fresh checkout shows the rest.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOOLS = ("bash", "cat", "dirname", "env", "grep", "ln", "mkdir", "rm", "setpriv", "sha256sum", "sh")
+UV = """#!/bin/sh
+[ "$1" = --version ] && echo "uv 0.13.8 (stand-in)" && exit
+echo "$*" >> calls
+[ "$1" = venv ] && mkdir -p .venv/bin && ln -sf "{python}" .venv/bin/python
+exit 0
+"""
+APT_GET = """#!/bin/sh
+echo "$*" >> "{calls}"
+"""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A folder with the script and what it reads, and the programs that it finds."""
+
+    folder: Path
+    programs: Path
+
+    def offer(self, name: str, program: str | Path) -> None:
+        (self.programs / name).symlink_to(program)
+
+    def set_up(self) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.programs / "bash", self.folder / "scripts" / "bootstrap.sh"],
+            check=False,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env={"PATH": str(self.programs)},
+        )
+
+    def calls(self) -> list[str]:
+        """How uv was called since the last look."""
+        path = self.folder / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return [line.split()[0] for line in lines]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    made = Checkout(tmp_path / "a checkout", tmp_path / "programs")
+    made.programs.mkdir()
+    (made.folder / "scripts").mkdir(parents=True)
+    for name in ("scripts/bootstrap.sh", "pyproject.toml", "uv.lock"):
+        shutil.copyfile(ROOT / name, made.folder / name)
+    uv = made.folder / ".cache" / "uv" / "bin" / "uv"
+    uv.parent.mkdir(parents=True)
+    uv.write_text(UV.format(python=Path(sys.executable).resolve()))
+    uv.chmod(0o755)
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found is not None, tool
+        made.offer(tool, found)
+    return made
+
+
+@pytest.fixture
+def complete(checkout: Checkout) -> Checkout:
+    """One where nothing is missing."""
+    checkout.offer("python3", Path(sys.executable).resolve())
+    checkout.offer("openssl", checkout.programs / "sh")
+    return checkout
+
+
+def test_without_python_it_says_what_it_needs(checkout: Checkout) -> None:
+    done = checkout.set_up()
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed" in done.stderr
+
+
+def test_it_names_what_it_cannot_install(checkout: Checkout) -> None:
+    checkout.offer("python3", Path(sys.executable).resolve())
+    done = checkout.set_up()
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("apt-get install openssl")
+    assert checkout.calls() == []
+
+
+def test_root_installs_what_is_missing(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.offer("python3", Path(sys.executable).resolve())
+    apt_get = checkout.programs / "apt-get"
+    apt_get.write_text(APT_GET.format(calls=tmp_path / "apt"))
+    apt_get.chmod(0o755)
+    done = checkout.set_up()
+    if os.geteuid() == 0:
+        installed = (tmp_path / "apt").read_text().splitlines()[-1].split()
+        assert (done.returncode, installed[0], installed[-1]) == (0, "install", "openssl")
+    else:
+        assert (done.returncode, (tmp_path / "apt").exists()) == (1, False)
+
+
+def test_it_sets_up_once(complete: Checkout) -> None:
+    first = complete.set_up()
+    assert (first.returncode, first.stderr) == (0, "")
+    assert complete.calls() == ["venv", "sync"]
+    again = complete.set_up()
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert complete.calls() == []
+
+
+def test_another_lock_is_installed_into_the_same_environment(complete: Checkout) -> None:
+    complete.set_up()
+    complete.calls()
+    with (complete.folder / "uv.lock").open("a") as lock:
+        lock.write("# changed\n")
+    assert complete.set_up().returncode == 0
+    assert complete.calls() == ["sync"]
+
+
+def test_a_checkout_that_was_moved_is_set_up_anew(complete: Checkout, tmp_path: Path) -> None:
+    complete.set_up()
+    complete.calls()
+    moved = Checkout(complete.folder.rename(tmp_path / "elsewhere"), complete.programs)
+    assert moved.set_up().returncode == 0
+    assert moved.calls() == ["venv", "sync"]
+
+
+def test_an_environment_without_its_python_is_made_anew(complete: Checkout) -> None:
+    complete.set_up()
+    complete.calls()
+    (complete.folder / ".venv" / "bin" / "python").unlink()
+    assert complete.set_up().returncode == 0
+    assert complete.calls() == ["venv", "sync"]
