@@ -15,6 +15,7 @@ import typer
 if TYPE_CHECKING:
     from autoscaler.config import Configuration, Problem
     from autoscaler.config.sku_settings import SkuSettings
+    from autoscaler.model.catalogue import OperatingSystem
 
 USAGE_ERROR = 2
 """Exit status of a command line or configuration that cannot be used."""
@@ -121,12 +122,26 @@ def demo(
     leak_machine: Annotated[
         bool, typer.Option("--leak-machine", help="Have the lab keep a machine: it must fail.")
     ] = False,
+    push: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Replay this push, not the package's own.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Put the controller's log and store there in the end."),
+    ] = None,
 ) -> None:
     """Replay one push to a large repository against a GitHub and EC2 on this host."""
+    from autoscaler.lab.demo import DEFAULT_SCALE, DemoOptions
     from autoscaler.lab.demo import main as run
 
-    chosen = {} if scale is None else {"scale": scale}
-    raise typer.Exit(run(lose_job=lose_job, leak_machine=leak_machine, **chosen))
+    options = DemoOptions(
+        scale=DEFAULT_SCALE if scale is None else scale,
+        lose_job=lose_job,
+        leak_machine=leak_machine,
+        push=push,
+        keep=keep,
+    )
+    raise typer.Exit(run(price_of=_price_of, options=options))
 
 
 @commands.command()
@@ -140,6 +155,13 @@ def version() -> None:
 def main() -> None:
     """The `autoscaler` program."""
     commands()
+
+
+def _price_of(instance_type: str, os: "OperatingSystem") -> float:
+    """Dollars an hour on demand. Raises ValueError where none is known."""
+    from autoscaler.providers.ec2.instance_types import instance_type as find
+
+    return find(instance_type).dollars_per_hour(os)
 
 
 def _report(problems: "Iterable[Problem]") -> None:

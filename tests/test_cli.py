@@ -17,6 +17,8 @@ from typer.testing import CliRunner, Result
 
 from autoscaler.cli import commands
 from autoscaler.config import load
+from autoscaler.lab.demo import DemoOptions
+from autoscaler.model.catalogue import OperatingSystem
 from tests.config.fleet_file import EXAMPLE, Folder
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "commands.md"
@@ -217,14 +219,22 @@ def test_a_command_line_that_cannot_be_used(arguments: list[str]) -> None:
     assert "Error" in result.stderr
 
 
-def test_demo_hands_its_options_over(program: Callable[[str, str, Any], None]) -> None:
+def test_demo_hands_its_options_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shown = Given(status=0)
-    program("autoscaler.lab.demo", "main", shown)
+    monkeypatch.setattr("autoscaler.lab.demo.main", shown)
     assert run("demo").exit_code == 0
-    assert shown.options == {"lose_job": False, "leak_machine": False}
+    assert shown.options["options"] == DemoOptions()
+    price_of = shown.options["price_of"]
+    assert price_of("g5.xlarge", OperatingSystem.WINDOWS) > price_of(
+        "g5.xlarge", OperatingSystem.LINUX
+    )
     shown.status = 1
-    assert run("demo", "--scale", "500", "--lose-job", "--leak-machine").exit_code == 1
-    assert shown.options == {"lose_job": True, "leak_machine": True, "scale": 500.0}
+    folders = ("--push", tmp_path / "push.yaml", "--keep", tmp_path)
+    given = run("demo", "--scale", "500", "--lose-job", "--leak-machine", *folders)
+    assert given.exit_code == 1
+    assert shown.options["options"] == DemoOptions(
+        scale=500.0, lose_job=True, leak_machine=True, push=tmp_path / "push.yaml", keep=tmp_path
+    )
 
 
 def test_help_imports_only_what_it_needs() -> None:

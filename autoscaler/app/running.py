@@ -49,7 +49,7 @@ from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listener import ListenError
-from autoscaler.server.serving import Serving
+from autoscaler.server.serving import Endpoint, Serving
 from autoscaler.server.webhook import WebhookEndpoint
 from autoscaler.store.opening import open_store
 
@@ -149,9 +149,9 @@ class _Fleet:
         self._effects = Effects(self._crashed)
         self._granting = Granting(self._journal, self.github, clock)
         self._intake = Intake(store, self._journal, parse_workflow_job)
-        alive_until = saved.heartbeat if saved.heartbeat is not None else clock.now()
+        arrived_until = saved.arrived_until if saved.arrived_until is not None else clock.now()
         self._reconciler = Reconciler(
-            self._journal, store, self.github, self.providers, clock, alive_until
+            self._journal, store, self.github, self.providers, clock, arrived_until
         )
         self._desk = BootstrapDesk(
             self._journal,
@@ -260,7 +260,7 @@ class _Fleet:
             self._clock,
             self._telemetry,
         )
-        others = [
+        others: list[Endpoint] = [
             BootstrapEndpoint(self._desk, agent, self._telemetry),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics),
         ]

@@ -84,7 +84,7 @@ class Loop:
             watching.cancel()
             await asyncio.wait({watching})
         if not watching.cancelled() and (error := watching.exception()) is not None:
-            raise error
+            raise _cause(error)
         await self._intake.apply_waiting()
 
     async def turn(self) -> None:
@@ -141,8 +141,12 @@ class Loop:
 
 def failure_of(error: BaseException) -> str:
     """One line for an operator about what ended the loop."""
-    if isinstance(error, BaseExceptionGroup):
-        return failure_of(error.exceptions[0])
+    error = _cause(error)
     if isinstance(error, StoreError):
         return f"the store failed: {error}"
     return f"{type(error).__name__}: {error}"
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The first of a group's errors: one is enough to end the loop."""
+    return _cause(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -43,14 +43,14 @@ class Reconciler:
         github: GitHub,
         providers: Mapping[ProviderName, Provider],
         clock: Clock,
-        alive_until: Instant,
+        arrived_until: Instant,
     ) -> None:
         self._journal = journal
         self._store = store
         self._github = github
         self._providers = providers
         self._clock = clock
-        self._alive_until = alive_until
+        self._arrived_until = arrived_until
         self._sweep_soon = {name: asyncio.Event() for name in providers}
         self.github_answered = False
 
@@ -99,14 +99,12 @@ class Reconciler:
                 waiter.cancel()
 
     async def _redeliveries(self) -> None:
-        # Only what came while nobody was here can have failed before: GitHub lists all there is.
         oldest = self._journal.now - REDELIVERY_WINDOW
-        since = max(oldest, self._alive_until - REDELIVERY_OVERLAP)
         while True:
-            began = self._journal.now
+            since = max(oldest, self._arrived_until - REDELIVERY_OVERLAP)
             pause = REDELIVER_EVERY
             try:
-                await self._github.redeliver_failed(since)
+                done = await self._github.redeliver_failed(since)
             except GitHubError as error:
                 _log.warning("redelivery_failed", error=str(error))
                 pause = max(
@@ -114,12 +112,12 @@ class Reconciler:
                 )
             else:
                 self.github_answered = True
-                since = began - REDELIVERY_OVERLAP
+                self._arrived_until = done.arrived_until
             await self._clock.sleep(pause)
 
     async def _beats(self) -> None:
         while True:
-            await self._store.beat(self._journal.now)
+            await self._store.beat(self._journal.now, self._arrived_until)
             await self._clock.sleep(BEAT_EVERY)
 
     async def _forgetting(self) -> None:

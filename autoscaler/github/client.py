@@ -14,6 +14,7 @@ from autoscaler.controller.ports.github import (
     GitHubError,
     MintedRunner,
     OperatorError,
+    Redelivered,
     RegisteredRunner,
     RunnerBusyError,
     RunnerExistsError,
@@ -169,22 +170,22 @@ class GitHubClient:
             text = f"{request.endpoint}: a time that is none"
             raise unanswered(request, text) from None
 
-    async def redeliver_failed(self, since: Instant) -> int:
-        """Have every App's failed deliveries repeated; how many were asked. Raises as the port says.
+    async def redeliver_failed(self, since: Instant) -> Redelivered:
+        """Have every App's failed deliveries repeated. Raises as the port says.
 
         At most 50 an App and call; what is left over is remembered for the next call.
         """
-        asked = 0
+        done: list[Redelivered] = []
         first: GitHubError | None = None
         for redelivery in self._redeliveries:
             # One App's trouble is not the others'.
             try:
-                asked += await redelivery.run(since)
+                done.append(await redelivery.run(since))
             except GitHubError as error:
                 first = first or error
         if first is not None:
             raise first
-        return asked
+        return Redelivered(sum(one.asked for one in done), min(one.arrived_until for one in done))
 
     async def close(self) -> None:
         """Release connections. Idempotent."""

@@ -16,6 +16,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.github import Redelivered
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import App
 from autoscaler.github.exchange import Answer, Effect, Request
@@ -99,12 +100,18 @@ class Redelivery:
         self._clock = clock
         self._left: dict[str, FailedDelivery] = {}
         self._not_before: dict[str, Instant] = {}
+        self._given_up: set[str] = set()
 
-    async def run(self, since: Instant) -> int:
-        """Repeat what failed since then; how many were asked. Raises as `Api.ask`."""
-        self._left = failed_deliveries(await self._read(since), self._left)
+    async def run(self, since: Instant) -> Redelivered:
+        """Repeat what failed since then. Raises as `Api.ask`."""
+        began = self._clock.now()
+        tries = await self._read(since)
+        self._left = failed_deliveries(tries, self._left)
         now = self._clock.now()
+        open_since = [attempt.at for attempt in tries if attempt.pending]
+        open_since += [d.at for d in self._left.values() if d.guid not in self._given_up]
         self._not_before = {guid: at for guid, at in self._not_before.items() if at > now}
+        self._given_up.intersection_update(self._not_before)
         due = [
             delivery
             for delivery in self._left.values()
@@ -114,7 +121,7 @@ class Redelivery:
         asked = 0
         for delivery in due[:MAX_REPEATS]:
             asked += await self._repeat(delivery)
-        return asked
+        return Redelivered(asked, min([began, *open_since]))
 
     async def _repeat(self, delivery: FailedDelivery) -> bool:
         request = Request(
@@ -131,6 +138,7 @@ class Redelivery:
         if not answer.ok:
             # Past GitHub's window of three days, or not to be repeated: the others go on.
             self._not_before[delivery.guid] = self._clock.now() + _GIVEN_UP
+            self._given_up.add(delivery.guid)
         return answer.ok
 
     async def _read(self, since: Instant) -> list[Try]:

@@ -66,9 +66,13 @@ class ControllerProcess:
         """SIGKILL, and wait for its end."""
         await self._end(signal.SIGKILL)
 
-    async def terminate(self) -> int:
-        """SIGTERM, and wait for its end; its exit status."""
-        return await self._end(signal.SIGTERM)
+    async def terminate(self, patience: float = 60.0) -> int:
+        """SIGTERM, and SIGKILL if it is still there after so many seconds; its exit status."""
+        try:
+            async with asyncio.timeout(patience):
+                return await self._end(signal.SIGTERM)
+        except TimeoutError:
+            return await self._end(signal.SIGKILL)
 
     async def metrics(self) -> dict[str, float]:
         """Its metrics by `name{labels}`, as scraped; empty while it does not answer."""

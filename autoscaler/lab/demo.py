@@ -106,10 +106,9 @@ class _Demo:
         """Replay and remove everything; the exit status."""
         lab = Laboratory(lab_fleet(self._push, self._options.scale))
         self._introduce()
+        # Only what is inside is cut short by a signal, never the removal of the lab.
         async with AsyncExitStack() as stack:
-            status = await self._until_told(self._replay(lab, stack))
-            # A signal is heard, but cuts nothing short, while the lab is being removed.
-            return status
+            return await self._until_told(self._replay(lab, stack))
 
     async def _until_told(self, work: Coroutine[None, None, int]) -> int:
         loop = asyncio.get_running_loop()
@@ -136,11 +135,11 @@ class _Demo:
     async def _replay(self, lab: Laboratory, stack: AsyncExitStack) -> int:
         try:
             await stack.enter_async_context(lab)
+            if self._options.keep is not None:
+                stack.callback(_keep, lab.folder, self._options.keep)
             await lab.start_controller()
         except (RuntimeError, ValueError, OSError) as error:
             raise _CannotStartError(str(error)) from error
-        if self._options.keep is not None:
-            stack.callback(_keep, lab.folder, self._options.keep)
         if self._options.lose_job:
             lab.github.lose_next(1)
         if self._options.leak_machine:
@@ -185,20 +184,19 @@ class _Demo:
         return FAILED
 
     def _introduce(self) -> None:
-        push, console = self._push, self._console
-        windows = sum(
-            push.jobs_by_label[name] for name, sku in push.skus.items() if sku.os == "windows"
-        )
-        console.print(
-            f"Replaying {push.about}: {push.count} jobs, {self._options.scale:g} times as fast as life.\n"
-            "GitHub, EC2 and the runners' program are stand-ins on this host; the controller and\n"
-            "the agents on the machines are the real ones, each in a process of its own.",
-        )
+        push, counts = self._push, self._push.jobs_by_label
+        windows = sum(counts[name] for name, sku in push.skus.items() if sku.os.value == "windows")
+        lines = [
+            f"Replaying {push.about}:",
+            f"{push.count} jobs, {self._options.scale:g} times as fast as life.",
+            "The controller and the machines' agents are real, in processes of their own;",
+            "GitHub, EC2 and the runners' program are stand-ins on this host.",
+        ]
         if windows:
-            console.print(
-                "Windows machines run the same agent; their lines of PowerShell are only parsed."
+            lines.append(
+                "Windows machines run the same agent; their PowerShell is parsed, not run."
             )
-        console.print()
+        self._console.print("\n".join(lines), end="\n\n")
 
     def _print_log(self, lab: Laboratory) -> None:
         self._console.print("The end of the controller's log:")

@@ -48,6 +48,7 @@ class LabFleet:
 
     `scale` is lab seconds per real second; `most_machines` how many there may be at once;
     `limits` GitHub's, `None` for none. `registrations` is that section of fleet.yaml.
+    `group_repositories` are those (short names) that the runner group is open to, `None` for all.
     """
 
     organization: str
@@ -63,6 +64,7 @@ class LabFleet:
     lose_jobs: int = 0
     pick: str = "fifo"
     seed: int = 0
+    group_repositories: tuple[str, ...] | None = None
 
 
 class Laboratory:
@@ -145,9 +147,10 @@ class Laboratory:
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         fleet = self.fleet
+        group = LabRunnerGroup("gpu", fleet.group_repositories)
         return LabGitHub(
             [LabApp(APP_ID, public, secret)],
-            [LabOrganization(fleet.organization, fleet.repositories, (LabRunnerGroup("gpu"),))],
+            [LabOrganization(fleet.organization, fleet.repositories, (group,))],
             self.clock,
             LabGitHubOptions(
                 scale=fleet.scale,

@@ -93,7 +93,7 @@ class _Lines:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._next = time.monotonic()
-        self._shown: dict[str, SkuProgress] = {}
+        self._shown: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -110,19 +110,20 @@ class _Lines:
         if time.monotonic() < self._next and not last:
             return
         self._next = time.monotonic() + PLAIN_EVERY
-        self._print(f"{clock(progress.seconds)} lab time, all", progress.total)
+        self._print(f"{clock(progress.seconds)} lab time, all: {_words(progress.total)}")
         for sku, row in progress.skus.items():
-            if self._shown.get(sku) != row:
-                self._print(f"  {sku}", row)
-        self._shown = dict(progress.skus)
+            words = _words(row)
+            if words != self._shown.get(sku, _words(SkuProgress(0, 0, 0, 0, 0, row.jobs))):
+                self._print(f"  {sku}: {words}")
+            self._shown[sku] = words
 
-    def _print(self, name: str, row: SkuProgress) -> None:
-        counts = ", ".join(
-            f"{getattr(row, column)} {column}" for column in _COLUMNS if getattr(row, column)
-        )
-        self._console.print(
-            f"{name}: {counts or 'nothing to do'}, {_done(row)} done", soft_wrap=True
-        )
+    def _print(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True)
+
+
+def _words(row: SkuProgress) -> str:
+    counts = [f"{getattr(row, name)} {name}" for name in _COLUMNS if getattr(row, name)]
+    return ", ".join([*counts, f"{_done(row)} done"])
 
 
 def _shown(count: int) -> str:

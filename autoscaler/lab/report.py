@@ -24,6 +24,8 @@ PriceOf = Callable[[str, OperatingSystem], float]
 EC2_MINIMUM = 60.0
 """Seconds that EC2 bills at least (EC2 pricing: per second, 60 seconds at least)."""
 
+_CALLS_SHOWN = 4
+
 METRICS = (
     "autoscaler_build_info",
     "autoscaler_job_queue_duration_seconds_count",
@@ -64,7 +66,7 @@ class Report:
     machines_left: int
     machine_hours: float
     job_hours: float
-    github_calls: int
+    github_calls: Counter[str]
     ec2_calls: Counter[str]
 
     @property
@@ -101,7 +103,7 @@ def make_report(lab: Laboratory, push: Push, price_of: PriceOf) -> Report:
         machines_left=len(lab.ec2.machines_left()),
         machine_hours=lab.ec2.machine_hours(),
         job_hours=sum(_ran(job) for job in jobs) / 3600,
-        github_calls=sum(lab.github.calls.values()),
+        github_calls=_github_calls(lab),
         ec2_calls=Counter(lab.ec2.calls),
     )
 
@@ -140,7 +142,7 @@ def print_report(console: Console, report: Report) -> None:
 
 def print_metrics(console: Console, metrics: Mapping[str, float], report: Report) -> None:
     """A few of the controller's own numbers, as scraped."""
-    busiest = max(report.skus, key=lambda sku: report.skus[sku].jobs)
+    busiest = max(report.skus, key=lambda sku: report.skus[sku].machines)
     console.print("Some of /metrics, as scraped at the end:", style="bold")
     for name, value in metrics.items():
         if not name.startswith(METRICS) or not value:
@@ -163,8 +165,6 @@ def print_left_out(console: Console, push: Push) -> None:
 def _sentences(report: Report) -> str:
     total = report.total
     busy = report.job_hours / report.machine_hours if report.machine_hours else 0.0
-    calls = ", ".join(f"{count} {name}" for name, count in report.ec2_calls.most_common(4))
-    per_job = report.github_calls / total.jobs if total.jobs else 0.0
     return "\n".join(
         (
             f"{total.jobs} jobs in {clock(report.seconds)} of lab time.",
@@ -172,10 +172,25 @@ def _sentences(report: Report) -> str:
             f"{report.machines_left} left.",
             f"Cost: ${total.dollars:,.2f} for {report.machine_hours:.1f} machine hours, "
             f"{busy:.0%} of them with a job.",
-            f"Calls to GitHub: {report.github_calls} ({per_job:.1f} a job).",
-            f"Calls to EC2: {report.ec2_calls.total()} ({calls}).",
+            *_calls("GitHub", report.github_calls),
+            *_calls("EC2", report.ec2_calls),
         )
     )
+
+
+def _calls(whom: str, calls: Counter[str]) -> list[str]:
+    """How many in all, and those that were made most, a line each."""
+    most = [f"  {count} {name}" for name, count in calls.most_common(_CALLS_SHOWN)]
+    return [f"Calls to {whom}: {calls.total()}, most of them", *most]
+
+
+def _github_calls(lab: Laboratory) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    for (endpoint, _status), count in lab.github.calls.items():
+        # Not the controller's: by this one each machine sees, before its job, that it has a way out.
+        if endpoint != "GET /":
+            calls[endpoint] += count
+    return calls
 
 
 def _sku_report(

@@ -36,7 +36,7 @@ class Patience:
     stuck: float = 900.0
     left: float = 600.0
     overdue: float = 7200.0
-    real_floor: float = 15.0
+    real_floor: float = 12.0
 
     def at(self, scale: float) -> "Patience":
         """The same with the floor applied, for a lab of this scale."""

@@ -30,4 +30,5 @@ def _in_force(scheduled: ScheduledMinimum, minute: int) -> bool:
     # because CronSim gives firings after its start.
     start = now - timedelta(seconds=scheduled.duration - 1)
     firing = next(CronSim(scheduled.cron, start.astimezone(zone)), None)
-    return firing is not None and firing.astimezone(UTC) <= now
+    # Of an hour that comes twice CronSim names the first, which may lie before the start.
+    return firing is not None and start < firing.astimezone(UTC) <= now

@@ -70,11 +70,13 @@ class Beat:
     """Somebody was deciding at this moment."""
 
     at: Instant
+    arrived_until: Instant | None = None
 
     @classmethod
-    def of(cls, at: Instant) -> "Beat":
+    def of(cls, at: Instant, arrived_until: Instant | None = None) -> "Beat":
         """Raises StoreError if it cannot be stored."""
-        return cls(moment(at, "heartbeat"))
+        until = None if arrived_until is None else moment(arrived_until, "arrived_until")
+        return cls(moment(at, "heartbeat"), until)
 
 
 Change = Arrival | Decision | Beat
@@ -90,6 +92,7 @@ class Batch:
     history: list[Row] = field(default_factory=list)
     cooldowns: dict[object, Row] = field(default_factory=dict)
     heartbeat: Instant | None = None
+    arrived_until: Instant | None = None
 
     def add(self, change: Change) -> bool:
         """Add one more; False for a delivery whose id is in the batch already."""
@@ -102,6 +105,8 @@ class Batch:
                 self._decide(change)
             case Beat():
                 self.heartbeat = change.at
+                if change.arrived_until is not None:
+                    self.arrived_until = change.arrived_until
         return True
 
     def _decide(self, decision: Decision) -> None:

@@ -78,9 +78,9 @@ class SqliteStore:
         """See `Store.commit`."""
         await self._submit(Decision.of(records, history, applied, cooldowns))
 
-    async def beat(self, at: Instant) -> None:
+    async def beat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """See `Store.beat`."""
-        await self._submit(Beat.of(at))
+        await self._submit(Beat.of(at, arrived_until))
 
     async def find_job(self, job: JobId) -> Job | None:
         """See `Store.find_job`."""

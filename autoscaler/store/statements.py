@@ -78,12 +78,15 @@ def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[s
         connection.execute(dialect.upsert(cooldowns), list(batch.cooldowns.values()))
     if batch.heartbeat is not None:
         _set_meta(connection, dialect, "heartbeat", repr(batch.heartbeat))
+    if batch.arrived_until is not None:
+        _set_meta(connection, dialect, "arrived_until", repr(batch.arrived_until))
     return fresh
 
 
 def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedState:
     """Everything alive and what ended after `horizon`, with the calls and runners of its machines."""
     heartbeat = _get_meta(connection, "heartbeat")
+    arrived_until = _get_meta(connection, "arrived_until")
     kept = select(machines.c.id).where(_kept(machines, horizon))
     their_calls = select(machines.c.call).where(_kept(machines, horizon))
     return SavedState(
@@ -102,6 +105,7 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
         ),
         cooldowns=_cooldowns(connection),
         unapplied=_unapplied(connection),
+        arrived_until=None if arrived_until is None else float(arrived_until),
     )
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, Granted, StayParked
-from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
+from autoscaler.model.identifiers import JobId, MachineId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from tests.controller.controllers import Controller, World, delivery
@@ -21,7 +21,12 @@ class Agent:
         self.machine = MachineId("")
 
     async def hello(self, proof: bytes | None = None, **changes: Any) -> None:
-        said = {"provider": EAST, "nonce": self.nonce, "protocol": 1, "agent": "1.0"} | changes
+        said: dict[str, Any] = {
+            "provider": EAST,
+            "nonce": self.nonce,
+            "protocol": 1,
+            "agent": "1.0",
+        } | changes
         answer = await self.controller.desk.hello(proof=proof or proof_of(self.instance), **said)
         self.machine = answer.machine
 
@@ -83,12 +88,16 @@ async def queue(controller: Controller, job: int, state: JobState = JobState.QUE
 
 
 async def say(
-    controller: Controller, job: int, state: JobState, runner: RunnerName | None = None
+    controller: Controller,
+    job: int,
+    state: JobState,
+    runner: RunnerName | None = None,
+    labels: tuple[str, ...] = ("gpu",),
 ) -> None:
     """GitHub says of a job that it is in a state, on a runner."""
     world = controller.world
     now = world.clock.now()
-    known = controller.state.jobs.get(job)  # type: ignore[call-overload]
+    known = controller.state.jobs.get(JobId(job))
     await controller.intake.accept(
         delivery(
             len(world.store.inbox) + 1,
@@ -96,6 +105,7 @@ async def say(
             state,
             now,
             queued_at=known.queued_at if known is not None else now,
+            labels=labels,
             runner=runner,
         )
     )

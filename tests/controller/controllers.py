@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from autoscaler.controller.asking import Asking
@@ -67,6 +67,7 @@ class World:
         fuse = Fuse(length)
         self.store.reopen(fuse)
         self.github.fuse = fuse
+        self.github.now = self.clock.now
         for provider in self.providers.values():
             provider.fuse = fuse
         return fuse
@@ -80,9 +81,7 @@ class Controller:
         self.fuse = world.fuse(fuse_length)
         self.crashes: list[BaseException] = []
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.journal = Journal(
-            Ledger(world.catalogue), world.store, world.clock, world.telemetry
-        )
+        self.journal = Journal(Ledger(world.catalogue), world.store, world.clock, world.telemetry)
         self.effects = Effects(self._crashed)
         self.granting = Granting(self.journal, world.github, world.clock)
         self.releasing = Releasing(self.journal, world.github, self.granting, self.effects)
@@ -92,12 +91,13 @@ class Controller:
         self.ending = Ending(self.journal, world.providers, world.clock)
         self.pace = pace
         self.running: asyncio.Task[None] | None = None
+        self.resumed = False
         self._begin(world.clock.now())
 
-    def _begin(self, alive_until: Instant) -> None:
+    def _begin(self, arrived_until: Instant) -> None:
         world = self.world
         self.reconciler = Reconciler(
-            self.journal, world.store, world.github, world.providers, world.clock, alive_until
+            self.journal, world.store, world.github, world.providers, world.clock, arrived_until
         )
         self.swept_soon: list[ProviderName] = []
         gates = dict.fromkeys(world.catalogue.skus, GATE)
@@ -132,9 +132,7 @@ class Controller:
     def only_machine(self, *states: MachineState) -> Machine:
         """The one machine there is in these states (all that occupy something)."""
         (found,) = (
-            m
-            for m in self.state.machines.values()
-            if (m.state in states if states else m.occupies)
+            m for m in self.state.machines.values() if (m.state in states if states else m.occupies)
         )
         return found
 
@@ -142,13 +140,14 @@ class Controller:
         """Take over what the store holds."""
         now = self.world.clock.now()
         saved = await self.world.store.load(now - REMEMBERED_FOR)
-        self._begin(saved.heartbeat if saved.heartbeat is not None else now)
+        self._begin(saved.arrived_until if saved.arrived_until is not None else now)
         self.journal.ledger.restore(
             (*saved.calls, *saved.machines, *saved.runners, *saved.jobs), saved.cooldowns
         )
         absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
         await self.journal.record(ControllerStarted(now, absence))
         self.intake.resume(*saved.unapplied)
+        self.resumed = True
 
     def start(self) -> None:
         """Run it as a process of its own: resume, then the loop."""
@@ -242,7 +241,7 @@ def parse(body: bytes, received_at: Instant) -> JobObserved | None:
     if said["state"] not in set(JobState):
         return None
     state = JobState(said["state"])
-    ended = state is JobState.COMPLETED
+    ended, begun = state is JobState.COMPLETED, state is JobState.IN_PROGRESS
     return JobObserved(
         received_at,
         JobId(said["job"]),
@@ -251,15 +250,10 @@ def parse(body: bytes, received_at: Instant) -> JobObserved | None:
         tuple(said["labels"]),
         said["queued_at"],
         runner_name=said["runner"],
-        started_at=received_at if state is JobState.IN_PROGRESS else None,
-        completed_at=received_at if ended else None,
+        started_at=said.get("started_at", received_at if begun else None),
+        completed_at=said.get("completed_at", received_at if ended else None),
         conclusion="success" if ended else None,
     )
-
-
-def as_read(event: JobObserved) -> JobObserved:
-    """The same words as an answer to a question."""
-    return replace(event, read=True)
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from autoscaler.controller.ports.github import (
     GitHubError,
     MintedRunner,
+    Redelivered,
     RegisteredRunner,
     RunnerBusyError,
     RunnerExistsError,
@@ -58,6 +59,7 @@ class FakeGitHub:
     since: list[Instant] = field(default_factory=list)
     on_mint: Callable[[RunnerName], None] = lambda _: None
     redeliver: _Redeliver | None = None
+    now: Callable[[], Instant] = lambda: 0.0
     scripts: dict[str, deque[GitHubError | AnswerLost | None]] = field(
         default_factory=lambda: defaultdict(deque)
     )
@@ -106,10 +108,11 @@ class FakeGitHub:
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
         return await self._answer("read_job", lambda: self.jobs.get(job))
 
-    async def redeliver_failed(self, since: Instant) -> int:
+    async def redeliver_failed(self, since: Instant) -> Redelivered:
         self.since.append(since)
         count = await self._answer("redeliver_failed", lambda: 0)
-        return count if self.redeliver is None else await self.redeliver(since)
+        asked = count if self.redeliver is None else await self.redeliver(since)
+        return Redelivered(asked, since if asked else self.now())
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -16,7 +16,14 @@ from autoscaler.controller.ports.store import (
 )
 from autoscaler.ledger.state import kind_and_key
 from autoscaler.model.calls import Call, CallState
-from autoscaler.model.identifiers import InstallationId, Instant, JobId, Seconds
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Instant,
+    JobId,
+    MachineId,
+    RunnerName,
+    Seconds,
+)
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner, RunnerState
@@ -50,6 +57,7 @@ class FakeStore:
         self.cooldowns: dict[str, Cooldown] = {}
         self.commits: list[Commit] = []
         self.heartbeat: Instant | None = None
+        self.arrived_until: Instant | None = None
         self.forgotten: list[Instant] = []
         self._queue: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self._writer: asyncio.Task[None] | None = None
@@ -63,6 +71,14 @@ class FakeStore:
     def of_kind(self, kind: type[T]) -> list[T]:
         """The durable records of one kind."""
         return [record for record in self.records.values() if isinstance(record, kind)]
+
+    def machine(self, machine: MachineId) -> Machine:
+        """One machine as it is on disk."""
+        return next(m for m in self.of_kind(Machine) if m.id == machine)
+
+    def runner(self, name: RunnerName) -> Runner:
+        """One registration as it is on disk."""
+        return next(r for r in self.of_kind(Runner) if r.name == name)
 
     async def load(self, horizon: Instant) -> SavedState:
         await self.fuse.burn()
@@ -91,6 +107,7 @@ class FakeStore:
             ),
             tuple(self.cooldowns.values()),
             tuple(d for d in self.inbox.values() if d.id not in self.applied),
+            self.arrived_until,
         )
 
     async def accept(self, delivery: Delivery) -> bool:
@@ -118,9 +135,11 @@ class FakeStore:
 
         await self._durably(keep)
 
-    async def beat(self, at: Instant) -> None:
+    async def beat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         def keep() -> None:
             self.heartbeat = at
+            if arrived_until is not None:
+                self.arrived_until = arrived_until
 
         await self._durably(keep)
 

@@ -45,7 +45,7 @@ async def wait(controller: Controller, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) -> None:  # noqa: FBT001
+def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()

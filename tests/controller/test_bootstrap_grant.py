@@ -131,13 +131,13 @@ def test_said_again_while_the_first_is_being_written_waits_for_it(step: str) -> 
             await agent.acknowledge(granted.runner)
         world.store.latency = 5.0
         began = world.clock.now()
-        for ask in (asyncio.create_task, None):
-            request = agent.acknowledge(granted.runner) if step == "acknowledge" else agent.exit()
-            if ask is not None:
-                first = ask(request)
-                await asyncio.sleep(1.0)
-            else:
-                await request
+
+        async def ask() -> None:
+            await (agent.acknowledge(granted.runner) if step == "acknowledge" else agent.exit())
+
+        first = asyncio.create_task(ask())
+        await asyncio.sleep(1.0)
+        await ask()
         assert world.clock.now() - began >= 5.0
         assert first.done()
         assert controller.crashes == []

@@ -5,7 +5,14 @@ import pytest
 from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError, StayParked
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.calls import CallState
-from autoscaler.model.identifiers import CallId, ProviderMachineId
+from autoscaler.model.identifiers import (
+    CallId,
+    MachineId,
+    ProviderMachineId,
+    ProviderName,
+    RunnerName,
+    SkuName,
+)
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from tests.controller.agents import Agent, launched, queue, refusal, say
@@ -15,7 +22,11 @@ from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import EAST
 
 STRANGER = Instance(
-    ProviderMachineId("i-stranger"), CallId("c"), "gpu", "east/g5.xlarge/a/on-demand", "t1"  # type: ignore[arg-type]
+    ProviderMachineId("i-stranger"),
+    CallId("c"),
+    SkuName("gpu"),
+    "east/g5.xlarge/a/on-demand",
+    "t1",
 )
 
 
@@ -61,7 +72,7 @@ async def test_the_right_machine_is_told_who_it_is_and_what_to_check() -> None:
     machine = controller.only_machine()
     assert (answer.machine, answer.sku, answer.gate) == (machine.id, "gpu", GATE)
     assert machine.state is MachineState.BOOTED
-    durable = world.store.records["machine", machine.id]
+    durable = world.store.machine(machine.id)
     assert durable == machine
     assert durable is not machine
 
@@ -140,7 +151,7 @@ async def test_a_machine_of_another_provider_is_not_this_one() -> None:
     """The same id in two places is two machines."""
     world = World()
     controller, (agent,) = await launched(world)
-    controller.only_machine().provider = "west"  # type: ignore[assignment]
+    controller.only_machine().provider = ProviderName("west")
     await world.clock.sleep(130.0)
     assert await refusal(agent.hello()) == (403, "instance")
 
@@ -168,7 +179,7 @@ async def test_another_machines_nonce_opens_nothing() -> None:
         desk.stage(one.machine, other.nonce, "driver"),
         desk.gate(one.machine, other.nonce, True, ""),
         desk.poll(one.machine, other.nonce, 1.0),
-        desk.acknowledge(one.machine, other.nonce, "r"),  # type: ignore[arg-type]
+        desk.acknowledge(one.machine, other.nonce, RunnerName("r")),
         desk.heartbeat(one.machine, other.nonce),
         desk.may_release(one.machine, other.nonce),
         desk.release(one.machine, other.nonce),
@@ -183,7 +194,7 @@ async def test_before_its_hello_a_machine_has_no_nonce_at_all() -> None:
     controller, _ = await launched(World())
     machine = controller.only_machine().id
     assert await refusal(controller.desk.poll(machine, "", 1.0)) == (401, "nonce")
-    assert await refusal(controller.desk.poll("ffff", "", 1.0)) == (401, "machine")  # type: ignore[arg-type]
+    assert await refusal(controller.desk.poll(MachineId("ffff"), "", 1.0)) == (401, "machine")
 
 
 @on_virtual_time
@@ -231,7 +242,7 @@ async def test_an_answer_is_given_only_once_it_is_durable() -> None:
     machine = controller.only_machine().id
 
     def kept() -> MachineState:
-        return world.store.records["machine", machine].state  # type: ignore[return-value,union-attr]
+        return world.store.machine(machine).state
 
     await agent.hello()
     assert kept() is MachineState.BOOTED
@@ -240,9 +251,9 @@ async def test_an_answer_is_given_only_once_it_is_durable() -> None:
     await controller.turn()
     granted = await agent.take_grant()
     assert isinstance(granted, Granted)
-    assert world.store.records["runner", granted.runner].handed_over_at is not None  # type: ignore[union-attr]
+    assert world.store.runner(granted.runner).handed_over_at is not None
     await agent.acknowledge(granted.runner)
-    assert world.store.records["runner", granted.runner].acknowledged_at is not None  # type: ignore[union-attr]
+    assert world.store.runner(granted.runner).acknowledged_at is not None
     await agent.exit()
     assert kept() is MachineState.EXITED
 

@@ -45,11 +45,8 @@ async def test_an_end_is_stored_before_it_is_asked_for() -> None:
     stored: list[MachineState] = []
 
     def look(machine: ProviderMachineId) -> None:
-        stored.extend(
-            m.state
-            for key, m in world.store.records.items()
-            if key == ("machine", agent.machine)  # type: ignore[union-attr,misc]
-        )
+        assert machine == agent.instance.id
+        stored.append(world.store.machine(agent.machine).state)
 
     world.east.on_end = look
     await controller.turn()
@@ -89,11 +86,11 @@ def test_an_end_that_was_refused_is_asked_for_again(how: str) -> None:
 @on_virtual_time
 async def test_many_ends_are_sent_in_pieces_that_a_provider_takes() -> None:
     world = World()
-    controller, _ = await launched(world, 501)
+    controller, agents = await launched(world, 501)
     await world.clock.sleep(15 * 60.0)
     await controller.turn()
     assert [len(request) for request in world.east.ended] == [500, 1]
-    assert world.east.running == []
+    assert {m for request in world.east.ended for m in request} == {a.instance.id for a in agents}
 
 
 @on_virtual_time

@@ -21,6 +21,7 @@ from tests.controller.agents import Agent, launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost, Registration
 from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
 
 
 async def parked(world: World) -> tuple[Controller, Agent]:
@@ -48,7 +49,12 @@ async def test_a_name_is_stored_before_it_is_minted_with_the_jobs_labels() -> No
 
 
 @pytest.mark.parametrize(
-    "error", [RunnerExistsError("409"), MintOutcomeUnknownError("502"), AnswerLost(MintOutcomeUnknownError("reset"))]
+    "error",
+    [
+        RunnerExistsError("409"),
+        MintOutcomeUnknownError("502"),
+        AnswerLost(MintOutcomeUnknownError("reset")),
+    ],
 )
 def test_a_registration_without_its_secret_is_deleted_and_another_name_minted(
     error: GitHubError | AnswerLost,
@@ -133,7 +139,10 @@ async def test_a_withdrawal_that_github_refuses_for_a_while_is_tried_again() -> 
     await controller.turn()
     await say(controller, 1, JobState.COMPLETED)
     world.github.script(
-        "delete_runner", RetryLaterError("502", 0.0), OperatorError("403"), RetryLaterError("429", 90.0)
+        "delete_runner",
+        RetryLaterError("502", 0.0),
+        OperatorError("403"),
+        RetryLaterError("429", 90.0),
     )
     began = world.clock.now()
     await controller.turn(then=50.0)
@@ -201,7 +210,7 @@ async def test_a_machine_that_goes_while_its_registration_is_minted_leaves_none_
     controller, agent = await parked(world)
     await controller.turn(then=1.0)
     world.east.terminate(agent.instance.id)
-    await controller.reconciler.sweep(agent.instance.offering.partition("/")[0])  # type: ignore[arg-type]
+    await controller.reconciler.sweep(EAST)
     await world.clock.sleep(60.0)
     assert len(world.github.minted) == 1
     assert world.github.registrations == {}

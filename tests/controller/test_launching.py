@@ -58,7 +58,10 @@ async def test_the_exact_request_is_stored_before_it_is_sent() -> None:
 async def test_a_partial_answer_fills_slots_and_fails_the_rest() -> None:
     world = World()
     failure = LaunchFailure(
-        FailureClass.CAPACITY, "InsufficientInstanceCapacity", "none left", "east/g5.xlarge/a/on-demand"
+        FailureClass.CAPACITY,
+        "InsufficientInstanceCapacity",
+        "none left",
+        "east/g5.xlarge/a/on-demand",
     )
     world.east.launch_script.append(Partly(2, (failure,)))
     controller = await controller_with_jobs(world, 3)

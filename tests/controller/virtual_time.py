@@ -21,7 +21,7 @@ OWNER: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("OWNER", default=N
 """Where tasks are noted that come from this context: those of one process, to be killed with it."""
 
 
-class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
+class _JumpingSelector(selectors.DefaultSelector):
     """Lets the loop's time jump instead of waiting for it."""
 
     now = 0.0

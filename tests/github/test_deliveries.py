@@ -49,7 +49,7 @@ async def test_only_what_never_arrived_is_repeated_by_its_newest_try(
         entry(7, "accepted", 90, status="Accepted", status_code=202),
         entry(8, "under way", 1, status="pending", status_code=0),
     ]
-    assert await client.redeliver_failed(START - 3600) == 2
+    assert (await client.redeliver_failed(START - 3600)).asked == 2
     assert [call for call in world.github.calls if call.startswith("POST")] == [
         "POST /api/v3/app/hook/deliveries/4/attempts",
         "POST /api/v3/app/hook/deliveries/6/attempts",
@@ -60,12 +60,12 @@ async def test_a_delivery_asked_for_is_left_alone_while_that_is_fresh(
     world: World, client: GitHubClient
 ) -> None:
     world.github.deliveries["1"] = [entry(1, "a", 100)]
-    assert [await client.redeliver_failed(START - 3600) for _ in range(3)] == [1, 0, 0]
+    assert [(await client.redeliver_failed(START - 3600)).asked for _ in range(3)] == [1, 0, 0]
     world.clock.at += 61
-    assert await client.redeliver_failed(START - 3600) == 1
+    assert (await client.redeliver_failed(START - 3600)).asked == 1
     world.github.deliveries["1"].append(entry(2, "a", -62, redelivery=True, **OK))
     world.clock.at += 3600
-    assert await client.redeliver_failed(START - 3600) == 0
+    assert (await client.redeliver_failed(START - 3600)).asked == 0
 
 
 async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
@@ -74,7 +74,7 @@ async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
     world.github.deliveries["1"] = [entry(1, "a", 0)]
     asked_at = []
     for _ in range(3 * 180):
-        if await client.redeliver_failed(START - 10):
+        if (await client.redeliver_failed(START - 10)).asked:
             asked_at.append(world.clock.at - START)
             number = len(world.github.deliveries["1"]) + 1
             again = entry(number, "a", START - world.clock.at, redelivery=True)
@@ -90,7 +90,7 @@ async def test_pages_are_read_until_the_moment_asked_for(
 ) -> None:
     world.github.page_size = 10
     world.github.deliveries["1"] = [entry(n, f"g{n}", 1000 - n) for n in range(1, 100)]
-    assert await client.redeliver_failed(START - (1000 - 75)) == 25
+    assert (await client.redeliver_failed(START - (1000 - 75))).asked == 25
     assert world.github.count("GET .*/deliveries") == 3
 
 
@@ -99,9 +99,9 @@ async def test_a_flood_is_spread_over_passes_and_nothing_is_forgotten(
 ) -> None:
     total = MAX_REPEATS * 2 + 7
     world.github.deliveries["1"] = [entry(n, f"g{n}", 1000 - n) for n in range(1, total + 1)]
-    asked = [await client.redeliver_failed(START - 3600)]
+    asked = [(await client.redeliver_failed(START - 3600)).asked]
     # The caller's window has moved on: what is left over is remembered.
-    asked += [await client.redeliver_failed(START) for _ in range(3)]
+    asked += [(await client.redeliver_failed(START)).asked for _ in range(3)]
     assert asked == [MAX_REPEATS, MAX_REPEATS, 7, 0]
     posts = [call for call in world.github.calls if call.startswith("POST")]
     assert len(set(posts)) == total
@@ -112,10 +112,10 @@ async def test_one_that_github_will_not_repeat_does_not_stop_the_others(
 ) -> None:
     world.github.deliveries["1"] = [entry(1, "too old", 200), entry(2, "b", 100)]
     world.github.faults = [Fault("deliveries/1/attempts", 422, {"message": "Too old"}, times=99)]
-    assert await client.redeliver_failed(START - 3600) == 1
+    assert (await client.redeliver_failed(START - 3600)).asked == 1
     world.github.deliveries["1"][1] |= OK
     world.clock.at += 3600
-    assert await client.redeliver_failed(START - 3600) == 0
+    assert (await client.redeliver_failed(START - 3600)).asked == 0
     assert world.github.count("deliveries/1/attempts") == 1
 
 
@@ -128,7 +128,7 @@ async def test_a_limit_stops_the_pass_and_the_rest_is_asked_later(
         await client.redeliver_failed(START - 3600)
     assert world.github.count(ATTEMPT) == 3
     world.clock.at += 60
-    assert await client.redeliver_failed(START) == 3
+    assert (await client.redeliver_failed(START)).asked == 3
     posts = [call.split("/")[-2] for call in world.github.calls if call.startswith("POST")]
     assert posts == ["1", "2", "3", "3", "4", "5"]
 
@@ -140,14 +140,14 @@ async def test_a_repeat_without_an_answer_is_not_sent_twice(
     world.github.faults = [Fault(ATTEMPT, cut=True, done=True)]
     with pytest.raises(RetryLaterError):
         await client.redeliver_failed(START - 3600)
-    assert await client.redeliver_failed(START - 3600) == 0
+    assert (await client.redeliver_failed(START - 3600)).asked == 0
     assert world.github.count(ATTEMPT) == 1
 
 
 async def test_every_app_has_deliveries_and_one_apps_trouble_is_its_own(world: World) -> None:
     world.github.deliveries = {"1": [entry(1, "a", 10)], "2": [entry(2, "b", 10)]}
     async with world.client(apps=(1, 2)) as client:
-        assert await client.redeliver_failed(START - 3600) == 2
+        assert (await client.redeliver_failed(START - 3600)).asked == 2
         world.github.apps.pop("1")
         world.clock.at += 400
         with pytest.raises(OperatorError):

@@ -10,7 +10,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId, ProviderMachineId
 from autoscaler.model.machines import MachineState
 from tests.ledger.builders import GPU, START, World, failure
-from tests.planner.fleets import EAST, catalogue, launched, offering, sku
+from tests.planner.fleets import catalogue, launched, offering, sku
 
 A, B = "east/g5.xlarge/a/on-demand", "east/g5.xlarge/b/on-demand"
 MIXED = catalogue(
@@ -190,7 +190,9 @@ def test_a_full_answer_with_failures_elsewhere_still_holds_those() -> None:
         (failure(FailureClass.UNKNOWN), {"rung:gpu/0": 30.0}),
     ],
 )
-def test_what_is_held_depends_on_the_failure(given: e.LaunchFailure, held: dict[str, float]) -> None:
+def test_what_is_held_depends_on_the_failure(
+    given: e.LaunchFailure, held: dict[str, float]
+) -> None:
     world = World()
     world.send(1)
     world.answer("c", failures=[given])
@@ -282,20 +284,3 @@ def test_an_answer_never_binds_more_machines_than_slots() -> None:
     world.answer("c", "i-1", "i-2")
     assert world.states() == {"c0": "launched"}
     assert "i-2" not in world.state.by_provider_id
-
-
-def test_history_tells_the_calls_story() -> None:
-    world = World()
-    world.send(2)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
-    world.do(e.CallSent, CallId("c"))
-    world.answer("c", "i-1")
-    rows = [(r.event, r.detail) for r in world.ledger.take_changes().history if r.kind == "call"]
-    assert rows == [
-        ("recorded", "2 x gpu"),
-        ("sent", "attempt 1"),
-        ("unknown", "timed out"),
-        ("sent", "attempt 2"),
-        ("answered", "1 of 2: the provider gave fewer and no reason"),
-    ]
-    assert world.call().provider == EAST

@@ -241,6 +241,26 @@ def test_the_question_about_a_held_job_is_answered_once() -> None:
     assert held_jobs(world) == [1]
 
 
+def test_more_webhooks_about_a_held_job_answer_no_question() -> None:
+    world = World()
+    world.queue(1)
+    leaves_idle(world, "a")
+    leaves_idle(world, "b")
+    world.queue(1)
+    assert list(world.state.reads) == [1]
+    assert held_jobs(world) == [1]
+
+
+def test_a_start_that_is_told_again_releases_nothing_more() -> None:
+    world = World()
+    world.starts(9, "somebody")
+    world.queue(1)
+    leaves_idle(world, "a")
+    leaves_idle(world, "b")
+    world.starts(9, "somebody")
+    assert held_jobs(world) == [1]
+
+
 def test_a_runner_passed_over_that_gets_a_job_after_all_is_believed_again() -> None:
     world = World()
     world.queue(1)

@@ -82,6 +82,14 @@ def test_a_machine_that_vanishes_before_it_is_up_strikes_its_rung(stage: str) ->
     assert world.state.cooldowns["rung:gpu/0"].reason == "in no list any more"
 
 
+def test_a_machine_of_a_forgotten_call_strikes_nothing() -> None:
+    world = World()
+    world.launch(1)
+    world.state.drop(world.call())
+    assert misses(world, 1, 61) == ["launched", "lost"]
+    assert world.state.cooldowns == {}
+
+
 @pytest.mark.parametrize("given", ["", "Server.InsufficientInstanceCapacity"])
 def test_a_terminated_machine_is_gone_at_once(given: str) -> None:
     world = World()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.state import count_by_provider, kind_and_key
+from autoscaler.ledger.state import MOST_CLASSES, count_by_provider, kind_and_key
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failures import FailureClass
@@ -69,6 +69,7 @@ def test_a_forgotten_job_can_be_recalled() -> None:
     world.ledger.take_changes()
     world.after(601)
     world.ledger.recall(job)
+    assert not world.ledger.take_changes()
     world.queue(1)
     assert world.job(1).state is JobState.COMPLETED
     world.after(1)
@@ -172,6 +173,16 @@ def test_another_catalogue_can_take_over() -> None:
     assert world.fleet().catalogue is other
     assert world.job(1).demand == GPU_CLASS
     assert world.state.jobs[JobId(2)].demand is not None
+
+
+def test_the_classes_remembered_are_bounded() -> None:
+    world = World()
+    for number in range(MOST_CLASSES + 1):
+        world.state.class_of(f"acme/{number}", ("gpu",))
+    found = world.state.class_of("acme/0", ("gpu",))
+    assert found == GPU_CLASS
+    assert found is world.state.class_of("acme/0", ("gpu",))
+    assert world.state.class_of("acme/0", ("other",)) is None
 
 
 def test_applying_an_unknown_kind_of_event_is_an_error() -> None:

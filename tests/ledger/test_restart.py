@@ -2,12 +2,12 @@
 
 import pytest
 
+from autoscaler.model import events as e
 from autoscaler.model.calls import CallState
 from autoscaler.model.catalogue import RegistrationRate
+from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
-from autoscaler.model import events as e
-from autoscaler.model.identifiers import MachineId
 from autoscaler.model.plan import Grant, Launch, WithdrawRunner
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU_CLASS, START, World

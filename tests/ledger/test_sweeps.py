@@ -8,6 +8,7 @@ from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId
 from autoscaler.model.machines import MachineState
+from autoscaler.model.plan import End
 from tests.ledger.builders import START, World, listed
 
 
@@ -169,6 +170,20 @@ def test_a_machine_beyond_its_calls_slots_is_surplus(extra: int) -> None:
         assert (surplus.handed_over, surplus.unproven) == (False, False)
         assert surplus.reason == "beyond its call's slots"
     assert world.fleet().usage.machines == 1 + extra
-    assert {end.machine for end in world.plan().intents if hasattr(end, "ground")} == {
-        f"x-i-{n}" for n in range(extra)
-    }
+    assert {end.machine for end in world.intents(End)} == {f"x-i-{n}" for n in range(extra)}
+
+
+def test_history_tells_the_calls_story() -> None:
+    world = World()
+    world.send(2)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.CallSent, CallId("c"))
+    world.answer("c", "i-1")
+    rows = [(r.event, r.detail) for r in world.ledger.take_changes().history if r.kind == "call"]
+    assert rows == [
+        ("recorded", "2 x gpu"),
+        ("sent", "attempt 1"),
+        ("unknown", "timed out"),
+        ("sent", "attempt 2"),
+        ("answered", "1 of 2: the provider gave fewer and no reason"),
+    ]

@@ -26,15 +26,26 @@ def test_a_parked_machine_is_granted_only_when_a_job_waits() -> None:
     assert world.plan().intents == (Grant(MachineId("c0"), GPU_CLASS),)
 
 
-def test_the_machine_parked_last_is_granted_first() -> None:
-    world = World()
-    for name in "ab":
+@pytest.mark.parametrize(
+    ("jobs", "turns", "machines"),
+    [
+        (1, 5, ["c0"]),
+        (2, 5, ["b0", "c0"]),
+        (3, 5, ["a0", "b0", "c0"]),
+        (4, 5, ["a0", "b0", "c0"]),
+        (2, 1, ["b0"]),
+        (3, 2, ["a0", "b0"]),
+    ],
+)
+def test_of_the_machines_parked_last_that_are_needed_the_longest_parked_goes_first(
+    jobs: int, turns: int, machines: list[str]
+) -> None:
+    world = World(catalogue(registration=RegistrationRate(burst=turns, per_second=0.001)))
+    for name in "abc":
         world.park(1, name)
         world.now += 1
-    world.queue(1)
-    assert granted(world) == [("b0", ("gpu",))]
-    world.queue(2)
-    assert [machine for machine, _ in granted(world)] == ["b0", "a0"]
+    world.queue(*range(jobs))
+    assert [machine for machine, _ in granted(world)] == machines
 
 
 def test_one_grant_a_job_even_across_plans() -> None:
@@ -156,6 +167,16 @@ def test_registrations_from_before_a_restart_are_taken_back_once() -> None:
     )
     world.carry_out()
     assert world.plan().intents == ()
+
+
+def test_their_machines_serve_another_class_without_a_launch() -> None:
+    world = World()
+    world.mint(world.park()[0])
+    world.restart(5.0)
+    world.queue(1, labels=("gpu", "linux"))
+    assert [type(i) for i in world.plan().intents] == [WithdrawRunner]
+    world.queue(2)
+    assert [type(i) for i in world.plan().intents] == [WithdrawRunner, Launch]
 
 
 def test_no_registration_is_taken_back_from_a_machine_that_is_ended() -> None:

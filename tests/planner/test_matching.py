@@ -76,7 +76,7 @@ def test_a_runner_for_the_empty_list_offers_its_skus_name() -> None:
 
 def test_pools_are_used_runners_first_then_parked_coming_and_unsent_in_sku_order() -> None:
     runners = [runner(ONLY_A), runner(EITHER)]
-    everything = {pool: 1 for pool in (UNSENT_A, COMING_A, PARKED_B, PARKED_A)}
+    everything = dict.fromkeys((UNSENT_A, COMING_A, PARKED_B, PARKED_A), 1)
     assert pools_of(EITHER, everything, runners) == (
         runner(EITHER),
         PARKED_A,
@@ -180,9 +180,8 @@ def _fits(jobs: list[str], supply: dict[Supply, int]) -> bool:
     if not jobs:
         return True
     for pool in FITS[jobs[0]]:
-        if supply.get(pool, 0) > 0:
-            if _fits(jobs[1:], supply | {pool: supply[pool] - 1}):
-                return True
+        if supply.get(pool, 0) > 0 and _fits(jobs[1:], supply | {pool: supply[pool] - 1}):
+            return True
     return False
 
 

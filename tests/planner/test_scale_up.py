@@ -4,11 +4,11 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import IdlePolicy, Limits
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId, MachineId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Grant, Launch
 from tests.ledger.builders import World, failure, listed
-from autoscaler.model.failures import FailureClass
 from tests.planner.fleets import EAST, catalogue, sku
 
 
@@ -157,9 +157,9 @@ def test_machines_at_work_and_on_their_way_out_count_in_the_caps() -> None:
     assert counts(world) == {"gpu": 1}
 
 
-def warm(minimum: int, **limits: int) -> World:
+def warm(minimum: int, machines: int | None = None) -> World:
     policy = IdlePolicy(minimum=minimum)
-    return World(catalogue(sku(idle=policy), limits=Limits(**limits)))
+    return World(catalogue(sku(idle=policy), limits=Limits(machines=machines)))
 
 
 def test_the_parked_minimum_is_demand_after_every_job() -> None:

@@ -86,13 +86,14 @@ async def test_records_history_and_cooldowns_come_back(path: Path) -> None:
     records: list[Record] = [job(7), call("c0"), machine("m0"), runner("r0")]
     held = Cooldown("offering:x", 500.0, 2, "capacity")
     await store.commit(records, [row("job", "7"), row("job", "7", event="queued")], (), [held])
+    await store.beat(100.0, 99.5)
     await store.beat(123.5)
     await store.close()
     again = await SqliteStore.open(path)
     state = await again.load(0.0)
     assert [*state.jobs, *state.calls, *state.machines, *state.runners] == records
     assert state.cooldowns == (held,)
-    assert state.heartbeat == 123.5
+    assert (state.heartbeat, state.arrived_until) == (123.5, 99.5)
     assert [r.event for r in await again.history("job", "7")] == ["seen", "queued"]
     assert await again.history("job", "8") == ()
     await again.close()

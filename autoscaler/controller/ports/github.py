@@ -57,6 +57,18 @@ class RegisteredRunner:
     busy: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Redelivered:
+    """How many repeats were asked for, and until when every delivery has arrived.
+
+    What failed, or has no outcome yet, lies after `arrived_until`: a process that starts anew
+    has to look back to there, whatever this one still knows.
+    """
+
+    asked: int
+    arrived_until: Instant
+
+
 class GitHub(Protocol):
     """Raises only what the methods name, and GitHubError's subclasses."""
 
@@ -83,8 +95,8 @@ class GitHub(Protocol):
         Raises RetryLaterError, OperatorError.
         """
 
-    async def redeliver_failed(self, since: Instant) -> int:
-        """Have GitHub repeat the App's failed webhook deliveries since then; how many were asked.
+    async def redeliver_failed(self, since: Instant) -> Redelivered:
+        """Have GitHub repeat the App's failed webhook deliveries since then.
 
         A delivery whose latest try succeeded is not repeated. Raises RetryLaterError, OperatorError.
         """

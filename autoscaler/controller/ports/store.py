@@ -34,7 +34,8 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """All that the controller starts from. `heartbeat` is when the last holder was last alive.
+    """All that the controller starts from. `heartbeat` is when the last holder was last alive,
+    `arrived_until` until when all webhook deliveries had arrived.
 
     `jobs` are those not completed, or completed after the horizon given to `load`; `machines`
     those not gone, or gone after it; calls and runners likewise.
@@ -48,6 +49,7 @@ class SavedState:
     runners: tuple[Runner, ...]
     cooldowns: tuple[Cooldown, ...]
     unapplied: tuple[Delivery, ...]
+    arrived_until: Instant | None = None
 
 
 class Store(Protocol):
@@ -72,8 +74,11 @@ class Store(Protocol):
         Calls that overlap are grouped into one fsync. Durable on return.
         """
 
-    async def beat(self, at: Instant) -> None:
-        """Remember that somebody was deciding at this moment."""
+    async def beat(self, at: Instant, arrived_until: Instant | None = None) -> None:
+        """Remember that somebody was deciding at this moment.
+
+        And until when all webhook deliveries are known to have arrived; None: as before.
+        """
 
     async def find_job(self, job: JobId) -> Job | None:
         """A job that has left memory, if its row is still there."""

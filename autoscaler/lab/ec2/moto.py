@@ -42,6 +42,8 @@ class MotoProcess:
             [sys.executable, "-m", "autoscaler.lab.ec2.moto_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # Ctrl-C is for the lab, which closes this one last.
+            start_new_session=True,
             # Seeded images are the front's own; moto's stock images cost a second to load.
             env=os.environ | {"PYTHONPATH": path, "MOTO_EC2_LOAD_DEFAULT_AMIS": "false"},
         )

@@ -114,7 +114,10 @@ class Image:
 
 
 def check_reachable(folder: Path) -> None:
-    """As root, the runner's user must get into the folder. Raises ValueError where it cannot."""
+    """Raises ValueError for a folder that machines cannot use, or as root the runner's user cannot."""
+    if len(str(folder).split()) != 1:
+        # It becomes part of command lines, in the unit that the user data writes.
+        raise ValueError(f"{folder} has a blank in its name: lab machines need a folder without")
     if os.geteuid() != 0:
         return
     for part in (folder.resolve(), *folder.resolve().parents):

@@ -10,13 +10,9 @@ from tests.lab.system.harness import ec2_sku
 
 STORIES: dict[str, dict[str, Any]] = {
     "zones": ec2_sku("g5.xlarge"),
-    "types": {"on": [{"provider": "lab", "instance_types": ["g6.xlarge", "g5.2xlarge"]}]},
-    "rungs": {
-        "on": [
-            {"provider": "lab", "instance_types": ["p3.2xlarge"]},
-            {"provider": "lab", "instance_types": ["c7i.2xlarge"]},
-        ]
-    },
+    "types": ec2_sku("g6.xlarge", "g5.2xlarge"),
+    "scarce": ec2_sku("g4ad.xlarge"),
+    "rungs": {"on": [*ec2_sku("p3.2xlarge")["on"], *ec2_sku("c7i.2xlarge")["on"]]},
     "quota": ec2_sku("f2.6xlarge"),
     "cancelled": ec2_sku("g4dn.xlarge", idle={"timeout": "60s"}),
     "lifetime": ec2_sku("g4dn.2xlarge", lifetime="4m"),
@@ -29,8 +25,15 @@ STORIES: dict[str, dict[str, Any]] = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab() -> AsyncIterator[Laboratory]:
-    """A laboratory whose controller is ready, a lab minute a second."""
-    fleet = LabFleet("acme", ("widgets", "gadgets"), STORIES, scale=60.0, most_machines=150)
+    """A laboratory whose controller is ready; a lab minute takes a second."""
+    fleet = LabFleet(
+        "acme",
+        ("widgets", "gadgets"),
+        STORIES,
+        scale=60.0,
+        most_machines=150,
+        group_repositories=("widgets",),
+    )
     async with Laboratory(fleet) as laboratory:
         await laboratory.start_controller()
         yield laboratory

@@ -54,7 +54,9 @@ def _longest_wait(records: Records) -> float:
 
 
 async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
-    fleet = LabFleet("acme", ("widgets",), {SKU: ec2_sku()}, scale=20.0, most_machines=1000)
+    fleet = LabFleet(
+        "acme", ("widgets",), {SKU: ec2_sku("g5.xlarge")}, scale=20.0, most_machines=1000
+    )
     async with Laboratory(fleet) as lab:
         await _run(lab, 1000, 60.0, 60.0)
         calls = github_calls(lab)
@@ -63,36 +65,26 @@ async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
         await _ended_well(lab)
 
 
-async def test_within_githubs_limits_no_machine_waits_long_for_its_turn() -> None:
+async def test_within_githubs_limits_and_with_bad_deliveries_no_machine_waits_long() -> None:
+    """A fifth of the deliveries fails at first, a fifth comes twice, a fifth comes late."""
     fleet = LabFleet(
         "acme",
         ("widgets",),
-        {SKU: ec2_sku()},
-        scale=25.0,
+        # Where `in_progress` fails and the job is over before it is repeated, a machine is launched
+        # in vain; it is not to be waited for long.
+        {SKU: ec2_sku("g5.xlarge", idle={"timeout": "60s"})},
+        # Not faster: the controller plans once a real second under load, and must not let more
+        # turns to register go by meanwhile than the burst holds.
+        scale=18.0,
         most_machines=1000,
-        limits=Limits(),
-        registrations=AS_SHIPPED,
-    )
-    async with Laboratory(fleet) as lab:
-        await _run(lab, 1000, 30.0, 60.0)
-        calls = github_calls(lab)
-        assert calls["403"] + calls["429"] < 0.01 * calls.total()
-        await _ended_well(lab)
-        assert _longest_wait(read_records(lab)) <= LONGEST_PARKED
-
-
-async def test_deliveries_that_fail_and_come_twice_and_late_lose_no_job() -> None:
-    fleet = LabFleet(
-        "acme",
-        ("widgets",),
-        {SKU: ec2_sku()},
-        scale=25.0,
-        most_machines=300,
         limits=Limits(),
         registrations=AS_SHIPPED,
         faults=DeliveryFaults(fail=0.2, duplicate=0.2, reorder=0.2),
     )
     async with Laboratory(fleet) as lab:
-        await _run(lab, 200, 30.0, 60.0)
+        await _run(lab, 1000, 60.0, 90.0)
+        calls = github_calls(lab)
+        assert calls["403"] + calls["429"] < 0.01 * calls.total()
+        assert lab.github.deliveries["redelivered"] > 400
         await _ended_well(lab)
-        assert lab.github.deliveries["broken"] > 20
+        assert _longest_wait(read_records(lab)) <= LONGEST_PARKED

@@ -1,0 +1,283 @@
+"""The loop as a process: it gathers changes, stops cleanly, fails with its store, and resumes."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.controller.loop import failure_of
+from autoscaler.controller.ports.bootstrap import StayParked
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import Machine, MachineState
+from tests.controller.agents import Agent, launched, queue, say
+from tests.controller.controllers import Controller, World
+from tests.controller.virtual_time import on_virtual_time
+
+
+async def started(world: World) -> Controller:
+    controller = Controller(world)
+    controller.start()
+    await asyncio.sleep(1.0)
+    return controller
+
+
+@on_virtual_time
+async def test_jobs_that_come_together_are_launched_together() -> None:
+    world = World()
+    controller = await started(world)
+    for job in range(1, 31):
+        await queue(controller, job)
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(5.0)
+    assert len(world.east.prepared) <= 2
+    assert len(world.east.running) == 30
+    await controller.stop()
+
+
+@on_virtual_time
+async def test_a_stream_of_changes_is_not_waited_for_longer_than_a_second() -> None:
+    world = World()
+    controller = await started(world)
+    began = world.clock.now()
+    while not world.east.prepared:
+        await queue(controller, len(world.store.inbox) + 1)
+        await asyncio.sleep(0.02)
+    assert world.clock.now() - began < 1.5
+    await controller.stop()
+
+
+@on_virtual_time
+async def test_without_a_change_it_turns_every_tick() -> None:
+    world = World()
+    controller = await started(world)
+    before = world.telemetry.passes
+    await asyncio.sleep(100.0)
+    assert 48 <= world.telemetry.passes - before <= 70
+    assert controller.loop.turned_at == pytest.approx(world.clock.now(), abs=2.1)
+    await controller.stop()
+
+
+@on_virtual_time
+async def test_stopping_finishes_what_is_in_flight_and_leaves_no_task() -> None:
+    world = World()
+    world.east.latency = 20.0
+    before = asyncio.all_tasks()
+    controller = await started(world)
+    await queue(controller, 1)
+    await asyncio.sleep(25.0)
+    assert len(world.east.sent) == 1, "sent, and not answered yet"
+    await queue(controller, 2)
+    await controller.stop()
+    assert asyncio.all_tasks() == before
+    assert {m.state for m in world.store.of_kind(Machine)} == {MachineState.LAUNCHED}
+    assert world.store.applied == set(world.store.inbox), "what was accepted is applied"
+    assert controller.crashes == []
+
+
+@on_virtual_time
+async def test_what_does_not_end_in_time_is_cut_off_and_resumed_by_the_next() -> None:
+    world = World()
+    world.east.latency = 200.0
+    controller = await started(world)
+    await queue(controller, 1)
+    await asyncio.sleep(201.0 + 10.0)
+    await controller.stop()
+    (call,) = world.store.of_kind(Call)
+    assert call.state is CallState.SENT
+    world.east.latency = 0.5
+    successor = await started(world)
+    await asyncio.sleep(60.0)
+    assert len(world.east.running) == 1
+    assert successor.only_machine().state is MachineState.LAUNCHED
+    await successor.stop()
+
+
+@pytest.mark.parametrize("where", ["turn", "watching", "effect"])
+def test_a_store_that_fails_ends_it_with_a_store_error(where: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        if where == "effect":
+            world.east.latency = 5.05
+        controller = await started(world)
+        assert controller.running is not None
+        if where == "turn":
+            await queue(controller, 1)
+        if where == "effect":
+            await queue(controller, 1)
+            await asyncio.sleep(5.0)  # the next to write is the call's preparation
+        world.store.failure = StoreError("disk full")
+        if where == "effect":
+            await asyncio.wait_for(controller.running, 60.0)
+            (crash,) = controller.crashes
+        else:
+            with pytest.raises(StoreError) as failed:
+                await asyncio.wait_for(controller.running, 60.0)
+            crash = failed.value
+        assert failure_of(crash) == "the store failed: disk full"
+        assert world.east.sent == []
+
+    scenario()
+
+
+@on_virtual_time
+async def test_after_a_failed_write_nothing_is_written_that_builds_on_it() -> None:
+    """The store may work again a moment later; memory is ahead of it all the same."""
+    world = World()
+    controller, (agent,) = await launched(world)
+    told: list[bool] = []
+    controller.journal.on_failure(lambda: told.append(True))
+    world.store.failure = StoreError("disk full")
+    with pytest.raises(StoreError):
+        await agent.hello()
+    world.store.failure = None
+    kept = len(world.store.commits)
+    with pytest.raises(StoreError):
+        await agent.hello()
+    with pytest.raises(StoreError):
+        await controller.loop.turn()
+    assert len(world.store.commits) == kept
+    assert told == [True]
+
+
+@on_virtual_time
+async def test_an_effect_that_fails_unexpectedly_stops_the_loop_and_is_told() -> None:
+    world = World()
+
+    def fail(_: str) -> None:
+        raise ZeroDivisionError
+
+    world.east.on_launch = fail
+    controller = await started(world)
+    assert controller.running is not None
+    await queue(controller, 1)
+    await asyncio.wait_for(controller.running, 60.0)
+    assert [type(error) for error in controller.crashes] == [ZeroDivisionError]
+
+
+@on_virtual_time
+async def test_a_successor_starts_from_the_tables() -> None:
+    world = World()
+    controller, agents = await launched(world, 3)
+    granted = await agents[0].start_runner()
+    await agents[1].park()
+    await controller.turn()
+    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    await controller.turn()
+    before = controller.state
+    await controller.kill()
+
+    successor = Controller(world)
+    await successor.resume()
+    assert successor.state.jobs == before.jobs
+    assert successor.state.calls == before.calls
+    assert {m.id: m.state for m in successor.state.machines.values()} == {
+        m.id: m.state for m in before.machines.values()
+    }
+    assert successor.state.machines_used == before.machines_used
+    assert successor.state.used_by_quota == before.used_by_quota
+    await successor.turn()
+    assert len(world.east.running) == 3, "nothing is launched again"
+
+
+@on_virtual_time
+async def test_deliveries_taken_in_and_not_applied_are_applied_by_the_successor() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    await queue(controller, 1)
+    await controller.kill()
+    assert world.store.applied == set()
+    successor = Controller(world)
+    await successor.resume()
+    await successor.turn()
+    assert set(successor.state.jobs) == {JobId(1)}
+    assert world.store.applied == set(world.store.inbox)
+
+
+@on_virtual_time
+async def test_after_a_start_a_parked_machine_counts_only_once_it_has_polled() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await say(controller, 1, JobState.COMPLETED)
+    await agent.park()
+    await controller.kill()
+    successor = Controller(world)
+    await successor.resume()
+    agent.controller = successor
+    await queue(successor, 2)
+    await successor.turn()
+    assert world.github.minted == [], "not granted on the word of a table"
+    assert len(world.east.running) == 1, "and believed for a while before another is launched"
+    assert isinstance(await agent.poll(wait=0.0), StayParked)
+    await successor.turn()
+    granted = await agent.take_grant()
+    assert world.github.minted == [granted.runner]
+
+
+@on_virtual_time
+async def test_a_registration_whose_secret_went_with_a_process_is_replaced() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    await controller.turn()
+    (lost,) = world.github.minted
+    await controller.kill()
+    successor = Controller(world)
+    await successor.resume()
+    agent.controller = successor
+    assert isinstance(await agent.poll(wait=0.0), StayParked)
+    await successor.turn()
+    assert world.github.deleted == [lost]
+    await successor.turn()
+    granted = await agent.take_grant()
+    assert granted.runner != lost
+    assert set(world.github.registrations) == {granted.runner}
+
+
+@pytest.mark.parametrize(("away", "kept_for"), [(1800.0, 900.0 + 1800.0), (86400.0, 2700.0)])
+def test_our_own_absence_extends_a_deadline_to_three_times_its_length(
+    away: float, kept_for: float
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller = await started(world)
+        await queue(controller, 1)
+        await asyncio.sleep(10.0)
+        (instance,) = world.east.running
+        launched_at = controller.only_machine().since
+        await controller.kill()
+        await asyncio.sleep(away)
+        successor = await started(world)
+        ends_at = max(launched_at + kept_for, world.clock.now())
+        await asyncio.sleep(max(0.0, ends_at - world.clock.now() - 30.0))
+        if ends_at > world.clock.now():
+            assert world.east.ended == []
+        await asyncio.sleep(75.0)
+        assert world.east.ended[0] == (instance.id,)
+        await successor.stop()
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_machine_parked_while_we_were_away_is_not_ended_for_its_silence() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    world.store.heartbeat = world.clock.now()
+    await controller.kill()
+    await asyncio.sleep(400.0)
+    successor = Controller(world)
+    await successor.resume()
+    await successor.turn()
+    assert world.east.ended == []
+    again = Agent(successor, agent.instance, agent.nonce)
+    again.machine = agent.machine
+    assert isinstance(await again.poll(wait=0.0), StayParked)
+    await asyncio.sleep(290.0)
+    await successor.turn()
+    assert world.east.ended == []

@@ -1,0 +1,227 @@
+"""Looking at the world: lists, failed deliveries and the heartbeat, each on its own."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.reconciler import (
+    REDELIVERY_OVERLAP,
+    REDELIVERY_WINDOW,
+    ROWS_KEPT_FOR,
+)
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.machines import MachineState
+from tests.controller.agents import launched
+from tests.controller.controllers import Controller, World, cancelled
+from tests.controller.fakes_provider import FakeProvider, Instance
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
+
+WEST = ProviderName("west")
+BROKEN = ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
+
+
+async def watch(controller: Controller, seconds: float) -> None:
+    """Let the reconciler run for a while."""
+    task = asyncio.create_task(controller.reconciler.run())
+    await asyncio.sleep(seconds)
+    if task.done():
+        await task
+    await cancelled(task)
+
+
+async def controller_of(world: World) -> Controller:
+    controller = Controller(world)
+    await controller.resume()
+    return controller
+
+
+def stranger(world: World, installation: str, call: str = "unknown") -> Instance:
+    instance = Instance(
+        ProviderMachineId(f"i-{installation}"),
+        CallId(call),
+        SkuName("gpu"),
+        "east/g5.xlarge/a/on-demand",
+        "t0",
+        installation,
+    )
+    world.east.add(instance)
+    return instance
+
+
+@on_virtual_time
+async def test_a_list_that_broke_off_is_believed_in_what_it_shows_and_in_nothing_else() -> None:
+    world = World()
+    controller, agents = await launched(world, 3)
+    gone = agents[2].instance
+    del world.east.instances[gone.id]
+    for _ in range(10):
+        world.east.list_script.append(BROKEN)
+        assert await controller.reconciler.sweep(EAST) is False
+        await world.clock.sleep(60.0)
+    assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
+    world.east.terminate(agents[0].instance.id)
+    world.east.list_script.append(OutcomeUnknownError("time-out"))
+    assert await controller.reconciler.sweep(EAST) is False
+    states = sorted(m.state for m in controller.state.machines.values())
+    assert states == [MachineState.GONE, MachineState.LAUNCHED, MachineState.LAUNCHED]
+
+
+@on_virtual_time
+async def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    del world.east.instances[agent.instance.id]
+    (machine,) = controller.state.machines.values()
+    for pause in (0.0, 30.0, 25.0):
+        await world.clock.sleep(pause)
+        assert await controller.reconciler.sweep(EAST)
+        assert machine.state is MachineState.LAUNCHED
+    await world.clock.sleep(10.0)
+    assert await controller.reconciler.sweep(EAST)
+    assert machine.state is MachineState.LOST
+
+
+@on_virtual_time
+async def test_one_providers_failure_stops_no_other() -> None:
+    world = World(providers={EAST: FakeProvider(), WEST: FakeProvider(WEST)})
+    world.providers[WEST].list_script.extend([BROKEN] * 1000)
+    controller = await controller_of(world)
+    await watch(controller, 301.0)
+    assert world.east.lists == 10
+    assert world.providers[WEST].lists == 10
+    assert world.store.heartbeat is not None
+
+
+@on_virtual_time
+async def test_a_list_that_was_asked_for_comes_within_seconds() -> None:
+    world = World()
+    controller = await controller_of(world)
+    task = asyncio.create_task(controller.reconciler.run())
+    await asyncio.sleep(10.0)
+    assert world.east.lists == 1
+    for _ in range(5):
+        controller.reconciler.sweep_soon(EAST)
+        controller.reconciler.sweep_soon(ProviderName("of another configuration"))
+    await asyncio.sleep(3.0)
+    assert world.east.lists == 2
+    await cancelled(task)
+
+
+@on_virtual_time
+async def test_another_installations_machines_are_counted_and_never_touched() -> None:
+    world = World()
+    theirs = stranger(world, "11111111")
+    controller = await controller_of(world)
+    await controller.reconciler.sweep(EAST)
+    await controller.turn()
+    assert world.telemetry.counts.machines_foreign == 1
+    assert world.telemetry.counts.dollars_per_hour == 1.0
+    assert controller.state.machines == {}
+    for _ in range(10):
+        await world.clock.sleep(3600.0)
+        await controller.reconciler.sweep(EAST)
+        await controller.turn()
+    assert world.east.ended == []
+    assert world.east.running == [theirs]
+
+
+@on_virtual_time
+async def test_our_own_machine_of_an_unknown_call_is_kept_as_possibly_granted() -> None:
+    world = World()
+    stranger(world, "0badcafe")
+    controller = await controller_of(world)
+    await controller.reconciler.sweep(EAST)
+    for _ in range(20):
+        await world.clock.sleep(1800.0)
+        await controller.turn()
+    machine = controller.only_machine()
+    assert (machine.state, machine.unproven) == (MachineState.GRANTED, True)
+    assert world.east.ended == []
+
+
+@on_virtual_time
+async def test_a_machine_beyond_its_calls_slots_is_ended() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    extra = stranger(world, "0badcafe", agent.instance.call)
+    await controller.reconciler.sweep(EAST)
+    await controller.turn()
+    assert world.east.ended == [(extra.id,)]
+    assert world.east.running == [agent.instance]
+
+
+@on_virtual_time
+async def test_failed_deliveries_are_asked_for_since_we_were_last_alive() -> None:
+    world = World()
+    now = world.clock.now()
+    world.store.heartbeat = now - 7200.0
+    controller = await controller_of(world)
+    await watch(controller, 50.0)
+    first, *later = world.github.since
+    assert first == pytest.approx(now - 7200.0 - REDELIVERY_OVERLAP, abs=1.0)
+    assert len(later) == 2
+    assert later[0] == pytest.approx(now - REDELIVERY_OVERLAP, abs=1.0)
+    assert controller.reconciler.github_answered
+
+
+@on_virtual_time
+async def test_no_delivery_is_asked_for_that_github_would_not_repeat() -> None:
+    world = World()
+    world.store.heartbeat = world.clock.now() - 10 * 86400.0
+    controller = await controller_of(world)
+    await watch(controller, 1.0)
+    assert world.github.since == [pytest.approx(world.clock.now() - REDELIVERY_WINDOW, abs=2.0)]
+
+
+@pytest.mark.parametrize(
+    ("error", "pause"), [(RetryLaterError("429", 300.0), 300.0), (OperatorError("401"), 60.0)]
+)
+def test_github_that_does_not_answer_is_asked_about_the_same_time_again(
+    error: GitHubError, pause: float
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        world.github.script("redeliver_failed", error)
+        controller = await controller_of(world)
+        await watch(controller, pause - 5.0)
+        assert len(world.github.since) == 1
+        assert not controller.reconciler.github_answered
+
+        world = World()
+        world.github.script("redeliver_failed", error)
+        controller = await controller_of(world)
+        await watch(controller, pause + 5.0)
+        assert len(world.github.since) == 2
+        assert world.github.since[0] == world.github.since[1]
+        assert controller.reconciler.github_answered
+        assert world.east.lists >= 2, "lists go on"
+
+    scenario()
+
+
+@on_virtual_time
+async def test_the_heartbeat_is_kept_and_old_rows_are_forgotten() -> None:
+    world = World()
+    controller = await controller_of(world)
+    await watch(controller, 3605.0)
+    assert world.store.heartbeat == pytest.approx(world.clock.now(), abs=11.0)
+    assert [world.clock.now() - at for at in world.store.forgotten] == [
+        pytest.approx(ROWS_KEPT_FOR + 3605.0, abs=1.0),
+        pytest.approx(ROWS_KEPT_FOR + 5.0, abs=1.0),
+    ]
+
+
+@on_virtual_time
+async def test_a_store_that_fails_ends_it() -> None:
+    world = World()
+    controller = await controller_of(world)
+    world.store.failure = StoreError("disk full")
+    with pytest.raises(BaseExceptionGroup) as ended:
+        await watch(controller, 60.0)
+    assert ended.group_contains(StoreError)

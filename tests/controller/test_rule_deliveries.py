@@ -1,0 +1,216 @@
+"""Rule 1: a delivery twice, late, out of order, lost, or found by asking: the same ledger."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.ledger.ledger import REMEMBERED_FOR
+from autoscaler.model.identifiers import Instant, JobId
+from autoscaler.model.jobs import Job, JobState
+from tests.controller.agents import queue, say
+from tests.controller.controllers import Controller, World, delivery, parse
+from tests.controller.virtual_time import EPOCH, on_virtual_time, run
+
+DETERMINED = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+Q, W, P, C = JobState.QUEUED, JobState.WAITING, JobState.IN_PROGRESS, JobState.COMPLETED
+
+LIVES = ((Q,), (Q, P), (Q, C), (Q, P, C), (W, Q, P), (Q, W, Q, P, C))
+"""What may be said of a job. Between `queued` and `waiting` alone only an answer decides."""
+
+
+def words(jobs: list[tuple[JobState, ...]]) -> list[Delivery]:
+    """Every delivery GitHub makes for these jobs, in its own order and with its own times."""
+    made: list[Delivery] = []
+    for number, states in enumerate(jobs, 1):
+        queued_at = EPOCH - 100.0 + number
+        for state in states:
+            body = {
+                "job": number,
+                "state": state,
+                "queued_at": queued_at,
+                "labels": ("gpu", "Linux"),
+                "runner": f"runner-{number}" if state in (P, C) and P in states else None,
+                "started_at": queued_at + 5.0 if state in (P, C) and P in states else None,
+                "completed_at": queued_at + 9.0 if state is C else None,
+            }
+            made.append(
+                Delivery(f"d-{len(made)}", "workflow_job", EPOCH, json.dumps(body).encode())
+            )
+    return made
+
+
+def shown(controller: Controller) -> object:
+    """The ledger, without when it heard what."""
+    state = controller.state
+    return (
+        {j.id: replace(j, updated_at=0.0, read_at=None) for j in state.jobs.values()},
+        {demand: [j.id for j in queued.values()] for demand, queued in state.queues.items()},
+        {sku: count for sku, count in state.in_progress.items() if count},
+    )
+
+
+async def applied(deliveries: list[Delivery], restarts: frozenset[int] = frozenset()) -> Controller:
+    """A controller that was given these deliveries, and was killed after some of them."""
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    known: set[str] = set()
+    for number, made in enumerate(deliveries):
+        arrived = replace(made, received_at=world.clock.now())
+        assert await controller.intake.accept(arrived) is (made.id not in known)
+        assert made.id in world.store.inbox, "answered before it is durable"
+        known.add(made.id)
+        if number in restarts:
+            await controller.kill()
+            controller = Controller(world)
+            await controller.resume()
+        elif number % 3 == 0:
+            await controller.intake.apply_waiting()
+    await controller.intake.apply_waiting()
+    assert world.store.applied == known
+    assert await controller.intake.apply_waiting() == 0
+    return controller
+
+
+@DETERMINED
+@given(lives=st.lists(st.sampled_from(LIVES), min_size=1, max_size=4), data=st.data())
+def test_any_order_and_any_number_of_times_is_the_same_ledger(
+    lives: list[tuple[JobState, ...]], data: st.DataObject
+) -> None:
+    made = words(lives)
+    again = data.draw(st.lists(st.sampled_from(made), max_size=6))
+    mixed = data.draw(st.permutations([*made, *again]))
+    restarts = data.draw(st.frozensets(st.integers(0, len(mixed)), max_size=3))
+
+    async def scenario() -> None:
+        want, have = await applied(made), await applied(mixed, restarts)
+        assert shown(have) == shown(want)
+        started = [r for c in have.world.store.commits for r in c.history if r.event == P]
+        assert len({row.record for row in started}) == len(started), "applied twice"
+
+    run(scenario())
+
+
+@DETERMINED
+@given(
+    lives=st.lists(
+        st.sampled_from([life for life in LIVES if W not in life]), min_size=1, max_size=3
+    ),
+    data=st.data(),
+)
+def test_what_was_lost_and_is_found_by_asking_is_the_same_ledger(
+    lives: list[tuple[JobState, ...]], data: st.DataObject
+) -> None:
+    made = words(lives)
+    first = [made[sum(map(len, lives[:n]))] for n in range(len(lives))]
+    rest = [d for d in made if d not in first]
+    lost = data.draw(st.lists(st.sampled_from(rest), unique=True)) if rest else []
+
+    async def scenario() -> None:
+        want = await applied(made)
+        have = await applied([d for d in made if d not in lost])
+        for missing in made:
+            last = parse(missing.body, EPOCH)
+            assert last is not None
+            have.world.github.jobs[last.id] = replace(last, read=True)
+        for job in tuple(have.state.jobs):
+            await have.asking.read_job(job)
+        assert shown(have) == shown(want)
+
+    run(scenario())
+
+
+@on_virtual_time
+async def test_accept_returns_only_once_the_store_has_it() -> None:
+    world = World()
+    world.store.latency = 3.0
+    controller = Controller(world)
+    made = delivery(1, 1, Q, world.clock.now())
+    accepting = asyncio.create_task(controller.intake.accept(made))
+    await asyncio.sleep(2.9)
+    assert not accepting.done()
+    assert world.store.inbox == {}
+    assert await accepting is True
+    assert world.store.inbox == {made.id: made}
+
+
+@on_virtual_time
+async def test_a_delivery_that_the_store_refuses_is_neither_accepted_nor_applied() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    world.store.failure = StoreError("disk full")
+    with pytest.raises(StoreError):
+        await queue(controller, 1)
+    world.store.failure = None
+    assert await controller.intake.apply_waiting() == 0
+    assert controller.state.jobs == {}
+
+
+@on_virtual_time
+async def test_the_facts_and_the_mark_that_they_are_applied_are_one_transaction() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    await queue(controller, 1)
+    await queue(controller, 2)
+    await controller.intake.apply_waiting()
+    (commit,) = (c for c in world.store.commits if c.applied)
+    assert set(commit.applied) == set(world.store.inbox)
+    assert {r.id for r in commit.records if isinstance(r, Job)} == {1, 2}
+
+
+@on_virtual_time
+async def test_a_body_that_cannot_be_read_stops_nothing_behind_it() -> None:
+    """Stored by an earlier release, say: it would stop every start from then on."""
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    await controller.intake.accept(Delivery("bad", "workflow_job", EPOCH, b"\xff{"))
+    await queue(controller, 1)
+    await controller.intake.apply_waiting()
+    assert set(controller.state.jobs) == {JobId(1)}
+    assert world.store.applied == set(world.store.inbox)
+
+
+@on_virtual_time
+async def test_an_action_that_means_nothing_here_is_applied_as_nothing() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    body = json.dumps({"job": 1, "state": "unheard-of"}).encode()
+    await controller.intake.accept(Delivery("d", "workflow_job", EPOCH, body))
+    await controller.intake.apply_waiting()
+    assert controller.state.jobs == {}
+    assert world.store.applied == {"d"}
+
+
+@on_virtual_time
+async def test_a_rerun_that_repeats_an_old_jobs_end_brings_nothing_back_to_life() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    began = world.clock.now()
+    await queue(controller, 1)
+    await say(controller, 1, C)
+    await controller.turn()
+    await world.clock.sleep(REMEMBERED_FOR + 60.0)
+    await controller.turn()
+    assert controller.state.jobs == {}
+    for number, late in enumerate((Q, P, C), 100):
+        await _late(controller, number, late, began)
+    assert controller.state.jobs[JobId(1)].state is C
+    assert controller.state.queues == {}
+    await controller.turn()
+    assert world.east.prepared == []
+
+
+async def _late(controller: Controller, number: int, state: JobState, queued_at: Instant) -> None:
+    now = controller.world.clock.now()
+    await controller.intake.accept(delivery(number, 1, state, now, queued_at=queued_at))
+    await controller.intake.apply_waiting()

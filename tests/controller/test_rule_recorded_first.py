@@ -1,0 +1,150 @@
+"""Rule 3: recorded first, then sent. A crash at any point launches nothing twice and leaks nothing."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    MintOutcomeUnknownError,
+    RetryLaterError,
+    RunnerExistsError,
+)
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.calls import REPEAT_WINDOW, Call
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines import Machine
+from tests.controller.controllers import World
+from tests.controller.fakes_github import AnswerLost
+from tests.controller.fakes_provider import Lost, Partly
+from tests.controller.living_world import LivingWorld
+from tests.controller.virtual_time import run
+
+DETERMINED = settings(derandomize=True, deadline=None, max_examples=40, database=None)
+LAST_CUT = 220
+"""Longer than any run of one job goes on: the test of the uncut run checks it."""
+
+
+async def live(
+    world: World, jobs: int, fuses: list[int | None], cancelled: frozenset[int] = frozenset()
+) -> LivingWorld:
+    """Queue some jobs, run controllers with these fuses, and see everything through."""
+    living = LivingWorld(world)
+    for job in range(1, jobs + 1):
+        living.queue(job)
+    for job in cancelled:
+        if job <= jobs:
+            living.cancel(job)
+    await living.run([*fuses, None])
+    return living
+
+
+def check(living: LivingWorld) -> None:
+    world = living.world
+    assert living.crashes == []
+    assert living.recorded_late == [], "sent before it was stored"
+    assert world.east.violations == []
+    _check_requests(world)
+    _check_slots(world)
+    for work in living.work.values():
+        assert len(work.ran_on) <= 1, "a job that ran twice"
+    assert world.east.running == []
+    assert world.github.registrations == {}
+    assert not any(m.occupies for m in world.store.of_kind(Machine))
+    assert len(set(world.github.minted)) == len(world.github.minted)
+
+
+def _check_requests(world: World) -> None:
+    by_token: dict[str, list[tuple[float, str]]] = {}
+    for sent in world.east.sent:
+        by_token.setdefault(json.loads(sent.request)["token"], []).append((sent.at, sent.request))
+    for tries in by_token.values():
+        assert len({request for _, request in tries}) == 1, "a repeat that is not byte-identical"
+        assert tries[-1][0] - tries[0][0] <= REPEAT_WINDOW
+    requests = {call.id: call.request for call in world.store.of_kind(Call)}
+    for sent in world.east.sent:
+        assert requests[json.loads(sent.request)["call"]] == sent.request
+
+
+def _check_slots(world: World) -> None:
+    slots = {call.id: len(call.slots) for call in world.store.of_kind(Call)}
+    for call, machines in Counter(i.call for i in world.east.instances.values()).items():
+        assert machines <= slots[call], "more machines than slots"
+    bound = [m.provider_id for m in world.store.of_kind(Machine) if m.provider_id is not None]
+    assert len(set(bound)) == len(bound), "a machine in two slots"
+
+
+def test_a_job_runs_once_and_everything_is_given_back() -> None:
+    living = run(live(World(), 1, []))
+    check(living)
+    assert len(living.work[1].ran_on) == 1
+    assert len(living.world.east.instances) == 1
+    assert living.controller is not None
+    assert 30 < living.controller.fuse.burnt < LAST_CUT
+
+
+@pytest.mark.parametrize("cuts", [range(n, n + 20) for n in range(1, LAST_CUT, 20)], ids=str)
+def test_a_crash_at_any_point_launches_nothing_twice_and_leaks_nothing(cuts: range) -> None:
+    for cut in cuts:
+        living = run(live(World(), 1, [cut]))
+        check(living)
+        assert len(living.work[1].ran_on) == 1, cut
+        assert len(living.world.east.instances) == 1, f"launched again after a crash at {cut}"
+
+
+launch_steps = st.sampled_from(
+    [
+        None,
+        Lost(),
+        OutcomeUnknownError("reset"),
+        ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later", 2.0),
+        ProviderError(FailureClass.UNKNOWN, "InternalFailure", "?"),
+        Partly(1),
+    ]
+)
+mint_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_from(
+    [
+        None,
+        RetryLaterError("429", 3.0),
+        RunnerExistsError("409"),
+        MintOutcomeUnknownError("502"),
+        AnswerLost(MintOutcomeUnknownError("reset")),
+    ]
+)
+other_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_from(
+    [None, RetryLaterError("502", 1.0), AnswerLost(RetryLaterError("504", 1.0))]
+)
+
+
+@DETERMINED
+@given(
+    jobs=st.integers(1, 4),
+    cancelled=st.frozensets(st.integers(1, 4), max_size=2),
+    fuses=st.lists(st.integers(1, 150), max_size=4),
+    launches=st.lists(launch_steps, max_size=4),
+    mints=st.lists(mint_steps, max_size=4),
+    others=st.lists(other_steps, max_size=4),
+)
+def test_whatever_goes_wrong_together_is_put_right(
+    jobs: int,
+    cancelled: frozenset[int],
+    fuses: list[int | None],
+    launches: list[ProviderError | OutcomeUnknownError | Partly | Lost | None],
+    mints: list[GitHubError | AnswerLost | None],
+    others: list[GitHubError | AnswerLost | None],
+) -> None:
+    async def scenario() -> LivingWorld:
+        world = World()
+        world.east.launch_script.extend(launches)
+        world.github.script("mint", *mints)
+        for method in ("find_runner", "delete_runner", "redeliver_failed"):
+            world.github.script(method, *others)
+        return await live(world, jobs, fuses, cancelled)
+
+    living = run(scenario())
+    check(living)
+    for work in living.work.values():
+        assert len(work.ran_on) == (0 if work.id in cancelled else 1)

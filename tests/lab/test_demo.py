@@ -1,0 +1,254 @@
+"""The demo, whole and small: green when all is well, red for each thing that the lab does wrong."""
+
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+from rich.console import Console
+
+from autoscaler.lab.demo import DemoOptions, main
+from autoscaler.lab.watch import Patience
+from autoscaler.model.catalogue import OperatingSystem
+
+PUSH = """\
+about: a small push
+repository: acme/widgets
+skus:
+  cpu.small: {instance_type: m7g.large, os: linux, arch: arm64, disk_gb: 20}
+  gpu.large: {instance_type: g5.xlarge, os: linux, arch: x64, disk_gb: 100}
+  win.large: {instance_type: c5d.4xlarge, os: windows, arch: x64, disk_gb: 100}
+phases:
+  - name: build
+    jobs: [{label: cpu.small, count: 2, minutes: 3}]
+  - name: test
+    jobs: [{label: gpu.large, count: 2, minutes: 3}, {label: win.large, count: 1, minutes: 2}]
+left_out:
+  - {label: macos-15, count: 4, why: macOS}
+"""
+SCALE = 200.0
+PRICES = {"m7g.large": 0.1, "g5.xlarge": 1.0, "c5d.4xlarge": 1.5}
+
+
+GREEN, LOST, LEAKED = "green", "lost", "leaked"
+
+
+class Replay(NamedTuple):
+    """What a replay printed and ended with, what it kept and where it worked."""
+
+    status: int
+    output: str
+    kept: Path
+    folder: Path
+
+    @property
+    def failures(self) -> list[str]:
+        """The lines that name what is wrong."""
+        return [line for line in self.output.splitlines() if line.startswith("FAILED: ")]
+
+
+def open_folder() -> Iterator[Path]:
+    """Open to all, which pytest's own is not: as root the lab's machines run as another user."""
+    made = Path(tempfile.mkdtemp(prefix="demo-test-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where the lab puts its own folder."""
+    yield from open_folder()
+
+
+@pytest.fixture(scope="module")
+def push(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of five jobs in two phases."""
+    file = tmp_path_factory.mktemp("push") / "push.yaml"
+    file.write_text(PUSH)
+    return file
+
+
+@pytest.fixture(scope="module")
+def replays(push: Path) -> Iterator[dict[str, Replay]]:
+    """One of each kind, side by side: most of a replay is waiting."""
+    patience = Patience(stuck=1200.0, left=600.0, real_floor=3.0)
+    plain = DemoOptions(SCALE, push=push)
+    options = {
+        GREEN: plain,
+        LOST: replace(plain, lose_job=True, patience=patience),
+        LEAKED: replace(plain, leak_machine=True, patience=patience),
+    }
+    with contextmanager(open_folder)() as folder, pool(len(options)) as workers:
+        work = {name: workers.submit(replay, folder / name, of) for name, of in options.items()}
+        yield {name: one.result() for name, one in work.items()}
+
+
+def pool(size: int) -> ProcessPoolExecutor:
+    """Fresh processes, as signals and the umask belong to a whole one."""
+    return ProcessPoolExecutor(size, mp_context=multiprocessing.get_context("spawn"))
+
+
+def replay(place: Path, options: DemoOptions) -> Replay:
+    """Run the demo in this process, which was made for it; a strict umask must not hinder it."""
+    kept, folder = place / "kept", place / "lab"
+    folder.mkdir(parents=True)
+    tempfile.tempdir = str(folder)
+    os.umask(0o077)
+    status, output = demo(replace(options, keep=kept))
+    assert os.umask(0o077) == 0o077
+    return Replay(status, output, kept, folder)
+
+
+def price_of(instance_type: str, os: OperatingSystem) -> float:
+    assert (os is OperatingSystem.WINDOWS) == (instance_type == "c5d.4xlarge")
+    return PRICES[instance_type]
+
+
+def demo(options: DemoOptions) -> tuple[int, str]:
+    """Exit status and output."""
+    out = StringIO()
+    console = Console(file=out, width=80, highlight=False, markup=False, emoji=False)
+    status = main(price_of, options, console)
+    return status, out.getvalue()
+
+
+def assert_nothing_behind(folder: Path) -> None:
+    """No file, and no process that runs on one of the lab's."""
+    assert list(folder.iterdir()) == []
+    assert [
+        process.info
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(folder) in part for part in process.info["cmdline"] or ())
+    ] == []
+
+
+def test_green_when_every_job_runs_once(replays: dict[str, Replay]) -> None:
+    status, output, kept, folder = replays[GREEN]
+    assert status == 0, output
+    assert output.rstrip().endswith("PASSED: every job ran exactly once, and nothing is left.")
+    assert {file.name for file in kept.iterdir()} >= {"controller.log", "fleet.yaml", "state.db"}
+    assert_nothing_behind(folder)
+
+
+def test_the_table_and_what_stands_below_it(replays: dict[str, Replay]) -> None:
+    output = replays[GREEN].output
+    rows = {line.split()[0]: line.split() for line in output.splitlines() if "$" in line}
+    assert {name: (row[1], row[5]) for name, row in rows.items() if name != "Cost:"} == {
+        "cpu.small": ("2", "2"),
+        "gpu.large": ("2", "2"),
+        "win.large": ("1", "1"),
+        "all": ("5", "5"),
+    }
+    # Three minutes at a dollar an hour, twice, is what two machines cost at least.
+    assert float(rows["gpu.large"][-1].removeprefix("$")) >= 0.10
+    assert "Machines: 5 launched, 3 at the peak, 0 left." in output
+    assert "  5 POST /orgs/{org}/actions/runners/generate-jitconfig" in output
+    assert re.search(r"^  \d+ DescribeInstances$", output, re.MULTILINE)
+    assert re.search(r'autoscaler_launches_total\{.*sku="\w+\.\w+".*\} 2$', output, re.MULTILINE)
+    assert "  4 macos-15 (macOS)" in output
+
+
+def test_red_when_a_job_is_lost(replays: dict[str, Replay]) -> None:
+    found = replays[LOST]
+    assert found.status == 1
+    assert found.failures == [
+        "FAILED: given up: no job runs, and none has moved for 20 minutes",
+        "FAILED: job build / cpu.small 1: started 0 times, queued, lost by the lab",
+        "FAILED: 3 jobs were never queued: they need jobs that have not ended",
+    ]
+    assert "The end of the controller's log:" in found.output
+    assert '"event": "serving"' in found.output
+    assert_nothing_behind(found.folder)
+
+
+def test_red_when_a_machine_is_leaked(replays: dict[str, Replay]) -> None:
+    found = replays[LEAKED]
+    assert found.status == 1
+    assert len(found.failures) == 3, found.output
+    given_up, machine, volume = found.failures
+    assert given_up.endswith("every job has ended, and for 10 minutes nothing more has gone")
+    assert re.fullmatch(r"FAILED: left: machine i-[0-9a-f]{17} \(cpu\.small, running\)", machine)
+    assert re.fullmatch(r"FAILED: left: volume vol-[0-9a-f]{17}", volume)
+    assert "Machines: 5 launched" in found.output
+    assert "1 left." in found.output
+    assert_nothing_behind(found.folder)
+
+
+def start(push: Path, folder: Path) -> subprocess.Popen[str]:
+    """The demo as a process of its own, too slow to end by itself."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "autoscaler.cli", "demo", "--scale", "20", "--push", push],
+        env=os.environ | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stdout is not None
+    seen = ""
+    while words not in seen:
+        line = process.stdout.readline()
+        assert line, seen
+        seen += line
+    return seen
+
+
+def test_a_signal_removes_everything(folder: Path, push: Path) -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    processes = [start(push, folder) for _ in numbers]
+    seen = [read_until(process, "lab time, all: 2 ") for process in processes]
+    for process, number in zip(processes, numbers, strict=True):
+        process.send_signal(number)
+    for process, number, before in zip(processes, numbers, seen, strict=True):
+        after, _ = process.communicate(timeout=60)
+        assert process.returncode == 128 + number
+        assert after.endswith("Stopped; removing everything.\n")
+        assert "Traceback" not in before + after
+    assert_nothing_behind(folder)
+
+
+def test_a_push_that_cannot_be_used(tmp_path: Path) -> None:
+    file = tmp_path / "push.yaml"
+    file.write_text(PUSH.replace("gpu.large, count: 2", "gpu.huge, count: 2"))
+    status, output = demo(DemoOptions(push=file))
+    assert status == 2
+    assert output.startswith(f"error: {file}: ")
+    assert "gpu.huge" in output
+
+
+def test_an_instance_type_without_a_price(push: Path) -> None:
+    def unknown(instance_type: str, os: OperatingSystem) -> float:
+        raise ValueError(f"instance type {instance_type} is not known")
+
+    out = StringIO()
+    assert main(unknown, DemoOptions(push=push), Console(file=out, width=200)) == 2
+    assert out.getvalue() == "error: instance type m7g.large is not known\n"
+
+
+def test_a_lab_that_cannot_start_says_why(
+    folder: Path, push: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = folder / "a place"
+    place.mkdir(mode=0o755)
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    status, output = demo(DemoOptions(push=push))
+    assert status == 1
+    assert output.splitlines()[-1].startswith(f"FAILED: {place}/")
+    assert "has a blank in its name" in output
+    assert_nothing_behind(place)

@@ -1,0 +1,88 @@
+"""What progress looks like, on a terminal of 80 columns and in plain text."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from autoscaler.lab.live import clock, screen
+from autoscaler.lab.push import read_example
+from autoscaler.lab.report import Report, SkuReport, print_report
+from autoscaler.lab.watch import Patience, Progress, SkuProgress
+
+LONGEST = "linux.g6.4xlarge.experimental.nvidia.gpu"
+
+
+def progress(seconds: float, **rows: SkuProgress) -> Progress:
+    """With the example's SKUs; `rows` are by the name up to its first dot."""
+    nothing = SkuProgress(0, 0, 0, 0, 0, 10)
+    skus = {name: rows.get(name.partition(".")[0], nothing) for name in read_example().skus}
+    return Progress(seconds, 7, skus)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (605, "10:05"), (3661, "1:01:01")]
+)
+def test_lab_time(seconds: float, shown: str) -> None:
+    assert clock(seconds) == shown
+
+
+def test_a_terminal_of_80_columns_shows_every_number_whole() -> None:
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, width=80, color_system=None)
+    with screen(console) as shown:
+        shown.show(progress(3661.0, windows=SkuProgress(13, 100, 12, 15, 2, 100)), last=True)
+    lines = out.getvalue().splitlines()
+    assert any("1:01:01 of lab time" in line and "7 machines at EC2" in line for line in lines)
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line.count("·") or "13" in line}
+    assert rows["windows.4xlarge.nonephemeral"] == ["13", "100", "12", "15", "2/100"]
+    assert rows[LONGEST] == ["·", "·", "·", "·", "0/10"]
+    assert rows["all"] == ["13", "100", "12", "15", "2/160"]
+
+
+def test_plain_text_says_at_once_what_moves_and_not_again_what_stands() -> None:
+    out = StringIO()
+    with screen(Console(file=out, width=80)) as shown:
+        first = progress(60.0, windows=SkuProgress(3, 2, 1, 0, 0, 10))
+        shown.show(first, last=False)
+        shown.show(progress(61.0), last=False)
+        shown.show(progress(62.0, windows=SkuProgress(0, 0, 0, 0, 10, 10)), last=True)
+    assert out.getvalue().splitlines() == [
+        "1:00 lab time, all: 3 waiting, 2 booting, 1 parked, 0/70 done",
+        "  windows.4xlarge.nonephemeral: 3 waiting, 2 booting, 1 parked, 0/10 done",
+        "1:02 lab time, all: 10/70 done",
+        "  windows.4xlarge.nonephemeral: 10/10 done",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"), [(0.5, "0:50"), (0.95, "1:35"), (1.0, "1:40"), (0.001, "0:01")]
+)
+def test_a_share_of_the_jobs_waited_no_longer(share: float, shown: str) -> None:
+    assert SkuReport(100, tuple(map(float, range(1, 101))), 1, 0.0).wait(share) == shown
+
+
+def test_the_final_table_fits_80_columns() -> None:
+    row = SkuReport(15, (1439.0, 1439.0), 100, 119.27)
+    none = SkuReport(15, (), 0, 0.0)
+    skus = {LONGEST: row, "windows.4xlarge.nonephemeral": none}
+    out = StringIO()
+    calls = read_example().jobs_by_label
+    print_report(Console(file=out, width=80), Report(skus, 6000.0, 48, 0, 50.0, 45.0, calls, calls))
+    lines = out.getvalue().splitlines()
+    assert lines[1].split() == [LONGEST, "15", "23:59", "23:59", "23:59", "100", "$119.27"]
+    assert lines[2].split()[1:] == ["15", "-", "-", "-", "0", "$0.00"]
+    assert lines[3].split() == ["all", "30", "23:59", "23:59", "23:59", "100", "$119.27"]
+    assert max(map(len, lines)) <= 80
+    text = out.getvalue()
+    assert "30 jobs in 1:40:00 of lab time." in text
+    assert "Machines: 100 launched, 48 at the peak, 0 left." in text
+    assert "Cost: $119.27 for 50.0 machine hours, 90% of them with a job." in text
+    assert "Calls to GitHub: 59" in text
+
+
+def test_patience_does_not_shrink_below_what_a_machine_needs() -> None:
+    slow = Patience(stuck=900, left=600, overdue=7200, real_floor=12).at(10)
+    assert (slow.stuck, slow.left, slow.overdue) == (900, 600, 7200)
+    fast = Patience(stuck=900, left=600, overdue=7200, real_floor=12).at(1000)
+    assert (fast.stuck, fast.left, fast.overdue) == (12_000, 12_000, 12_000)

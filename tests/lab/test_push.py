@@ -1,0 +1,140 @@
+"""The push file: what the example holds, what jobs it becomes, and how errors are told."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from autoscaler.lab.push import MOST_BYTES, PushError, read_example, read_push
+from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.providers.ec2.instance_types import instance_type
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "trunk_push.yaml"
+
+JOBS = {
+    "linux.r7i.2xlarge": ("r7i.2xlarge", 9),
+    "linux.arm64.m8g.4xlarge": ("m8g.4xlarge", 1),
+    "linux.arm64.m7g.4xlarge": ("m7g.4xlarge", 8),
+    "linux.g6.4xlarge.experimental.nvidia.gpu": ("g6.4xlarge", 15),
+    "linux.g4dn.12xlarge.nvidia.gpu": ("g4dn.12xlarge", 10),
+    "linux.g4dn.metal.nvidia.gpu": ("g4dn.metal", 1),
+    "windows.4xlarge.nonephemeral": ("c5d.4xlarge", 15),
+}
+LEFT_OUT = {
+    "macos-m1-stable": 5,
+    "macos-m2-15": 1,
+    "linux.rocm.gpu.mi350.dpx.1": 11,
+    "linux.rocm.gpu.mi350.dpx.2": 3,
+}
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+def edited(folder: Path, edit: Edit) -> Path:
+    """The example with something changed."""
+    content = yaml.safe_load(EXAMPLE.read_text())
+    edit(content)
+    file = folder / "push.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    return file
+
+
+def test_the_example_is_the_trunk_push() -> None:
+    push = read_example()
+    assert push == read_push(EXAMPLE)
+    assert push.count == 59
+    asked = push.jobs_by_label
+    assert {name: (sku.instance_type, asked[name]) for name, sku in push.skus.items()} == JOBS
+    windows = {name for name, sku in push.skus.items() if sku.os is OperatingSystem.WINDOWS}
+    assert sum(asked[name] for name in windows) == 15
+    assert sum(asked[name] for name in set(asked) - windows) == 44
+    assert {one.label: one.count for one in push.left_out} == LEFT_OUT
+    assert sum(LEFT_OUT.values()) == 20
+    assert push.shortest_minutes == 45 + 55
+
+
+def test_the_examples_machines_exist() -> None:
+    for sku in read_example().skus.values():
+        found = instance_type(sku.instance_type)
+        assert found.arch is sku.arch
+        assert found.dollars_per_hour(sku.os) > 0
+    arms = [name for name, sku in read_example().skus.items() if sku.arch is Architecture.ARM64]
+    assert arms == ["linux.arm64.m8g.4xlarge", "linux.arm64.m7g.4xlarge"]
+
+
+def test_tests_need_every_build() -> None:
+    specs = read_example().job_specs()
+    builds = tuple(spec.name for spec in specs if spec.name.startswith("build / "))
+    tests = [spec for spec in specs if spec.name.startswith("test / ")]
+    assert (len(builds), len(tests)) == (11, 48)
+    assert all(spec.needs == builds for spec in tests)
+    assert all(spec.needs == () for spec in specs if spec.name in builds)
+    assert len({spec.name for spec in specs}) == 59
+    assert Counter(spec.labels for spec in specs) == {
+        (label,): count for label, (_, count) in JOBS.items()
+    }
+    assert tests[0].seconds == 55 * 60
+    assert {spec.repository for spec in specs} == {"pytorch/pytorch"}
+
+
+def drop_sku(content: dict[str, Any]) -> None:
+    del content["skus"]["linux.r7i.2xlarge"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (drop_sku, "jobs ask for what `skus` does not have: linux.r7i.2xlarge"),
+        (lambda c: c["phases"].pop(), "no job asks for linux.arm64.m7g.4xlarge, linux.g4dn"),
+        (lambda c: c["phases"][1].update(name="build"), "two phases have the same name"),
+        (lambda c: c["phases"][0]["jobs"][0].update(count=0), "phases.0.jobs.0.count: "),
+        (lambda c: c["phases"][0]["jobs"][0].update(count=990), "1041 jobs; at most 1000"),
+        (lambda c: c["phases"][0]["jobs"][0].update(minutes=-1), "phases.0.jobs.0.minutes: "),
+        (lambda c: c["phases"][0]["jobs"][0].update(label="a b"), "phases.0.jobs.0.label: "),
+        (lambda c: c["phases"][0]["jobs"][0].pop("label"), "phases.0.jobs.0.label: Field required"),
+        (lambda c: c["skus"]["linux.r7i.2xlarge"].update(os="bsd"), "skus.linux.r7i.2xlarge.os: "),
+        (lambda c: c["skus"]["linux.r7i.2xlarge"].update(gpu=1), "skus.linux.r7i.2xlarge.gpu: "),
+        (lambda c: c.update(repository="pytorch"), "repository: "),
+        (lambda c: c.update(phases=[]), "phases: "),
+    ],
+)
+def test_an_error_names_file_and_key(tmp_path: Path, edit: Edit, told: str) -> None:
+    file = edited(tmp_path, edit)
+    with pytest.raises(PushError) as caught:
+        read_push(file)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert told in str(caught.value)
+
+
+def test_every_error_is_told_on_a_line(tmp_path: Path) -> None:
+    file = edited(tmp_path, lambda content: content.update(about="", repository="x"))
+    with pytest.raises(PushError) as caught:
+        read_push(file)
+    assert [line.split(": ")[1] for line in str(caught.value).splitlines()] == [
+        "about",
+        "repository",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("- a\n", "not a mapping"),
+        ("a: [\n", "not YAML: "),
+        ("a: \x00\n", "not YAML: "),
+        ("#" * (MOST_BYTES + 1), f"larger than {MOST_BYTES} bytes"),
+    ],
+)
+def test_what_is_no_push_at_all(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "push.yaml"
+    file.write_text(text)
+    with pytest.raises(PushError, match=told):
+        read_push(file)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(PushError, match="cannot be read: No such file"):
+        read_push(tmp_path / "push.yaml")

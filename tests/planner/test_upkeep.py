@@ -1,0 +1,239 @@
+"""What is due because time passed: each ground of an end, examinations, repeats, questions."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import RegistrationRate
+from autoscaler.model.cooldowns import Cooldown
+from autoscaler.model.identifiers import CallId, JobId, MachineId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import EndGround
+from autoscaler.model.plan import End, Examine, Grant, Launch, ReadJob, RepeatCall
+from tests.ledger.builders import START, World, listed
+from tests.planner.fleets import catalogue
+
+C0 = MachineId("c0")
+
+
+def due(world: World, seconds: float) -> tuple[object, ...]:
+    """What is planned `seconds` after the start."""
+    world.now = START + seconds
+    return world.plan().intents
+
+
+def end(ground: EndGround, reason: str) -> tuple[End]:
+    return (End(C0, ground, reason),)
+
+
+def test_a_machine_that_does_not_say_hello_in_time_is_ended() -> None:
+    world = World()
+    world.launch(1)
+    assert due(world, 899.9) == ()
+    assert due(world, 900) == end(EndGround.DEADLINE, "it did not say hello in time")
+
+
+def test_a_gate_that_does_not_end_in_time_ends_its_machine() -> None:
+    world = World()
+    world.launch(1)
+    world.boot("c0")
+    assert due(world, 599.9) == ()
+    assert due(world, 600) == end(EndGround.DEADLINE, "its gate did not end in time")
+
+
+def test_a_parked_machine_may_be_silent_for_five_minutes() -> None:
+    world = World()
+    world.park()
+    assert due(world, 299.9) == ()
+    assert due(world, 300) == end(EndGround.DEADLINE, "it is parked and silent")
+
+
+def test_a_machine_that_failed_its_gate_is_ended_at_once() -> None:
+    world = World()
+    world.launch(1)
+    world.boot("c0")
+    world.do(e.MachineGateReported, C0, False, "no GPU")
+    assert due(world, 0) == end(EndGround.SURPLUS, "no GPU")
+
+
+def test_a_machine_that_said_goodbye_has_two_minutes() -> None:
+    world = World()
+    world.ready()
+    world.do(e.MachineExited, C0, "bye")
+    assert due(world, 119.9) == ()
+    assert due(world, 120) == end(EndGround.EXITED, "its runner has left")
+
+
+def test_an_end_without_effect_is_asked_for_again_on_its_first_ground() -> None:
+    world = World()
+    world.park()
+    world.do(e.EndRequested, C0, EndGround.IDLE, "idle")
+    assert due(world, 119.9) == ()
+    assert due(world, 120) == end(EndGround.IDLE, "asked for again")
+    world.carry_out()
+    assert due(world, 359.9) == ()
+    assert len(due(world, 360)) == 1
+
+
+def test_a_silent_granted_machine_is_examined_and_never_ended_for_it() -> None:
+    world = World()
+    world.ready()
+    assert due(world, 899.9) == ()
+    for moment in (900, 1800, 2700):
+        assert due(world, moment) == (Examine(C0),)
+        world.carry_out()
+        world.do(e.MachineExamined, C0, False, "busy")
+        assert world.plan().intents == ()
+
+
+def test_two_proofs_that_its_work_is_over_end_it() -> None:
+    world = World()
+    world.ready()
+    for moment in (900, 1800):
+        assert due(world, moment) == (Examine(C0),)
+        world.carry_out()
+        world.do(e.MachineExamined, C0, True, "completed")
+    assert world.plan().intents == end(
+        EndGround.SILENT_AND_FINISHED, "silent, and GitHub shows its work as over"
+    )
+
+
+def test_a_granted_machine_is_ended_past_its_lifetime_and_not_before() -> None:
+    world = World()
+    world.starts(1, world.ready())
+    world.now = START + 86_000
+    world.do(e.MachineSeen, C0)
+    assert due(world, 86_399.9) == ()
+    assert due(world, 86_400) == end(EndGround.LIFETIME, "granted 86400 s ago")
+
+
+def test_the_lifetime_counts_from_the_grant() -> None:
+    world = World()
+    world.park()
+    world.now += 200
+    world.grant("c0")
+    world.now = START + 86_300
+    world.do(e.MachineSeen, C0)
+    assert due(world, 86_599.9) == ()
+    assert due(world, 86_600) == end(EndGround.LIFETIME, "granted 86400 s ago")
+
+
+def test_a_machine_that_is_ended_is_no_supply_and_its_job_gets_another() -> None:
+    world = World()
+    world.park()
+    world.queue(1)
+    assert [type(i) for i in due(world, 299)] == [Grant]
+    assert [type(i) for i in due(world, 300)] == [End, Launch]
+
+
+def test_an_ended_machines_registration_is_no_supply() -> None:
+    world = World()
+    world.ready()
+    world.now = START + 86_300
+    world.do(e.MachineSeen, C0)
+    world.queue(1)
+    assert due(world, 86_399) == ()
+    assert [type(i) for i in due(world, 86_400)] == [End, Launch]
+
+
+def test_the_other_machines_registrations_still_are() -> None:
+    world = World()
+    world.ready("a")
+    world.now += 100
+    world.ready("b")
+    world.now = START + 86_300
+    for name in "ab":
+        world.do(e.MachineSeen, MachineId(f"{name}0"))
+    world.queue(1)
+    assert [type(i) for i in due(world, 86_400)] == [End]
+    world.queue(2)
+    assert [type(i) for i in due(world, 86_400)] == [End, Launch]
+
+
+def unanswered() -> World:
+    world = World()
+    world.queue(1)
+    world.send(1)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    return world
+
+
+REPEATS = [5, 15, 35, 75, 135, 195, 255, 315, 375, 435, 495, 555]
+
+
+def test_an_unanswered_call_is_repeated_at_growing_intervals_for_ten_minutes() -> None:
+    world, moments = unanswered(), []
+    for moment in range(1, 1000):
+        world.now = START + moment
+        for repeat in world.intents(RepeatCall):
+            moments.append(moment)
+            world.do(e.CallSent, repeat.call)
+            world.do(e.CallOutcomeUnknown, repeat.call, "timed out")
+    assert moments == REPEATS
+
+
+def test_the_first_repeat_comes_after_five_seconds() -> None:
+    world = unanswered()
+    assert due(world, 4.9) == ()
+    assert due(world, 5) == (RepeatCall(CallId("c")),)
+
+
+@pytest.mark.parametrize(("moment", "repeated"), [(599.9, True), (600.0, False)])
+def test_after_ten_minutes_nothing_is_repeated(moment: float, repeated: bool) -> None:
+    assert (due(unanswered(), moment) != ()) is repeated
+
+
+def test_a_throttled_provider_gets_no_repeats() -> None:
+    world = unanswered()
+    world.state.cooldowns["throttle:east"] = Cooldown("throttle:east", START + 30, 1, "slow down")
+    assert due(world, 29.9) == ()
+    assert due(world, 30) == (RepeatCall(CallId("c")),)
+
+
+@pytest.mark.parametrize("state", ["recorded", "sent", "settled"])
+def test_only_calls_of_unknown_outcome_are_repeated(state: str) -> None:
+    world = World()
+    world.queue(1)
+    if state == "recorded":
+        world.record(1)
+    else:
+        world.send(1)
+    if state == "settled":
+        world.answer("c", "i-1")
+    assert due(world, 100) == ()
+
+
+def test_questions_are_asked_when_due_and_in_order() -> None:
+    world = World()
+    for job in (2, 1):
+        world.queue(job)
+        world.observe(job, JobState.WAITING)
+    assert world.plan().intents == (ReadJob(JobId(1)), ReadJob(JobId(2)))
+    world.carry_out()
+    assert due(world, 59.9) == ()
+    assert due(world, 60) == (ReadJob(JobId(1)), ReadJob(JobId(2)))
+
+
+def test_intents_come_in_the_order_to_carry_them_out() -> None:
+    world = World(catalogue(registration=RegistrationRate(10, 1.0)))
+    world.send(1, "u")
+    world.do(e.CallOutcomeUnknown, CallId("u"), "timed out")
+    world.ready("g")
+    world.park(1, "s")
+    world.now = START + 950
+    for number, name in enumerate("pr"):
+        world.park(1, name)
+        world.queue(number)
+    world.mint("r0")
+    world.completes(0)
+    world.completes(1)
+    world.queue(*range(10, 14), labels=("gpu", "linux"))
+    world.queue(9)
+    world.observe(9, JobState.WAITING)
+    world.lists(
+        listed("i-u0", call="u"),
+        *(world.listed(f"{name}0") for name in "gspr"),
+        listed("i-x", call="p"),
+        complete=False,
+    )
+    kinds = [type(intent).__name__ for intent in world.plan().intents]
+    assert kinds == ["WithdrawRunner", "End", "End", "Grant", "Launch", "Examine", "ReadJob"]
