@@ -188,7 +188,8 @@ class _Demo:
         windows = sum(counts[name] for name, sku in push.skus.items() if sku.os.value == "windows")
         lines = [
             f"Replaying {push.about}:",
-            f"{push.count} jobs, {self._options.scale:g} times as fast as life.",
+            f"{push.count} jobs, {self._options.scale:g} times as fast as life;",
+            "but machines boot no faster than this host lets them, all at once.",
             "The controller and the machines' agents are real, in processes of their own;",
             "GitHub, EC2 and the runners' program are stand-ins on this host.",
         ]

@@ -181,7 +181,7 @@ def _sentences(report: Report) -> str:
 def _calls(whom: str, calls: Counter[str]) -> list[str]:
     """How many in all, and those that were made most, a line each."""
     most = [f"  {count} {name}" for name, count in calls.most_common(_CALLS_SHOWN)]
-    return [f"Calls to {whom}: {calls.total()}, most of them", *most]
+    return [f"Calls to {whom}: {calls.total()}, the most frequent:", *most]
 
 
 def _github_calls(lab: Laboratory) -> Counter[str]:

@@ -38,11 +38,15 @@ class Supply:
 
 @dataclass(slots=True)
 class Matching:
-    """How many jobs of each class each pool serves; `matched` are the oldest of the class."""
+    """How many jobs of each class each pool serves; `matched` are the oldest of the class.
+
+    `machines` is by account how many jobs are served by machines that are to register yet.
+    """
 
     flow: Counter[tuple[DemandClass, Supply]] = field(default_factory=Counter)
     matched: Counter[DemandClass] = field(default_factory=Counter)
     used: Counter[Supply] = field(default_factory=Counter)
+    machines: Counter[str] = field(default_factory=Counter)
 
     def served(self, demand: DemandClass, kind: SupplyKind) -> int:
         """How many jobs of a class are served from pools of one kind."""
@@ -73,28 +77,51 @@ def spare_class(sku: SkuName) -> DemandClass:
     return DemandClass(_SPARE, "", (), (sku,))
 
 
-def match(fleet: Fleet, supply: Mapping[Supply, int], minimum: Mapping[SkuName, int]) -> Matching:
+def match(
+    fleet: Fleet,
+    supply: Mapping[Supply, int],
+    minimum: Mapping[SkuName, int],
+    reach: Mapping[str, int] | None = None,
+) -> Matching:
     """Match every class's queue, then every SKU's parked minimum, to the supply.
 
-    O(matched jobs), less where nothing is shared.
+    `reach` says by account how many machines could register before long: no account takes more
+    as long as another can use them. O(matched jobs), less where nothing is shared.
     """
     runner_pools = sorted(s for s, n in supply.items() if s.kind is SupplyKind.RUNNER and n > 0)
     pools = {d: pools_of(d, supply, runner_pools) for d in sorted(fleet.queues)}
     users = Counter(pool for chosen in pools.values() for pool in chosen)
     problem = _Problem(pools, dict(supply))
-    shared: list[DemandClass] = []
-    for demand, chosen in pools.items():
-        if any(users[pool] > 1 for pool in chosen):
-            shared.append(demand)
-        else:
+    short = _short_of_turns(fleet, reach or {})
+    shared = [
+        demand
+        for demand, chosen in pools.items()
+        if demand.account in short or any(users[pool] > 1 for pool in chosen)
+    ]
+    alone = [demand for demand in pools if demand not in shared]
+    for bounds in (reach, None) if short else (None,):
+        problem.reach = bounds
+        for demand in alone:
             problem.take_all(demand, len(fleet.queues[demand]))
-    _by_age(fleet, shared, problem)
+        _by_age(fleet, shared, problem)
     problem.keep_spares({spare_class(sku): wanted for sku, wanted in minimum.items()})
     return problem.matching
 
 
+def _short_of_turns(fleet: Fleet, reach: Mapping[str, int]) -> set[str]:
+    """Accounts with more jobs than they could register machines for before long."""
+    jobs: Counter[str] = Counter()
+    for demand, queue in fleet.queues.items():
+        jobs[demand.account] += len(queue)
+    return {account for account, count in jobs.items() if count > reach.get(account, count)}
+
+
 def _by_age(fleet: Fleet, shared: list[DemandClass], problem: "_Problem") -> None:
-    heap = [(fleet.queues[d].values()[0].queued_at, i, 0, d) for i, d in enumerate(shared)]
+    heap = [
+        (fleet.queues[demand].values()[done].queued_at, i, done, demand)
+        for i, demand in enumerate(shared)
+        if (done := problem.matching.matched[demand]) < len(fleet.queues[demand])
+    ]
     heapq.heapify(heap)
     while heap:
         _, i, position, demand = heap[0]
@@ -113,16 +140,20 @@ class _Problem:
     """The free supply, and the matching as it grows."""
 
     def __init__(
-        self, pools: dict[DemandClass, tuple[Supply, ...]], free: dict[Supply, int]
+        self,
+        pools: dict[DemandClass, tuple[Supply, ...]],
+        free: dict[Supply, int],
     ) -> None:
         self.pools = pools
         self.free = free
+        self.reach: Mapping[str, int] | None = None
         self.matching = Matching()
 
     def take_all(self, demand: DemandClass, wanted: int) -> None:
         """Serve a class from pools that no other class wants now."""
+        wanted -= self.matching.matched[demand]
         for pool in self.pools[demand]:
-            count = min(wanted, self.free.get(pool, 0))
+            count = min(wanted, self.free.get(pool, 0), self._within_reach(demand, pool))
             if count > 0:
                 self._take(demand, pool, count)
                 self.matching.matched[demand] += count
@@ -141,21 +172,34 @@ class _Problem:
         """Serve one more job of a class, moving others to different pools where need be."""
         visited.add(demand)
         for pool in self.pools[demand]:
-            if self.free.get(pool, 0) > 0:
+            if self.free.get(pool, 0) > 0 and self._within_reach(demand, pool) > 0:
                 self._take(demand, pool, 1)
                 return True
         for pool in self.pools[demand]:
             if demand.scope == _SPARE and pool.kind is SupplyKind.PARKED:
                 continue  # no job gives its parked machine up for the sake of a minimum
+            if self._within_reach(demand, pool) <= 0:
+                continue
             for other in self.pools:
                 flowing = self.matching.flow[other, pool] > 0
                 if flowing and other not in visited and self.augment(other, visited):
-                    self.matching.flow[other, pool] -= 1
-                    self.matching.flow[demand, pool] += 1
+                    self._flow(other, pool, -1)
+                    self._flow(demand, pool, 1)
                     return True
         return False
 
     def _take(self, demand: DemandClass, pool: Supply, count: int) -> None:
         self.free[pool] -= count
-        self.matching.flow[demand, pool] += count
         self.matching.used[pool] += count
+        self._flow(demand, pool, count)
+
+    def _flow(self, demand: DemandClass, pool: Supply, count: int) -> None:
+        self.matching.flow[demand, pool] += count
+        if pool.kind is not SupplyKind.RUNNER and demand.scope != _SPARE:
+            self.matching.machines[demand.account] += count
+
+    def _within_reach(self, demand: DemandClass, pool: Supply) -> int:
+        """How many more of the pool's machines the class's account could register in time."""
+        if self.reach is None or pool.kind is SupplyKind.RUNNER or demand.scope == _SPARE:
+            return 1 << 60
+        return self.reach[demand.account] - self.matching.machines[demand.account]

@@ -8,6 +8,7 @@ from autoscaler.model.plan import End, Examine, Intent, Plan, WithdrawRunner
 from autoscaler.planner.grants import grants, surplus_registrations
 from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
 from autoscaler.planner.placement import Room
+from autoscaler.planner.registration import Turns, reach
 from autoscaler.planner.scale_down import cut_back, idle_machines, minimum_in_force
 from autoscaler.planner.scale_up import ScaleUp, scale_up
 from autoscaler.planner.supply import Stock, take_stock, withdraw
@@ -30,12 +31,13 @@ def plan(fleet: Fleet) -> Plan:
     ]
     stock = take_stock(fleet, ended, withdrawals)
     minimum = minimum_in_force(fleet)
-    matching = _match_without_surplus(fleet, stock, minimum, withdrawals, ended)
+    bounds = reach(fleet, stock.supply)
+    matching = _match_without_surplus(fleet, stock, minimum, bounds, withdrawals, ended)
     cutbacks, room = cut_back(matching, stock), Room(fleet)
     for cutback in cutbacks:
         for slot in cutback.call.slots[: cutback.drop]:
             room.give_back(fleet.machines[slot])
-    launched, matching = _scale_up_until_settled(fleet, room, stock, minimum, matching)
+    launched, matching = _scale_up_until_settled(fleet, room, stock, minimum, bounds, matching)
     made = grants(fleet, matching, stock)
     idle = idle_machines(fleet, matching, stock, {grant.machine for grant in made})
     intents: tuple[Intent, ...] = (
@@ -53,20 +55,25 @@ def plan(fleet: Fleet) -> Plan:
 
 
 def _scale_up_until_settled(
-    fleet: Fleet, room: Room, stock: Stock, minimum: Mapping[SkuName, int], matching: Matching
+    fleet: Fleet,
+    room: Room,
+    stock: Stock,
+    minimum: Mapping[SkuName, int],
+    bounds: Mapping[str, int],
+    matching: Matching,
 ) -> tuple[ScaleUp, Matching]:
     """Launch, count that as supply, and look again: a machine for one class may serve another."""
     total = ScaleUp()
     while True:
         warm = {sku: n - matching.matched[spare_class(sku)] for sku, n in minimum.items()}
-        step = scale_up(fleet, room, matching, warm)
+        step = scale_up(fleet, room, matching, Turns(fleet, bounds), warm)
         total.blocked = step.blocked
         if not step.placed:
             return total, matching
         total.placed.update(step.placed)
         for placement, count in step.placed.items():
             stock.supply[Supply(SupplyKind.UNSENT, sku=placement.sku)] += count
-        matching = match(fleet, stock.supply, minimum)
+        matching = match(fleet, stock.supply, minimum, bounds)
 
 
 def _ends(fleet: Fleet) -> tuple[list[End], list[Examine]]:
@@ -81,11 +88,12 @@ def _match_without_surplus(
     fleet: Fleet,
     stock: Stock,
     minimum: Mapping[SkuName, int],
+    bounds: Mapping[str, int],
     withdrawals: list[WithdrawRunner],
     ended: set[MachineId],
 ) -> Matching:
     """Match; if registrations are left over, count their machines as parked soon and match again."""
-    matching = match(fleet, stock.supply, minimum)
+    matching = match(fleet, stock.supply, minimum, bounds)
     surplus = [
         w
         for w in surplus_registrations(fleet, matching, stock)
@@ -96,4 +104,4 @@ def _match_without_surplus(
     for withdrawal in surplus:
         withdraw(fleet, stock, withdrawal)
     withdrawals.extend(surplus)
-    return match(fleet, stock.supply, minimum)
+    return match(fleet, stock.supply, minimum, bounds)

@@ -1,7 +1,8 @@
-"""Turns to register at GitHub: when a machine is worth launching although minting is limited.
+"""Turns to register at GitHub: for how many jobs a machine is worth having although minting is limited.
 
 No machine is launched earlier than its turn to register minus its boot time, and turns within a
-minute share a call. The limit is a token bucket for each account.
+minute share a call. The limit is a token bucket for each account. Jobs whose turn lies farther
+ahead are no demand for machines yet.
 """
 
 from collections import Counter
@@ -11,82 +12,74 @@ from dataclasses import dataclass, field
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.machines import MachineState
-from autoscaler.planner.matching import Matching, SupplyKind
+from autoscaler.planner.matching import Matching, Supply, SupplyKind
 
 SHARED_TURN: Seconds = 60.0
-"""Machines whose turns lie this close together are asked for in one call, and wait this long at most."""
+"""Machines with turns this close together share a call: a parked one waits no longer than this."""
 
 DEFAULT_BOOT: Mapping[str, Seconds] = {"linux": 60.0, "windows": 180.0}
 """Assumed until a SKU has been measured."""
 
-
-@dataclass(slots=True)
-class Pipeline:
-    """What is on its way to an account's registrations: parked ones, and the oldest booting one."""
-
-    parked: int = 0
-    coming: int = 0
-    oldest: Instant | None = None
+_ON_THE_WAY = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
 
 @dataclass(slots=True)
 class Turns:
-    """How many machines may still be launched for each account's registrations."""
+    """By account, for how many jobs machines may be there or on their way; and how many are new."""
 
     fleet: Fleet
-    pipelines: dict[str, Pipeline] = field(default_factory=dict)
+    reach: Mapping[str, int]
     taken: Counter[str] = field(default_factory=Counter)
 
-    def allowed(self, account: str, sku: SkuName) -> int:
-        """How many machines of this SKU would find their turn within a minute of being parked."""
-        rate = self.fleet.catalogue.registration
-        pipeline = self.pipelines.get(account, Pipeline())
-        boot = self._boot_seconds(sku)
-        waiting = pipeline.parked + pipeline.coming
-        tokens = self.fleet.registrations.get(account, float(rate.burst))
-        reach = tokens + rate.per_second * self._draining(pipeline, boot)
-        drained = min(float(waiting), reach)
-        left = min(float(rate.burst), tokens + rate.per_second * boot - drained)
-        ahead = waiting - drained
-        return max(0, int(left + rate.per_second * SHARED_TURN - ahead) - self.taken[account])
+    def allowed(self, account: str, matching: Matching) -> int:
+        """How many more machines would find their turn within a minute of being parked."""
+        return self.reach[account] - matching.machines[account] - self.taken[account]
 
     def worth_a_call(self, account: str, wanted: int, allowed: int) -> bool:
         """Whether to launch now, or wait until a minute's worth of turns can share the call."""
         full = max(1, int(self.fleet.catalogue.registration.per_second * SHARED_TURN))
         return allowed + self.taken[account] >= min(wanted, full)
 
-    def _draining(self, pipeline: Pipeline, boot: Seconds) -> Seconds:
-        if pipeline.parked:
-            return boot
-        if pipeline.oldest is None:
-            return 0.0
-        return min(boot, max(0.0, self.fleet.now - pipeline.oldest))
 
-    def _boot_seconds(self, sku: SkuName) -> Seconds:
-        return self.fleet.boot_seconds.get(sku, DEFAULT_BOOT[self.fleet.catalogue.skus[sku].os])
+def reach(fleet: Fleet, supply: Mapping[Supply, int]) -> dict[str, int]:
+    """By account, how many machines its registrations can use by a minute after the next boot.
 
-
-def take_turns(fleet: Fleet, matching: Matching) -> Turns:
-    """Count what is on its way already, by account. O(classes x pools)."""
-    turns = Turns(fleet)
-    for (demand, pool), count in matching.flow.items():
-        if count <= 0 or pool.sku is None or demand not in fleet.queues:
-            continue
-        pipeline = turns.pipelines.setdefault(demand.account, Pipeline())
-        if pool.kind is SupplyKind.PARKED:
-            pipeline.parked += count
-        else:
-            pipeline.coming += count
-            oldest = _oldest_coming(fleet, pool.sku)
-            if oldest is not None:
-                pipeline.oldest = min(pipeline.oldest or oldest, oldest)
-    return turns
+    O(classes x SKUs).
+    """
+    skus: dict[str, set[SkuName]] = {}
+    for demand in fleet.queues:
+        skus.setdefault(demand.account, set()).update(demand.skus)
+    return {account: _reach(fleet, supply, account, names) for account, names in skus.items()}
 
 
-def _oldest_coming(fleet: Fleet, sku: SkuName) -> Instant | None:
-    first = [
+def _reach(fleet: Fleet, supply: Mapping[Supply, int], account: str, skus: set[SkuName]) -> int:
+    rate = fleet.catalogue.registration
+    tokens = fleet.registrations.get(account, float(rate.burst))
+    boot = max(_boot_seconds(fleet, sku) for sku in skus)
+    parked = sum(supply.get(Supply(SupplyKind.PARKED, sku=sku), 0) for sku in skus)
+    coming = sum(
+        supply.get(Supply(kind, sku=sku), 0)
+        for sku in skus
+        for kind in (SupplyKind.COMING, SupplyKind.UNSENT)
+    )
+    # For so long will machines be there to register before one that is launched now is parked.
+    head_start = boot if parked else min(boot, _age_of_oldest(fleet, skus))
+    at_first = min(float(rate.burst), tokens + rate.per_second * (boot - head_start))
+    usable = at_first + rate.per_second * head_start
+    used = min(float(parked + coming), usable)
+    left = min(float(rate.burst), usable - used)
+    return int(used + left + rate.per_second * SHARED_TURN)
+
+
+def _age_of_oldest(fleet: Fleet, skus: set[SkuName]) -> Seconds:
+    first: list[Instant] = [
         machines[0].created_at
-        for state in (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
+        for sku in skus
+        for state in _ON_THE_WAY
         if (machines := fleet.machines_in(sku, state))
     ]
-    return min(first, default=None)
+    return max(0.0, fleet.now - min(first)) if first else 0.0
+
+
+def _boot_seconds(fleet: Fleet, sku: SkuName) -> Seconds:
+    return fleet.boot_seconds.get(sku, DEFAULT_BOOT[fleet.catalogue.skus[sku].os])

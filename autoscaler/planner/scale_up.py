@@ -15,7 +15,7 @@ from autoscaler.model.identifiers import SkuName
 from autoscaler.model.plan import Launch
 from autoscaler.planner.matching import Matching
 from autoscaler.planner.placement import Placement, Room, Search
-from autoscaler.planner.registration import Turns, take_turns
+from autoscaler.planner.registration import Turns
 
 MAX_MACHINES_PER_CALL = 1000
 
@@ -71,14 +71,16 @@ class _Placer:
         return True
 
 
-def scale_up(fleet: Fleet, room: Room, matching: Matching, warm: Mapping[SkuName, int]) -> ScaleUp:
+def scale_up(
+    fleet: Fleet, room: Room, matching: Matching, turns: Turns, warm: Mapping[SkuName, int]
+) -> ScaleUp:
     """Launch for unserved jobs and then for `warm`, the parked machines missing by SKU.
 
     What is placed is taken out of `room`.
     """
     result = ScaleUp()
     placer = _Placer(fleet, room, result)
-    _for_jobs(fleet, matching, take_turns(fleet, matching), placer)
+    _for_jobs(fleet, matching, turns, placer)
     for name, missing in warm.items():
         for _ in range(missing):
             if not placer.place(fleet.catalogue.skus[name]):
@@ -99,7 +101,10 @@ def _for_jobs(fleet: Fleet, matching: Matching, turns: Turns, placer: _Placer) -
     heapq.heapify(heap)
     while heap:
         _, i, demand = heap[0]
-        if not _serve(fleet, demand, wanted[demand.account], turns, placer):
+        allowed = turns.allowed(demand.account, matching)
+        if not turns.worth_a_call(demand.account, wanted[demand.account], allowed):
+            allowed = 0
+        if not _serve(fleet, demand, allowed, turns, placer):
             heapq.heappop(heap)
             continue
         position = matching.matched[demand] + placer.result.launched[demand]
@@ -109,12 +114,11 @@ def _for_jobs(fleet: Fleet, matching: Matching, turns: Turns, placer: _Placer) -
             heapq.heappop(heap)
 
 
-def _serve(fleet: Fleet, demand: DemandClass, wanted: int, turns: Turns, placer: _Placer) -> bool:
-    sku = fleet.catalogue.skus[demand.skus[0]]
-    allowed = turns.allowed(demand.account, sku.name)
-    if allowed <= 0 or not turns.worth_a_call(demand.account, wanted, allowed):
+def _serve(fleet: Fleet, demand: DemandClass, allowed: int, turns: Turns, placer: _Placer) -> bool:
+    if allowed <= 0:
         placer.result.blocked[demand] = "its turn to register at GitHub comes later"
         return False
+    sku = fleet.catalogue.skus[demand.skus[0]]
     if not placer.place(sku):
         placer.result.blocked[demand] = placer.reasons[sku.name]
         return False

@@ -4,6 +4,7 @@ Reasons are kept for runs of jobs of a class, oldest first, so that a queue of t
 no more to explain than a queue of two.
 """
 
+from autoscaler.model.cooldowns import held, mint_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import JobId
@@ -27,6 +28,10 @@ def waiting_reasons(
     reasons = {}
     for demand, queue in fleet.queues.items():
         runs = [Waiting(matching.served(demand, kind), text) for kind, text in _BY_KIND.items()]
+        if (hold := held(fleet.cooldowns, mint_key(demand.scope), fleet.now)) is not None:
+            reason = f"registering runners in {demand.scope} is held back: {hold.reason}"
+            parked = runs[SupplyKind.PARKED].count
+            runs[SupplyKind.PARKED] = Waiting(parked, reason, blocked=True)
         rest = len(queue) - sum(run.count for run in runs)
         runs.append(Waiting(rest, launched.blocked.get(demand, "it is planned for next"), True))
         reasons[demand] = tuple(run for run in runs if run.count > 0)

@@ -6,6 +6,7 @@ from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, Granted
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
+from autoscaler.model.runners import Runner
 from tests.controller.controllers import Controller, World, delivery
 from tests.controller.fakes_provider import Instance, proof_of
 from tests.planner.fleets import EAST
@@ -109,3 +110,19 @@ async def say(
             runner=runner,
         )
     )
+
+
+async def granted_machine(world: World) -> tuple[Controller, Agent]:
+    """A parked machine whose registration is minted and waits for its poll."""
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    await controller.turn()
+    assert controller.only_machine().state is MachineState.GRANTED
+    return controller, agent
+
+
+def runner_of(controller: Controller) -> Runner:
+    """The registration of the one machine there is."""
+    name = controller.only_machine().runner
+    assert name is not None
+    return controller.state.runners[name]

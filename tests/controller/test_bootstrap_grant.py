@@ -4,56 +4,15 @@ import asyncio
 
 import pytest
 
-from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError, StayParked
+from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState
-from tests.controller.agents import Agent, launched, queue, refusal, say
-from tests.controller.controllers import Controller, World, cancelled
+from autoscaler.model.runners import MAX_HANDED_OVER, RunnerState
+from tests.controller.agents import granted_machine, launched, queue, refusal, runner_of, say
+from tests.controller.controllers import World
 from tests.controller.virtual_time import on_virtual_time
-
-
-async def granted_machine(world: World) -> tuple[Controller, Agent]:
-    """A parked machine whose registration is minted and waits for its poll."""
-    controller, (agent,) = await launched(world)
-    await agent.park()
-    await controller.turn()
-    assert controller.only_machine().state is MachineState.GRANTED
-    return controller, agent
-
-
-def runner_of(controller: Controller) -> Runner:
-    name = controller.only_machine().runner
-    assert name is not None
-    return controller.state.runners[name]
-
-
-@on_virtual_time
-async def test_a_poll_is_answered_when_the_registration_is_minted() -> None:
-    controller, (agent,) = await launched(World())
-    await agent.park()
-    poll = asyncio.create_task(agent.poll(wait=50.0))
-    await asyncio.sleep(10.0)
-    assert not poll.done()
-    began = controller.world.clock.now()
-    await controller.loop.turn()
-    answer = await poll
-    assert isinstance(answer, Granted)
-    assert controller.world.clock.now() - began < 1.0
-    assert controller.world.github.minted == [answer.runner]
-
-
-@on_virtual_time
-async def test_a_poll_without_a_grant_ends_after_its_time_and_keeps_the_machine_alive() -> None:
-    world = World()
-    controller, (agent,) = await launched(world)
-    await agent.park()
-    began = world.clock.now()
-    assert isinstance(await agent.poll(wait=50.0), StayParked)
-    assert world.clock.now() - began == pytest.approx(50.0, abs=0.01)
-    assert controller.only_machine().last_seen == pytest.approx(world.clock.now(), abs=0.01)
 
 
 @on_virtual_time
@@ -218,119 +177,6 @@ async def test_while_minting_is_held_back_no_registration_is_replaced() -> None:
 
 
 @on_virtual_time
-async def test_a_cancelled_poll_leaves_nothing_behind() -> None:
-    world = World()
-    controller, (agent,) = await launched(world)
-    await agent.park()
-    before = len(asyncio.all_tasks())
-    for _ in range(3):
-        poll = asyncio.create_task(agent.poll())
-        await asyncio.sleep(5.0)
-        await cancelled(poll)
-    await asyncio.sleep(0.1)
-    assert len(asyncio.all_tasks()) == before
-    await controller.turn()
-    assert isinstance(await agent.poll(), Granted)
-    assert len(world.github.minted) == 1
-
-
-@on_virtual_time
-async def test_the_end_of_an_older_poll_does_not_deafen_the_newer_one() -> None:
-    """A broken connection is noticed late: the machine has polled again by then."""
-    world = World()
-    controller, (agent,) = await launched(world)
-    await agent.park()
-    old = asyncio.create_task(agent.poll())
-    await asyncio.sleep(1.0)
-    new = asyncio.create_task(agent.poll())
-    await asyncio.sleep(1.0)
-    await cancelled(old)
-    began = world.clock.now()
-    await controller.loop.turn()
-    assert isinstance(await new, Granted)
-    assert world.clock.now() - began < 1.0
-
-
-@on_virtual_time
-async def test_a_poll_cancelled_while_its_grant_is_being_written_costs_one_registration() -> None:
-    """It was about to leave, so nobody knows whether it did: it counts as handed over."""
-    world = World()
-    controller, agent = await granted_machine(world)
-    first = runner_of(controller).name
-    poll = asyncio.create_task(agent.poll())
-    await asyncio.sleep(0.001)
-    assert runner_of(controller).handed_over_at is not None
-    await cancelled(poll)
-    second = await agent.take_grant()
-    assert second.runner != first
-    assert set(world.github.registrations) == {second.runner}
-
-
-@pytest.mark.parametrize("after", [0.05, 0.15, 0.201, 0.21, 0.3])
-def test_a_poll_cancelled_while_a_registration_is_replaced_loses_nothing(after: float) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agent = await granted_machine(world)
-        first = await agent.take_grant()
-        poll = asyncio.create_task(agent.poll())
-        await asyncio.sleep(after)
-        await cancelled(poll)
-        await asyncio.sleep(5.0)
-        granted = await agent.take_grant()
-        assert granted.runner != first.runner
-        assert set(world.github.registrations) == {granted.runner}
-        assert controller.crashes == []
-
-    scenario()
-
-
-@on_virtual_time
-async def test_two_polls_at_once_never_get_the_same_grant() -> None:
-    world = World()
-    controller, (agent,) = await launched(world)
-    await agent.park()
-    polls = [asyncio.create_task(agent.poll()) for _ in range(4)]
-    await asyncio.sleep(1.0)
-    await controller.turn()
-    answers = await asyncio.gather(*polls, return_exceptions=True)
-    configs = [a.jit_config for a in answers if isinstance(a, Granted)]
-    assert len(configs) == len(set(configs))
-    assert len(world.github.registrations) <= 1
-    assert controller.crashes == []
-
-
-@on_virtual_time
-async def test_leaving_answers_every_poll_at_once() -> None:
-    world = World()
-    controller, (agent,) = await launched(world)
-    await agent.park()
-    poll = asyncio.create_task(agent.poll())
-    await asyncio.sleep(1.0)
-    began = world.clock.now()
-    controller.desk.leave()
-    assert isinstance(await poll, StayParked)
-    assert world.clock.now() - began < 0.1
-
-
-@on_virtual_time
-async def test_a_parked_machine_that_is_ended_hears_it_in_its_poll() -> None:
-    world = World()
-    controller, (agent,) = await launched(world)
-    await say(controller, 1, JobState.COMPLETED)
-    await agent.park()
-    poll = asyncio.create_task(agent.poll(wait=3600.0))
-    await asyncio.sleep(290.0)
-    await agent.controller.desk.heartbeat(agent.machine, agent.nonce)
-    await asyncio.sleep(290.0)
-    await agent.controller.desk.heartbeat(agent.machine, agent.nonce)
-    await asyncio.sleep(25.0)
-    await controller.turn()
-    assert await refusal(poll) == (410, "ended")
-    assert world.east.ended == [(agent.instance.id,)]
-
-
-@on_virtual_time
 async def test_a_grant_is_for_the_machine_that_was_granted_alone() -> None:
     world = World()
     controller, (one, other) = await launched(world, jobs=2)
@@ -343,19 +189,6 @@ async def test_a_grant_is_for_the_machine_that_was_granted_alone() -> None:
     await one.acknowledge(first.runner)
     await other.acknowledge(second.runner)
     assert {r.machine for r in controller.state.runners.values()} == {one.machine, other.machine}
-
-
-@on_virtual_time
-async def test_stage_and_heartbeat_keep_a_machine_alive() -> None:
-    world = World()
-    controller, (agent,) = await launched(world)
-    await agent.hello()
-    await world.clock.sleep(60.0)
-    await controller.desk.stage(agent.machine, agent.nonce, "driver")
-    assert controller.only_machine().stage == "driver"
-    await world.clock.sleep(60.0)
-    await controller.desk.heartbeat(agent.machine, agent.nonce)
-    assert controller.only_machine().last_seen == world.clock.now()
 
 
 @on_virtual_time

@@ -109,14 +109,10 @@ def test_a_store_that_fails_ends_it_with_a_store_error(where: str) -> None:
             await queue(controller, 1)
             await asyncio.sleep(5.0)  # the next to write is the call's preparation
         world.store.failure = StoreError("disk full")
-        if where == "effect":
+        with pytest.raises(StoreError) as failed:
             await asyncio.wait_for(controller.running, 60.0)
-            (crash,) = controller.crashes
-        else:
-            with pytest.raises(StoreError) as failed:
-                await asyncio.wait_for(controller.running, 60.0)
-            crash = failed.value
-        assert failure_of(crash) == "the store failed: disk full"
+        assert failure_of(failed.value) == "the store failed: disk full"
+        assert bool(controller.crashes) is (where == "effect")
         assert world.east.sent == []
 
     scenario()

@@ -13,7 +13,7 @@ from autoscaler.controller.reconciler import (
     ROWS_KEPT_FOR,
 )
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.identifiers import CallId, Instant, ProviderMachineId, ProviderName, SkuName
 from autoscaler.model.machines import MachineState
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World, cancelled
@@ -156,10 +156,10 @@ async def test_a_machine_beyond_its_calls_slots_is_ended() -> None:
 
 
 @on_virtual_time
-async def test_failed_deliveries_are_asked_for_since_we_were_last_alive() -> None:
+async def test_failed_deliveries_are_asked_for_since_all_had_arrived() -> None:
     world = World()
     now = world.clock.now()
-    world.store.heartbeat = now - 7200.0
+    world.store.heartbeat, world.store.arrived_until = now - 60.0, now - 7200.0
     controller = await controller_of(world)
     await watch(controller, 50.0)
     first, *later = world.github.since
@@ -167,12 +167,32 @@ async def test_failed_deliveries_are_asked_for_since_we_were_last_alive() -> Non
     assert len(later) == 2
     assert later[0] == pytest.approx(now - REDELIVERY_OVERLAP, abs=1.0)
     assert controller.reconciler.github_answered
+    assert world.store.arrived_until == pytest.approx(now + 30.0, abs=11.0)
+
+
+@on_virtual_time
+async def test_a_delivery_that_has_not_arrived_is_still_looked_for_after_a_restart() -> None:
+    world = World()
+    now = world.clock.now()
+
+    async def never_arrives(since: Instant) -> int:
+        return 1
+
+    world.github.redeliver = never_arrives
+    world.store.arrived_until = now - 7200.0
+    controller = await controller_of(world)
+    await watch(controller, 90.0)
+    await controller.kill()
+    successor = await controller_of(world)
+    await watch(successor, 1.0)
+    assert world.store.heartbeat == pytest.approx(world.clock.now(), abs=11.0)
+    assert world.github.since[-1] <= now - 7200.0
 
 
 @on_virtual_time
 async def test_no_delivery_is_asked_for_that_github_would_not_repeat() -> None:
     world = World()
-    world.store.heartbeat = world.clock.now() - 10 * 86400.0
+    world.store.arrived_until = world.clock.now() - 10 * 86400.0
     controller = await controller_of(world)
     await watch(controller, 1.0)
     assert world.github.since == [pytest.approx(world.clock.now() - REDELIVERY_WINDOW, abs=2.0)]

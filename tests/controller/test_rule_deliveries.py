@@ -140,6 +140,19 @@ async def test_accept_returns_only_once_the_store_has_it() -> None:
 
 
 @on_virtual_time
+async def test_a_delivery_that_comes_twice_is_applied_once() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    made = delivery(1, 1, Q, world.clock.now())
+    answers = await asyncio.gather(*(controller.intake.accept(made) for _ in range(3)))
+    assert sorted(answers) == [False, False, True]
+    assert await controller.intake.apply_waiting() == 1
+    assert await controller.intake.accept(made) is False
+    assert await controller.intake.apply_waiting() == 0
+
+
+@on_virtual_time
 async def test_a_delivery_that_the_store_refuses_is_neither_accepted_nor_applied() -> None:
     world = World()
     controller = Controller(world)

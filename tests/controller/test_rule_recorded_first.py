@@ -23,7 +23,7 @@ from tests.controller.fakes_provider import Lost, Partly
 from tests.controller.living_world import LivingWorld
 from tests.controller.virtual_time import run
 
-DETERMINED = settings(derandomize=True, deadline=None, max_examples=40, database=None)
+DETERMINED = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 LAST_CUT = 220
 """Longer than any run of one job goes on: the test of the uncut run checks it."""
 

@@ -146,6 +146,16 @@ def test_a_job_moves_to_another_skus_booting_machine_for_the_sake_of_a_minimum()
     assert flow(found) == {(EITHER, coming_b): 1, (spare_class(A), COMING_A): 1}
 
 
+def test_no_more_jobs_move_than_the_minimum_wants() -> None:
+    coming_b = Supply(SupplyKind.COMING, sku=B)
+    found = matched(["ab", "ab"], {COMING_A: 2, coming_b: 2}, {A: 1})
+    assert flow(found) == {
+        (EITHER, COMING_A): 1,
+        (EITHER, coming_b): 1,
+        (spare_class(A), COMING_A): 1,
+    }
+
+
 def test_no_job_gives_its_parked_machine_up_for_the_sake_of_a_minimum() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
     found = matched(["ab"], {PARKED_A: 1, coming_b: 1}, {A: 1})

@@ -204,13 +204,22 @@ def shared(limits: Limits) -> Catalogue:
     )
 
 
-def test_a_shared_cap_goes_to_the_oldest_job_of_any_sku() -> None:
+@pytest.mark.parametrize(
+    ("jobs", "expected"),
+    [
+        (["cpu", "gpu", "cpu", "gpu", "gpu"], {"cpu": 2, "gpu": 1}),
+        (["cpu", "gpu", "gpu", "cpu", "cpu"], {"cpu": 1, "gpu": 2}),
+        (["gpu", "gpu", "gpu", "cpu"], {"gpu": 3}),
+    ],
+)
+def test_a_shared_cap_goes_to_the_oldest_job_of_any_sku(
+    jobs: list[str], expected: dict[str, int]
+) -> None:
     world = World(shared(Limits(machines=3)))
-    for job, label in enumerate(["cpu", "gpu", "cpu", "gpu", "gpu"]):
+    for job, label in enumerate(jobs):
         world.queue(job, labels=(label,))
         world.now += 1
-    counts = {launch.sku: launch.count for launch in world.intents(Launch)}
-    assert counts == {"cpu": 2, "gpu": 1}
+    assert {launch.sku: launch.count for launch in world.intents(Launch)} == expected
 
 
 def test_a_sku_that_does_not_fit_any_more_leaves_the_rest_to_smaller_ones() -> None:

@@ -1,6 +1,7 @@
 """The rules that never bend, held against a world that does what it likes with a fleet."""
 
 import copy
+import dataclasses
 from collections import Counter
 
 from hypothesis import HealthCheck, settings
@@ -11,7 +12,14 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.calls import Call, CallState
-from autoscaler.model.catalogue import CapacityType, IdlePolicy, Limits, ScheduledMinimum
+from autoscaler.model.catalogue import (
+    CapacityType,
+    IdlePolicy,
+    Limits,
+    RegistrationRate,
+    ScheduledMinimum,
+    Scope,
+)
 from autoscaler.model.changes import Record
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, ProviderMachineId, SkuName
@@ -46,10 +54,12 @@ LABELS = (("gpu",), ("cpu",), ("shared",), ("self-hosted", "GPU", "linux"), ("ot
 class FleetMachine(RuleBasedStateMachine):
     """GitHub, a provider, machines and the clock take turns; the planner plans when it likes."""
 
+    catalogue = CATALOGUE
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000_000.0
-        self.ledger = Ledger(CATALOGUE)
+        self.ledger = Ledger(self.catalogue)
         self.ledger.apply(e.ControllerStarted(self.now, 0.0))
         self.jobs = 0
         self.machines = 0
@@ -63,11 +73,16 @@ class FleetMachine(RuleBasedStateMachine):
 
     # --- GitHub ---------------------------------------------------------------------------------
 
-    @rule(labels=st.sampled_from(LABELS), copies=st.integers(1, 3))
-    def job_is_queued(self, labels: tuple[str, ...], copies: int) -> None:
+    @rule(
+        labels=st.sampled_from(LABELS),
+        copies=st.integers(1, 3),
+        repository=st.sampled_from(["acme/widgets", "other/things"]),
+    )
+    def job_is_queued(self, labels: tuple[str, ...], copies: int, repository: str) -> None:
         for _ in range(copies):
             self.jobs += 1
-            self.ledger.apply(queued(self.jobs, self.now, *labels))
+            event = queued(self.jobs, self.now, *labels)
+            self.ledger.apply(dataclasses.replace(event, repository=repository))
 
     @precondition(lambda self: self.jobs > 0)
     @rule(data=st.data())
@@ -203,7 +218,7 @@ class FleetMachine(RuleBasedStateMachine):
         assert machine.provider_id is not None
         return e.ListedMachine(
             machine.provider_id,
-            CATALOGUE.installation,
+            self.catalogue.installation,
             machine.call,
             machine.sku,
             terminated,
@@ -221,7 +236,7 @@ class FleetMachine(RuleBasedStateMachine):
         chosen = self.state.offerings[call.offerings[0]]
         return e.ListedMachine(
             new.provider_id,
-            CATALOGUE.installation,
+            self.catalogue.installation,
             call.id,
             call.sku,
             False,
@@ -301,7 +316,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.now += absence
         records = self.records()
         cooldowns = tuple(self.state.cooldowns.values())
-        self.ledger = Ledger(CATALOGUE)
+        self.ledger = Ledger(self.catalogue)
         self.ledger.restore(records, cooldowns)
         self.ledger.apply(e.ControllerStarted(self.now, absence))
 
@@ -386,7 +401,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @invariant()
     def indexes_follow_from_the_records(self) -> None:
-        other = LedgerState(CATALOGUE)
+        other = LedgerState(self.catalogue)
         for record in copy.deepcopy(self.records()):
             other.add(record, stored=True)
         mine = self.state
@@ -412,10 +427,23 @@ class FleetMachine(RuleBasedStateMachine):
         assert all(count == 1 for count in slots.values())
 
 
+class ShortOfTurns(FleetMachine):
+    """The same with two organisations that may register a runner now and then."""
+
+    catalogue = dataclasses.replace(
+        CATALOGUE,
+        scopes=(*CATALOGUE.scopes, Scope("other", None)),
+        registration=RegistrationRate(burst=2, per_second=0.02),
+    )
+
+
 TestRules = FleetMachine.TestCase
-TestRules.settings = settings(
-    max_examples=60,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+TestRulesShortOfTurns = ShortOfTurns.TestCase
+for case in (TestRules, TestRulesShortOfTurns):
+    case.settings = settings(
+        max_examples=60,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+del case

@@ -6,9 +6,10 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Limits, RegistrationRate
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.plan import Plan, Waiting
+from autoscaler.model.plan import Grant, Plan, Waiting
 from autoscaler.planner.waiting import why_waiting
 from tests.ledger.builders import GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
@@ -111,3 +112,15 @@ def test_a_class_without_jobs_has_no_entry() -> None:
     world.queue(1)
     world.completes(1)
     assert world.plan().waiting == {}
+
+
+def test_a_scope_in_which_nothing_can_be_registered_says_so() -> None:
+    world = World()
+    world.park(1)
+    world.queue(1)
+    (grant,) = world.intents(Grant)
+    name = world.name(grant.machine)
+    world.do(e.RunnerMintFailed, name, FailureClass.CONFIGURATION, "403 no", world.now + 60)
+    (run,) = world.plan().waiting[GPU_CLASS]
+    assert run.blocked
+    assert "403 no" in run.reason

@@ -46,7 +46,7 @@ async def _keep_pushing(
         first = len(lab.github.jobs)
         lab.github.push(
             [
-                job(f"j{first + n}", chance.choice(sorted(SKUS)), chance.uniform(20.0, 120.0))
+                job(f"j{first + n}", chance.choice(sorted(SKUS)), chance.uniform(20.0, 90.0))
                 for n in range(chance.randint(1, 3))
             ]
         )

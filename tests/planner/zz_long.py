@@ -1,0 +1,449 @@
+"""The rules that never bend, held against a world that does what it likes with a fleet."""
+
+import copy
+import dataclasses
+from collections import Counter
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model import events as e
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.catalogue import (
+    CapacityType,
+    IdlePolicy,
+    Limits,
+    RegistrationRate,
+    ScheduledMinimum,
+    Scope,
+)
+from autoscaler.model.changes import Record
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import JobId, ProviderMachineId, SkuName
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import UNGRANTED_GROUNDS, EndGround, Machine, MachineState
+from autoscaler.model.plan import End, Plan
+from autoscaler.model.runners import RunnerState
+from autoscaler.planner.planner import plan
+from autoscaler.planner.waiting import why_waiting
+from tests.planner.fleets import EAST, apply_plan, catalogue, offering, queued, sku
+
+SPOT = offering("g6.xlarge", "a", CapacityType.SPOT, 0.4, "G-spot")
+CATALOGUE = catalogue(
+    sku(
+        "gpu",
+        offerings=(SPOT, offering(zone="a"), offering("g5.2xlarge", "b", dollars=1.5, units=8)),
+        labels=("shared",),
+        max_machines=4,
+        idle=IdlePolicy(minimum=1, timeout=600.0),
+    ),
+    sku(
+        "cpu",
+        offerings=(offering("c7i.large", "a", dollars=0.1, quota="Std", units=2),),
+        labels=("shared",),
+        idle=IdlePolicy(0, 300.0, (ScheduledMinimum("*/30 * * * *", "UTC", 600.0, 1),), 3600.0),
+    ),
+    limits=Limits(machines=7, dollars_per_hour=5.0, quotas={"east/G": 20}),
+)
+LABELS = (("gpu",), ("cpu",), ("shared",), ("self-hosted", "GPU", "linux"), ("other",))
+
+
+class FleetMachine(RuleBasedStateMachine):
+    """GitHub, a provider, machines and the clock take turns; the planner plans when it likes."""
+
+    catalogue = CATALOGUE
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1_000_000.0
+        self.ledger = Ledger(self.catalogue)
+        self.ledger.apply(e.ControllerStarted(self.now, 0.0))
+        self.jobs = 0
+        self.machines = 0
+        self.planned = 0
+        self.truly_busy: set[str] = set()
+        self.granted_lifetimes_over: set[str] = set()
+
+    @property
+    def state(self) -> LedgerState:
+        return self.ledger.state
+
+    # --- GitHub ---------------------------------------------------------------------------------
+
+    @rule(
+        labels=st.sampled_from(LABELS),
+        copies=st.integers(1, 3),
+        repository=st.sampled_from(["acme/widgets", "other/things"]),
+    )
+    def job_is_queued(self, labels: tuple[str, ...], copies: int, repository: str) -> None:
+        for _ in range(copies):
+            self.jobs += 1
+            event = queued(self.jobs, self.now, *labels)
+            self.ledger.apply(dataclasses.replace(event, repository=repository))
+
+    @precondition(lambda self: self.jobs > 0)
+    @rule(data=st.data())
+    def job_is_spoken_of(self, data: st.DataObject) -> None:
+        job = data.draw(st.integers(1, self.jobs))
+        state = data.draw(st.sampled_from(list(JobState)))
+        read = data.draw(st.booleans())
+        known = self.state.jobs.get(JobId(job))
+        if known is None or state is JobState.IN_PROGRESS:
+            return
+        event = queued(job, known.queued_at, *known.labels, state=state)
+        self.ledger.apply(
+            e.JobObserved(
+                self.now,
+                event.id,
+                state,
+                event.repository,
+                event.labels,
+                event.queued_at,
+                read=read,
+            )
+        )
+        if state is JobState.COMPLETED and known.runner_name is not None:
+            self.truly_busy.discard(known.runner_name)
+
+    @rule(data=st.data())
+    def job_starts(self, data: st.DataObject) -> None:
+        idle = [r for r in self.state.runners.values() if r.state is RunnerState.ACKNOWLEDGED]
+        waiting = [j for j in self.state.jobs.values() if j.state is JobState.QUEUED]
+        if not idle or not waiting:
+            return
+        runner = data.draw(st.sampled_from(idle))
+        job = data.draw(st.sampled_from(waiting))
+        self.truly_busy.add(runner.name)
+        if data.draw(st.booleans()):
+            self.ledger.apply(
+                e.JobObserved(
+                    self.now,
+                    job.id,
+                    JobState.IN_PROGRESS,
+                    job.repository,
+                    job.labels,
+                    job.queued_at,
+                    runner_name=runner.name,
+                )
+            )
+
+    @rule(data=st.data(), ok=st.booleans())
+    def registration_is_minted_or_not(self, data: st.DataObject, ok: bool) -> None:
+        named = [r for r in self.state.runners.values() if r.state is RunnerState.NAMED]
+        if not named:
+            return
+        runner = data.draw(st.sampled_from(named))
+        if ok:
+            self.ledger.apply(e.RunnerMinted(self.now, runner.name, 7))
+        else:
+            self.ledger.apply(
+                e.RunnerMintFailed(
+                    self.now, runner.name, FailureClass.THROTTLED, "slow down", self.now + 30
+                )
+            )
+
+    @rule(data=st.data())
+    def registration_is_withdrawn(self, data: st.DataObject) -> None:
+        leaving = [r for r in self.state.runners.values() if r.state is RunnerState.WITHDRAWING]
+        if leaving:
+            runner = data.draw(st.sampled_from(leaving))
+            self.ledger.apply(e.RunnerWithdrawn(self.now, runner.name, "gone"))
+
+    # --- the provider ---------------------------------------------------------------------------
+
+    def calls(self, *states: CallState) -> list[Call]:
+        return [c for c in self.state.calls.values() if c.state in states]
+
+    @rule(data=st.data())
+    def call_is_sent(self, data: st.DataObject) -> None:
+        recorded = self.calls(CallState.RECORDED)
+        if recorded:
+            call = data.draw(st.sampled_from(recorded))
+            self.ledger.apply(e.CallPrepared(self.now, call.id, "{}"))
+            self.ledger.apply(e.CallSent(self.now, call.id))
+
+    @rule(data=st.data())
+    def call_is_answered(self, data: st.DataObject) -> None:
+        sent = self.calls(CallState.SENT)
+        if not sent:
+            return
+        call = data.draw(st.sampled_from(sent))
+        if data.draw(st.integers(0, 3)) == 0:
+            self.ledger.apply(e.CallOutcomeUnknown(self.now, call.id, "timed out"))
+            return
+        given = data.draw(st.integers(0, len(call.slots)))
+        failures: tuple[e.LaunchFailure, ...] = ()
+        if given < len(call.slots):
+            failure = data.draw(st.sampled_from(list(FailureClass)[:4]))
+            which = data.draw(st.sampled_from([None, *call.offerings]))
+            failures = (e.LaunchFailure(failure, "Code", "words", which),)
+        self.ledger.apply(
+            e.CallAnswered(
+                self.now, call.id, tuple(self._new(call) for _ in range(given)), failures
+            )
+        )
+
+    def _new(self, call: Call) -> e.LaunchedMachine:
+        self.machines += 1
+        chosen = self.state.offerings[call.offerings[self.machines % len(call.offerings)]]
+        return e.LaunchedMachine(
+            ProviderMachineId(f"i-{self.machines}"),
+            chosen.instance_type,
+            chosen.zone,
+            chosen.capacity_type,
+            "ami-1",
+            f"t{self.machines}",
+        )
+
+    @rule(data=st.data(), complete=st.booleans())
+    def machines_are_listed(self, data: st.DataObject, complete: bool) -> None:
+        listed = []
+        for machine in self.bound():
+            fate = data.draw(st.sampled_from(["shown", "shown", "terminated", "hidden"]))
+            over = machine.state in (MachineState.ENDING, MachineState.EXITED, MachineState.GONE)
+            if fate == "hidden" or (fate == "terminated" and not over):
+                continue
+            listed.append(self._listed(machine, fate == "terminated"))
+        unknown = [call for call in self.calls(CallState.UNKNOWN) if data.draw(st.booleans())]
+        listed.extend(self._unbound(call) for call in unknown)
+        self.ledger.apply(e.MachinesListed(self.now, EAST, self.now - 1.0, complete, tuple(listed)))
+
+    def bound(self) -> list[Machine]:
+        return [m for m in self.state.machines.values() if m.provider_id is not None]
+
+    def _listed(self, machine: Machine, terminated: bool) -> e.ListedMachine:
+        assert machine.provider_id is not None
+        return e.ListedMachine(
+            machine.provider_id,
+            self.catalogue.installation,
+            machine.call,
+            machine.sku,
+            terminated,
+            machine.instance_type,
+            machine.zone,
+            CapacityType.ON_DEMAND,
+            machine.dollars_per_hour,
+            machine.holds,
+            "ami-1",
+            "t",
+        )
+
+    def _unbound(self, call: Call) -> e.ListedMachine:
+        new = self._new(call)
+        chosen = self.state.offerings[call.offerings[0]]
+        return e.ListedMachine(
+            new.provider_id,
+            self.catalogue.installation,
+            call.id,
+            call.sku,
+            False,
+            new.instance_type,
+            new.zone,
+            new.capacity_type,
+            chosen.dollars_per_hour,
+            ((chosen.quota_key, chosen.quota_units),),
+            "ami-1",
+            "t",
+        )
+
+    # --- machines -------------------------------------------------------------------------------
+
+    def in_state(self, *states: MachineState) -> list[Machine]:
+        return [m for m in self.state.machines.values() if m.state in states]
+
+    @rule(data=st.data(), ok=st.integers(0, 5))
+    def machine_boots(self, data: st.DataObject, ok: int) -> None:
+        booting = self.in_state(MachineState.LAUNCHED, MachineState.BOOTED)
+        if not booting:
+            return
+        machine = data.draw(st.sampled_from(booting))
+        self.ledger.apply(e.MachineSaidHello(self.now, machine.id, "hash"))
+        self.ledger.apply(e.MachineGateReported(self.now, machine.id, ok > 0, "gate"))
+
+    @rule(data=st.data())
+    def machine_takes_its_grant(self, data: st.DataObject) -> None:
+        minted = [
+            r
+            for r in self.state.runners.values()
+            if r.state is RunnerState.MINTED
+            and self.state.machines[r.machine].state is MachineState.GRANTED
+        ]
+        if not minted:
+            return
+        runner = data.draw(st.sampled_from(minted))
+        self.ledger.apply(e.RunnerHandedOver(self.now, runner.name))
+        if data.draw(st.booleans()):
+            self.ledger.apply(e.RunnerAcknowledged(self.now, runner.name))
+
+    @rule(data=st.data())
+    def machine_speaks(self, data: st.DataObject) -> None:
+        alive = self.in_state(MachineState.PARKED, MachineState.GRANTED)
+        if alive:
+            machine = data.draw(st.sampled_from(alive))
+            self.ledger.apply(e.MachineSeen(self.now, machine.id))
+
+    @rule(data=st.data())
+    def machine_exits(self, data: st.DataObject) -> None:
+        leaving = [
+            m
+            for m in self.in_state(MachineState.GRANTED)
+            if m.handed_over and m.runner not in self.truly_busy
+        ]
+        if leaving:
+            machine = data.draw(st.sampled_from(leaving))
+            self.ledger.apply(e.MachineExited(self.now, machine.id, "bye"))
+
+    @rule(data=st.data())
+    def machine_is_examined(self, data: st.DataObject) -> None:
+        granted = self.in_state(MachineState.GRANTED)
+        if granted:
+            machine = data.draw(st.sampled_from(granted))
+            finished = machine.handed_over and machine.runner not in self.truly_busy
+            self.ledger.apply(e.MachineExamined(self.now, machine.id, finished, "asked"))
+
+    # --- ourselves ------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.5, 5.0, 61.0, 200.0, 901.0, 4000.0, 90000.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.ledger.apply(e.TimePassed(self.now))
+
+    @rule(absence=st.sampled_from([1.0, 300.0, 5000.0]))
+    def controller_restarts(self, absence: float) -> None:
+        self.now += absence
+        records = self.records()
+        cooldowns = tuple(self.state.cooldowns.values())
+        self.ledger = Ledger(self.catalogue)
+        self.ledger.restore(records, cooldowns)
+        self.ledger.apply(e.ControllerStarted(self.now, absence))
+
+    def records(self) -> list[Record]:
+        state = self.state
+        return [
+            *state.calls.values(),
+            *state.machines.values(),
+            *state.runners.values(),
+            *state.jobs.values(),
+        ]
+
+    @rule()
+    def plan_is_carried_out(self) -> None:
+        self.planned += 1
+        made = plan(self.ledger.fleet(self.now))
+        self.check_ends(made)
+        before = self.usage()
+        apply_plan(self.ledger, made, self.now, f"p{self.planned}-")
+        self.check_caps(before)
+
+    # --- what must hold -------------------------------------------------------------------------
+
+    def usage(self) -> dict[str, float]:
+        usage = self.ledger.fleet(self.now).usage
+        return {
+            "machines": usage.machines,
+            "dollars": usage.dollars_per_hour,
+            "gpu": usage.by_sku.get(SkuName("gpu"), 0),
+            "quota": usage.by_quota.get("east/G", 0),
+        }
+
+    def check_caps(self, before: dict[str, float]) -> None:
+        """Rule 5. Machines that turned up for written-off slots may have filled a cap over."""
+        limits = {"machines": 7, "dollars": 5.0, "gpu": 4, "quota": 20}
+        after = self.usage()
+        for cap, limit in limits.items():
+            assert after[cap] <= max(limit, before[cap]) + 1e-6, (cap, before, after)
+
+    def check_ends(self, made: Plan) -> None:
+        """Rule 4: only on its grounds, and never one at work but past its lifetime."""
+        for intent in made.intents:
+            if not isinstance(intent, End):
+                continue
+            machine = self.state.machines[intent.machine]
+            if machine.state is MachineState.ENDING:
+                continue
+            if intent.ground in UNGRANTED_GROUNDS:
+                assert not machine.handed_over
+                assert machine.runner is None or machine.runner not in self.truly_busy
+            if intent.ground is EndGround.EXITED:
+                assert machine.state is MachineState.EXITED
+            if machine.runner in self.truly_busy and machine.state is MachineState.GRANTED:
+                assert intent.ground is EndGround.LIFETIME
+                assert machine.granted_at is not None
+                assert self.now - machine.granted_at >= 86400.0
+
+    @invariant()
+    def same_fleet_same_plan(self) -> None:
+        """Rule 2, first half."""
+        fleet = self.ledger.fleet(self.now)
+        assert plan(fleet) == plan(fleet)
+
+    @invariant()
+    def carried_out_it_plans_nothing_more(self) -> None:
+        """Rule 2, second half."""
+        other = copy.deepcopy(self.ledger)
+        first = plan(other.fleet(self.now))
+        apply_plan(other, first, self.now, "again-")
+        second = plan(other.fleet(self.now))
+        assert second.intents == (), (first.intents, second.intents)
+
+    @invariant()
+    def every_waiting_job_has_a_reason(self) -> None:
+        """Rule 10."""
+        fleet = self.ledger.fleet(self.now)
+        made = plan(fleet)
+        for demand, queue in fleet.queues.items():
+            assert sum(run.count for run in made.waiting[demand]) == len(queue)
+        for job in fleet.jobs:
+            assert why_waiting(fleet, made, job)
+
+    @invariant()
+    def indexes_follow_from_the_records(self) -> None:
+        other = LedgerState(self.catalogue)
+        for record in copy.deepcopy(self.records()):
+            other.add(record, stored=True)
+        mine = self.state
+        assert {d: list(q) for d, q in other.queues.items()} == {
+            d: list(q) for d, q in mine.queues.items()
+        }
+        assert {k: list(v) for k, v in other.by_state.items() if v} == {
+            k: list(v) for k, v in mine.by_state.items() if v
+        }
+        assert list(other.due) == list(mine.due)
+        assert +other.idle_runners == +mine.idle_runners
+        assert +other.used_by_sku == +mine.used_by_sku
+        assert +other.used_by_quota == +mine.used_by_quota
+        assert abs(other.dollars_used - mine.dollars_used) < 1e-6
+        assert other.machines_used == mine.machines_used
+        assert +other.in_progress == +mine.in_progress
+
+    @invariant()
+    def a_slot_has_one_machine(self) -> None:
+        slots = Counter(
+            (m.call, m.slot) for m in self.state.machines.values() if m.provider_id and m.slot >= 0
+        )
+        assert all(count == 1 for count in slots.values())
+
+
+class ShortOfTurns(FleetMachine):
+    """The same with two organisations that may register a runner now and then."""
+
+    catalogue = dataclasses.replace(
+        CATALOGUE,
+        scopes=(*CATALOGUE.scopes, Scope("other", None)),
+        registration=RegistrationRate(burst=2, per_second=0.02),
+    )
+
+
+TestRules = FleetMachine.TestCase
+TestRulesShortOfTurns = ShortOfTurns.TestCase
+for case in (TestRules, TestRulesShortOfTurns):
+    case.settings = settings(
+        max_examples=600,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+del case
