@@ -2,7 +2,7 @@
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.github import GitHub, GitHubError
-from autoscaler.model.events import JobObserved, MachineExamined
+from autoscaler.model.events import MachineExamined
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.runners import Runner
@@ -16,7 +16,7 @@ class Asking:
         self._github = github
 
     async def read_job(self, job_id: JobId) -> None:
-        """Take in what GitHub says of a job; one that it does not know any more has ended."""
+        """Take in what GitHub says of a job."""
         job = self._journal.ledger.state.jobs.get(job_id)
         if job is None:
             return
@@ -24,18 +24,8 @@ class Asking:
             answer = await self._github.read_job(job.repository, job_id, self._journal.now)
         except GitHubError:
             return
-        if answer is None:
-            answer = JobObserved(
-                at=self._journal.now,
-                id=job_id,
-                state=JobState.COMPLETED,
-                repository=job.repository,
-                labels=job.labels,
-                queued_at=job.queued_at,
-                conclusion="not_found",
-                read=True,
-            )
-        await self._journal.record(answer)
+        if answer is not None:  # a 404 may be a lost permission: no word about the job
+            await self._journal.record(answer)
 
     async def examine(self, machine_id: MachineId) -> None:
         """Find out whether a silent machine's work is provably over."""

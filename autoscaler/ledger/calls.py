@@ -6,7 +6,7 @@ decides to send, repeat or withdraw.
 
 from collections import deque
 
-from autoscaler.ledger.cooldowns import lift, lift_offering, strike
+from autoscaler.ledger.cooldowns import lift_offering, strike
 from autoscaler.ledger.machines import fail, move
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.calls import CALL_TRANSITIONS, REPEAT_WINDOW, Call, CallState
@@ -119,9 +119,7 @@ def on_call_answered(state: LedgerState, event: CallAnswered) -> None:
         fail(state, machine, worst[0], event.at, worst[1])
     for failure in event.failures:
         _hold_back(state, call, failure, event)
-    if event.launched:
-        lift(state, rung_key(call.sku, call.rung), event.at)
-    elif not event.failures:
+    if not event.launched and not event.failures:
         nothing = LaunchFailure(FailureClass.CAPACITY, "Empty", "nothing given and no reason")
         _hold_back(state, call, nothing, event)
     with state.changing(call):

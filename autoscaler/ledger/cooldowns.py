@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Offering
-from autoscaler.model.cooldowns import Cooldown, offering_key, quota_key, throttle_key
+from autoscaler.model.cooldowns import Cooldown, offering_key, quota_key, rung_key, throttle_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.machines import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,9 @@ class Growth:
     first: Seconds
     longest: Seconds
 
+
+FAILED_BOOTS_IN_A_ROW = 3
+"""One bad machine holds nothing back."""
 
 GROWTH: Mapping[FailureClass, Growth] = {
     # Karpenter caches an offering without capacity for 3 minutes; a quota deserves a longer hold.
@@ -49,6 +53,33 @@ def strike(
     growth = GROWTH[failure]
     hold = min(growth.first * 2.0 ** (min(strikes, 16) - 1), growth.longest)
     state.cool(Cooldown(key, at + max(hold, at_least), strikes, reason))
+
+
+def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
+    """A machine died before it could serve: from the third in a row on, its rung is held back."""
+    key = _rung_of(state, machine)
+    known = state.cooldowns.get(key) if key is not None else None
+    if key is None or (known is not None and known.until > at):
+        return
+    strikes = known.strikes + 1 if known is not None else 1
+    hold = 0.0
+    if strikes >= FAILED_BOOTS_IN_A_ROW:
+        growth = GROWTH[FailureClass.UNKNOWN]
+        doublings = min(strikes - FAILED_BOOTS_IN_A_ROW, 16)
+        hold = min(growth.first * 2.0**doublings, growth.longest)
+    state.cool(Cooldown(key, at + hold, strikes, reason))
+
+
+def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
+    """A machine came up well: its rung works."""
+    key = _rung_of(state, machine)
+    if key is not None:
+        lift(state, key, at)
+
+
+def _rung_of(state: LedgerState, machine: Machine) -> str | None:
+    call = state.calls.get(machine.call)
+    return rung_key(call.sku, call.rung) if call is not None else None
 
 
 def lift(state: LedgerState, key: str, at: Instant) -> None:

@@ -5,10 +5,9 @@ are counted in the caps and never touched.
 """
 
 from autoscaler.ledger.calls import bind, count_sweep
-from autoscaler.ledger.cooldowns import strike
+from autoscaler.ledger.cooldowns import note_failed_boot
 from autoscaler.ledger.machines import close_its_runner, move
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.cooldowns import rung_key
 from autoscaler.model.events import LaunchedMachine, ListedMachine, MachinesListed
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, MachineId, Seconds
@@ -146,9 +145,7 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
     if machine.state in _NOT_YET_UP:
         with state.changing(machine):
             machine.failure = FailureClass.UNKNOWN
-        call = state.calls.get(machine.call)
-        if call is not None:
-            strike(state, rung_key(call.sku, call.rung), FailureClass.UNKNOWN, at, reason)
+        note_failed_boot(state, machine, at, reason)
     close_its_runner(state, machine, at, f"its machine is gone: {reason}")
     move(state, machine, to, at, reason)
 

@@ -3,6 +3,7 @@
 It never decides to end a machine; `due` only says when the planner must look at it.
 """
 
+from autoscaler.ledger.cooldowns import note_failed_boot, note_good_boot
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import DEFAULT_LIFETIME, Deadlines
 from autoscaler.model.events import (
@@ -66,10 +67,12 @@ def on_gate(state: LedgerState, event: MachineGateReported) -> None:
     machine = state.machines[event.machine]
     ungranted = machine.state is _S.GRANTED and not machine.handed_over
     if not event.passed and (machine.state is _S.BOOTED or ungranted):
+        note_failed_boot(state, machine, event.at, f"gate: {event.detail}")
         fail(state, machine, FailureClass.GATE, event.at, event.detail)
     elif event.passed and machine.state is _S.BOOTED:
         if machine.parked_at is None:
             _learn_boot_time(state, machine, event.at)
+        note_good_boot(state, machine, event.at)
         move(state, machine, _S.PARKED, event.at, event.detail)
         with state.changing(machine):
             machine.parked_at = event.at
@@ -102,6 +105,8 @@ def on_end_requested(state: LedgerState, event: EndRequested) -> None:
             machine.ground = event.ground
             if deadline:
                 machine.failure = FailureClass.BOOT_DEADLINE
+        if deadline:
+            note_failed_boot(state, machine, event.at, event.reason)
     with state.changing(machine):
         machine.due = event.at + min(END_AGAIN * 2.0 ** min(machine.end_attempts, 8), 600.0)
         machine.end_attempts += 1

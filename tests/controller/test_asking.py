@@ -136,7 +136,8 @@ async def test_a_disputed_job_is_asked_about_and_nothing_launched_for_it_meanwhi
 
 
 @on_virtual_time
-async def test_a_disputed_job_that_github_does_not_know_any_more_has_ended() -> None:
+async def test_a_404_is_no_word_about_a_disputed_job() -> None:
+    """GitHub answers so for a permission that was lost, too."""
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -144,6 +145,6 @@ async def test_a_disputed_job_that_github_does_not_know_any_more_has_ended() -> 
     await queue(controller, 1)
     await controller.turn()
     job = controller.state.jobs[JobId(1)]
-    assert (job.state, job.conclusion) == (JobState.COMPLETED, "not_found")
-    await controller.turn()
+    assert world.github.asked.count("read_job") == 1
+    assert (job.disputed, job.conclusion) == (True, None)
     assert world.east.prepared == []

@@ -4,8 +4,11 @@ import pytest
 
 from autoscaler.ledger.cooldowns import lift, lift_offering, strike
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model import events as e
 from autoscaler.model.cooldowns import Cooldown, offering_key, quota_key, throttle_key
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines import EndGround
+from tests.ledger.builders import World
 from tests.planner.fleets import EAST, catalogue, offering
 
 HOLDS = {
@@ -86,3 +89,37 @@ def test_cooldowns_are_stored_once_each_time_they_change() -> None:
     lift(state, "k", 5.0)
     assert state.take_changes().cooldowns == (Cooldown("k", 5.0, 0, ""),)
     assert state.take_changes().cooldowns == ()
+
+
+def test_from_the_third_machine_in_a_row_that_fails_its_rung_is_held_back_longer_and_longer() -> (
+    None
+):
+    world = World()
+    held = []
+    for number in range(5):
+        name = f"n{number}"
+        world.launch(1, name)
+        world.boot(f"{name}0")
+        world.do(e.MachineGateReported, f"{name}0", False, "no gpu")
+        held.append(world.state.cooldowns["rung:gpu/0"].until - world.now)
+        world.now += 1000
+    assert held == [0, 0, 30, 60, 120]
+    assert world.state.cooldowns["rung:gpu/0"].reason == "gate: no gpu"
+
+
+def test_a_machine_that_comes_up_ends_the_row() -> None:
+    world = World()
+    for number, passed in enumerate([False, False, True, False]):
+        name = f"n{number}"
+        world.launch(1, name)
+        world.boot(f"{name}0")
+        world.do(e.MachineGateReported, f"{name}0", passed, "")
+    assert world.state.cooldowns["rung:gpu/0"].strikes == 1
+
+
+def test_a_machine_that_never_says_hello_counts_as_one_that_failed() -> None:
+    world = World()
+    world.launch(1)
+    world.do(e.EndRequested, "c0", EndGround.DEADLINE, "late")
+    assert world.state.cooldowns["rung:gpu/0"].strikes == 1
+    assert world.machine("c0").failure is FailureClass.BOOT_DEADLINE

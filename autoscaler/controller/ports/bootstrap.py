@@ -57,7 +57,8 @@ class Bootstrap(Protocol):
     """Every method raises BootstrapRefusedError and NotKnownYetError.
 
     All but `hello` take the machine and its nonce, and refuse a nonce that is not the one of the
-    last accepted hello. A return means that what was said is durable.
+    last accepted hello. A return means that what was said is durable, but for stages and signs of
+    life, which cost nothing to lose.
     """
 
     async def hello(
