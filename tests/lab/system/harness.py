@@ -8,7 +8,7 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -153,16 +153,6 @@ def log_lines(lab: Laboratory, event: str) -> list[dict[str, Any]]:
 def started(jobs: list[PushedJob]) -> bool:
     """Whether all of them have a runner at work, or had one."""
     return all(job.starts for job in jobs)
-
-
-def count(metrics: Mapping[str, float], name: str, **labels: str) -> float:
-    """The sum of a metric's series that carry all these labels."""
-    wanted = [f'{key}="{value}"' for key, value in labels.items()]
-    return sum(
-        value
-        for series, value in metrics.items()
-        if series.partition("{")[0] == name and all(label in series for label in wanted)
-    )
 
 
 def _open_rows(lab: Laboratory) -> int:

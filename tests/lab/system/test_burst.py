@@ -61,7 +61,7 @@ async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
         await _run(lab, 1000, 20.0, 60.0)
         calls = github_calls(lab)
         assert lab.ec2.calls["CreateFleet"] <= 5
-        assert calls.total() <= 1.1 * 1000
+        assert calls.total() <= 1.1 * 1000, lab.github.calls
         await _ended_well(lab)
 
 
@@ -84,7 +84,7 @@ async def test_within_githubs_limits_and_with_bad_deliveries_no_machine_waits_lo
     async with Laboratory(fleet) as lab:
         await _run(lab, 1000, 60.0, 90.0)
         calls = github_calls(lab)
-        assert calls["403"] + calls["429"] < 0.01 * calls.total()
+        assert calls["403"] + calls["429"] < 0.01 * calls.total(), lab.github.calls
         assert lab.github.deliveries["redelivered"] > 400
         await _ended_well(lab)
         assert _longest_wait(read_records(lab)) <= LONGEST_PARKED
