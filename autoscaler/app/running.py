@@ -5,8 +5,8 @@ It decides nothing that happens in between.
 
 import asyncio
 import hashlib
-import resource
 import signal
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from importlib.resources import files
@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from autoscaler import config
+from autoscaler.app.host import new_event_loop, raise_file_limit
 from autoscaler.app.translation import (
     catalogue,
     ec2_settings,
@@ -45,6 +46,7 @@ from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
@@ -80,10 +82,10 @@ def serve(
         _log.warning("configuration", problem=str(warning))
     for line in config.not_in_force(configuration.settings):
         _log.warning("not_in_force", key=line)
-    _raise_file_limit()
+    raise_file_limit()
     clock = SystemClock(clock_scale, clock_epoch)
     try:
-        with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_serve(configuration, clock))
     except (StoreError, ListenError) as error:
         _log.error("stopped", reason=str(error))
@@ -98,13 +100,19 @@ async def _serve(configuration: config.Configuration, clock: SystemClock) -> Non
     file = configuration.sqlite_file()
     url = configuration.settings.store if file is None else f"sqlite:///{file.resolve()}"
     async with AsyncExitStack() as stack:
+        workers = {
+            ProviderName(name): WorkerChannel(provider.ec2.region)
+            for name, provider in configuration.settings.providers.items()
+            if provider.ec2 is not None
+        }
+        for worker in workers.values():
+            stack.push_async_callback(worker.close)
+            await worker.start()  # they import while the store is opened
         store = await open_store(url)
         stack.push_async_callback(store.close)
         saved = await store.load(clock.now() - REMEMBERED_FOR)
-        fleet = _Fleet(configuration, clock, store, saved)
+        fleet = _Fleet(configuration, clock, store, saved, workers)
         stack.push_async_callback(fleet.github.close)
-        for provider in fleet.providers.values():
-            stack.push_async_callback(provider.close)
         await fleet.resume(saved)
         await asyncio.gather(*(fleet.open_provider(name) for name in fleet.providers))
         await stack.enter_async_context(fleet.serving)
@@ -122,6 +130,7 @@ class _Fleet:
         clock: SystemClock,
         store: Store,
         saved: SavedState,
+        workers: Mapping[ProviderName, WorkerChannel],
     ) -> None:
         self._configuration = configuration
         self._clock = clock
@@ -141,7 +150,7 @@ class _Fleet:
             github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
         )
         self.providers = {
-            name: Ec2Provider(ec2, self._telemetry, clock)
+            name: Ec2Provider(ec2, self._telemetry, clock, workers[name])
             for name, ec2 in ec2_settings(configuration, saved.installation, agent_sha256).items()
         }
         ledger = Ledger(catalogue(configuration, saved.installation, {}))
@@ -283,18 +292,3 @@ class _Fleet:
 
     def _metrics(self) -> tuple[bytes, str]:
         return self._telemetry.render(), self._telemetry.content_type
-
-
-def _new_event_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-def _raise_file_limit() -> None:
-    """A parked machine holds a connection: use what the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

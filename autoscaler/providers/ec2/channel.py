@@ -78,6 +78,10 @@ class WorkerChannel:
         running = self._running
         return None if running is None or running.ended else running.process.pid
 
+    async def start(self) -> None:
+        """Start the worker ahead of its first call: its imports take most of a second."""
+        await self._worker()
+
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
         """Make one call, once. Raises ProviderError or OutcomeUnknownError (see `Api`)."""
         async with self._slots:
