@@ -6,6 +6,7 @@ It decides nothing that happens in between.
 import asyncio
 import hashlib
 import signal
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from importlib.metadata import version
@@ -200,6 +201,10 @@ class _Fleet:
         absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
         await self._journal.record(ControllerStarted(now, absence))
         self._intake.resume(*saved.unapplied)
+        left = Counter(m.provider for m in saved.machines if m.occupies)
+        for name in set(left) - set(self.providers):
+            # Nobody can list or end them from here, so they stay in the caps.
+            _log.error("provider_not_configured", provider=name, machines_left=left[name])
 
     async def run(self) -> None:
         """Turn the loop until SIGTERM, SIGINT or a failure, which is raised."""

@@ -47,6 +47,9 @@ class Ledger:
     def restore(self, records: Iterable[Record], cooldowns: Iterable[Cooldown]) -> None:
         """Take in what the store kept. To be followed by a ControllerStarted event."""
         for record in records:
+            if isinstance(record, Job):
+                # The configuration may have changed since: the class is today's.
+                record.demand = self._state.class_of(record.repository, record.labels)
             self._state.add(record, stored=True)
         for cooldown in cooldowns:
             self._state.cooldowns[cooldown.key] = cooldown

@@ -85,8 +85,8 @@ class Room:
         """Count a slot out that will never be sent."""
         self.machines += 1
         self.dollars += slot.dollars_per_hour
-        self.in_sku(self.fleet.catalogue.skus[slot.sku])
-        self.by_sku[slot.sku] += 1
+        if (sku := self.fleet.catalogue.skus.get(slot.sku)) is not None:
+            self.by_sku[slot.sku] = self.in_sku(sku) + 1
         for quota, units in slot.holds:
             self.by_quota[quota] = self.in_quota(quota) + units
 

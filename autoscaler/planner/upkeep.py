@@ -64,8 +64,14 @@ def _granted(fleet: Fleet, machine: Machine) -> End | Examine:
 
 
 def expired_parked(fleet: Fleet) -> list[End]:
-    """Parked machines past their SKU's `idle.max_age`: replaced by younger ones."""
-    return [
+    """Parked machines past their SKU's `idle.max_age`, or of a SKU that is configured no more."""
+    strays = [
+        End(machine.id, EndGround.SURPLUS, "its SKU is not in the configuration any more")
+        for (sku, state), machines in fleet.by_state.items()
+        if state is MachineState.PARKED and sku not in fleet.catalogue.skus
+        for machine in machines.values()
+    ]
+    return strays + [
         End(machine.id, EndGround.MAX_AGE, f"parked for {sku.idle.max_age:g} s")
         for sku in fleet.catalogue.skus.values()
         for machine in fleet.machines_in(sku.name, MachineState.PARKED)

@@ -5,13 +5,13 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.calls import CallState
 from autoscaler.model.catalogue import RegistrationRate
-from autoscaler.model.identifiers import MachineId
+from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
-from autoscaler.model.plan import Grant, Launch, WithdrawRunner
+from autoscaler.model.plan import End, Grant, Launch, WithdrawRunner
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU_CLASS, START, World
-from tests.planner.fleets import catalogue
+from tests.planner.fleets import catalogue, sku
 
 
 def test_recorded_calls_are_withdrawn_for_nothing_of_them_was_sent() -> None:
@@ -125,3 +125,19 @@ def test_what_was_restored_needs_no_saving() -> None:
     world.queue(1)
     world.restart(0.0)
     assert {type(r).__name__ for r in world.ledger.take_changes().records} == {"Machine"}
+
+
+def test_a_sku_that_left_the_configuration_stalls_nothing() -> None:
+    """Its jobs are nobody's, its parked machines go back, and the rest goes on."""
+    world = World(catalogue(sku("old"), sku("gpu")))
+    world.park(1, "o", "old")
+    world.record(1, "u", "old")
+    world.observe(1, JobState.QUEUED, ("old",))
+    world.queue(2)
+    world.catalogue = catalogue(sku("gpu"))
+    world.restart(10.0)
+    assert world.state.jobs[JobId(1)].demand is None
+    assert [end.machine for end in world.intents(End)] == ["o0"]
+    assert [launch.sku for launch in world.intents(Launch)] == ["gpu"]
+    world.carry_out()
+    assert world.plan().intents == ()
