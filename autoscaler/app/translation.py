@@ -10,7 +10,7 @@ from autoscaler import config
 from autoscaler.config.settings import Ec2Settings as Ec2Section
 from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.model.catalogue import Architecture, Catalogue, OperatingSystem, Rung
+from autoscaler.model.catalogue import Architecture, Catalogue, Offering, OperatingSystem, Rung
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
 from autoscaler.providers.ec2 import instance_types
 from autoscaler.providers.ec2.provider import Ec2Provider
@@ -100,10 +100,13 @@ def gates(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
 
 def _rungs(sku: SkuSettings, opened: Mapping[ProviderName, Ec2Provider]) -> Iterator[Rung]:
     for rung in sku.ladder:
-        provider = opened.get(ProviderName(rung.provider))
+        name = ProviderName(rung.provider)
+        provider = opened.get(name)
+        offerings: tuple[Offering, ...] = ()
         if provider is not None and rung.instance_types:
             offerings = provider.offerings(rung.instance_types, rung.capacity, sku.os, sku.arch)
-            yield Rung(provider.name, rung.capacity, offerings)
+        # One that sells nothing keeps its place: holds are remembered by a rung's number.
+        yield Rung(name, rung.capacity, offerings)
 
 
 def _ec2(

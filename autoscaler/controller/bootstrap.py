@@ -91,7 +91,7 @@ class BootstrapDesk:
         """Hand a grant over, once, or say after a while that there is none."""
         until = self._journal.now + wait
         self._authenticated(machine, nonce)
-        self._journal.note(e.MachineSeen(self._journal.now, machine))
+        self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
         while True:
             found = self._authenticated(machine, nonce)
             granted = await self._grant_for(found)
@@ -99,7 +99,7 @@ class BootstrapDesk:
                 return granted
             left = until - self._journal.now
             if left <= 0 or self.leaving:
-                self._journal.note(e.MachineSeen(self._journal.now, machine))
+                self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
                 return StayParked()
             await self._granting.wait_for_news(machine, left)
 
@@ -113,6 +113,8 @@ class BootstrapDesk:
             await self._journal.commit()  # the first one may still be on its way to the disk
             return
         if record.state is not RunnerState.MINTED:
+            raise BootstrapRefusedError(409, "expired")
+        if self._releasing.is_replacing(runner):
             raise BootstrapRefusedError(409, "expired")
         await self._journal.record(e.RunnerAcknowledged(self._journal.now, runner))
 

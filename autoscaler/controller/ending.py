@@ -28,6 +28,8 @@ class Ending:
         """End a machine together with those whose turn comes at the same time."""
         provider = self._journal.ledger.state.machines[machine].provider
         if provider not in self._providers:
+            error = f"provider {provider} is not configured any more"
+            await self._journal.record(EndAnswered(self._journal.now, machine, error))
             return
         gathered = self._gathered.setdefault(provider, [])
         gathered.append(machine)

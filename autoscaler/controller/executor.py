@@ -14,6 +14,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.launching import Launching
 from autoscaler.controller.ports.clock import Ids
 from autoscaler.model import events as e
+from autoscaler.model.identifiers import MachineId
 from autoscaler.model.plan import (
     End,
     Examine,
@@ -26,7 +27,7 @@ from autoscaler.model.plan import (
     WithdrawCall,
     WithdrawRunner,
 )
-from autoscaler.model.runners import runner_name
+from autoscaler.model.runners import Runner, runner_name
 
 Effect = Coroutine[Any, Any, None]
 
@@ -86,8 +87,11 @@ class Executor:
                 self._journal.note(e.RunnerWithdrawalRequested(now, runner, reason))
                 return self._granting.withdraw(runner, reason)
             case End(machine, ground, reason):
+                unused = self._unused_registration(machine)
                 self._journal.note(e.EndRequested(now, machine, ground, reason))
                 self._granting.wake(machine)
+                if unused is not None:
+                    self._effects.start(self._granting.discard(unused))
                 return self._ending.end(machine)
             case Examine(machine):
                 self._journal.note(e.ExaminationRequested(now, machine))
@@ -95,6 +99,13 @@ class Executor:
             case ReadJob(job):
                 self._journal.note(e.JobReadRequested(now, job))
                 return self._asking.read_job(job)
+
+    def _unused_registration(self, machine: MachineId) -> Runner | None:
+        state = self._journal.ledger.state
+        name = state.machines[machine].runner
+        runner = state.runners.get(name) if name is not None else None
+        unused = runner is not None and runner.handed_over_at is None
+        return runner if unused else None
 
     def _launch(self, intent: Launch, now: float) -> Effect:
         call = self._ids.call()

@@ -109,6 +109,7 @@ class Granting:
 
     async def _keep(self, runner: Runner, minted: MintedRunner) -> None:
         if runner.state is RunnerState.NAMED:
+            self._forget_closed()
             self._secrets[runner.name] = minted.jit_config
             await self._journal.record(
                 RunnerMinted(self._journal.now, runner.name, minted.github_id)
@@ -116,16 +117,32 @@ class Granting:
             self.wake(runner.machine)
             return
         # Withdrawn or closed meanwhile, and whoever did that may have looked before it was there.
+        await self._delete_at_last(runner.demand.scope, minted.github_id)
+
+    async def discard(self, runner: Runner) -> None:
+        """Drop what was minted for a machine that leaves before it was handed over."""
+        self._secrets.pop(runner.name, None)
+        if runner.github_id is not None:
+            await self._delete_at_last(runner.demand.scope, runner.github_id)
+
+    async def _delete_at_last(self, scope: str, github_id: int) -> None:
         wait = FIRST_RETRY
         while True:
             try:
-                await self._github.delete_runner(runner.demand.scope, minted.github_id)
+                await self._github.delete_runner(scope, github_id)
             except RunnerBusyError:
                 return
             except GitHubError as error:
                 wait = await self._pause(error, wait)
             else:
                 return
+
+    def _forget_closed(self) -> None:
+        known = self._journal.ledger.state.runners
+        for name in tuple(self._secrets):
+            runner = known.get(name)
+            if runner is None or runner.state is RunnerState.DONE:
+                del self._secrets[name]
 
     async def _pause(self, error: GitHubError, wait: Seconds) -> Seconds:
         await self._clock.sleep(max(wait, getattr(error, "retry_after", 0.0)))

@@ -5,7 +5,9 @@ because memory would be ahead of what a restart finds.
 """
 
 import asyncio
+import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Store, StoreError
@@ -66,7 +68,11 @@ class Journal:
         changes = self.ledger.take_changes()
         if changes or applied:
             report(changes, self.ledger.state, self._telemetry)
-            self._latest = asyncio.ensure_future(self._write(changes, applied))
+            # Copied now: by the time the write starts, the records may have moved on.
+            records = tuple(copy.copy(record) for record in changes.records)
+            self._latest = asyncio.ensure_future(
+                self._write(replace(changes, records=records), applied)
+            )
             self._latest.add_done_callback(_look_at)
         # The store writes in order: once the latest write is through, so is all before it. A
         # caller that is cancelled must not take the write along.

@@ -61,8 +61,13 @@ class Launching:
     async def send(self, call_id: CallId) -> None:
         """Send a call that was recorded as sent: the first time, or again with the same bytes."""
         call = self._journal.ledger.state.calls[call_id]
+        provider = self._providers.get(call.provider)
+        if provider is None:
+            message = f"provider {call.provider} is not configured any more"
+            await self._journal.record(CallOutcomeUnknown(self._journal.now, call.id, message))
+            return
         try:
-            answer = await self._providers[call.provider].launch(call.request)
+            answer = await provider.launch(call.request)
         except OutcomeUnknownError as error:
             await self._journal.record(CallOutcomeUnknown(self._journal.now, call.id, str(error)))
         except ProviderError as error:

@@ -31,6 +31,7 @@ class Releasing:
         self._github = github
         self._granting = granting
         self._effects = effects
+        self._replacing: set[RunnerName] = set()
 
     def allowed(self, runner: Runner | None) -> bool:
         """Whether a DELETE could be sent at once: idle as far as we know, and GitHub answers."""
@@ -67,10 +68,20 @@ class Releasing:
         if held(self._journal.ledger.state.cooldowns, mint_key(runner.demand.scope), self._now):
             raise NotKnownYetError(TRY_AGAIN)
         if runner.state is not RunnerState.DONE:
-            await self._delete(runner)
+            self._replacing.add(runner.name)
+            try:
+                await self._delete(runner)
+            finally:
+                self._replacing.discard(runner.name)
+        if runner.acknowledged_at is not None or runner.state is RunnerState.BUSY:
+            raise BootstrapRefusedError(409, "second_grant")
         if self._handed_over(machine) >= MAX_HANDED_OVER:
             await self._close(runner, "handed over too often")
         self._name_again(machine, runner)
+
+    def is_replacing(self, name: RunnerName) -> bool:
+        """Whether this registration is being deleted just now."""
+        return name in self._replacing
 
     @property
     def _now(self) -> Instant:

@@ -63,6 +63,7 @@ class Ledger:
 
     def recall(self, job: Job) -> None:
         """Take one job back that has left memory."""
+        job.demand = self._state.class_of(job.repository, job.labels)
         self._state.add(job, stored=True)
 
     def apply(self, event: e.Event) -> None:

@@ -13,6 +13,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, MachineId, Seconds
 from autoscaler.model.machines import MACHINE_TRANSITIONS, Machine, MachineState
 
+ABSENT = "in no list any more"
 ABSENCE_CONFIRMED_AFTER: Seconds = 60.0
 
 _EXPECTED_TO_LEAVE = frozenset({MachineState.ENDING, MachineState.EXITED, MachineState.FAILED})
@@ -54,7 +55,7 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
             machine.absent_since = None
     if listed.terminated:
         _gone(state, machine, at, listed.reason or "ended")
-    elif machine.state is MachineState.LOST:
+    elif machine.reason == ABSENT and not machine.occupies:
         _found_again(state, machine, at)
 
 
@@ -84,7 +85,11 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
         listed.launch_time,
     )
     if bind(state, call, launched, event.at) is None:
-        _adopt(state, event, listed, MachineState.FAILED, unproven=False)
+        # A slot whose machine has left memory may be this one's, and it may be at work.
+        if all(slot in state.machines for slot in call.slots):
+            _adopt(state, event, listed, MachineState.FAILED, unproven=False)
+        else:
+            _adopt(state, event, listed, MachineState.GRANTED, unproven=True)
 
 
 def _adopt(
@@ -131,12 +136,12 @@ def _miss(state: LedgerState, machine: Machine, event: MachinesListed) -> None:
         with state.changing(machine):
             machine.absent_since = event.began_at
     elif event.began_at - machine.absent_since >= ABSENCE_CONFIRMED_AFTER:
-        _gone(state, machine, event.at, "in no list any more")
+        _gone(state, machine, event.at, ABSENT)
 
 
 def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
     to = MachineState.GONE
-    if machine.state not in _EXPECTED_TO_LEAVE and reason == "in no list any more":
+    if machine.state not in _EXPECTED_TO_LEAVE and reason == ABSENT:
         to = MachineState.LOST
     if machine.state is MachineState.LOST and to is MachineState.LOST:
         return

@@ -75,7 +75,7 @@ def on_gate(state: LedgerState, event: MachineGateReported) -> None:
         note_good_boot(state, machine, event.at)
         move(state, machine, _S.PARKED, event.at, event.detail)
         with state.changing(machine):
-            machine.parked_at = event.at
+            machine.parked_at = machine.parked_at or event.at
         see(state, machine, event.at)
 
 
@@ -83,6 +83,9 @@ def on_seen(state: LedgerState, event: MachineSeen) -> None:
     """An authenticated word from a machine."""
     machine = state.machines.get(event.machine)
     if machine is not None:
+        if event.polled:
+            with state.changing(machine):
+                machine.confirmed = True
         see(state, machine, event.at)
 
 
@@ -174,7 +177,6 @@ def see(state: LedgerState, machine: Machine, at: Instant) -> None:
     """The machine spoke with its nonce just now."""
     with state.changing(machine):
         machine.last_seen = at
-        machine.confirmed = True
         machine.finished_at, machine.finished_reads = None, 0
         if machine.state in (_S.PARKED, _S.GRANTED):
             machine.absence = 0.0
@@ -208,7 +210,9 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
         case _S.BOOTED:
             return machine.since + _extended(deadlines.gate, machine)
         case _S.PARKED:
-            return max(seen, machine.since) + _extended(deadlines.parked_silence, machine)
+            return _silent_while_parked(state, machine, deadlines.parked_silence)
+        case _S.GRANTED if not machine.handed_over:
+            return _silent_while_parked(state, machine, deadlines.parked_silence)
         case _S.GRANTED:
             silent = max(seen, machine.since) + _extended(SILENCE, machine)
             return min(silent, lifetime_end(state, machine))
@@ -219,6 +223,15 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
         case _S.ENDING:
             return machine.due if machine.due is not None else machine.since
     return None
+
+
+def _silent_while_parked(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
+    seen = machine.last_seen if machine.last_seen is not None else machine.since
+    due_at = max(seen, machine.since) + _extended(patience, machine)
+    if machine.confirmed:
+        return due_at
+    # After a start it has its time to speak again, however long nobody was here to listen.
+    return max(due_at, state.started_at + patience)
 
 
 def _extended(length: Seconds, machine: Machine) -> Seconds:

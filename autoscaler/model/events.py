@@ -202,9 +202,10 @@ class MachineGateReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class MachineSeen(Event):
-    """An authenticated word from a machine: a poll while parked, a heartbeat while granted."""
+    """An authenticated word from a machine; `polled` if it asks for a grant, and so has none."""
 
     machine: MachineId
+    polled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,11 +50,11 @@ MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
     MachineState.FAILED: frozenset(
         {MachineState.LAUNCHED, MachineState.ENDING, MachineState.GONE, MachineState.LOST}
     ),
-    MachineState.GONE: frozenset(),
+    MachineState.GONE: frozenset({MachineState.GRANTED, MachineState.FAILED}),
     MachineState.LOST: frozenset({MachineState.GRANTED, MachineState.FAILED, MachineState.GONE}),
 }
 """`failed -> launched` is a slot that was written off and whose machine appeared after all; a lost
-machine that is shown again is possibly granted, or was never granted and is of no use."""
+or gone machine that is shown again is possibly granted, or was never granted and is of no use."""
 
 LIVE_STATES = frozenset(MachineState) - {MachineState.GONE, MachineState.LOST}
 BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
@@ -86,8 +86,9 @@ class Machine:
     `holds` are the quotas it counts against, as (`Offering.quota_key`, units): for a machine in
     `requested` every quota its call could draw on. `due` is when the planner must look at it
     again even if nothing happens. `unproven` marks a machine with our tag whose call we do not
-    know: possibly granted, never surplus. `confirmed` says that its agent has spoken with its
-    nonce since the controller started. `absence` is our own measured downtime within `state`.
+    know: possibly granted, never surplus. `confirmed` says that its agent has
+    said hello or polled since the controller started; other words prove no idleness. `absence` is
+    our own measured downtime within `state`.
     """
 
     id: MachineId

@@ -123,8 +123,8 @@ class Search:
             for placement in self._placements(index, rung):
                 if self.room.fits(placement):
                     return placement
-        if not self.sku.ladder:
-            self.reasons.append("no provider of its ladder can launch it")
+        if not any(rung.offerings for rung in self.sku.ladder):
+            self.reasons.append("no provider of its ladder can launch it now")
         return None
 
     def _cap(self) -> str | None:

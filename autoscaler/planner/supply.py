@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from autoscaler.model.calls import Call, CallState
+from autoscaler.model.calls import REPEAT_WINDOW, Call, CallState
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.machines import Machine, MachineState
@@ -41,6 +41,11 @@ def take_stock(fleet: Fleet, ended: set[MachineId], withdrawn: Iterable[Withdraw
             stock.unsent.setdefault(call.sku, []).append(call)
             stock.supply[Supply(SupplyKind.UNSENT, sku=call.sku)] += len(call.slots)
             stock.supply[Supply(SupplyKind.COMING, sku=call.sku)] -= len(call.slots)
+        elif call.sent_at is not None and fleet.now >= call.sent_at + REPEAT_WINDOW:
+            # Nobody knows whether they exist: they stay in the caps and are nobody's hope.
+            slots = (fleet.machines.get(slot) for slot in call.slots)
+            unbound = sum(m is not None and m.state is MachineState.REQUESTED for m in slots)
+            stock.supply[Supply(SupplyKind.COMING, sku=call.sku)] -= unbound
     for withdrawal in withdrawn:
         withdraw(fleet, stock, withdrawal)
     return stock

@@ -39,6 +39,8 @@ def _due(fleet: Fleet, machine: Machine) -> End | Examine | None:
     match machine.state:
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.PARKED:
             return End(machine.id, EndGround.DEADLINE, _STAGE[machine.state])
+        case MachineState.GRANTED if not machine.handed_over:
+            return End(machine.id, EndGround.DEADLINE, "it does not fetch its grant")
         case MachineState.FAILED if not machine.handed_over:
             return End(machine.id, EndGround.SURPLUS, machine.reason)
         case MachineState.EXITED:
@@ -70,12 +72,14 @@ def expired_parked(fleet: Fleet) -> list[End]:
         for (sku, state), machines in fleet.by_state.items()
         if state is MachineState.PARKED and sku not in fleet.catalogue.skus
         for machine in machines.values()
+        if machine.confirmed
     ]
     return strays + [
         End(machine.id, EndGround.MAX_AGE, f"parked for {sku.idle.max_age:g} s")
         for sku in fleet.catalogue.skus.values()
         for machine in fleet.machines_in(sku.name, MachineState.PARKED)
-        if fleet.now - (machine.parked_at or machine.since) >= sku.idle.max_age
+        if machine.confirmed
+        and fleet.now - (machine.parked_at or machine.since) >= sku.idle.max_age
     ]
 
 

@@ -254,3 +254,22 @@ def test_foreign_machines_are_forgotten_when_they_end_or_are_not_shown() -> None
     assert used(world) == (1, 3.0, 1, 4)
     world.lists()
     assert used(world) == (0, 0.0, 0, 0)
+
+
+def test_a_machine_gone_by_absence_that_is_listed_again_is_ended() -> None:
+    world = World()
+    world.park()
+    world.do(e.EndRequested, MachineId("c0"), EndGround.IDLE, "idle")
+    assert misses(world, 1, 61)[-1] == "gone"
+    world.lists(listed("i-c0"))
+    assert world.states() == {"c0": "failed"}
+    assert [end.machine for end in world.intents(End)] == ["c0"]
+
+
+def test_a_machine_beyond_slots_that_left_memory_is_possibly_at_work() -> None:
+    world = World()
+    world.launch(2)
+    world.state.drop(world.machine("c1"))
+    world.lists(listed("i-c0"), listed("i-c1"))
+    found = world.machine("x-i-c1")
+    assert (found.state, found.unproven) == (MachineState.GRANTED, True)

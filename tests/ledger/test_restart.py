@@ -41,6 +41,8 @@ def test_parked_machines_are_unconfirmed_until_they_speak() -> None:
     assert not world.machine("c0").confirmed
     assert world.intents(Grant) == []
     world.do(e.MachineSeen, MachineId("c0"))
+    assert not world.machine("c0").confirmed  # a heartbeat is no proof of idleness
+    world.do(e.MachineSeen, MachineId("c0"), True)
     assert world.machine("c0").confirmed
     assert world.intents(Grant) == [Grant(MachineId("c0"), GPU_CLASS)]
 
@@ -137,6 +139,8 @@ def test_a_sku_that_left_the_configuration_stalls_nothing() -> None:
     world.catalogue = catalogue(sku("gpu"))
     world.restart(10.0)
     assert world.state.jobs[JobId(1)].demand is None
+    assert world.intents(End) == []
+    world.do(e.MachineSeen, MachineId("o0"), True)
     assert [end.machine for end in world.intents(End)] == ["o0"]
     assert [launch.sku for launch in world.intents(Launch)] == ["gpu"]
     world.carry_out()

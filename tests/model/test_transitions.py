@@ -72,7 +72,7 @@ def test_a_runner_is_withdrawn_only_before_its_machine_acknowledged_it() -> None
         ("exited", {"parked", *OFF}),
         ("ending", {"gone", "lost"}),
         ("failed", {"launched", "ending", "gone", "lost"}),
-        ("gone", set()),
+        ("gone", {"granted", "failed"}),
     ],
 )
 def test_a_machine_moves_only_as_drawn(state: str, ways: set[str]) -> None:

@@ -183,7 +183,7 @@ def test_no_registration_is_taken_back_from_a_machine_that_is_ended() -> None:
     world = World()
     world.queue(1)
     world.mint(world.park()[0])
-    world.restart(90_000.0)
+    world.after(301.0)
     intents = world.plan().intents
     assert [type(i) for i in intents if isinstance(i, (End, WithdrawRunner))] == [End]
 

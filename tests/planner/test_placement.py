@@ -111,7 +111,7 @@ def test_every_hold_on_the_way_down_is_named_once() -> None:
 
 def test_an_empty_ladder_is_a_reason() -> None:
     world = world_of(dataclasses.replace(sku(), ladder=()))
-    assert reason(world) == "no provider of its ladder can launch it"
+    assert reason(world) == "no provider of its ladder can launch it now"
 
 
 def test_offerings_keep_their_order() -> None:

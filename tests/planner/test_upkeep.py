@@ -179,7 +179,13 @@ def test_the_first_repeat_comes_after_five_seconds() -> None:
 
 @pytest.mark.parametrize(("moment", "repeated"), [(599.9, True), (600.0, False)])
 def test_after_ten_minutes_nothing_is_repeated(moment: float, repeated: bool) -> None:
-    assert (due(unanswered(), moment) != ()) is repeated
+    found = due(unanswered(), moment)
+    assert any(isinstance(intent, RepeatCall) for intent in found) is repeated
+
+
+def test_a_slot_that_nobody_knows_about_any_more_is_no_supply() -> None:
+    """It stays in the caps; the job gets a machine elsewhere."""
+    assert [type(intent) for intent in due(unanswered(), 600.0)] == [Launch]
 
 
 def test_a_throttled_provider_gets_no_repeats() -> None:
