@@ -31,11 +31,11 @@ from autoscaler.controller.effects import Effects
 from autoscaler.controller.ending import Ending
 from autoscaler.controller.executor import Executor
 from autoscaler.controller.granting import Granting
+from autoscaler.controller.guards import GuardedGitHub, GuardedProvider
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launching import Launching
 from autoscaler.controller.loop import Loop, Pace, failure_of
-from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import SavedState, Store, StoreError
 from autoscaler.controller.reconciler import Reconciler
 from autoscaler.controller.releasing import Releasing
@@ -115,7 +115,6 @@ async def _serve(configuration: config.Configuration, clock: SystemClock) -> Non
         fleet = _Fleet(configuration, clock, store, saved, workers)
         stack.push_async_callback(fleet.github.close)
         await fleet.resume(saved)
-        await asyncio.gather(*(fleet.open_provider(name) for name in fleet.providers))
         await stack.enter_async_context(fleet.serving)
         stack.push_async_callback(fleet.finish)
         _log.info("serving", fleet=configuration.settings.fleet, on=str(fleet.serving.address))
@@ -147,13 +146,16 @@ class _Fleet:
         )
         agent = files("autoscaler.agent").joinpath("agent.py").read_bytes()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
-        self.github = GitHubClient(
-            github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
+        self.github = GuardedGitHub(
+            GitHubClient(
+                github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
+            )
         )
-        self.providers = {
+        self._ec2 = {
             name: Ec2Provider(ec2, self._telemetry, clock, workers[name])
             for name, ec2 in ec2_settings(configuration, saved.installation, agent_sha256).items()
         }
+        self.providers = {name: GuardedProvider(ec2) for name, ec2 in self._ec2.items()}
         ledger = Ledger(catalogue(configuration, saved.installation, {}))
         self._journal = Journal(ledger, store, clock, self._telemetry)
         self._effects = Effects(self._crashed)
@@ -170,6 +172,7 @@ class _Fleet:
             self.providers,
             gates(configuration),
             self._reconciler.sweep_soon,
+            opened=self._opened,
         )
         self._loop = self._make_loop()
         self.serving = self._make_serving(agent)
@@ -180,13 +183,13 @@ class _Fleet:
         What runs there counts in the caps, so nothing is launched before it is known.
         """
         try:
-            await self.providers[name].open()
-        except (ProviderError, OutcomeUnknownError) as error:
+            await self._ec2[name].open()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it stops this provider alone
             _log.error("provider_not_opened", provider=name, error=str(error))
             return False
         if not await self._reconciler.sweep(name):
             return False
-        self._opened[name] = self.providers[name]
+        self._opened[name] = self._ec2[name]
         self._journal.ledger.replace_catalogue(
             catalogue(self._configuration, self._installation, self._opened)
         )
@@ -211,13 +214,13 @@ class _Fleet:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._loop.stop)
-        unopened = set(self.providers) - set(self._opened)
-        reopening = [loop.create_task(self._reopen(name)) for name in unopened]
+        opening = [loop.create_task(self._open_at_last(name)) for name in self.providers]
         try:
             await self._loop.run()
         finally:
-            for task in reopening:
+            for task in opening:
                 task.cancel()
+            await asyncio.gather(*opening, return_exceptions=True)
         if self._crash is not None:
             raise BaseExceptionGroup("an effect failed", [self._crash])
 
@@ -228,12 +231,10 @@ class _Fleet:
         await self.serving.stop()
         await self._loop.drain(FINISH_WITHIN)
 
-    async def _reopen(self, name: ProviderName) -> None:
+    async def _open_at_last(self, name: ProviderName) -> None:
         wait = REOPEN_FIRST
-        while True:
+        while not await self.open_provider(name):
             await self._clock.sleep(wait)
-            if await self.open_provider(name):
-                return
             wait = min(2.0 * wait, REOPEN_RAREST)
 
     def _crashed(self, error: BaseException) -> None:

@@ -6,7 +6,7 @@ ends that machine. It never mints: it hands over what `granting` minted.
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from autoscaler.controller.granting import Granting
@@ -36,7 +36,9 @@ _OVER = frozenset({MachineState.ENDING, MachineState.GONE, MachineState.LOST, Ma
 
 
 class BootstrapDesk:
-    """Implements the Bootstrap port. `sweep_soon` asks for a provider's list when one is missing."""
+    """Implements the Bootstrap port. `sweep_soon` asks for a provider's list when one is missing;
+
+    no proof is looked at of a provider that is not in `opened` yet (None: all are)."""
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class BootstrapDesk:
         providers: Mapping[ProviderName, Provider],
         gates: Mapping[SkuName, dict[str, Any]],
         sweep_soon: Callable[[ProviderName], None],
+        opened: Container[ProviderName] | None = None,
     ) -> None:
         self._journal = journal
         self._granting = granting
@@ -53,6 +56,7 @@ class BootstrapDesk:
         self._providers = providers
         self._gates = gates
         self._sweep_soon = sweep_soon
+        self._opened: Container[ProviderName] = providers if opened is None else opened
         self.leaving = False
 
     async def hello(
@@ -65,6 +69,9 @@ class BootstrapDesk:
         name = ProviderName(provider)
         if name not in self._providers:
             raise BootstrapRefusedError(403, "account")
+        if name not in self._opened:
+            # Its account is not known yet: whoever this is has to wait.
+            raise NotKnownYetError(TRY_AGAIN)
         try:
             identity = self._providers[name].verify(proof)
         except ProofRefusedError as error:

@@ -1,0 +1,160 @@
+"""Rule 8 for errors that nobody listed: they become the port's own, are logged, and stop one thing.
+
+What wraps an adapter here may raise only what its port says, so that a bug in one edge is retried
+with the growing delay of an unknown outcome instead of ending the process.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import structlog
+
+from autoscaler.controller.ports.github import (
+    GitHub,
+    GitHubError,
+    MintedRunner,
+    MintOutcomeUnknownError,
+    Redelivered,
+    RegisteredRunner,
+    RetryLaterError,
+)
+from autoscaler.controller.ports.provider import (
+    LaunchAnswer,
+    LaunchOrder,
+    OutcomeUnknownError,
+    ProofRefusedError,
+    ProvenIdentity,
+    Provider,
+    ProviderError,
+)
+from autoscaler.model.events import JobObserved, ListedMachine
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import (
+    Instant,
+    JobId,
+    ProviderMachineId,
+    ProviderName,
+    RunnerName,
+    Seconds,
+)
+
+T = TypeVar("T")
+RETRY_AFTER: Seconds = 60.0
+
+_log = structlog.get_logger(__name__)
+
+
+class GuardedProvider:
+    """A Provider that raises only what the port names."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    @property
+    def name(self) -> ProviderName:
+        """See `Provider`."""
+        return self._provider.name
+
+    async def prepare(self, order: LaunchOrder) -> str:
+        """See `Provider`. Preparing launches nothing, so its failure is a plain one."""
+        return await _guard(lambda: self._provider.prepare(order), _LISTED, _refused)
+
+    async def launch(self, request: str) -> LaunchAnswer:
+        """See `Provider`."""
+        return await _guard(lambda: self._provider.launch(request), _LISTED, OutcomeUnknownError)
+
+    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+        """See `Provider`."""
+        return await _guard(lambda: self._provider.end(machines), _LISTED, OutcomeUnknownError)
+
+    async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+        """See `Provider`."""
+        pages = aiter(self._provider.machines())
+        while True:
+            page = await _guard(lambda: anext(pages, None), _LISTED, OutcomeUnknownError)
+            if page is None:
+                return
+            yield page
+
+    def verify(self, proof: bytes) -> ProvenIdentity:
+        """See `Provider`."""
+        try:
+            return self._provider.verify(proof)
+        except ProofRefusedError:
+            raise
+        except Exception as error:
+            raise ProofRefusedError("malformed", _told(error)) from error
+
+    async def close(self) -> None:
+        """See `Provider`."""
+        await self._provider.close()
+
+
+class GuardedGitHub:
+    """A GitHub that raises only what the port names."""
+
+    def __init__(self, github: GitHub) -> None:
+        self._github = github
+
+    async def mint(
+        self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
+    ) -> MintedRunner:
+        """See `GitHub`."""
+        return await _guard(
+            lambda: self._github.mint(scope, runner_group, name, labels),
+            GitHubError,
+            MintOutcomeUnknownError,
+        )
+
+    async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
+        """See `GitHub`."""
+        return await _guard(lambda: self._github.find_runner(scope, name), GitHubError, _later)
+
+    async def delete_runner(self, scope: str, github_id: int) -> bool:
+        """See `GitHub`."""
+        return await _guard(
+            lambda: self._github.delete_runner(scope, github_id), GitHubError, _later
+        )
+
+    async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
+        """See `GitHub`."""
+        return await _guard(
+            lambda: self._github.read_job(repository, job, now), GitHubError, _later
+        )
+
+    async def redeliver_failed(self, since: Instant) -> Redelivered:
+        """See `GitHub`."""
+        return await _guard(lambda: self._github.redeliver_failed(since), GitHubError, _later)
+
+    async def close(self) -> None:
+        """See `GitHub`."""
+        await self._github.close()
+
+
+_LISTED = (ProviderError, OutcomeUnknownError)
+
+
+async def _guard(
+    call: Callable[[], Awaitable[T]],
+    listed: type[Exception] | tuple[type[Exception], ...],
+    instead: Callable[[str], Exception],
+) -> T:
+    try:
+        return await call()
+    except listed:
+        raise
+    except Exception as error:
+        raise instead(_told(error)) from error
+
+
+def _told(error: Exception) -> str:
+    _log.error("unlisted_error", error=type(error).__name__, exc_info=error)
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def _refused(message: str) -> ProviderError:
+    return ProviderError(FailureClass.UNKNOWN, "Unlisted", message)
+
+
+def _later(message: str) -> RetryLaterError:
+    return RetryLaterError(message, RETRY_AFTER)

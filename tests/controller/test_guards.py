@@ -1,0 +1,117 @@
+"""Rule 8: an error that nobody listed becomes the port's own, and stops one thing."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NoReturn
+
+import pytest
+
+from autoscaler.controller.guards import GuardedGitHub, GuardedProvider
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    MintOutcomeUnknownError,
+    OperatorError,
+    RetryLaterError,
+)
+from autoscaler.controller.ports.provider import (
+    OutcomeUnknownError,
+    ProofRefusedError,
+    ProviderError,
+)
+from autoscaler.model.events import ListedMachine
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import JobId, RunnerName
+from tests.controller.fakes_github import FakeGitHub
+from tests.controller.fakes_provider import FakeProvider
+
+
+class BrokenProvider(FakeProvider):
+    """Every call ends in an error that no port names."""
+
+    error: Exception = TypeError("a bug")
+
+    async def prepare(self, order: object) -> NoReturn:
+        raise self.error
+
+    async def launch(self, request: str) -> NoReturn:
+        raise self.error
+
+    async def end(self, machines: object) -> NoReturn:
+        raise self.error
+
+    async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+        yield ()
+        raise self.error
+
+    def verify(self, proof: bytes) -> NoReturn:
+        raise self.error
+
+
+class BrokenGitHub(FakeGitHub):
+    """Every call ends in an error that no port names."""
+
+    async def _answer(self, method: str, carry_out: object) -> NoReturn:
+        raise KeyError(method)
+
+
+async def read_all(provider: GuardedProvider) -> None:
+    async for _ in provider.machines():
+        pass
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda p: p.launch("{}"), lambda p: p.end([]), read_all],
+    ids=["launch", "end", "machines"],
+)
+async def test_a_providers_bug_is_an_unknown_outcome(
+    call: Callable[[GuardedProvider], Awaitable[object]],
+) -> None:
+    with pytest.raises(OutcomeUnknownError, match="TypeError: a bug"):
+        await call(GuardedProvider(BrokenProvider()))
+
+
+async def test_a_bug_in_preparing_launched_nothing() -> None:
+    with pytest.raises(ProviderError) as caught:
+        await GuardedProvider(BrokenProvider()).prepare(None)  # type: ignore[arg-type]
+    assert caught.value.failure is FailureClass.UNKNOWN
+
+
+async def test_a_proof_that_breaks_the_reader_is_refused() -> None:
+    with pytest.raises(ProofRefusedError) as caught:
+        GuardedProvider(BrokenProvider()).verify(b"x")
+    assert caught.value.reason == "malformed"
+
+
+async def test_what_the_port_names_goes_through_as_it_is() -> None:
+    broken = BrokenProvider()
+    broken.error = ProviderError(FailureClass.QUOTA, "Vcpu", "no more")
+    with pytest.raises(ProviderError) as caught:
+        await GuardedProvider(broken).launch("{}")
+    assert caught.value is broken.error
+    github = FakeGitHub()
+    github.script("mint", OperatorError("403"))
+    with pytest.raises(OperatorError):
+        await GuardedGitHub(github).mint("org:acme", "g", RunnerName("r"), ("gpu",))
+
+
+async def test_a_bug_in_minting_may_have_registered_a_runner() -> None:
+    with pytest.raises(MintOutcomeUnknownError):
+        await GuardedGitHub(BrokenGitHub()).mint("org:acme", "g", RunnerName("r"), ("gpu",))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda g: g.find_runner("org:acme", RunnerName("r")),
+        lambda g: g.delete_runner("org:acme", 1),
+        lambda g: g.read_job("acme/widgets", JobId(1), 0.0),
+        lambda g: g.redeliver_failed(0.0),
+    ],
+    ids=["find_runner", "delete_runner", "read_job", "redeliver_failed"],
+)
+async def test_any_other_bug_at_github_is_asked_about_again_later(
+    call: Callable[[GuardedGitHub], Awaitable[object]],
+) -> None:
+    with pytest.raises(GitHubError) as caught:
+        await call(GuardedGitHub(BrokenGitHub()))
+    assert isinstance(caught.value, RetryLaterError)
