@@ -53,6 +53,7 @@ class WorkflowJob(BaseModel):
     run_id: _Count | None = None
     run_attempt: _Count | None = None
     runner_name: _Word | None = None
+    runner_id: _Count | None = None
     conclusion: _Word | None = None
     created_at: _Timestamp | None = None
     started_at: _Timestamp | None = None
@@ -97,6 +98,7 @@ def observe(job: WorkflowJob, state: JobState, sighting: Sighting) -> JobObserve
         completed_at=instant_of(job.completed_at) if done else None,
         conclusion=job.conclusion if done else None,
         read=sighting.read,
+        runner_id=(job.runner_id or None) if runner else None,
     )
 
 

@@ -7,13 +7,17 @@ delivery may be lost, late, repeated or out of order.
 from autoscaler.ledger.holds import release_holds
 from autoscaler.ledger.runners import bind_job, close_runner
 from autoscaler.ledger.state import LedgerState, is_held
-from autoscaler.model.demand import normalise_labels
+from autoscaler.model.demand import normalise_labels, scope_of
 from autoscaler.model.events import JobObserved, JobReadRequested
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Seconds
 from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.runners import Runner
 
 REREAD_AFTER: Seconds = 60.0
 """How long after a question about a disputed or held job it is asked again."""
+
+QUEUED_AT_MOST: Seconds = 86_400.0
+"""GitHub fails a job that was queued for a day (docs.github.com: Actions limits)."""
 
 _RANK = {
     JobState.WAITING: 0,
@@ -37,7 +41,7 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
         state.reads.setdefault(job.id, event.at)
     elif event.read or job.state is not JobState.QUEUED or not is_held(job):
         state.reads.pop(job.id, None)
-    _follow(state, job, before, event.at)
+    _follow(state, job, before, event)
 
 
 def on_job_read_requested(state: LedgerState, event: JobReadRequested) -> None:
@@ -55,6 +59,10 @@ def _new_job(state: LedgerState, event: JobObserved) -> Job:
         state=event.state,
         queued_at=event.queued_at,
         updated_at=event.at,
+        # Perhaps a body that was sent long ago: GitHub is asked before anything is launched.
+        disputed=not event.read
+        and event.state is JobState.QUEUED
+        and event.at - event.queued_at > QUEUED_AT_MOST,
     )
     _fill(job, event)
     return job
@@ -93,17 +101,31 @@ def _fill(job: Job, event: JobObserved) -> None:
         job.conclusion = job.conclusion or event.conclusion
 
 
-def _follow(state: LedgerState, job: Job, before: JobState | None, at: Instant) -> None:
+def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObserved) -> None:
+    at = event.at
     if job.state is JobState.IN_PROGRESS and before is not JobState.IN_PROGRESS:
         release_holds(state, job.demand, at)
     if job.runner_name is None or job.runner_name not in state.runners:
         return
     runner = state.runners[job.runner_name]
+    if not _is_the_same(state, runner, job, event):
+        return
     if job.state is JobState.IN_PROGRESS:
         bind_job(state, runner, job.id, at)
     elif job.state is JobState.COMPLETED:
         bind_job(state, runner, job.id, at)
         close_runner(state, runner, at, f"job {job.id} completed")
+
+
+def _is_the_same(state: LedgerState, runner: Runner, job: Job, event: JobObserved) -> bool:
+    """Whether the runner that GitHub names is the one that we registered under that name.
+
+    Names show in job logs, and a repository may register a runner of its own under any.
+    """
+    scope = scope_of(state.catalogue, job.repository)
+    if scope is None or scope.key != runner.demand.scope:
+        return False
+    return None in (event.runner_id, runner.github_id) or event.runner_id == runner.github_id
 
 
 def _source(event: JobObserved) -> str:

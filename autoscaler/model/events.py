@@ -35,7 +35,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class JobObserved(Event):
-    """GitHub spoke of a job: by a webhook, or (`read`) by answering a question about it."""
+    """GitHub spoke of a job: by a webhook, or (`read`) by answering a question about it.
+
+    `runner_id` is GitHub's own id of the registration: names are anybody's to choose.
+    """
 
     id: JobId
     state: JobState
@@ -51,6 +54,7 @@ class JobObserved(Event):
     completed_at: Instant | None = None
     conclusion: str | None = None
     read: bool = False
+    runner_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

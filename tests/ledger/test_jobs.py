@@ -258,3 +258,33 @@ def test_history_tells_states_disputes_and_where_the_word_came_from() -> None:
         ("job", "1", "disputed", "webhook"),
         ("job", "1", "in_progress", "webhook"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("repository", "runner_id", "state"),
+    [
+        ("acme/widgets", 7, "busy"),
+        ("acme/widgets", None, "busy"),
+        ("acme/widgets", 8, "acknowledged"),
+        ("evil/repo", 7, "acknowledged"),
+        ("evil/repo", None, "acknowledged"),
+    ],
+)
+def test_a_job_elsewhere_that_names_our_runner_does_not_bind_it(
+    repository: str, runner_id: int | None, state: str
+) -> None:
+    """Anybody may register a runner under a name that he read in a log."""
+    world = World()
+    runner = world.ready()
+    world.observe(1, IN_PROGRESS, repository=repository, runner_name=runner, runner_id=runner_id)
+    assert world.state.runners[runner].state == state
+
+
+@pytest.mark.parametrize(("age", "asked"), [(86_400.0, False), (86_401.0, True)])
+def test_a_job_said_to_be_queued_for_more_than_a_day_is_asked_about_first(
+    age: float, asked: bool
+) -> None:
+    world = World()
+    world.observe(1, JobState.QUEUED, queued_at=START - age)
+    assert world.job(1).disputed is asked
+    assert (1 in world.state.reads) is asked
