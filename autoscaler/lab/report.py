@@ -65,6 +65,7 @@ class Report:
     peak: int
     machines_left: int
     machine_hours: float
+    ended: int
     job_hours: float
     github_calls: Counter[str]
     ec2_calls: Counter[str]
@@ -102,6 +103,7 @@ def make_report(lab: Laboratory, push: Push, price_of: PriceOf) -> Report:
         peak=lab.ec2.instances.peak,
         machines_left=len(lab.ec2.machines_left()),
         machine_hours=lab.ec2.machine_hours(),
+        ended=len(ended),
         job_hours=sum(_ran(job) for job in jobs) / 3600,
         github_calls=_github_calls(lab),
         ec2_calls=Counter(lab.ec2.calls),
@@ -167,7 +169,7 @@ def _sentences(report: Report) -> str:
     busy = report.job_hours / report.machine_hours if report.machine_hours else 0.0
     return "\n".join(
         (
-            f"{total.jobs} jobs in {clock(report.seconds)} of lab time.",
+            f"{report.ended} of {total.jobs} jobs ended in {clock(report.seconds)} of lab time.",
             f"Machines: {total.machines} launched, {report.peak} at the peak, "
             f"{report.machines_left} left.",
             f"Cost: ${total.dollars:,.2f} for {report.machine_hours:.1f} machine hours, "

@@ -68,14 +68,16 @@ def test_the_final_table_fits_80_columns() -> None:
     skus = {LONGEST: row, "windows.4xlarge.nonephemeral": none}
     out = StringIO()
     calls = read_example().jobs_by_label
-    print_report(Console(file=out, width=80), Report(skus, 6000.0, 48, 0, 50.0, 45.0, calls, calls))
+    print_report(
+        Console(file=out, width=80), Report(skus, 6000.0, 48, 0, 50.0, 28, 45.0, calls, calls)
+    )
     lines = out.getvalue().splitlines()
     assert lines[1].split() == [LONGEST, "15", "23:59", "23:59", "23:59", "100", "$119.27"]
     assert lines[2].split()[1:] == ["15", "-", "-", "-", "0", "$0.00"]
     assert lines[3].split() == ["all", "30", "23:59", "23:59", "23:59", "100", "$119.27"]
     assert max(map(len, lines)) <= 80
     text = out.getvalue()
-    assert "30 jobs in 1:40:00 of lab time." in text
+    assert "28 of 30 jobs ended in 1:40:00 of lab time." in text
     assert "Machines: 100 launched, 48 at the peak, 0 left." in text
     assert "Cost: $119.27 for 50.0 machine hours, 90% of them with a job." in text
     assert "Calls to GitHub: 59" in text
