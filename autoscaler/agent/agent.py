@@ -149,7 +149,7 @@ class Backoff:
         """Seconds until the next try; never less than `retry_after`."""
         self.tries += 1
         if retry_after is not None:
-            return retry_after * (1.0 + uniform() / 4)
+            return max(RETRY_FIRST, retry_after) * (1.0 + uniform() / 4)
         return min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(self.tries - 1, 10)) * (0.5 + uniform() / 2)
 
 
@@ -431,14 +431,16 @@ class Controller:
 
     def _expect(self, answer: Answer, status: int) -> dict[str, Any]:
         """The answer's object, or the instruction that its status stands for."""
-        if answer.status == status:
+        value = _object(answer.body)
+        if answer.status == status and (value or status != http.client.OK):
             self.heard = self._clock.now()
-            return _object(answer.body) if status == http.client.OK else {}
-        word = _object(answer.body).get("error")
-        why = f"{answer.status} {word}" if _is_name(word) else str(answer.status)
+            return value
+        word = value.get("error")
+        ours = _is_name(word)  # anything else is a proxy's page, and says nothing about us
+        why = f"{answer.status} {word}" if ours else str(answer.status)
         if answer.status in (401, 409):
             raise HelloAgain(why)
-        if answer.status in (403, 410, 426):
+        if ours and answer.status in (403, 410, 426):
             raise PowerOff(f"the controller answered {why}")
         raise Again(why, answer.retry_after)
 
@@ -970,7 +972,7 @@ class Watch:
             self._worked = True
         if signs.exited is not None:
             return f"the runner exited with status {signs.exited}"
-        if signs.refused:
+        if signs.refused and self._message is None:
             return "GitHub refuses the registration"
         if self._worked:
             self._gone = now if self._gone is None else self._gone
@@ -1211,6 +1213,15 @@ def command(argv: list[str]) -> bool:
     return done.returncode == 0
 
 
+def disarm(argv: list[str], tries: int = 5, pause: float = 2.0) -> None:
+    """Take the armed shutdown back. Raises PowerOff if it stays: it would hit a running job."""
+    for _ in range(tries):
+        if command(argv):
+            return
+        time.sleep(pause)
+    raise PowerOff("the armed shutdown could not be taken back")
+
+
 def power_off(argv: list[str]) -> None:
     """Tell the machine to power off, and wait for it. On return, the service's death does it."""
     for _ in range(3):
@@ -1261,7 +1272,7 @@ def main() -> int:
         refuse_second_boot(host)
         folder = os.path.dirname(path)
         agent = build(host, os.path.join(folder, "controller.json"))
-        command(host.disarm)
+        disarm(host.disarm)
         agent.live()
     except (PowerOff, Settings) as reason:
         say(f"powering off: {reason}")

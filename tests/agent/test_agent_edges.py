@@ -373,6 +373,18 @@ def test_what_an_answer_tells_to_do(
         assert caught.value.retry_after == 7
 
 
+@pytest.mark.parametrize("status", [200, 403, 410, 426])
+def test_a_page_of_somebody_elses_is_no_word_of_the_controllers(
+    agent: ModuleType, server: Any, controller: Any, status: int
+) -> None:
+    """A maintenance page keeps no machine on, and a proxy's refusal powers none off."""
+    before = controller.heard
+    server.answers = {HELLO: (status, {}, b"<html>come back later</html>")}
+    with pytest.raises(agent.Again):
+        controller.hello()
+    assert controller.heard == before
+
+
 @pytest.mark.parametrize(
     "body",
     [

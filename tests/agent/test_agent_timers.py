@@ -272,6 +272,12 @@ def test_no_runner_starts_where_the_marker_cannot_be_written(stage: Stage) -> No
     assert stage.runner.started_with is None
 
 
+def test_a_shutdown_that_stays_armed_lets_no_job_start(agent: ModuleType) -> None:
+    agent.disarm(["true"])
+    with pytest.raises(agent.PowerOff, match="armed"):
+        agent.disarm(["false"], pause=0.0)
+
+
 def test_a_machine_serves_once(agent: ModuleType, tmp_path: Path) -> None:
     host = agent.Host({"root": str(tmp_path)})
     agent.refuse_second_boot(host)
