@@ -17,7 +17,8 @@ setup: ## Set up .venv and the Debian packages that it needs.
 demo: setup ## Replay a push against a GitHub and an EC2 on this host.
 	@$(BIN)/python -m autoscaler.cli demo $(ARGS)
 
-test: check pytest ## Everything that must hold: lint, types, contracts, tests.
+test: setup ## Everything that must hold: lint, types, contracts, tests.
+	@$(MAKE) --no-print-directory -j2 pytest check
 
 check: lint types contracts ## What holds without running anything.
 
