@@ -7,6 +7,7 @@ mean; never when to ask, and never to ask for a registration twice.
 from contextlib import aclosing
 from typing import Annotated
 
+import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
 from autoscaler.controller.ports.clock import Clock
@@ -43,6 +44,8 @@ _JOB_STATES = {
     "in_progress": JobState.IN_PROGRESS,
     "completed": JobState.COMPLETED,
 }
+
+_log = structlog.get_logger(__name__)
 
 
 class _Shape(BaseModel):
@@ -171,8 +174,9 @@ class GitHubClient:
             raise unanswered(request, text) from None
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
-        """Have every App's failed deliveries repeated. Raises as the port says.
+        """Have every App's failed deliveries repeated. Raises as the port says when all Apps fail.
 
+        Where only some fail, `arrived_until` is `since`: their deliveries are looked at again.
         At most 50 an App and call; what is left over is remembered for the next call.
         """
         done: list[Redelivered] = []
@@ -182,10 +186,12 @@ class GitHubClient:
             try:
                 done.append(await redelivery.run(since))
             except GitHubError as error:
+                _log.warning("redelivery_failed", app=redelivery.app_id, error=str(error))
                 first = first or error
-        if first is not None:
+        if first is not None and not done:
             raise first
-        return Redelivered(sum(one.asked for one in done), min(one.arrived_until for one in done))
+        untils = [one.arrived_until for one in done] + ([since] if first is not None else [])
+        return Redelivered(sum(one.asked for one in done), min(untils))
 
     async def close(self) -> None:
         """Release connections. Idempotent."""

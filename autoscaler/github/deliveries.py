@@ -102,6 +102,11 @@ class Redelivery:
         self._not_before: dict[str, Instant] = {}
         self._given_up: set[str] = set()
 
+    @property
+    def app_id(self) -> int:
+        """Whose deliveries these are."""
+        return self._app.id
+
     async def run(self, since: Instant) -> Redelivered:
         """Repeat what failed since then. Raises as `Api.ask`."""
         began = self._clock.now()

@@ -33,8 +33,10 @@ _SECRET_TEXTS = re.compile(
     r"\bgh[a-z]_[A-Za-z0-9_.\-]{10,}"
     r"|\bgithub_pat_\w{10,}"
     r"|\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"
+    r"|\beyJ[A-Za-z0-9+/_\-]{97,}=*"
+    r"|\b[0-9A-Fa-f]{64}\b"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|(?<=Bearer )[^\s'\",]+"
+    r"|(?<=\b[Bb]earer )[^\s'\",]+"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
     re.ASCII | re.DOTALL,
 )

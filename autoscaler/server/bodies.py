@@ -4,6 +4,8 @@ Decides whether a body may be read at all; never looks into it, never decompress
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -25,7 +27,7 @@ class BodyRefusedError(Exception):
 class Bodies:
     """`limit` bytes a body, `timeout` seconds for one, `together` bytes held at any moment.
 
-    A body that does not declare its length counts with `limit`.
+    What counts as held is what has arrived: a length that is only declared takes no room.
     """
 
     limit: int
@@ -33,46 +35,41 @@ class Bodies:
     together: int = 64 * MEBIBYTE
     _held: int = field(default=0, init=False)
 
-    def reserve(self, request: web.Request) -> int:
-        """Make room; the answer is to be given to `release`. Raises BodyRefusedError."""
+    @asynccontextmanager
+    async def read(self, request: web.Request) -> AsyncIterator[bytes]:
+        """The whole body, whose room is given back in the end.
+
+        Raises BodyRefusedError, ConnectionError when the peer left.
+        """
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise BodyRefusedError("encoded")
-        declared = request.content_length
-        if declared is None:
-            declared = self.limit if request.body_exists else 0
-        if declared > self.limit:
+        if (request.content_length or 0) > self.limit:
             raise BodyRefusedError("too_large")
-        if self._held + declared > self.together:
-            raise BodyRefusedError("busy")
-        self._held += declared
-        return declared
+        body = bytearray()
+        try:
+            await self._fill(body, request)
+            yield bytes(body)
+        finally:
+            self._held -= len(body)
 
-    def release(self, reserved: int) -> None:
-        """Give the room of one body back."""
-        self._held -= reserved
-
-    async def read(self, request: web.Request) -> bytes:
-        """The whole body. Raises BodyRefusedError, ConnectionError when the peer left."""
+    async def _fill(self, body: bytearray, request: web.Request) -> None:
         content = request.content
         try:
             if content.is_eof():
-                return self._bounded(content.read_nowait())
+                self._add(body, content.read_nowait())
+                return
             async with asyncio.timeout(self.timeout):
-                return await self._collect(request)
+                while chunk := await content.readany():
+                    self._add(body, chunk)
         except TimeoutError as error:
             raise BodyRefusedError("too_slow") from error
         except web.RequestPayloadError as error:
             raise BodyRefusedError("broken") from error
 
-    async def _collect(self, request: web.Request) -> bytes:
-        chunks = bytearray()
-        while chunk := await request.content.readany():
-            chunks += chunk
-            if len(chunks) > self.limit:
-                raise BodyRefusedError("too_large")
-        return bytes(chunks)
-
-    def _bounded(self, body: bytes) -> bytes:
-        if len(body) > self.limit:
+    def _add(self, body: bytearray, chunk: bytes) -> None:
+        if len(body) + len(chunk) > self.limit:
             raise BodyRefusedError("too_large")
-        return body
+        if self._held + len(chunk) > self.together:
+            raise BodyRefusedError("busy")
+        body += chunk
+        self._held += len(chunk)

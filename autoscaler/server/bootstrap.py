@@ -143,12 +143,8 @@ class BootstrapEndpoint:
         return await self._answer(step.name, machine or None, work())
 
     async def _body(self, request: web.Request, shape: type[requests.Request]) -> Any:
-        reserved = self._bodies.reserve(request)
-        try:
-            body = await self._bodies.read(request)
+        async with self._bodies.read(request) as body:
             return shape.model_validate_json(body or b"{}")
-        finally:
-            self._bodies.release(reserved)
 
     # --- the way out ---------------------------------------------------------------------------
 

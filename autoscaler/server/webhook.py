@@ -138,12 +138,8 @@ class WebhookEndpoint:
             return "shed"
         if request.content_type != "application/json":
             return "unsupported_type"
-        reserved = self._bodies.reserve(request)
-        try:
-            body = await self._bodies.read(request)
+        async with self._bodies.read(request) as body:
             return await self._judge(request, body)
-        finally:
-            self._bodies.release(reserved)
 
     async def _judge(self, request: web.Request, body: bytes) -> str:
         if not self._verify(body, _signature(request)):

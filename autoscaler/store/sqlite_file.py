@@ -8,7 +8,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,6 +107,10 @@ class SqliteFile:
             # SQLite gives its -wal and -shm files the mode of this one.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY))
             self.path.chmod(_OWNER_ONLY)
+            # Those that an earlier process or another tool left have a mode of their own.
+            for suffix in ("-wal", "-shm", ".lock"):
+                with suppress(FileNotFoundError):
+                    self.path.with_name(self.path.name + suffix).chmod(_OWNER_ONLY)
         except OSError as error:
             raise StoreError(f"{self.path}: cannot be opened: {error.strerror}") from error
 

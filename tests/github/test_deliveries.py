@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.controller.ports.github import OperatorError, RetryLaterError
+from autoscaler.controller.ports.github import OperatorError, Redelivered, RetryLaterError
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.deliveries import MAX_REPEATS, FailedDelivery, Try, failed_deliveries
 from tests.github.conftest import World
@@ -150,6 +150,9 @@ async def test_every_app_has_deliveries_and_one_apps_trouble_is_its_own(world: W
         assert (await client.redeliver_failed(START - 3600)).asked == 2
         world.github.apps.pop("1")
         world.clock.at += 400
+        told = await client.redeliver_failed(START - 3600)
+        assert told == Redelivered(1, START - 3600)
+        world.github.apps.pop("2")
         with pytest.raises(OperatorError):
             await client.redeliver_failed(START - 3600)
     assert world.github.count("deliveries/2/attempts") == 2

@@ -79,6 +79,12 @@ class Ec2Provider:
 
     async def open(self) -> None:
         """Read the account and the subnets' zones. Raises ProviderError, OutcomeUnknownError."""
+        if not self.believes_documents:
+            text = (
+                f"no certificate is pinned for region {self._settings.region}: no machine could "
+                "prove who it is; name AWS's certificate for it in identity_certificates"
+            )
+            raise ProviderError(FailureClass.CONFIGURATION, "IdentityCertificates", text)
         self._account = await self._resources.account()
         await self._resources.subnets()
 
