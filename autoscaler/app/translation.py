@@ -8,13 +8,16 @@ from typing import Any
 
 from autoscaler import config
 from autoscaler.config.settings import Ec2Settings as Ec2Section
+from autoscaler.config.settings import TokenBucket
 from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.catalogue import Architecture, Catalogue, Offering, OperatingSystem, Rung
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
 from autoscaler.providers.ec2 import instance_types
+from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import Bucket, Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.throttle import RESOURCE_BUCKETS
 from autoscaler.providers.ec2.user_data import render_user_data
 from autoscaler.server.settings import Address, ServerSettings, TlsFiles
 
@@ -26,7 +29,8 @@ def offering_problems(configuration: config.Configuration) -> tuple[config.Probl
     """What the ladders ask of EC2 and EC2 does not have, by the project's own table."""
     table = instance_types.instance_types()
     families = {instance_types.quota_family(name) for name in table}
-    return config.validate_offerings(configuration, _type_problem, families)
+    apis = {"request_buckets": OPERATIONS, "resource_buckets": RESOURCE_BUCKETS}
+    return config.validate_offerings(configuration, _type_problem, families, apis)
 
 
 def catalogue(
@@ -46,6 +50,7 @@ def catalogue(
         scopes=config.scopes(settings),
         limits=config.limits(settings),
         registration=config.registration_rate(settings),
+        launch_rates={name: provider.launch_rate for name, provider in opened.items()},
     )
 
 
@@ -129,7 +134,21 @@ def _ec2(
         identity_certificates=tuple(map(configuration.file, ec2.identity_certificates)),
         account=ec2.account,
         prices=ec2.prices,
+        spot_price_factor=ec2.spot_price_factor,
+        quotas=_quotas(configuration, name),
+        request_buckets=_buckets(ec2.request_buckets),
+        resource_buckets=_buckets(ec2.resource_buckets),
     )
+
+
+def _quotas(configuration: config.Configuration, provider: str) -> dict[str, int]:
+    of_all = config.limits(configuration.settings).quotas
+    mine = f"{provider}/"
+    return {key.removeprefix(mine): n for key, n in of_all.items() if key.startswith(mine)}
+
+
+def _buckets(given: Mapping[str, TokenBucket]) -> dict[str, Bucket]:
+    return {api: Bucket(one.burst, one.per_second) for api, one in given.items()}
 
 
 def _ec2_skus(
@@ -158,11 +177,14 @@ def _ec2_skus(
 
 
 def _type_problem(
-    instance_type: str, os: OperatingSystem, arch: Architecture, prices: Mapping[str, float]
-) -> str | None:
+    instance_type: str, os: OperatingSystem, arch: Architecture, ec2: Ec2Section
+) -> tuple[str, str] | None:
     try:
         found = instance_types.instance_type(instance_type)
-        found.dollars_per_hour(os, prices)
+        found.dollars_per_hour(os, instance_types.Prices(ec2.region, ec2.prices))
     except instance_types.InstanceTypeError as error:
-        return str(error)
-    return None if found.arch is arch else f"{found.name} is {found.arch}, the SKU is {arch}"
+        return error.what, error.fix
+    if found.arch is arch:
+        return None
+    what = f"{found.name} is {found.arch}, the SKU is {arch}"
+    return what, f"write arch: {found.arch} in the SKU, or name another type"

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.store import Delivery, Store
+from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store
 from autoscaler.ledger.ledger import REMEMBERED_FOR
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.jobs import JobState
 
 Parse = Callable[[bytes, Instant], JobObserved | None]
 """The fact in a body, if it is one. Raises ValueError where it cannot be read."""
@@ -26,7 +27,12 @@ class Intake:
         self._store = store
         self._journal = journal
         self._parse = parse
-        self._waiting: list[Delivery] = []
+        self._waiting: list[tuple[DeliveryKey, JobObserved | None]] = []
+
+    @property
+    def jobs_queued(self) -> int:
+        """How many of the facts that wait say that a job is queued."""
+        return sum(e is not None and e.state is JobState.QUEUED for _, e in self._waiting)
 
     async def accept(self, delivery: Delivery) -> bool:
         """Keep a delivery; False if it was known. Durable on return. Raises StoreError."""
@@ -37,19 +43,18 @@ class Intake:
 
     def resume(self, *deliveries: Delivery) -> None:
         """Queue stored deliveries for the next turn."""
-        self._waiting.extend(deliveries)
+        self._waiting.extend((delivery.key, self._read(delivery)) for delivery in deliveries)
         self._journal.changed.set()
 
     async def apply_waiting(self) -> int:
         """Apply what waits, in the order of arrival; how many. Raises StoreError."""
-        deliveries, self._waiting = self._waiting, []
-        for delivery in deliveries:
-            event = self._read(delivery)
+        waiting, self._waiting = self._waiting, []
+        for _, event in waiting:
             if event is not None:
                 await self._recall(event)
                 self._journal.note(event)
-        await self._journal.commit([delivery.id for delivery in deliveries])
-        return len(deliveries)
+        await self._journal.commit([key for key, _ in waiting])
+        return len(waiting)
 
     def _read(self, delivery: Delivery) -> JobObserved | None:
         try:

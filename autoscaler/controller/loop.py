@@ -4,6 +4,8 @@ It owns the order of start and stop. It never decides what is planned.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -29,13 +31,20 @@ _log = structlog.get_logger(__name__)
 class Pace:
     """How changes are gathered before planning, in real seconds.
 
-    Planning waits for `quiet` without a change, `longest` at most (as Karpenter batches its
-    launches), and happens every `tick` even if nothing changed.
+    Planning waits `quiet` after a change, and on while `burst` more jobs come in each such while:
+    `longest` at most (Karpenter's figures for batching launches). It happens every `tick` even
+    if nothing changed, and takes at most a `share` of the process's time.
     """
 
     quiet: Seconds = 0.035
+    burst: int = 2
     longest: Seconds = 1.0
     tick: Seconds = 1.0
+    share: float = 0.25
+
+
+REMIND_AFTER: Seconds = 60.0
+"""How seldom a reason is told again that comes and goes."""
 
 
 class Loop:
@@ -64,12 +73,15 @@ class Loop:
         self._pace = pace
         self._stopping = asyncio.Event()
         self.plan = Plan()
-        self._told: set[tuple[SkuName, str]] = set()
+        self._told: dict[tuple[SkuName, str], Instant] = {}
+        self._due = asyncio.Event()
+        self._planning_took: Seconds = 0.0
         self.turned_at: Instant | None = None
 
     def stop(self) -> None:
         """Ask the loop to finish its turn and return."""
         self._stopping.set()
+        self._due.set()
         self._journal.changed.set()
 
     async def run(self) -> None:
@@ -79,7 +91,8 @@ class Loop:
         try:
             while not self._stopping.is_set():
                 await self.turn()
-                await self._gather()
+                async with self._woken_at(self.plan.again_at):
+                    await self._gather()
         finally:
             watching.cancel()
             await asyncio.wait({watching})
@@ -93,7 +106,9 @@ class Loop:
         self._journal.changed.clear()
         await self._intake.apply_waiting()
         self._journal.note(TimePassed(self._clock.now()))
+        planned = self._pacing.now()
         self.plan = plan(self._journal.fleet())
+        self._planning_took = self._pacing.now() - planned
         self._tell_waiting()
         await self._executor.carry_out(self.plan)
         await self._journal.commit()
@@ -109,34 +124,60 @@ class Loop:
         await self._journal.commit()
 
     def _tell_waiting(self) -> None:
-        """Log why nothing is on its way for jobs, whenever the reasons change."""
+        """Log why nothing is on its way for jobs, when a reason comes up."""
         reasons = {
             (demand.skus[0], run.reason)
             for demand, runs in self.plan.waiting.items()
             for run in runs
             if run.blocked
         }
-        for sku, reason in sorted(reasons - self._told):
+        now = self._pacing.now()
+        for sku, reason in sorted(reasons - self._told.keys()):
             _log.warning("jobs_wait", sku=sku, reason=reason)
-        self._told = reasons
+        recent = {key: at for key, at in self._told.items() if now - at < REMIND_AFTER}
+        self._told = recent | dict.fromkeys(reasons, now)
 
     async def _gather(self) -> None:
-        """Wait for a change or the next tick, then for the changes that come with it."""
-        if not await self._changed_within(self._pace.tick):
+        """Wait for a change or the next tick, then for the jobs that come with it."""
+        if not await _set_within(self._journal.changed, self._pace.tick):
             return
         until = self._pacing.now() + self._pace.longest
-        while not self._stopping.is_set() and self._pacing.now() < until:
-            self._journal.changed.clear()
-            if not await self._changed_within(self._pace.quiet):
+        pace = self._pace
+        quiet = max(pace.quiet, self._planning_took * (1.0 / pace.share - 1.0))
+        while self._pacing.now() < until:
+            known = self._intake.jobs_queued
+            if await _set_within(self._due, quiet):
+                return
+            if self._intake.jobs_queued - known < pace.burst * quiet / pace.quiet:
                 return
 
-    async def _changed_within(self, seconds: Seconds) -> bool:
+    @asynccontextmanager
+    async def _woken_at(self, moment: Instant | None) -> AsyncIterator[None]:
+        """Have the loop turn at this moment of the controller's clock, if it comes first."""
+        self._due.clear()
+        if self._stopping.is_set():
+            self._due.set()
+        alarm = asyncio.get_running_loop().create_task(self._ring(moment))
         try:
-            async with asyncio.timeout(seconds):
-                await self._journal.changed.wait()
-        except TimeoutError:
-            return False
-        return True
+            yield
+        finally:
+            alarm.cancel()
+            await asyncio.wait({alarm})
+
+    async def _ring(self, moment: Instant | None) -> None:
+        if moment is not None:
+            await self._clock.sleep(max(0.0, moment - self._clock.now()))
+            self._due.set()
+            self._journal.changed.set()
+
+
+async def _set_within(event: asyncio.Event, seconds: Seconds) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 def failure_of(error: BaseException) -> str:

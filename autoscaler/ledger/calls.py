@@ -6,12 +6,12 @@ decides to send, repeat or withdraw.
 
 from collections import deque
 
-from autoscaler.ledger.cooldowns import lift_offering, strike
+from autoscaler.ledger.cooldowns import hold_back, lift_offering, strike
 from autoscaler.ledger.machines import fail, move
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.calls import CALL_TRANSITIONS, REPEAT_WINDOW, Call, CallState
 from autoscaler.model.catalogue import Offering
-from autoscaler.model.cooldowns import offering_key, quota_key, rung_key, throttle_key
+from autoscaler.model.cooldowns import rung_key
 from autoscaler.model.events import (
     CallAnswered,
     CallOutcomeUnknown,
@@ -23,7 +23,7 @@ from autoscaler.model.events import (
     LaunchFailure,
 )
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import Instant, MachineId, Seconds
+from autoscaler.model.identifiers import Instant, MachineId, ProviderName, Seconds
 from autoscaler.model.machines import Machine, MachineState
 
 _WORST_FIRST = (
@@ -55,6 +55,7 @@ def on_call_recorded(state: LedgerState, event: CallRecorded) -> None:
         created_at=event.at,
     )
     state.add(call)
+    _spend_launch(state, event.provider, event.at)
     state.note(call, event.at, "recorded", f"{len(event.slots)} x {event.sku}")
     for slot, machine_id in enumerate(event.slots):
         machine = _slot(call, machine_id, slot, event.at, dollars, holds)
@@ -75,6 +76,8 @@ def on_call_sent(state: LedgerState, event: CallSent) -> None:
     call = state.calls.get(event.call)
     if call is None or CallState.SENT not in CALL_TRANSITIONS[call.state]:
         return
+    if call.attempts:
+        _spend_launch(state, call.provider, event.at)
     with state.changing(call):
         call.state = CallState.SENT
         call.sent_at = call.sent_at if call.sent_at is not None else event.at
@@ -82,6 +85,20 @@ def on_call_sent(state: LedgerState, event: CallSent) -> None:
         call.attempts += 1
         call.sweeps, call.swept_at = 0, None
     state.note(call, event.at, "sent", f"attempt {call.attempts}")
+
+
+def launch_level(state: LedgerState, provider: ProviderName, at: Instant) -> float:
+    """How many launch calls a provider with a rate takes now: a token bucket, full at the burst."""
+    rate = state.catalogue.launch_rates[provider]
+    level, since = state.launch_levels.get(provider, (float(rate.burst), at))
+    return rate.refilled(level, at - since)
+
+
+def _spend_launch(
+    state: LedgerState, provider: ProviderName, at: Instant, calls: float = 1.0
+) -> None:
+    if provider in state.catalogue.launch_rates:
+        state.launch_levels[provider] = (launch_level(state, provider, at) - calls, at)
 
 
 def on_call_unknown(state: LedgerState, event: CallOutcomeUnknown) -> None:
@@ -100,6 +117,7 @@ def on_call_withdrawn(state: LedgerState, event: CallWithdrawn) -> None:
     call = state.calls.get(event.call)
     if call is None or call.state is not CallState.RECORDED:
         return
+    _spend_launch(state, call.provider, event.at, -1.0)
     for machine in free_slots(state, call):
         move(state, machine, MachineState.FAILED, event.at, "withdrawn")
     _settle(state, call, event.at, "withdrawn", event.reason)
@@ -117,11 +135,12 @@ def on_call_answered(state: LedgerState, event: CallAnswered) -> None:
     worst = _worst(event)
     for machine in left:
         fail(state, machine, worst[0], event.at, worst[1])
+    at_least = event.retry_after or 0.0
     for failure in event.failures:
-        _hold_back(state, call, failure, event)
+        hold_back(state, call, failure, event.at, at_least)
     if not event.launched and not event.failures:
         nothing = LaunchFailure(FailureClass.CAPACITY, "Empty", "nothing given and no reason")
-        _hold_back(state, call, nothing, event)
+        hold_back(state, call, nothing, event.at, at_least)
     with state.changing(call):
         call.failure = worst[0] if left else None
         call.reason = worst[1] if left else ""
@@ -221,7 +240,7 @@ def dearest(offerings: list[Offering]) -> tuple[float, tuple[tuple[str, int], ..
     for offering in offerings:
         known = units.get(offering.quota_key, 0)
         units[offering.quota_key] = max(known, offering.quota_units)
-    dollars = max((offering.dollars_per_hour for offering in offerings), default=0.0)
+    dollars = max(offering.dollars_per_hour for offering in offerings)
     return dollars, tuple(sorted(units.items()))
 
 
@@ -246,26 +265,6 @@ def _slot(
         holds=holds,
         confirmed=True,
     )
-
-
-def _hold_back(state: LedgerState, call: Call, failure: LaunchFailure, event: CallAnswered) -> None:
-    reason = f"{failure.code}: {failure.message}"[:300]
-    at_least = event.retry_after or 0.0
-    known = failure.offering is not None and failure.offering in state.offerings
-    keys = (failure.offering,) if known and failure.offering else call.offerings
-    match failure.failure:
-        case FailureClass.CAPACITY:
-            held = {offering_key(key) for key in keys}
-        case FailureClass.QUOTA:
-            held = {
-                quota_key(state.offerings[key].quota_key) for key in keys if key in state.offerings
-            }
-        case FailureClass.THROTTLED:
-            held = {throttle_key(call.provider)}
-        case _:
-            held = {rung_key(call.sku, call.rung)}
-    for key in sorted(held):
-        strike(state, key, failure.failure, event.at, reason, at_least)
 
 
 def _offering(state: LedgerState, call: Call, launched: LaunchedMachine) -> Offering | None:

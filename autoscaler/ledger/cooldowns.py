@@ -7,9 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.catalogue import Offering
-from autoscaler.model.cooldowns import Cooldown, offering_key, quota_key, rung_key, throttle_key
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.calls import Call
+from autoscaler.model.catalogue import CapacityType, Offering
+from autoscaler.model.cooldowns import (
+    Cooldown,
+    capacity_type_key,
+    offering_key,
+    quota_key,
+    rung_key,
+    throttle_key,
+    zone_key,
+)
+from autoscaler.model.events import LaunchFailure
+from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.machines import Machine
 
@@ -55,11 +65,45 @@ def strike(
     state.cool(Cooldown(key, at + max(hold, at_least), strikes, reason))
 
 
+def hold_back(
+    state: LedgerState, call: Call, failure: LaunchFailure, at: Instant, at_least: Seconds = 0.0
+) -> None:
+    """Hold back what a failure of this call reaches, and nothing beside it."""
+    reason = f"{failure.code}: {failure.message}"[:300]
+    named = failure.offering if failure.offering in state.offerings else None
+    keys = (named,) if named is not None else call.offerings
+    for key in sorted(_reached(state, call, failure, keys)):
+        strike(state, key, failure.failure, at, reason, at_least)
+
+
+def _reached(
+    state: LedgerState, call: Call, failure: LaunchFailure, keys: tuple[str, ...]
+) -> set[str]:
+    offerings = [state.offerings[key] for key in keys if key in state.offerings]
+    match failure.reach:
+        case Reach.ZONE:
+            return {zone_key(call.provider, offering.zone) for offering in offerings}
+        case Reach.CAPACITY_TYPE:
+            return {capacity_type_key(call.provider, call.capacity_type)}
+        case Reach.PROVIDER:
+            return {capacity_type_key(call.provider, kind) for kind in CapacityType}
+    match failure.failure:
+        case FailureClass.CAPACITY:
+            return {offering_key(key) for key in keys}
+        case FailureClass.QUOTA:
+            return {quota_key(offering.quota_key) for offering in offerings}
+        case FailureClass.THROTTLED:
+            return {throttle_key(call.provider)}
+    return {rung_key(call.sku, call.rung)}
+
+
 def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
     """A machine died before it could serve: from the third in a row on, its rung is held back."""
     key = _rung_of(state, machine)
-    known = state.cooldowns.get(key) if key is not None else None
-    if key is None or (known is not None and known.until > at):
+    if key is None:
+        return
+    known = state.cooldowns.get(key)
+    if known is not None and known.until > at:
         return
     strikes = known.strikes + 1 if known is not None else 1
     hold = 0.0
@@ -71,10 +115,14 @@ def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: 
 
 
 def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """A machine came up well: its rung works."""
+    """A machine came up well: its rung works, and so do its zone and its capacity type."""
     key = _rung_of(state, machine)
     if key is not None:
         lift(state, key, at)
+    lift(state, zone_key(machine.provider, machine.zone), at)
+    if machine.capacity_type:
+        kind = CapacityType(machine.capacity_type)
+        lift(state, capacity_type_key(machine.provider, kind), at)
 
 
 def _rung_of(state: LedgerState, machine: Machine) -> str | None:

@@ -25,10 +25,10 @@ _LOOK_AT = 100
 def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
     """A machine leaves; if its runner never had a job, one may have been passed over."""
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
-    if runner is not None and runner.state is RunnerState.ACKNOWLEDGED and not runner.passed_over:
-        idle_from = runner.acknowledged_at or runner.since
-        if idle_from <= at - HANDED_OUT_WITHIN:
-            _mark_passed_over(state, runner, at, at - HANDED_OUT_WITHIN)
+    if runner is None or runner.state is not RunnerState.ACKNOWLEDGED or runner.passed_over:
+        return
+    if runner.since <= at - HANDED_OUT_WITHIN:
+        _mark_passed_over(state, runner, at, at - HANDED_OUT_WITHIN)
 
 
 def check_idle_runners(state: LedgerState, at: Instant) -> None:

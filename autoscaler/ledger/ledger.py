@@ -75,7 +75,7 @@ class Ledger:
         return self._state.take_changes()
 
     def fleet(self, now: Instant) -> Fleet:
-        """The fleet at this moment. O(number of accounts); valid until the next `apply`."""
+        """The fleet at this moment. O(accounts + providers); valid until the next `apply`."""
         s = self._state
         accounts = {demand.account for demand in s.queues} | set(s.mint_levels)
         return Fleet(
@@ -97,8 +97,10 @@ class Ledger:
             cooldowns=s.cooldowns,
             usage=Usage(s.machines_used, s.dollars_used, s.used_by_sku, s.used_by_quota),
             registrations={a: runners.registration_level(s, a, now) for a in sorted(accounts)},
+            launch_calls={p: calls.launch_level(s, p, now) for p in s.catalogue.launch_rates},
             boot_seconds=s.boot_seconds,
             withdrawing=s.withdrawing,
+            quotas=s.quotas,
         )
 
 
@@ -157,10 +159,12 @@ def _on_controller_started(state: LedgerState, event: e.ControllerStarted) -> No
             with state.changing(runner):
                 known = runner.github_id is not None
                 runner.state = RunnerState.MINTED if known else RunnerState.NAMED
-    rate = state.catalogue.registration
     for account in {runner.demand.account for runner in state.runners.values()}:
-        level = min(float(rate.burst), event.absence * rate.per_second)
+        level = state.catalogue.registration.refilled(0.0, event.absence)
         state.mint_levels[account] = (level, event.at)
+    for provider in {call.provider for call in state.calls.values()}:
+        if (rate := state.catalogue.launch_rates.get(provider)) is not None:
+            state.launch_levels[provider] = (rate.refilled(0.0, event.absence), event.at)
 
 
 def _resume_call(state: LedgerState, call: Call, at: Instant) -> None:
@@ -180,6 +184,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.CallOutcomeUnknown: calls.on_call_unknown,
     e.CallWithdrawn: calls.on_call_withdrawn,
     e.MachinesListed: lists.on_machines_listed,
+    e.QuotasRead: lists.on_quotas_read,
     e.MachineSaidHello: machines.on_hello,
     e.MachineReportedStage: machines.on_stage,
     e.MachineGateReported: machines.on_gate,

@@ -5,12 +5,18 @@ are counted in the caps and never touched.
 """
 
 from autoscaler.ledger.calls import bind, count_sweep
-from autoscaler.ledger.cooldowns import note_failed_boot
-from autoscaler.ledger.machines import close_its_runner, move
+from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
+from autoscaler.ledger.machines import close_its_runner, fail, move
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.events import LaunchedMachine, ListedMachine, MachinesListed
+from autoscaler.model.events import (
+    LaunchedMachine,
+    LaunchFailure,
+    ListedMachine,
+    MachinesListed,
+    QuotasRead,
+)
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import Instant, MachineId, Seconds
+from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, Seconds
 from autoscaler.model.machines import MACHINE_TRANSITIONS, Machine, MachineState
 
 ABSENT = "in no list any more"
@@ -31,6 +37,13 @@ def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
             _see_unbound(state, event, listed)
     if event.complete:
         _believe_absence(state, event)
+
+
+def on_quotas_read(state: LedgerState, event: QuotasRead) -> None:
+    """What an account may have of each quota, until the next reading."""
+    prefix = f"{event.provider}/"
+    others = {key: units for key, units in state.quotas.items() if not key.startswith(prefix)}
+    state.quotas = others | dict(event.quotas)
 
 
 def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
@@ -54,9 +67,33 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
             machine.image, machine.launch_time = new
             machine.absent_since = None
     if listed.terminated:
-        _gone(state, machine, at, listed.reason or "ended")
+        _ended_by_itself(state, machine, listed, at)
     elif machine.reason == ABSENT and not machine.occupies:
         _found_again(state, machine, at)
+
+
+def _ended_by_itself(
+    state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant
+) -> None:
+    """It is over, and its provider may say why: that holds back what the reason reaches.
+
+    What kept a machine from coming up is a failure of its launch. Of one that was up, only lack
+    of capacity (spot taken back) says something about the next.
+    """
+    reason = listed.reason or "ended"
+    failure, early = listed.failure, machine.state in _NOT_YET_UP
+    call = state.calls.get(machine.call) if machine.occupies else None
+    if call is not None and failure is not None and (early or failure is FailureClass.CAPACITY):
+        code, _, message = reason.partition(": ")
+        sold = f"{machine.instance_type}/{machine.zone}/{machine.capacity_type}"
+        offering = f"{machine.provider}/{sold}"
+        told = LaunchFailure(failure, code, message, offering, listed.reach)
+        hold_back(state, call, told, at)
+    if early and failure is None:
+        note_failed_boot(state, machine, at, reason)
+    if early:
+        fail(state, machine, failure or FailureClass.UNKNOWN, at, reason)
+    _gone(state, machine, at, reason)
 
 
 def _found_again(state: LedgerState, machine: Machine, at: Instant) -> None:
@@ -164,8 +201,9 @@ def _see_foreign(state: LedgerState, event: MachinesListed, listed: ListedMachin
         state.count_use(listed.sku, listed.dollars_per_hour, listed.holds, 1)
 
 
-def _forget_foreign(state: LedgerState, event: MachinesListed, provider_id: object) -> None:
-    known = state.foreign.get(event.provider, {})
-    for listed in [m for key, m in known.items() if key == provider_id]:
-        del known[listed.provider_id]
+def _forget_foreign(
+    state: LedgerState, event: MachinesListed, provider_id: ProviderMachineId
+) -> None:
+    listed = state.foreign[event.provider].pop(provider_id, None)
+    if listed is not None:
         state.count_use(listed.sku, listed.dollars_per_hour, listed.holds, -1)

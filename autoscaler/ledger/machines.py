@@ -203,7 +203,6 @@ def lifetime_end(state: LedgerState, machine: Machine) -> Instant:
 def due(state: LedgerState, machine: Machine) -> Instant | None:
     """When the planner must look at this machine even if nothing happens."""
     deadlines = (state.catalogue.skus.get(machine.sku) or _FALLBACK).deadlines
-    seen = machine.last_seen if machine.last_seen is not None else machine.since
     match machine.state:
         case _S.LAUNCHED:
             return machine.since + _extended(deadlines.boot, machine)
@@ -214,24 +213,27 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
         case _S.GRANTED if not machine.handed_over:
             return _silent_while_parked(state, machine, deadlines.parked_silence)
         case _S.GRANTED:
-            silent = max(seen, machine.since) + _extended(SILENCE, machine)
+            silent = _heard_at(machine) + _extended(SILENCE, machine)
             return min(silent, lifetime_end(state, machine))
         case _S.EXITED:
             return machine.since + _extended(POWER_OFF_TIME, machine)
         case _S.FAILED:
             return machine.since if machine.provider_id is not None else None
         case _S.ENDING:
-            return machine.due if machine.due is not None else machine.since
+            return machine.due
     return None
 
 
 def _silent_while_parked(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
-    seen = machine.last_seen if machine.last_seen is not None else machine.since
-    due_at = max(seen, machine.since) + _extended(patience, machine)
+    due_at = _heard_at(machine) + _extended(patience, machine)
     if machine.confirmed:
         return due_at
     # After a start it has its time to speak again, however long nobody was here to listen.
     return max(due_at, state.started_at + patience)
+
+
+def _heard_at(machine: Machine) -> Instant:
+    return max(machine.last_seen or machine.since, machine.since)
 
 
 def _extended(length: Seconds, machine: Machine) -> Seconds:

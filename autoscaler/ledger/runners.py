@@ -4,7 +4,7 @@ It never decides to grant, withdraw or delete; it keeps what was done and what G
 """
 
 from autoscaler.ledger.cooldowns import lift, strike
-from autoscaler.ledger.machines import move, see
+from autoscaler.ledger.machines import due, move, see
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.cooldowns import mint_key
 from autoscaler.model.events import (
@@ -71,9 +71,11 @@ def on_runner_handed_over(state: LedgerState, event: RunnerHandedOver) -> None:
         return
     with state.changing(runner):
         runner.handed_over_at = event.at
+        runner.retry_at = event.at + PASSED_OVER_AFTER
     machine = state.machines[runner.machine]
     with state.changing(machine):
         machine.handed_over = True
+        machine.due = due(state, machine)
     state.note(runner, event.at, "handed_over")
 
 
@@ -132,7 +134,7 @@ def registration_level(state: LedgerState, account: str, at: Instant) -> float:
     """How many runners the account may register now: a token bucket, full at the burst."""
     rate = state.catalogue.registration
     level, since = state.mint_levels.get(account, (float(rate.burst), at))
-    return min(float(rate.burst), level + max(0.0, at - since) * rate.per_second)
+    return rate.refilled(level, at - since)
 
 
 def _give_machine_back(state: LedgerState, runner: Runner, at: Instant, reason: str) -> None:

@@ -4,7 +4,7 @@ Every record changes inside `changing`, which takes it out of the indexes and pu
 indexes are a function of the records alone. It never decides what an event means.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -62,7 +62,9 @@ class LedgerState:
         self.cooldowns: dict[str, Cooldown] = {}
         self.foreign: dict[ProviderName, dict[ProviderMachineId, ListedMachine]] = {}
         self.mint_levels: dict[str, tuple[float, Instant]] = {}
+        self.launch_levels: dict[ProviderName, tuple[float, Instant]] = {}
         self.boot_seconds: dict[SkuName, Seconds] = {}
+        self.quotas: dict[str, int] = {}
 
         self.queues: dict[DemandClass, Any] = {}
         self.held: dict[DemandClass, dict[JobId, Job]] = {}
@@ -154,13 +156,13 @@ class LedgerState:
         """Forget a record that has ended; its row stays in the store."""
         self._unindex(record)
         if isinstance(record, Job):
-            self.jobs.pop(record.id, None)
+            del self.jobs[record.id]
         elif isinstance(record, Call):
-            self.calls.pop(record.id, None)
+            del self.calls[record.id]
         elif isinstance(record, Machine):
-            self.machines.pop(record.id, None)
+            del self.machines[record.id]
         else:
-            self.runners.pop(record.name, None)
+            del self.runners[record.name]
 
     # --- indexes ------------------------------------------------------------------------------
 
@@ -295,11 +297,3 @@ def kind_and_key(record: Record) -> tuple[str, str]:
     if isinstance(record, Runner):
         return "runner", record.name
     return "call", record.id
-
-
-def count_by_provider(state: LedgerState) -> dict[ProviderName, int]:
-    """How many foreign machines of this fleet each provider shows."""
-    counts: dict[ProviderName, int] = defaultdict(int)
-    for provider, machines in state.foreign.items():
-        counts[provider] += len(machines)
-    return dict(counts)

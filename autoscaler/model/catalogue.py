@@ -160,7 +160,19 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrationRate:
+class Rate:
+    """A token bucket: `burst` at once, `per_second` more each second."""
+
+    burst: int
+    per_second: float
+
+    def refilled(self, level: float, elapsed: Seconds) -> float:
+        """The level after a while: never above the burst, and time does not run backwards."""
+        return min(float(self.burst), level + max(0.0, elapsed) * self.per_second)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRate(Rate):
     """A token bucket for one account's runner registrations at GitHub.
 
     GitHub allows 1,500 registrations in 5 minutes, 10,000 an hour, and 900 points a minute of
@@ -174,7 +186,10 @@ class RegistrationRate:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Everything the planner may choose from. `skus` keeps the configured order."""
+    """Everything the planner may choose from. `skus` keeps the configured order.
+
+    `launch_rates` is how fast a provider takes launch calls; one that is not named takes any.
+    """
 
     fleet: str
     installation: InstallationId
@@ -182,3 +197,4 @@ class Catalogue:
     scopes: tuple[Scope, ...]
     limits: Limits = field(default_factory=Limits)
     registration: RegistrationRate = field(default_factory=RegistrationRate)
+    launch_rates: Mapping[ProviderName, Rate] = field(default_factory=dict)

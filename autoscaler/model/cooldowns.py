@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import Instant, ProviderName, SkuName
 
 
@@ -24,6 +25,16 @@ def offering_key(offering: str) -> str:
 def quota_key(quota: str) -> str:
     """The cooldown of everything under one quota (`Offering.quota_key`)."""
     return f"quota:{quota}"
+
+
+def zone_key(provider: ProviderName, zone: str) -> str:
+    """The cooldown of everything in one zone of a provider."""
+    return f"zone:{provider}/{zone}"
+
+
+def capacity_type_key(provider: ProviderName, capacity_type: CapacityType) -> str:
+    """The cooldown of everything of one capacity type at a provider."""
+    return f"capacity_type:{provider}/{capacity_type}"
 
 
 def throttle_key(provider: ProviderName) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.demand import DemandClass
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import (
     CallId,
     Instant,
@@ -110,12 +110,16 @@ class LaunchedMachine:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailure:
-    """One reason why a call was not (wholly) served. `offering` is a key, or None for the whole call."""
+    """One reason why a call was not (wholly) served. `offering` is a key, or None for the whole call.
+
+    `reach` is set where it reaches farther than its class says.
+    """
 
     failure: FailureClass
     code: str
     message: str
     offering: str | None = None
+    reach: Reach | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,10 @@ class CallWithdrawn(Event):
 
 @dataclass(frozen=True, slots=True)
 class ListedMachine:
-    """One machine as a provider lists it. `call`, `machine` and ids come from our tags."""
+    """One machine as a provider lists it. `call`, `machine` and ids come from our tags.
+
+    `failure` is why the provider says that it ended by itself, where that has a class.
+    """
 
     provider_id: ProviderMachineId
     installation: str
@@ -164,6 +171,8 @@ class ListedMachine:
     image: str = ""
     launch_time: str = ""
     reason: str = ""
+    failure: FailureClass | None = None
+    reach: Reach | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +183,17 @@ class MachinesListed(Event):
     began_at: Instant
     complete: bool
     machines: tuple[ListedMachine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotasRead(Event):
+    """What the provider's account lets this fleet have, as (`Offering.quota_key`, units).
+
+    What others use in the account is taken off already; a quota that is not named is not known.
+    """
+
+    provider: ProviderName
+    quotas: tuple[tuple[str, int], ...]
 
 
 # --- what machines say -------------------------------------------------------------------------

@@ -22,3 +22,16 @@ class FailureClass(StrEnum):
     BOOT_DEADLINE = "boot_deadline"
     GATE = "gate"
     UNKNOWN = "unknown"
+
+
+class Reach(StrEnum):
+    """How far a failure reaches where its class alone does not say it.
+
+    zone           nothing can be launched in that zone, whatever the type: its subnet is full
+    capacity_type  nothing of that capacity type can be launched: the account may not buy spot
+    provider       nothing can be launched at the provider: a limit of the whole account
+    """
+
+    ZONE = "zone"
+    CAPACITY_TYPE = "capacity_type"
+    PROVIDER = "provider"

@@ -4,7 +4,7 @@ The ledger builds it in O(1) from indexes that it keeps up to date; nothing here
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from autoscaler.model.calls import Call
@@ -16,6 +16,7 @@ from autoscaler.model.identifiers import (
     Instant,
     JobId,
     MachineId,
+    ProviderName,
     RunnerName,
     Seconds,
     SkuName,
@@ -60,7 +61,8 @@ class Fleet:
     job, by class; `withdrawable` are those not handed over, and `withdrawing` counts machines
     whose unused registration is being deleted, which makes them parked again. `due` lists
     machines by the moment they must be looked at again. `registrations` is, by account, how
-    many may be minted now; `boot_seconds` how long a SKU takes from request to parked.
+    many may be minted now; `launch_calls`, by provider with a rate, how many calls it takes now;
+    `boot_seconds` how long a SKU takes from request to parked.
     """
 
     now: Instant
@@ -81,8 +83,10 @@ class Fleet:
     cooldowns: Mapping[str, Cooldown]
     usage: Usage
     registrations: Mapping[str, float]
+    launch_calls: Mapping[ProviderName, float]
     boot_seconds: Mapping[SkuName, Seconds]
     withdrawing: Mapping[SkuName, int]
+    quotas: Mapping[str, int] = field(default_factory=dict)
 
     def machines_in(self, sku: SkuName, state: MachineState) -> Sequence[Machine]:
         """Machines of one SKU in one state, by the moment they came into it."""

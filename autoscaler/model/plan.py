@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.demand import DemandClass
-from autoscaler.model.identifiers import CallId, JobId, MachineId, ProviderName, RunnerName, SkuName
+from autoscaler.model.identifiers import (
+    CallId,
+    Instant,
+    JobId,
+    MachineId,
+    ProviderName,
+    RunnerName,
+    SkuName,
+)
 from autoscaler.model.machines import EndGround
 
 
@@ -92,7 +100,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The intents in the order to carry them out; for each class, why its queued jobs wait (oldest first)."""
+    """The intents in the order to carry them out; for each class, why its queued jobs wait (oldest first).
+
+    `again_at`: the moment before which a launch is put off that nothing but a rate holds back.
+    """
 
     intents: tuple[Intent, ...] = ()
     waiting: Mapping[DemandClass, tuple[Waiting, ...]] = field(default_factory=dict)
+    again_at: Instant | None = None

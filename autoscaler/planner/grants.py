@@ -24,14 +24,14 @@ def grants(fleet: Fleet, matching: Matching, stock: Stock) -> list[Grant]:
     wishes: list[tuple[float, DemandClass, SkuName]] = []
     needed: Counter[SkuName] = Counter()
     for (demand, pool), count in matching.flow.items():
-        if pool.kind is SupplyKind.PARKED and pool.sku and count > 0 and demand in fleet.queues:
+        if pool.kind is SupplyKind.PARKED and pool.sku and demand in fleet.queues:
             needed[pool.sku] += count
             wishes.extend(_wishes(fleet, matching, demand, pool.sku, count))
     tokens = {account: int(level) for account, level in fleet.registrations.items()}
     free = {sku: deque(stock.parked[sku][-count:]) for sku, count in needed.items()}
     found = []
     for _, demand, sku in sorted(wishes):
-        if tokens.get(demand.account, fleet.catalogue.registration.burst) <= 0:
+        if tokens[demand.account] <= 0:
             continue
         tokens[demand.account] -= 1
         found.append(Grant(free[sku].popleft().id, demand))
@@ -55,7 +55,7 @@ def _wishes(
 ) -> list[tuple[float, DemandClass, SkuName]]:
     if held(fleet.cooldowns, mint_key(demand.scope), fleet.now) is not None:
         return []
-    count = min(count, int(fleet.registrations.get(demand.account, 0.0)))
+    count = min(count, int(fleet.registrations[demand.account]))
     skip = matching.served(demand, SupplyKind.RUNNER)
     jobs = fleet.queues[demand].values()[skip : skip + count]
     return [(job.queued_at, demand, sku) for job in jobs]

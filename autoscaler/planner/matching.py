@@ -150,10 +150,10 @@ class _Problem:
         self.matching = Matching()
 
     def take_all(self, demand: DemandClass, wanted: int) -> None:
-        """Serve a class from pools that no other class wants now."""
+        """Serve a class from pools that no other class wants now, and whose account has turns enough."""
         wanted -= self.matching.matched[demand]
         for pool in self.pools[demand]:
-            count = min(wanted, self.free.get(pool, 0), self._within_reach(demand, pool))
+            count = min(wanted, self.free[pool])
             if count > 0:
                 self._take(demand, pool, count)
                 self.matching.matched[demand] += count
@@ -172,7 +172,7 @@ class _Problem:
         """Serve one more job of a class, moving others to different pools where need be."""
         visited.add(demand)
         for pool in self.pools[demand]:
-            if self.free.get(pool, 0) > 0 and self._within_reach(demand, pool) > 0:
+            if self.free[pool] > 0 and self._within_reach(demand, pool) > 0:
                 self._take(demand, pool, 1)
                 return True
         for pool in self.pools[demand]:

@@ -3,16 +3,29 @@
 It never decides whether to launch, or for whom.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import CapacityType, Offering, Rung, Sku
-from autoscaler.model.cooldowns import held, offering_key, quota_key, rung_key, throttle_key
+from autoscaler.model.cooldowns import (
+    capacity_type_key,
+    held,
+    offering_key,
+    quota_key,
+    rung_key,
+    throttle_key,
+    zone_key,
+)
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import SkuName
+from autoscaler.model.identifiers import Instant, ProviderName, SkuName
 from autoscaler.model.machines import Machine
 
+MAX_MACHINES_PER_CALL = 1000
+"""As many as one CreateFleet gives, and Karpenter asks for at once."""
+
 _ROUNDING = 1e-9
+_NO_CAP = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +36,11 @@ class Placement:
     rung: int
     capacity_type: CapacityType
     offerings: tuple[Offering, ...]
+
+    @property
+    def provider(self) -> ProviderName:
+        """Whom to ask."""
+        return self.offerings[0].provider
 
     @property
     def dollars(self) -> float:
@@ -48,27 +66,29 @@ class Room:
     dollars: float = field(init=False)
     by_sku: dict[SkuName, int] = field(default_factory=dict, init=False)
     by_quota: dict[str, int] = field(default_factory=dict, init=False)
+    calls: dict[ProviderName, float] = field(init=False)
+    short_of_calls: set[ProviderName] = field(default_factory=set, init=False)
+    placed: Counter[Placement] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
         limits, usage = self.fleet.catalogue.limits, self.fleet.usage
-        unlimited = 1 << 60
-        self.machines = (limits.machines if limits.machines is not None else unlimited) - (
-            usage.machines
-        )
-        dollars = limits.dollars_per_hour
-        self.dollars = (dollars if dollars is not None else 1e18) - usage.dollars_per_hour
+        machines, dollars = limits.machines, limits.dollars_per_hour
+        self.machines = (machines if machines is not None else _NO_CAP) - usage.machines
+        self.dollars = (dollars if dollars is not None else _NO_CAP) - usage.dollars_per_hour
+        self.calls = dict(self.fleet.launch_calls)
 
     def in_sku(self, sku: Sku) -> int:
         """How many more machines this SKU may have."""
         if sku.name not in self.by_sku:
-            cap = sku.max_machines if sku.max_machines is not None else 1 << 60
+            cap = sku.max_machines if sku.max_machines is not None else _NO_CAP
             self.by_sku[sku.name] = cap - self.fleet.usage.by_sku.get(sku.name, 0)
         return self.by_sku[sku.name]
 
     def in_quota(self, quota: str) -> int:
         """How many more units of this quota may be used."""
         if quota not in self.by_quota:
-            cap = self.fleet.catalogue.limits.quotas.get(quota, 1 << 60)
+            configured = self.fleet.catalogue.limits.quotas.get(quota, _NO_CAP)
+            cap = self.fleet.quotas.get(quota, configured)
             self.by_quota[quota] = cap - self.fleet.usage.by_quota.get(quota, 0)
         return self.by_quota[quota]
 
@@ -76,10 +96,25 @@ class Room:
         """Whether one more machine can be placed there."""
         return (
             self.machines > 0
-            and self.by_sku.get(placement.sku, 1) > 0
+            and self.in_sku(self.fleet.catalogue.skus[placement.sku]) > 0
             and placement.dollars <= self.dollars + _ROUNDING
             and all(self.in_quota(q) >= n for q, n in placement.quota_units.items())
         )
+
+    def in_calls(self, placement: Placement) -> bool:
+        """Whether a call of this plan has room for one more there, or its provider takes another."""
+        begun = self.placed[placement] % MAX_MACHINES_PER_CALL != 0
+        return begun or self.calls.get(placement.provider, 1.0) >= 1.0
+
+    def takes(self, placement: Placement) -> bool:
+        """Whether one more machine can be placed there now."""
+        return self.fits(placement) and self.in_calls(placement)
+
+    def next_call_at(self) -> Instant | None:
+        """When a provider takes the next call that was put off, if nothing else is in the way."""
+        rates = self.fleet.catalogue.launch_rates
+        waits = [(1.0 - self.calls[p]) / rates[p].per_second for p in self.short_of_calls]
+        return self.fleet.now + min(waits) if waits else None
 
     def give_back(self, slot: Machine) -> None:
         """Count a slot out that will never be sent."""
@@ -91,7 +126,10 @@ class Room:
             self.by_quota[quota] = self.in_quota(quota) + units
 
     def take(self, placement: Placement) -> None:
-        """Count one machine in, at its dearest."""
+        """Count one machine in, at its dearest, and the call that it begins."""
+        if placement.provider in self.calls and not self.placed[placement] % MAX_MACHINES_PER_CALL:
+            self.calls[placement.provider] -= 1.0
+        self.placed[placement] += 1
         self.machines -= 1
         self.dollars -= placement.dollars
         self.by_sku[placement.sku] -= 1
@@ -121,8 +159,13 @@ class Search:
                 self.reasons.append(f"{rung.provider} throttles launches ({throttled.reason})")
                 return None
             for placement in self._placements(index, rung):
-                if self.room.fits(placement):
+                if self.room.takes(placement):
                     return placement
+                if self.room.fits(placement):
+                    # As above, and what waits meanwhile shares the call.
+                    self.room.short_of_calls.add(rung.provider)
+                    self.reasons.append(f"{rung.provider} takes its next launch call in a moment")
+                    return None
         if not any(rung.offerings for rung in self.sku.ladder):
             self.reasons.append("no provider of its ladder can launch it now")
         return None
@@ -150,10 +193,16 @@ class Search:
                 yield Placement(self.sku.name, index, capacity_type, offerings)
 
     def _may_ask_for(self, offering: Offering) -> bool:
-        for key in (offering_key(offering.key), quota_key(offering.quota_key)):
+        kind, zone = offering.capacity_type, offering.zone
+        for key, name in (
+            (capacity_type_key(offering.provider, kind), f"{kind} at {offering.provider}"),
+            (zone_key(offering.provider, zone), f"zone {zone} of {offering.provider}"),
+            (offering_key(offering.key), offering.key),
+            (quota_key(offering.quota_key), offering.key),
+        ):
             hold = held(self.fleet.cooldowns, key, self.fleet.now)
             if hold is not None:
-                self._because(f"{offering.key} is held back: {hold.reason}")
+                self._because(f"{name} is held back: {hold.reason}")
                 return False
         if self.room.in_quota(offering.quota_key) < offering.quota_units:
             self._because(f"the quota {offering.quota_key} is used up")

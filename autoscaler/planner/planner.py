@@ -39,7 +39,7 @@ def plan(fleet: Fleet) -> Plan:
             room.give_back(fleet.machines[slot])
     launched, matching = _scale_up_until_settled(fleet, room, stock, minimum, bounds, matching)
     made = grants(fleet, matching, stock)
-    idle = idle_machines(fleet, matching, stock, {grant.machine for grant in made})
+    idle = idle_machines(fleet, matching, stock)
     intents: tuple[Intent, ...] = (
         *withdrawals,
         *(intent for cutback in cutbacks for intent in cutback.intents()),
@@ -51,7 +51,7 @@ def plan(fleet: Fleet) -> Plan:
         *examinations,
         *questions(fleet),
     )
-    return Plan(intents, waiting_reasons(fleet, matching, launched))
+    return Plan(intents, waiting_reasons(fleet, matching, launched), room.next_call_at())
 
 
 def _scale_up_until_settled(

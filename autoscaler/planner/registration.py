@@ -54,7 +54,7 @@ def reach(fleet: Fleet, supply: Mapping[Supply, int]) -> dict[str, int]:
 
 def _reach(fleet: Fleet, supply: Mapping[Supply, int], account: str, skus: set[SkuName]) -> int:
     rate = fleet.catalogue.registration
-    tokens = fleet.registrations.get(account, float(rate.burst))
+    tokens = fleet.registrations[account]
     boot = max(_boot_seconds(fleet, sku) for sku in skus)
     parked = sum(supply.get(Supply(SupplyKind.PARKED, sku=sku), 0) for sku in skus)
     coming = sum(

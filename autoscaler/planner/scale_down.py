@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.calls import Call
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.identifiers import SkuName
 from autoscaler.model.machines import EndGround
 from autoscaler.model.plan import End, Launch, WithdrawCall
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
@@ -21,19 +21,17 @@ def minimum_in_force(fleet: Fleet) -> dict[SkuName, int]:
     return {name: count for name, count in wanted.items() if count > 0}
 
 
-def idle_machines(
-    fleet: Fleet, matching: Matching, stock: Stock, granted: set[MachineId]
-) -> list[End]:
-    """Parked machines beyond jobs and minimum that were idle for their SKU's `idle.timeout`."""
+def idle_machines(fleet: Fleet, matching: Matching, stock: Stock) -> list[End]:
+    """Parked machines beyond jobs and minimum that were idle for their SKU's `idle.timeout`.
+
+    The ones parked first: none of them is granted in the same plan, which takes the ones parked last.
+    """
     found = []
     for name, sku in fleet.catalogue.skus.items():
         surplus = _unused(matching, stock, name, SupplyKind.PARKED)
-        for machine in stock.parked.get(name, ()):
-            if surplus <= 0 or fleet.now - machine.since < sku.idle.timeout:
+        for machine in stock.parked[name][: max(0, surplus)]:
+            if fleet.now - machine.since < sku.idle.timeout:
                 break
-            if machine.id in granted:
-                continue
-            surplus -= 1
             found.append(End(machine.id, EndGround.IDLE, f"idle for {sku.idle.timeout:g} s"))
     return found
 

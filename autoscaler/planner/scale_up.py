@@ -14,10 +14,8 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.plan import Launch
 from autoscaler.planner.matching import Matching
-from autoscaler.planner.placement import Placement, Room, Search
+from autoscaler.planner.placement import MAX_MACHINES_PER_CALL, Placement, Room, Search
 from autoscaler.planner.registration import Turns
-
-MAX_MACHINES_PER_CALL = 1000
 
 
 @dataclass(slots=True)
@@ -33,12 +31,16 @@ class ScaleUp:
         calls = []
         for placement, count in self.placed.items():
             keys = tuple(offering.key for offering in placement.offerings)
-            provider = placement.offerings[0].provider
             while count > 0:
                 size = min(count, MAX_MACHINES_PER_CALL)
                 calls.append(
                     Launch(
-                        placement.sku, provider, placement.rung, placement.capacity_type, keys, size
+                        placement.sku,
+                        placement.provider,
+                        placement.rung,
+                        placement.capacity_type,
+                        keys,
+                        size,
                     )
                 )
                 count -= size
@@ -58,14 +60,13 @@ class _Placer:
     def place(self, sku: Sku) -> bool:
         """Place one more machine of a SKU, if there is room anywhere on its ladder."""
         placement = self.current.get(sku.name)
-        if placement is None or self.room.in_sku(sku) <= 0 or not self.room.fits(placement):
+        if placement is None or not self.room.takes(placement):
             search = Search(self.fleet, self.room, sku)
             placement = search.place()
             if placement is None:
                 self.reasons[sku.name] = "; ".join(search.reasons) or "a cap leaves no room for it"
                 return False
             self.current[sku.name] = placement
-        self.room.in_sku(sku)
         self.room.take(placement)
         self.result.placed[placement] += 1
         return True

@@ -85,4 +85,4 @@ def _take_machines(
             coming += 1
     stock.parked[sku] = parked
     stock.supply[Supply(SupplyKind.PARKED, sku=sku)] = len(parked)
-    stock.supply[Supply(SupplyKind.COMING, sku=sku)] += coming
+    stock.supply[Supply(SupplyKind.COMING, sku=sku)] = coming

@@ -1,19 +1,24 @@
 """The loop as a process: it gathers changes, stops cleanly, fails with its store, and resumes."""
 
 import asyncio
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.loop import failure_of
 from autoscaler.controller.ports.bootstrap import StayParked
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.calls import Call, CallState
+from autoscaler.model.catalogue import Rate
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import Machine, MachineState
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST, catalogue, sku
 
 
 async def started(world: World) -> Controller:
@@ -45,6 +50,52 @@ async def test_a_stream_of_changes_is_not_waited_for_longer_than_a_second() -> N
         await queue(controller, len(world.store.inbox) + 1)
         await asyncio.sleep(0.02)
     assert world.clock.now() - began < 1.5
+    await controller.stop()
+
+
+@on_virtual_time
+async def test_a_job_alone_is_planned_for_at_once_however_much_else_is_said() -> None:
+    world = World()
+    controller = await started(world)
+    for job in range(100, 120):
+        await say(controller, job, JobState.COMPLETED)
+        await asyncio.sleep(0.004)
+    began = world.clock.now()
+    await queue(controller, 1)
+    for job in range(200, 240):
+        await say(controller, job, JobState.COMPLETED)
+        await asyncio.sleep(0.004)
+    await asyncio.sleep(1.0)
+    (call,) = world.store.of_kind(Call)
+    assert call.created_at - began < 0.1
+    await controller.stop()
+
+
+@on_virtual_time
+async def test_a_launch_put_off_for_a_rate_leaves_at_the_first_moment() -> None:
+    known = catalogue(sku("a"), sku("b"))
+    world = World(replace(known, launch_rates={EAST: Rate(1, 1 / 0.7)}))
+    controller = await started(world)
+    for job in range(1, 13):
+        await say(controller, job, JobState.QUEUED, labels=("a" if job % 2 else "b",))
+        await asyncio.sleep(0.11)
+    await asyncio.sleep(5.0)
+    calls = world.store.of_kind(Call)
+    assert sum(len(call.slots) for call in calls) == 12
+    waits = [later.created_at - call.created_at for call, later in pairwise(calls)]
+    assert waits == pytest.approx([0.7] * 3, abs=0.01)
+    await controller.stop()
+
+
+@on_virtual_time
+async def test_a_reason_that_comes_and_goes_is_told_once_a_minute() -> None:
+    world = World(replace(catalogue(sku("a"), sku("b")), launch_rates={EAST: Rate(1, 2.0)}))
+    controller = await started(world)
+    with capture_logs() as logs:
+        for job in range(1, 41):
+            await say(controller, job, JobState.QUEUED, labels=("a" if job % 2 else "b",))
+            await asyncio.sleep(0.2)
+    assert len([line for line in logs if line["event"] == "jobs_wait"]) == 2, "one for each SKU"
     await controller.stop()
 
 

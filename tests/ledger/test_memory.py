@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.state import MOST_CLASSES, count_by_provider, kind_and_key
+from autoscaler.ledger.state import MOST_CLASSES, kind_and_key
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failures import FailureClass
@@ -10,7 +10,7 @@ from autoscaler.model.identifiers import CallId, JobId, MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from tests.ledger.builders import GPU, GPU_CLASS, START, World, failure, listed
-from tests.planner.fleets import EAST, catalogue, sku
+from tests.planner.fleets import catalogue, sku
 
 
 def test_changes_are_taken_once() -> None:
@@ -155,13 +155,6 @@ def test_rounding_does_not_add_up_in_an_empty_fleet() -> None:
     world.state.count_use(GPU, 0.1, (), -1)
     world.state.count_use(GPU, 0.2, (), -1)
     assert world.state.dollars_used == 0.0
-
-
-def test_foreign_machines_are_counted_by_provider() -> None:
-    world = World()
-    assert count_by_provider(world.state) == {}
-    world.lists(listed("i-1", installation="x"), listed("i-2", installation="x"))
-    assert count_by_provider(world.state) == {EAST: 2}
 
 
 def test_another_catalogue_can_take_over() -> None:

@@ -16,6 +16,7 @@ from autoscaler.model.catalogue import (
     CapacityType,
     IdlePolicy,
     Limits,
+    Rate,
     RegistrationRate,
     ScheduledMinimum,
     Scope,
@@ -25,7 +26,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, ProviderMachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import UNGRANTED_GROUNDS, EndGround, Machine, MachineState
-from autoscaler.model.plan import End, Plan
+from autoscaler.model.plan import End, Launch, Plan, WithdrawCall
 from autoscaler.model.runners import RunnerState
 from autoscaler.planner.planner import plan
 from autoscaler.planner.waiting import why_waiting
@@ -334,6 +335,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.planned += 1
         made = plan(self.ledger.fleet(self.now))
         self.check_ends(made)
+        self.check_calls(made)
         before = self.usage()
         apply_plan(self.ledger, made, self.now, f"p{self.planned}-")
         self.check_caps(before)
@@ -355,6 +357,14 @@ class FleetMachine(RuleBasedStateMachine):
         after = self.usage()
         for cap, limit in limits.items():
             assert after[cap] <= max(limit, before[cap]) + 1e-6, (cap, before, after)
+
+    def check_calls(self, made: Plan) -> None:
+        """A provider's rate holds; what it puts off is planned for at the moment that is told."""
+        taken = sum(isinstance(i, Launch) for i in made.intents)
+        unsent = sum(isinstance(i, WithdrawCall) for i in made.intents)
+        for level in self.ledger.fleet(self.now).launch_calls.values():
+            assert taken <= max(level, 0.0) + unsent
+        assert made.again_at is None or made.again_at > self.now
 
     def check_ends(self, made: Plan) -> None:
         """Rule 4: only on its grounds, and never one at work but past its lifetime."""
@@ -428,12 +438,13 @@ class FleetMachine(RuleBasedStateMachine):
 
 
 class ShortOfTurns(FleetMachine):
-    """The same with two organisations that may register a runner now and then."""
+    """The same with two organisations that may register, and a provider that launches, now and then."""
 
     catalogue = dataclasses.replace(
         CATALOGUE,
         scopes=(*CATALOGUE.scopes, Scope("other", None)),
         registration=RegistrationRate(burst=2, per_second=0.02),
+        launch_rates={EAST: Rate(burst=2, per_second=0.02)},
     )
 
 

@@ -43,6 +43,11 @@ class CountingTelemetry:
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         raise AssertionError("not the server's")
 
+    def github_budget(
+        self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
+    ) -> None:
+        raise AssertionError("not the server's")
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:

@@ -98,6 +98,7 @@ class Backstage:
     bootstrap: ScriptedBootstrap = field(default_factory=ScriptedBootstrap)
     webhook_limits: WebhookLimits | None = None
     bootstrap_limits: BootstrapLimits | None = None
+    earlier: tuple[bytes, ...] = ()
     unhealthy: list[str] = field(default_factory=list)
     unready: list[str] = field(default_factory=list)
 
@@ -109,7 +110,9 @@ class Backstage:
         webhook = webhook or WebhookEndpoint(
             verify, parse_job, self.inbox.accept, self.clock, telemetry, self.webhook_limits
         )
-        machines = BootstrapEndpoint(bootstrap, AGENT, telemetry, self.bootstrap_limits)
+        machines = BootstrapEndpoint(
+            bootstrap, AGENT, telemetry, self.bootstrap_limits, self.earlier
+        )
         health = HealthEndpoint(
             lambda: self.unhealthy, lambda: self.unready, lambda: (b"up 1\n", "text/plain; v=1")
         )

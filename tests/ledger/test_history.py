@@ -1,0 +1,303 @@
+"""What an operator reads of a record's life: every row with its moment, its event and its words.
+
+Each test tells a whole story, one thing a second, and reads all of it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from autoscaler.model import events as e
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId, MachineId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import EndGround
+from tests.ledger.builders import START, World, listed
+
+NAME = "ci-0badcafe-c0-1"
+Row = tuple[float, str, str, str, str]
+
+
+def told(world: World) -> list[Row]:
+    """The rows since the last telling: seconds from the start, kind, record, event, detail."""
+    rows = world.ledger.take_changes().history
+    return [(row.at - START, row.kind, row.record, row.event, row.detail) for row in rows]
+
+
+def each(world: World, *steps: Callable[[], Any]) -> list[Row]:
+    """What is told of these steps, one second apart."""
+    for step in steps:
+        world.now += 1.0
+        step()
+    return told(world)
+
+
+def event(world: World, kind: Callable[..., e.Event], *values: Any) -> Callable[[], None]:
+    """A step: one event of a machine or runner."""
+    return lambda: world.do(kind, *values)
+
+
+def test_from_a_call_to_a_parked_machine() -> None:
+    world = World()
+    machine = MachineId("c0")
+    rows = each(
+        world,
+        lambda: world.record(2),
+        event(world, e.CallPrepared, CallId("c"), "request"),
+        event(world, e.CallSent, CallId("c")),
+        lambda: world.answer("c", "i-1"),
+        event(world, e.MachineSaidHello, machine, "nonce"),
+        event(world, e.MachineReportedStage, machine, "drivers"),
+        event(world, e.MachineGateReported, machine, True, "8 GPUs"),
+    )
+    fewer = "the provider gave fewer and no reason"
+    assert rows == [
+        (1.0, "call", "c", "recorded", "2 x gpu"),
+        (1.0, "machine", "c0", "requested", "call c"),
+        (1.0, "machine", "c1", "requested", "call c"),
+        (3.0, "call", "c", "sent", "attempt 1"),
+        (4.0, "machine", "c0", "launched", "i-1"),
+        (4.0, "machine", "c1", "failed", fewer),
+        (4.0, "call", "c", "answered", f"1 of 2: {fewer}"),
+        (5.0, "machine", "c0", "booted", ""),
+        (5.0, "machine", "c0", "hello", ""),
+        (6.0, "machine", "c0", "stage", "drivers"),
+        (7.0, "machine", "c0", "parked", "8 GPUs"),
+    ]
+
+
+def test_from_a_grant_to_the_end_of_a_machine() -> None:
+    world = World()
+    (machine,) = world.park()
+    told(world)
+    rows = each(
+        world,
+        lambda: world.queue(1),
+        lambda: world.name(machine),
+        event(world, e.RunnerMinted, NAME, 7),
+        event(world, e.RunnerHandedOver, NAME),
+        event(world, e.RunnerAcknowledged, NAME),
+        lambda: world.starts(1, NAME),
+        lambda: world.completes(1, runner_name=NAME),
+        event(world, e.MachineExited, machine, "status 0"),
+        event(world, e.EndRequested, machine, EndGround.EXITED, "its runner has left"),
+        event(world, e.EndAnswered, machine, "the API is closed"),
+        event(world, e.EndRequested, machine, EndGround.EXITED, "asked for again"),
+        event(world, e.EndAnswered, machine),
+        lambda: world.lists(world.listed(machine, terminated=True)),
+    )
+    assert rows == [
+        (1.0, "job", "1", "queued", "webhook"),
+        (2.0, "machine", "c0", "granted", ""),
+        (2.0, "runner", NAME, "named", "for gpu"),
+        (3.0, "runner", NAME, "minted", "id 7"),
+        (4.0, "runner", NAME, "handed_over", ""),
+        (5.0, "runner", NAME, "acknowledged", ""),
+        (6.0, "job", "1", "in_progress", "webhook"),
+        (6.0, "runner", NAME, "busy", "job 1"),
+        (7.0, "job", "1", "completed", "webhook"),
+        (7.0, "runner", NAME, "done", "job 1 completed"),
+        (8.0, "machine", "c0", "exited", "status 0"),
+        (9.0, "machine", "c0", "ending", "exited: its runner has left"),
+        (10.0, "machine", "c0", "end_refused", "the API is closed"),
+        (13.0, "machine", "c0", "gone", "ended"),
+    ]
+    assert world.runner(NAME).reason == "job 1 completed"
+
+
+def test_a_call_that_is_never_answered() -> None:
+    world = World()
+    world.send(1)
+    told(world)
+    rows = each(
+        world,
+        event(world, e.CallOutcomeUnknown, CallId("c"), "timed out"),
+        event(world, e.CallSent, CallId("c")),
+        event(world, e.CallOutcomeUnknown, CallId("c"), "timed out again"),
+        lambda: world.lists(),
+    )
+    world.now += 60.0
+    world.lists()
+    rows += told(world)
+    assert rows == [
+        (1.0, "call", "c", "unknown", "timed out"),
+        (2.0, "call", "c", "sent", "attempt 2"),
+        (3.0, "call", "c", "unknown", "timed out again"),
+        (64.0, "machine", "c0", "failed", "no answer, and in no list"),
+        (64.0, "call", "c", "written_off", "1 of 1 slots"),
+    ]
+    assert world.call().settled_at == world.now
+
+
+def test_calls_that_are_withdrawn_and_wholly_given() -> None:
+    world = World()
+    world.record(1)
+    world.send(1, "d")
+    told(world)
+    rows = each(
+        world,
+        event(world, e.CallWithdrawn, CallId("c"), "its job went away"),
+        lambda: world.answer("d", "i-1"),
+    )
+    assert rows == [
+        (1.0, "machine", "c0", "failed", "withdrawn"),
+        (1.0, "call", "c", "withdrawn", "its job went away"),
+        (2.0, "machine", "d0", "launched", "i-1"),
+        (2.0, "call", "d", "answered", "1 of 1"),
+    ]
+
+
+def test_a_registration_that_is_taken_back_and_one_that_is_refused() -> None:
+    world = World()
+    (machine,) = world.park()
+    told(world)
+    second = "ci-0badcafe-c0-2"
+    rows = each(
+        world,
+        lambda: world.mint(machine),
+        event(world, e.RunnerWithdrawalRequested, NAME, "its job is gone"),
+        event(world, e.RunnerWithdrawn, NAME, "deleted"),
+        lambda: world.name(machine),
+        event(
+            world, e.RunnerMintFailed, second, FailureClass.CONFIGURATION, "no such group", 2000.0
+        ),
+    )
+    assert rows == [
+        (1.0, "machine", "c0", "granted", ""),
+        (1.0, "runner", NAME, "named", "for gpu"),
+        (1.0, "runner", NAME, "minted", "id 7"),
+        (2.0, "runner", NAME, "withdrawing", "its job is gone"),
+        (3.0, "runner", NAME, "done", "deleted"),
+        (3.0, "machine", "c0", "parked", "deleted"),
+        (4.0, "machine", "c0", "granted", ""),
+        (4.0, "runner", second, "named", "for gpu"),
+        (5.0, "runner", second, "done", "configuration: no such group"),
+        (5.0, "machine", "c0", "parked", "configuration: no such group"),
+    ]
+
+
+def test_a_machine_that_fails_its_gate_and_one_that_is_ended_under_its_runner() -> None:
+    world = World()
+    failed, granted = world.launch(2)
+    world.boot(failed, granted)
+    world.do(e.MachineGateReported, granted, True, "ok")
+    name = world.grant(granted)
+    told(world)
+    rows = each(
+        world,
+        event(world, e.MachineGateReported, failed, False, "no GPU"),
+        event(world, e.MachineExamined, granted, True, "204"),
+        event(world, e.EndRequested, granted, EndGround.LIFETIME, "granted 86400 s ago"),
+    )
+    assert rows == [
+        (1.0, "machine", "c0", "failed", "no GPU"),
+        (2.0, "machine", "c1", "examined", "204"),
+        (3.0, "runner", name, "done", "granted 86400 s ago"),
+        (3.0, "machine", "c1", "ending", "lifetime: granted 86400 s ago"),
+    ]
+    assert world.runner(name).since == world.now
+
+
+def test_machines_that_are_lost_and_found() -> None:
+    world = World()
+    granted, booted = world.launch(2)
+    world.boot(granted, booted)
+    world.do(e.MachineGateReported, granted, True, "ok")
+    name = world.grant(granted)
+    shown = (world.listed(granted), world.listed(booted))
+    world.now += 1.0
+    world.lists()
+    told(world)
+    world.now += 60.0
+    world.lists()
+    rows = told(world)
+    rows += each(world, lambda: world.lists(*shown))
+    assert rows == [
+        (61.0, "runner", name, "done", "its machine is gone: in no list any more"),
+        (61.0, "machine", "c0", "lost", "in no list any more"),
+        (61.0, "machine", "c1", "lost", "in no list any more"),
+        (62.0, "machine", "c0", "granted", "lost, and listed again"),
+        (62.0, "machine", "c1", "failed", "lost, and listed again"),
+    ]
+    assert world.machine(granted).reason == "lost, and listed again"
+    assert world.machine(booted).reason == "lost, and listed again"
+    assert world.machine(granted).last_seen == world.now
+
+
+def test_machines_that_nobody_ordered() -> None:
+    world = World()
+    world.launch(1)
+    told(world)
+    rows = each(
+        world,
+        lambda: world.lists(world.listed("c0"), listed("i-9"), listed("i-8", call="elsewhere")),
+    )
+    assert rows == [
+        (1.0, "machine", "x-i-9", "found", "beyond its call's slots"),
+        (1.0, "machine", "x-i-8", "found", "of a call that is not in the store"),
+    ]
+
+
+def test_a_job_that_is_passed_over_until_one_of_its_class_starts() -> None:
+    world = World()
+    world.queue(1)
+    first, second = world.ready("c"), world.ready("d")
+    told(world)
+    world.after(180.0)
+    world.after(600.0)
+    third = world.ready("e")
+    rows = [row for row in told(world) if row[1] == "job" or row[3] == "passed_over"]
+    world.queue(2)
+    world.now += 1.0
+    world.starts(2, third)
+    rows += [row for row in told(world) if row[2] == "1"]
+    assert rows == [
+        (180.0, "job", "1", "passed_over", f"by {first}"),
+        (180.0, "runner", first, "passed_over", ""),
+        (180.0, "job", "1", "passed_over", f"by {second}"),
+        (180.0, "job", "1", "held", f"passed over by {first}, {second}"),
+        (180.0, "runner", second, "passed_over", ""),
+        (780.0, "job", "1", "probe", "passed over by 2 runners"),
+    ]
+
+
+def test_a_held_job_is_released_when_one_of_its_class_starts() -> None:
+    world = World()
+    world.queue(1)
+    world.ready("c")
+    world.ready("d")
+    world.after(180.0)
+    third = world.ready("e")
+    world.queue(2)
+    told(world)
+    world.now += 1.0
+    world.starts(2, third)
+    assert [row for row in told(world) if row[2] == "1"] == [
+        (181.0, "job", "1", "released", "a job of its class started"),
+    ]
+
+
+def test_a_job_that_is_disputed_and_read() -> None:
+    world = World()
+    rows = each(
+        world,
+        lambda: world.queue(1),
+        lambda: world.observe(1, JobState.WAITING),
+        lambda: world.observe(1, JobState.WAITING, read=True),
+    )
+    assert rows == [
+        (1.0, "job", "1", "queued", "webhook"),
+        (2.0, "job", "1", "disputed", "webhook"),
+        (3.0, "job", "1", "waiting", "read"),
+    ]
+
+
+def test_a_restart_tells_of_the_calls_it_interrupted() -> None:
+    world = World()
+    world.record(1)
+    world.send(1, "d")
+    world.restart(30.0)
+    assert told(world) == [
+        (30.0, "machine", "c0", "failed", "withdrawn"),
+        (30.0, "call", "c", "withdrawn", "not sent before a restart"),
+        (30.0, "call", "d", "unknown", "we were restarted"),
+    ]

@@ -1,0 +1,128 @@
+"""A provider takes so many launch calls at once and so many a second: what waits shares the next."""
+
+import dataclasses
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import CapacityType, Catalogue, Rate
+from autoscaler.model.identifiers import CallId
+from autoscaler.model.plan import Launch, WithdrawCall
+from tests.ledger.builders import World
+from tests.planner.fleets import EAST, catalogue, offering, sku
+
+REASON = "east takes its next launch call in a moment"
+
+
+def limited(rate: Rate, *skus: str) -> Catalogue:
+    known = catalogue(*(sku(name) for name in skus or ("gpu",)))
+    return dataclasses.replace(known, launch_rates={EAST: rate})
+
+
+def sizes(world: World) -> list[tuple[str, int]]:
+    return [(launch.sku, launch.count) for launch in world.intents(Launch)]
+
+
+def queue_one_of_each(world: World, *skus: str) -> None:
+    for number, name in enumerate(skus, start=len(world.state.jobs) + 1):
+        world.queue(number, labels=(name,))
+        world.now += 0.01
+
+
+def test_where_there_are_more_skus_than_calls_the_oldest_jobs_go_first() -> None:
+    world = World(limited(Rate(2, 0.5), "a", "b", "c"))
+    queue_one_of_each(world, "c", "b", "a")
+    assert sizes(world) == [("c", 1), ("b", 1)]
+    ((demand, (run,)),) = [
+        (demand, runs) for demand, runs in world.plan().waiting.items() if runs[0].blocked
+    ]
+    assert (demand.skus[0], run.reason) == ("a", REASON)
+
+
+def test_what_waits_for_a_call_shares_it() -> None:
+    world = World(limited(Rate(1, 0.5), "a", "b"))
+    queue_one_of_each(world, "a", "b", "b", "a", "b")
+    assert sizes(world) == [("a", 2)]
+    world.carry_out()
+    assert world.plan().intents == ()
+    queue_one_of_each(world, "a", "b")
+    again_at = world.plan().again_at or 0.0
+    assert again_at == pytest.approx(world.now + 2.0, abs=0.1)
+    world.now = again_at
+    assert sizes(world) == [("b", 4)]
+    assert world.plan().again_at == pytest.approx(again_at + 2.0), "the other SKU's turn is next"
+
+
+def test_a_plan_that_no_rate_holds_back_is_made_again_at_no_given_moment() -> None:
+    world = World(limited(Rate(1, 0.5)))
+    assert world.plan().again_at is None
+    world.queue(1)
+    assert world.plan().again_at is None
+
+
+def test_a_call_takes_a_thousand_machines_and_the_next_begins_another() -> None:
+    world = World(limited(Rate(2, 0.5)))
+    for job in range(1, 2102):
+        world.queue(job)
+    assert sizes(world) == [("gpu", 1000), ("gpu", 1000)]
+    world.carry_out()
+    world.now += 2.0
+    assert sizes(world) == [("gpu", 101)]
+
+
+def test_nobody_goes_down_the_ladder_for_want_of_a_call() -> None:
+    kinds = (
+        offering(capacity_type=CapacityType.SPOT, quota="G-spot"),
+        offering(capacity_type=CapacityType.ON_DEMAND),
+    )
+    known = catalogue(sku("a"), sku("b", offerings=kinds))
+    world = World(dataclasses.replace(known, launch_rates={EAST: Rate(1, 0.5)}))
+    queue_one_of_each(world, "a", "b")
+    assert sizes(world) == [("a", 1)]
+
+
+def test_a_repeat_uses_a_call_too() -> None:
+    world = World(limited(Rate(3, 0.001)))
+    world.send(1)
+    assert world.fleet().launch_calls == {EAST: 2.0}
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.CallSent, CallId("c"))
+    assert world.fleet().launch_calls == {EAST: 1.0}
+
+
+def test_a_call_that_is_never_sent_uses_none() -> None:
+    world = World(limited(Rate(1, 0.001)))
+    world.queue(1, 2)
+    world.carry_out()
+    world.completes(1)
+    made = world.carry_out()
+    assert [type(intent) for intent in made.intents] == [WithdrawCall, Launch]
+    assert world.fleet().launch_calls == {EAST: 0.0}
+
+
+def test_calls_come_back_with_time_and_never_more_than_the_burst() -> None:
+    world = World(limited(Rate(3, 0.5)))
+    for name in "cde":
+        world.send(1, name)
+    assert world.fleet().launch_calls == {EAST: 0.0}
+    world.now += 3.0
+    assert world.fleet().launch_calls == {EAST: 1.5}
+    world.now += 100.0
+    assert world.fleet().launch_calls == {EAST: 3.0}
+
+
+def test_a_restart_counts_on_no_more_than_its_absence_gave() -> None:
+    world = World(limited(Rate(50, 5.0)))
+    world.do(e.ControllerStarted, 2.0)
+    assert world.fleet().launch_calls == {EAST: 50.0}, "nothing was ever sent"
+    world.send(1)
+    world.do(e.ControllerStarted, 2.0)
+    assert world.fleet().launch_calls == {EAST: 10.0}
+
+
+def test_a_provider_without_a_rate_takes_any_number() -> None:
+    world = World(catalogue(*(sku(f"s{n}") for n in range(200))))
+    queue_one_of_each(world, *(f"s{n}" for n in range(200)))
+    assert len(world.intents(Launch)) == 200
+    world.carry_out()
+    assert world.fleet().launch_calls == {}
