@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types contracts pytest format clean
+.PHONY: help setup demo test check lint types contracts pytest fuzz mutants format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -41,6 +41,12 @@ contracts: setup ## The rooms and who may import whom.
 pytest: setup ## The tests; ARGS='-k name' runs some.
 	@echo '==> pytest'
 	@$(BIN)/python -m pytest -q $(ARGS)
+
+fuzz: setup ## A million tries of each fuzzer; ARGS='--seed N' repeats a run.
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+mutants: setup ## Break planner/ and ledger/ bit by bit (half an hour); ARGS=planner.grants: one.
+	@$(BIN)/python scripts/mutants.py $(ARGS)
 
 format: setup ## Format the code and mend what ruff can mend.
 	@$(BIN)/ruff check --fix --quiet .

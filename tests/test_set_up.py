@@ -1,6 +1,7 @@
 """scripts/bootstrap.sh: what it installs, what it names, and that it does nothing twice.
 
-A stand-in for uv keeps this off the network; `make` on a fresh checkout shows the rest.
+Stand-ins for uv and for scripts/npm_packages.py keep this off the network; `make` on a fresh
+checkout shows the rest.
 """
 
 import os
@@ -19,6 +20,12 @@ UV = """#!/bin/sh
 echo "$*" >> calls
 [ "$1" = venv ] && mkdir -p .venv/bin && ln -sf "{python}" .venv/bin/python
 exit 0
+"""
+PACKAGES = """
+import pathlib, sys
+with open("calls", "a") as calls:
+    calls.write("packages\\n")
+sys.exit(pathlib.Path("offline").exists())
 """
 APT_GET = """#!/bin/sh
 echo "$*" >> "{calls}"
@@ -46,7 +53,7 @@ class Checkout:
         )
 
     def calls(self) -> list[str]:
-        """How uv was called since the last look."""
+        """How uv was called since the last look, and when packages were brought."""
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -60,6 +67,7 @@ def checkout(tmp_path: Path) -> Checkout:
     (made.folder / "scripts").mkdir(parents=True)
     for name in ("scripts/bootstrap.sh", "pyproject.toml", "uv.lock"):
         shutil.copyfile(ROOT / name, made.folder / name)
+    (made.folder / "scripts" / "npm_packages.py").write_text(PACKAGES)
     uv = made.folder / ".cache" / "uv" / "bin" / "uv"
     uv.parent.mkdir(parents=True)
     uv.write_text(UV.format(python=Path(sys.executable).resolve()))
@@ -109,7 +117,7 @@ def test_root_installs_what_is_missing(checkout: Checkout, tmp_path: Path) -> No
 def test_it_sets_up_once(complete: Checkout) -> None:
     first = complete.set_up()
     assert (first.returncode, first.stderr) == (0, "")
-    assert complete.calls() == ["venv", "sync"]
+    assert complete.calls() == ["venv", "sync", "packages"]
     again = complete.set_up()
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     assert complete.calls() == []
@@ -121,7 +129,7 @@ def test_another_lock_is_installed_into_the_same_environment(complete: Checkout)
     with (complete.folder / "uv.lock").open("a") as lock:
         lock.write("# changed\n")
     assert complete.set_up().returncode == 0
-    assert complete.calls() == ["sync"]
+    assert complete.calls() == ["sync", "packages"]
 
 
 def test_a_checkout_that_was_moved_is_set_up_anew(complete: Checkout, tmp_path: Path) -> None:
@@ -129,7 +137,7 @@ def test_a_checkout_that_was_moved_is_set_up_anew(complete: Checkout, tmp_path: 
     complete.calls()
     moved = Checkout(complete.folder.rename(tmp_path / "elsewhere"), complete.programs)
     assert moved.set_up().returncode == 0
-    assert moved.calls() == ["venv", "sync"]
+    assert moved.calls() == ["venv", "sync", "packages"]
 
 
 def test_an_environment_without_its_python_is_made_anew(complete: Checkout) -> None:
@@ -137,4 +145,15 @@ def test_an_environment_without_its_python_is_made_anew(complete: Checkout) -> N
     complete.calls()
     (complete.folder / ".venv" / "bin" / "python").unlink()
     assert complete.set_up().returncode == 0
-    assert complete.calls() == ["venv", "sync"]
+    assert complete.calls() == ["venv", "sync", "packages"]
+
+
+def test_packages_that_did_not_come_stop_nothing_and_are_tried_again(complete: Checkout) -> None:
+    (complete.folder / "offline").touch()
+    assert complete.set_up().returncode == 0
+    assert complete.calls() == ["venv", "sync", "packages"]
+    (complete.folder / "offline").unlink()
+    assert complete.set_up().returncode == 0
+    assert complete.calls() == ["sync", "packages"]
+    assert complete.set_up().stdout == ""
+    assert complete.calls() == []

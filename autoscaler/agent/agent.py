@@ -36,7 +36,9 @@ import urllib.parse
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, TypeGuard, TypeVar
+
+    Found = TypeVar("Found")
 
 VERSION = "1"
 PROTOCOL = 1
@@ -77,6 +79,10 @@ REFUSED_SIGNS = (
 )
 
 WINDOWS = sys.platform == "win32"
+SEAT_CLOSED = "the controller has closed this seat"
+
+# The kernel spares the agent when memory runs out (the unit's OOMScoreAdjust), but not the runner.
+UNSPARED = '{ echo 0 > /proc/self/oom_score_adj; } 2> /dev/null; exec "$0"'
 
 Answer = collections.namedtuple("Answer", ("status", "body", "retry_after", "date"))
 Grant = collections.namedtuple("Grant", ("runner", "jit_config"))
@@ -146,9 +152,9 @@ class Backoff:
         self.tries = 0
 
     def next(self, retry_after: float | None = None) -> float:
-        """Seconds until the next try; never less than `retry_after`."""
+        """Seconds until the next try; never less than `retry_after`. 0 names no delay."""
         self.tries += 1
-        if retry_after is not None:
+        if retry_after:
             return max(RETRY_FIRST, retry_after) * (1.0 + uniform() / 4)
         return min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(self.tries - 1, 10)) * (0.5 + uniform() / 2)
 
@@ -368,73 +374,69 @@ class Controller:
             "agent": VERSION,
         }
         before = time.time()
-        answer = self._ask("/bootstrap/hello", {}, body, 10.0)
+        answer = self._ask("/bootstrap/hello", {}, body)
         self.skew = _skew(answer.date, before, time.time())
-        value = self._expect(answer, http.client.OK)
-        machine, gate = value.get("machine"), value.get("gate")
-        if not _is_name(machine) or not isinstance(gate, dict):
-            raise Again("hello: not an answer")
-        self.machine = machine
+        self.machine, gate = self._expect(answer, http.client.OK, _welcome)
         return gate
 
     def poll(self, wait: float) -> Grant | None:
         """Wait at most `wait` seconds for a grant. Raises Again, HelloAgain, PowerOff."""
-        value = self._call("poll", {"wait": wait}, http.client.OK, wait + 10.0)
-        if value.get("state") == "parked":
-            return None
-        runner, secret = value.get("runner"), value.get("jit_config")
-        if value.get("state") != "granted" or not _is_name(runner) or not _is_secret(secret):
-            raise Again("poll: not an answer")
-        return Grant(runner, secret)
+        limit = self._clock.network(wait + 10.0)
+        return self._call("poll", {"wait": wait}, http.client.OK, _grant, limit)[0]
 
     def report(self, step: str, body: dict[str, Any]) -> None:
         """Say something that is answered 204. Raises Again, HelloAgain, PowerOff."""
-        self._call(step, body, http.client.NO_CONTENT, 10.0)
+        self._call(step, body, http.client.NO_CONTENT, lambda value: value == {})
 
     def may_release(self) -> bool:
         """Whether a DELETE could be sent at once. Raises Again, HelloAgain, PowerOff."""
-        return self._call("may-release", {}, http.client.OK, 10.0).get("allowed") is True
+        allowed = lambda value: _one(value, "allowed", bool)  # noqa: E731
+        return self._call("may-release", {}, http.client.OK, allowed)[0] is True
 
     def release(self, timeout: float) -> int:
-        """Have the registration deleted within `timeout` real seconds: GitHub's status, or 0.
+        """Have the registration deleted within `timeout` real seconds: GitHub's status.
 
         Raises Again, HelloAgain, PowerOff.
         """
-        answer = self._ask(self._path("release"), self._authority(), {}, timeout, exact=True)
-        status = self._expect(answer, http.client.OK).get("status")
-        return status if isinstance(status, int) else 0
+        status = lambda value: _one(value, "status", int)  # noqa: E731
+        return int(self._call("release", {}, http.client.OK, status, timeout)[0])
 
-    def _call(self, step: str, body: dict[str, Any], status: int, timeout: float) -> dict[str, Any]:
-        return self._expect(self._ask(self._path(step), self._authority(), body, timeout), status)
-
-    def _path(self, step: str) -> str:
+    def _call(
+        self,
+        step: str,
+        body: dict[str, Any],
+        status: int,
+        read: Callable[[dict[str, Any]], Found | None],
+        limit: float | None = None,
+    ) -> Found:
+        """Say one step with the nonce; `limit` is in real seconds."""
         if self.machine is None:
             raise HelloAgain
-        return f"/bootstrap/machines/{self.machine}/{step}"
-
-    def _authority(self) -> dict[str, str]:
-        return {"Authorization": "Bearer " + self._nonce}
+        path = f"/bootstrap/machines/{self.machine}/{step}"
+        headers = {"Authorization": "Bearer " + self._nonce}
+        return self._expect(self._ask(path, headers, body, limit), status, read)
 
     def _ask(
-        self,
-        path: str,
-        headers: dict[str, str],
-        body: dict[str, Any],
-        timeout: float,
-        exact: bool = False,
+        self, path: str, headers: dict[str, str], body: dict[str, Any], limit: float | None = None
     ) -> Answer:
-        limit = timeout if exact else self._clock.network(timeout)
         text = json.dumps(body).encode()
-        return self._link.ask(
-            "POST", path, {"Content-Type": "application/json", **headers}, text, limit
-        )
+        sent = {"Content-Type": "application/json", **headers}
+        return self._link.ask("POST", path, sent, text, limit or self._clock.network(10.0))
 
-    def _expect(self, answer: Answer, status: int) -> dict[str, Any]:
-        """The answer's object, or the instruction that its status stands for."""
+    def _expect(
+        self, answer: Answer, status: int, read: Callable[[dict[str, Any]], Found | None]
+    ) -> Found:
+        """What `read` makes of the answer, or the instruction that its status stands for.
+
+        A body that `read` makes nothing of is somebody else's: not an answer that knows us.
+        """
         value = _object(answer.body)
-        if answer.status == status and (value or status != http.client.OK):
+        if answer.status == status:
+            found = read(value)
+            if not found:
+                raise Again(f"{status}: not an answer")
             self.heard = self._clock.now()
-            return value
+            return found
         word = value.get("error")
         ours = _is_name(word)  # anything else is a proxy's page, and says nothing about us
         why = f"{answer.status} {word}" if ours else str(answer.status)
@@ -453,14 +455,34 @@ def _object(text: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _is_name(value: object) -> bool:
+def _welcome(value: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """The machine's id and the gate's parameters."""
+    machine, gate = value.get("machine"), value.get("gate")
+    return (machine, gate) if _is_name(machine) and isinstance(gate, dict) else None
+
+
+def _grant(value: dict[str, Any]) -> tuple[Grant | None] | None:
+    """(None,) for "stay parked", a grant in its place, None for neither."""
+    state, runner, secret = value.get("state"), value.get("runner"), value.get("jit_config")
+    if state == "granted" and _is_name(runner) and _is_secret(secret):
+        return (Grant(runner, secret),)
+    return (None,) if state == "parked" else None
+
+
+def _one(value: dict[str, Any], key: str, kind: type) -> tuple[Any] | None:
+    """The value of `key` where it is exactly of this type."""
+    found = value.get(key)
+    return (found,) if type(found) is kind else None
+
+
+def _is_name(value: object) -> TypeGuard[str]:
     """Whether this is a short word that is safe in a path and in a log."""
     if not isinstance(value, str) or not 0 < len(value) <= 128:
         return False
     return value.isascii() and value.replace("-", "").replace("_", "").replace(".", "").isalnum()
 
 
-def _is_secret(value: object) -> bool:
+def _is_secret(value: object) -> TypeGuard[str]:
     """Whether this can be an environment variable of one line."""
     return (
         isinstance(value, str)
@@ -577,10 +599,15 @@ class Lines:
         self._rest = b""
 
     def whole(self, piece: bytes) -> bytes:
-        """The whole lines that this piece completes; a line that never ends is cut."""
-        lines, end, rest = (self._rest + piece).rpartition(b"\n")
-        self._rest = rest[-MOST_LINE:]
-        return lines + end
+        """The whole lines that this piece completes; of a long one its beginning counts."""
+        first, end, more = piece.partition(b"\n")
+        rest = (self._rest + first)[:MOST_LINE]
+        if not end:
+            self._rest = rest
+            return b""
+        lines, last, more = more.rpartition(b"\n")
+        self._rest = more[:MOST_LINE]
+        return rest + end + lines + last
 
 
 class LogReader:
@@ -640,10 +667,14 @@ class SignReader:
         self._message = self._finished = self._refused = False
 
     def feed(self, text: bytes) -> None:
-        """Look for the phrases in a piece of text."""
-        self._message = self._message or any(sign in text for sign in MESSAGE_SIGNS)
-        self._finished = self._finished or any(sign in text for sign in FINISHED_SIGNS)
-        self._refused = self._refused or any(sign in text for sign in REFUSED_SIGNS)
+        """Look for the phrases in whole lines: one sign a line, for a job's name may hold others."""
+        for line in text.splitlines():
+            if any(sign in line for sign in MESSAGE_SIGNS):
+                self._message = True
+            elif any(sign in line for sign in FINISHED_SIGNS):
+                self._finished = True
+            elif any(sign in line for sign in REFUSED_SIGNS):
+                self._refused = True
 
     def take(self, exited: int | None, worker: bool) -> Signs:
         """What was seen since the last call."""
@@ -670,7 +701,7 @@ class LinuxRunner:
         identity, variables = runner_account(self._host)
         environment = {**os.environ, **variables, "ACTIONS_RUNNER_INPUT_JITCONFIG": jit_config}
         self._process = subprocess.Popen(  # noqa: S603 - a fixed program of the image
-            [runner_program(self._host)],
+            ["/bin/sh", "-c", UNSPARED, runner_program(self._host)],
             cwd=self._host.runner_directory,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -1011,7 +1042,7 @@ class Agent:
         self._make_runner = runner
         self._backoff = Backoff()
         self._beat_at: float | None = None
-        self._closed = False
+        self._closed = ""
 
     def live(self) -> NoReturn:
         """Everything. Ends by raising PowerOff, which says why."""
@@ -1141,7 +1172,7 @@ class Agent:
             # Nothing can be proved anew after the handover; the runner goes on.
             return
         except PowerOff:
-            self._closed = True
+            self._closed = SEAT_CLOSED
 
     def _idle(self, runner: Any, watch: Watch) -> bool:
         """With the runner frozen: whether no worker runs and no job message has come."""
@@ -1149,10 +1180,10 @@ class Agent:
         return not watch.job_possible and not runner.worker_runs()
 
     def _give_up(self, runner: Any, watch: Watch) -> str | None:
-        """The controller has closed this seat: go, unless a job has come meanwhile."""
+        """No job is to come any more: go, unless one has come meanwhile."""
         runner.freeze()
         if self._idle(runner, watch):
-            return "the controller has closed this seat"
+            return self._closed
         runner.resume()
         return None
 
@@ -1170,12 +1201,14 @@ class Agent:
                 left = began + limit - time.monotonic()
                 status = self._controller.release(max(0.01, left))
                 # A listener that ran again before the answer came may have taken a job.
-                if status in (204, 404) and runner.frozen:
-                    return "no job came, the registration is deleted"
+                if status in (204, 404):
+                    if runner.frozen:
+                        return "no job came, the registration is deleted"
+                    self._closed = "the registration is deleted"
         except (Again, HelloAgain):
             say("could not ask for the release")
         except PowerOff:
-            self._closed = True
+            self._closed = SEAT_CLOSED
         finally:
             thaw.cancel()
         runner.resume()

@@ -1,7 +1,15 @@
-"""What the process asks of its host: the quicker event loop, and as many connections as are allowed."""
+"""What the process asks of its host: the quicker event loop, all connections that are allowed, a
+folder for the agents."""
 
 import asyncio
 import resource
+from pathlib import Path
+
+import structlog
+
+from autoscaler.server.agents import keep_agent
+
+_log = structlog.get_logger(__name__)
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -18,3 +26,18 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def keep_agent_beside(store: Path | None, agent: bytes) -> tuple[bytes, ...]:
+    """Keep this version's agent in `STORE.agents`; the earlier ones that are there.
+
+    Without a file to be beside, or where the folder will not do, there are none: the machines that
+    an upgrade finds half-way through their boot then end at their deadline and are replaced.
+    """
+    if store is None:
+        return ()
+    try:
+        return keep_agent(store.with_name(f"{store.name}.agents"), agent)
+    except OSError as error:
+        _log.warning("agent_not_kept", error=str(error))
+        return ()

@@ -16,13 +16,14 @@ from pathlib import Path
 import structlog
 
 from autoscaler import config
-from autoscaler.app.host import new_event_loop, raise_file_limit
+from autoscaler.app.hints import hint
+from autoscaler.app.host import keep_agent_beside, new_event_loop, raise_file_limit
+from autoscaler.app.preflight import preflight
 from autoscaler.app.translation import (
     catalogue,
     ec2_settings,
     gates,
     github_settings,
-    offering_problems,
     server_settings,
 )
 from autoscaler.controller.asking import Asking
@@ -76,7 +77,7 @@ def serve(
     Raises ConfigurationError. A `clock_scale` other than 1 is for the lab.
     """
     configuration = config.load(path)
-    if problems := offering_problems(configuration):
+    if problems := preflight(configuration):
         raise config.ConfigurationError(problems)
     configure_logging(LogLevel(log_level), LogStyle(log_format))
     for warning in configuration.warnings:
@@ -185,7 +186,7 @@ class _Fleet:
         try:
             await self._ec2[name].open()
         except Exception as error:  # noqa: BLE001 - whatever it is, it stops this provider alone
-            _log.error("provider_not_opened", provider=name, error=str(error))
+            _log.error("provider_not_opened", provider=name, error=str(error), hint=hint(error))
             return False
         if not await self._reconciler.sweep(name):
             return False
@@ -275,8 +276,9 @@ class _Fleet:
             self._clock,
             self._telemetry,
         )
+        earlier = keep_agent_beside(self._configuration.sqlite_file(), agent)
         others: list[Endpoint] = [
-            BootstrapEndpoint(self._desk, agent, self._telemetry),
+            BootstrapEndpoint(self._desk, agent, self._telemetry, earlier=earlier),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics),
         ]
         return Serving(server_settings(self._configuration), webhook, others)

@@ -9,14 +9,14 @@ from typing import Any
 from autoscaler import config
 from autoscaler.config.settings import Ec2Settings as Ec2Section
 from autoscaler.config.settings import TokenBucket
-from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.config.sku_settings import Image, SkuSettings
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.catalogue import Architecture, Catalogue, Offering, OperatingSystem, Rung
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
 from autoscaler.providers.ec2 import instance_types
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Bucket, Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import Bucket, CanaryImage, Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.throttle import RESOURCE_BUCKETS
 from autoscaler.providers.ec2.user_data import render_user_data
 from autoscaler.server.settings import Address, ServerSettings, TlsFiles
@@ -172,8 +172,14 @@ def _ec2_skus(
                 user_data=render_user_data(
                     sku.os, server.public_url, provider, agent_sha256, ca_pem
                 ),
+                canary=_canary(sku.image),
             ),
         )
+
+
+def _canary(image: Image) -> CanaryImage | None:
+    canary = image.canary
+    return CanaryImage(canary.name, canary.owner, canary.percent) if canary is not None else None
 
 
 def _type_problem(

@@ -4,7 +4,7 @@ What wraps an adapter here may raise only what its port says, so that a bug in o
 with the growing delay of an unknown outcome instead of ending the process.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import structlog
@@ -75,6 +75,14 @@ class GuardedProvider:
             if page is None:
                 return
             yield page
+
+    async def quotas(self) -> Mapping[str, int]:
+        """See `Provider`."""
+        return await _guard(self._provider.quotas, _LISTED, OutcomeUnknownError)
+
+    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+        """See `Provider`."""
+        return await _guard(lambda: self._provider.collect(requests), _LISTED, OutcomeUnknownError)
 
     def verify(self, proof: bytes) -> ProvenIdentity:
         """See `Provider`."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.store import Store, StoreError
+from autoscaler.controller.ports.store import DeliveryKey, Store, StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.signals import report
 from autoscaler.ledger.ledger import Ledger
@@ -46,7 +46,7 @@ class Journal:
         """Have `listener` called once the store has failed."""
         self._listeners.append(listener)
 
-    async def record(self, *events: Event, applied: Sequence[str] = ()) -> None:
+    async def record(self, *events: Event, applied: Sequence[DeliveryKey] = ()) -> None:
         """Apply events and make them durable; wakes the planner. Raises StoreError."""
         self.note(*events)
         self.changed.set()
@@ -60,7 +60,7 @@ class Journal:
         for event in events:
             self.ledger.apply(event)
 
-    async def commit(self, applied: Sequence[str] = ()) -> None:
+    async def commit(self, applied: Sequence[DeliveryKey] = ()) -> None:
         """Make everything applied so far durable. Raises StoreError."""
         if self.broken is not None:
             # What builds on a gap must not be kept without it.
@@ -79,7 +79,7 @@ class Journal:
         if self._latest is not None:
             await asyncio.shield(self._latest)
 
-    async def _write(self, changes: Changes, applied: Sequence[str]) -> None:
+    async def _write(self, changes: Changes, applied: Sequence[DeliveryKey]) -> None:
         try:
             await self._store.commit(changes.records, changes.history, applied, changes.cooldowns)
         except StoreError as error:

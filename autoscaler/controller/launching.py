@@ -83,7 +83,7 @@ class Launching:
             )
 
     async def _refused(self, call: Call, error: ProviderError) -> None:
-        failure = LaunchFailure(error.failure, error.code, error.message)
+        failure = LaunchFailure(error.failure, error.code, error.message, reach=error.reach)
         await self._journal.record(
             CallAnswered(self._journal.now, call.id, (), (failure,), error.retry_after)
         )

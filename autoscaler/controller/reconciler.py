@@ -13,11 +13,12 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.ports.store import Store
-from autoscaler.model.events import ListedMachine, MachinesListed
+from autoscaler.model.events import ListedMachine, MachinesListed, QuotasRead
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 
 SWEEP_EVERY: Seconds = 30.0
 SWEEP_SOON: Seconds = 2.0
+UPKEEP_EVERY: Seconds = 600.0
 REDELIVER_EVERY: Seconds = 20.0
 REDELIVERY_WINDOW: Seconds = 3 * 86400.0
 """GitHub redelivers for three days (docs.github.com, webhooks: redelivering)."""
@@ -64,6 +65,7 @@ class Reconciler:
         async with asyncio.TaskGroup() as group:
             for name in self._providers:
                 group.create_task(self._sweeps(name))
+                group.create_task(self._upkeep(name))
             group.create_task(self._redeliveries())
             group.create_task(self._beats())
             group.create_task(self._forgetting())
@@ -97,6 +99,30 @@ class Reconciler:
             finally:
                 sleeper.cancel()
                 waiter.cancel()
+
+    async def _upkeep(self, name: ProviderName) -> None:
+        """What an account allows and what launches left behind change slowly."""
+        provider = self._providers[name]
+        while True:
+            try:
+                quotas = await provider.quotas()
+            except (ProviderError, OutcomeUnknownError) as error:
+                _log.warning("quotas_not_read", provider=name, error=str(error))
+            else:
+                found = tuple(sorted(quotas.items()))
+                await self._journal.record(QuotasRead(self._journal.now, name, found))
+            try:
+                collected = await provider.collect(self._sendable(name))
+            except (ProviderError, OutcomeUnknownError) as error:
+                _log.warning("collection_failed", provider=name, error=str(error))
+            else:
+                if collected:
+                    _log.info("collected", provider=name, ids=collected)
+            await self._clock.sleep(UPKEEP_EVERY)
+
+    def _sendable(self, name: ProviderName) -> list[str]:
+        calls = self._journal.ledger.state.open_calls.values()
+        return [call.request for call in calls if call.provider == name and call.request]
 
     async def _redeliveries(self) -> None:
         oldest = self._journal.now - REDELIVERY_WINDOW

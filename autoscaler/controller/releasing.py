@@ -14,7 +14,7 @@ from autoscaler.controller.ports.github import GitHub, GitHubError, RunnerBusyEr
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import held, mint_key
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState, runner_name
 
 TRY_AGAIN: Seconds = 5.0
@@ -34,8 +34,11 @@ class Releasing:
         self._replacing: set[RunnerName] = set()
 
     def allowed(self, runner: Runner | None) -> bool:
-        """Whether a DELETE could be sent at once: idle as far as we know, and GitHub answers."""
-        if runner is None or runner.state is not RunnerState.ACKNOWLEDGED:
+        """Whether a DELETE could be sent at once: idle as far as we know, and GitHub answers.
+
+        One that is over may be asked about again: the answer may not have reached its machine.
+        """
+        if runner is None or runner.state not in (RunnerState.ACKNOWLEDGED, RunnerState.DONE):
             return False
         cooldowns = self._journal.ledger.state.cooldowns
         return held(cooldowns, mint_key(runner.demand.scope), self._journal.now) is None
@@ -98,8 +101,8 @@ class Releasing:
             raise NotKnownYetError(TRY_AGAIN) from error
 
     def _name_again(self, machine: Machine, runner: Runner) -> None:
-        if machine.runner != runner.name:
-            return  # another poll of the same machine was quicker
+        if machine.runner != runner.name or machine.state is not MachineState.GRANTED:
+            return  # another poll of the same machine was quicker, or it left meanwhile
         catalogue = self._journal.ledger.state.catalogue
         name = runner_name(catalogue.fleet, catalogue.installation, machine.id, machine.tries + 1)
         now = self._journal.now

@@ -1,8 +1,8 @@
 """GitHub's REST API as a caller uses it: authorised, repeated where that is harmless, in pages.
 
-Decides what may be asked again and when to give up; every failure leaves as one of the port's
-errors. Never repeats a request that makes or changes something, save after a 401, which says
-that nothing was done.
+Carries out what `policies` says: what is asked again, and when to give up; every failure leaves
+as one of the port's errors. Never repeats a request that makes or changes something, save after
+a 401, which says that nothing was done.
 """
 
 from collections.abc import AsyncGenerator
@@ -11,9 +11,13 @@ from typing import Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
-from autoscaler.github.exchange import Answer, Effect, NoAnswerError, NotSentError, Request
-from autoscaler.github.refusals import OUTAGE_DELAY, Holds, is_outage, refusal, unanswered
+from autoscaler.controller.ports.github import GitHubError, RetryLaterError
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.github.budget import delay_of, reading_of
+from autoscaler.github.exchange import BROKEN, Answer, Effect, NoAnswerError, NotSentError, Request
+from autoscaler.github.gate import Gate
+from autoscaler.github.policies import POLICIES, Action, Outcome, outcome_of
+from autoscaler.github.refusals import OUTAGE_DELAY, refusal, unanswered, words_of
 from autoscaler.github.transport import Transport
 from autoscaler.model.identifiers import Seconds
 
@@ -33,6 +37,14 @@ class Caller(Protocol):
     def name(self) -> str:
         """Whose limits count: one value for each App or installation."""
 
+    @property
+    def app_id(self) -> int:
+        """The App."""
+
+    @property
+    def account(self) -> str:
+        """Where it is installed; empty for the App itself."""
+
     async def token(self) -> str:
         """A token that GitHub accepts now. Raises GitHubError."""
 
@@ -43,10 +55,13 @@ class Caller(Protocol):
 class Api:
     """Asks GitHub on a caller's behalf. Raises GitHubError's subclasses and nothing else."""
 
-    def __init__(self, transport: Transport, clock: Clock) -> None:
+    def __init__(
+        self, transport: Transport, gate: Gate, clock: Clock, telemetry: Telemetry
+    ) -> None:
         self._transport = transport
+        self._gate = gate
         self._clock = clock
-        self._holds = Holds()
+        self._telemetry = telemetry
 
     async def ask(self, request: Request, caller: Caller) -> Answer:
         """A good answer, or one of the statuses that the request expects.
@@ -81,21 +96,31 @@ class Api:
 
     async def _attempt(self, request: Request, caller: Caller) -> Answer | GitHubError:
         """An answer to return, or the error to raise once there are no attempts left."""
+        delay = OUTAGE_DELAY
         try:
             answer = await self._follow(request, caller)
         except NotSentError as error:
-            text = f"{request.endpoint}: {error}"
-            if error.lasting:
-                raise OperatorError(text) from None
-            return RetryLaterError(text, OUTAGE_DELAY)
+            outcome = Outcome.BARRED if error.lasting else Outcome.NOT_SENT
+            words = str(error)
         except NoAnswerError as error:
-            return unanswered(request, f"{request.endpoint}: {error}")
-        if answer.ok or (answer.status in request.expected and answer.genuine):
-            return answer
-        refused = refusal(request, answer, self._clock.now())
-        if is_outage(answer):
+            outcome = Outcome.UNREADABLE if error.outcome == BROKEN else Outcome.UNANSWERED
+            words = str(error)
+        else:
+            outcome = outcome_of(request, answer)
+            if outcome is Outcome.ANSWERED:
+                return answer
+            words = words_of(outcome, answer)
+            delay = self._delay(request, outcome, answer, caller)
+        refused = refusal(request, outcome, words, delay)
+        if POLICIES[outcome].action(request.effect) is Action.AGAIN:
             return refused
         raise refused
+
+    def _delay(self, request: Request, outcome: Outcome, answer: Answer, caller: Caller) -> Seconds:
+        now = self._clock.now()
+        if outcome is Outcome.LIMITED:
+            return self._gate.budget.held(caller.name, request, now)
+        return delay_of(answer, now, OUTAGE_DELAY)
 
     async def _follow(self, request: Request, caller: Caller) -> Answer:
         # A renamed repository or account answers with its new place, for questions only.
@@ -115,13 +140,29 @@ class Api:
         return answer
 
     async def _send(self, request: Request, caller: Caller) -> Answer:
-        self._holds.check(caller.name, request, self._clock.now())
-        token = await caller.token()
-        answer = await self._transport.send(request, token)
-        self._holds.note(caller.name, request, answer, self._clock.now())
+        self._gate.check(caller.name, request)
+        token = await caller.token()  # before the gate: it has requests of its own
+        await self._gate.enter(caller.name, request)
+        answer = None
+        try:
+            answer = await self._transport.send(request, token)
+        finally:
+            self._gate.leave(caller.name, request, answer)
         if answer.status == 401:
             caller.refused(token)
+        self._count(request, answer, caller)
         return answer
+
+    def _count(self, request: Request, answer: Answer, caller: Caller) -> None:
+        resource = self._gate.budget.resource_of(request)
+        told = reading_of(answer, resource, self._clock.now())
+        self._telemetry.github_budget(
+            caller.app_id,
+            caller.account,
+            resource,
+            told.remaining if told is not None else None,
+            told.limit if told is not None else None,
+        )
 
 
 def read_as(shape: type[Shape], request: Request, answer: Answer) -> Shape:
@@ -132,5 +173,5 @@ def read_as(shape: type[Shape], request: Request, answer: Answer) -> Shape:
         # Neither input nor context: the data may hold a token or a JIT configuration.
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        text = f"{request.endpoint}: {answer.status} of an unknown shape ({where} {first['type']})"
+        text = f"{answer.status} of an unknown shape ({where} {first['type']})"
         raise unanswered(request, text) from None

@@ -5,6 +5,7 @@ mean; never when to ask, and never to ask for a registration twice.
 """
 
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated
 
 import structlog
@@ -22,13 +23,17 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.api import Api, read_as
-from autoscaler.github.app_auth import App, Installations
+from autoscaler.github.app_auth import App, Installation
+from autoscaler.github.budget import Budget
 from autoscaler.github.deliveries import Redelivery
-from autoscaler.github.exchange import Answer, Effect, Request
+from autoscaler.github.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.gate import Gate
+from autoscaler.github.installations import Installations
 from autoscaler.github.jobs import Sighting, WorkflowJob, observe
-from autoscaler.github.refusals import unanswered
+from autoscaler.github.refusals import NotAllowedError, NotShownError, unanswered
 from autoscaler.github.runner_groups import RunnerGroups
 from autoscaler.github.settings import GitHubSettings
+from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.transport import Transport
 from autoscaler.model.events import JobObserved
@@ -90,9 +95,12 @@ class GitHubClient:
         tokens = token_clock or clock
         self._clock = clock
         self._transport = Transport(settings, clock, telemetry)
-        self._api = Api(self._transport, clock)
+        budget = Budget(settings.points_per_minute)
+        gate = Gate(budget, clock, settings.concurrency)
+        self._api = Api(self._transport, gate, clock, telemetry)
         apps = [App(key, tokens) for key in settings.apps]
         self._installations = Installations(apps, self._api, tokens)
+        self._sharing = Sharing(self._api, budget, clock)
         self._groups = RunnerGroups(self._api, clock)
         self._redeliveries = [Redelivery(app, self._api, clock) for app in apps]
 
@@ -101,39 +109,40 @@ class GitHubClient:
     ) -> MintedRunner:
         """Register a JIT runner, once. Raises as the port says."""
         target = target_of_scope(scope)
-        caller = await self._installations.of(target)
-        group = await self._groups.id_of(target, runner_group, caller)
         request = Request(
             "POST",
             f"{target.route}/actions/runners/generate-jitconfig",
             target.variables,
-            body={"name": name, "runner_group_id": group, "labels": list(labels)},
             effect=Effect.MINT,
+            importance=Importance.MINT,
             expected=frozenset({404, 409, 422}),
         )
-        answer = await self._api.ask(request, caller)
-        if not answer.ok:
-            raise self._not_minted(target, request, answer)
-        minted = read_as(_JitAnswer, request, answer)
-        return MintedRunner(minted.runner.id, minted.encoded_jit_config)
+
+        async def by(caller: Installation) -> MintedRunner:
+            group = await self._groups.id_of(target, runner_group, caller)
+            body = {"name": name, "runner_group_id": group, "labels": list(labels)}
+            filled = replace(request, body=body)
+            answer = await self._api.ask(filled, caller)
+            if not answer.ok:
+                raise self._not_minted(target, filled, answer)
+            minted = read_as(_JitAnswer, filled, answer)
+            return MintedRunner(minted.runner.id, minted.encoded_jit_config)
+
+        candidates = await self._installations.of_scope(target)
+        return await self._sharing.carry(candidates, target, request, by)
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
         """Look a registration up by its exact name. Raises as the port says."""
         target = target_of_scope(scope)
-        caller = await self._installations.of(target)
         request = Request(
             "GET",
             f"{target.route}/actions/runners{{?name,per_page}}",
             {**target.variables, "name": name, "per_page": 100},
         )
-        # The filter is GitHub's and may be wider than we mean, or missing on an old GHES.
-        async with aclosing(self._api.pages(request, caller)) as pages:
-            async for answer in pages:
-                for runner in read_as(_RunnerPage, request, answer).runners:
-                    if runner.name == name:
-                        online = runner.status == "online"
-                        return RegisteredRunner(runner.id, name, online, runner.busy)
-        return None
+        candidates = await self._installations.of_scope(target)
+        return await self._sharing.carry(
+            candidates, target, request, lambda caller: self._find(request, name, caller)
+        )
 
     async def delete_runner(self, scope: str, github_id: int) -> bool:
         """Delete a registration: True for 204, False for 404. Raises as the port says."""
@@ -143,9 +152,13 @@ class GitHubClient:
             f"{target.route}/actions/runners/{{runner_id}}",
             {**target.variables, "runner_id": github_id},
             effect=Effect.WRITE,
+            importance=Importance.REMOVE,
             expected=frozenset({404, 422}),
         )
-        answer = await self._api.ask(request, await self._installations.of(target))
+        candidates = await self._installations.of_scope(target)
+        answer = await self._sharing.carry(
+            candidates, target, request, lambda caller: self._api.ask(request, caller)
+        )
         if answer.status == 422:
             raise RunnerBusyError(f"{request.endpoint}: 422 {answer.message}")
         return answer.ok
@@ -159,19 +172,21 @@ class GitHubClient:
             {**target.variables, "job_id": job},
             expected=frozenset({404}),
         )
-        answer = await self._api.ask(request, await self._installations.of(target))
-        if not answer.ok:
+        candidates = await self._installations.of_repository(target)
+        try:
+            answer = await self._sharing.carry(
+                candidates, target, request, lambda caller: self._shown(request, caller)
+            )
+        except NotShownError:
             return None
         read = read_as(WorkflowJob, request, answer)
         state = _JOB_STATES.get(read.status or "")
         if state is None or read.id != job:
-            text = f"{request.endpoint}: an unknown status {read.status!r}, or another job"
-            raise unanswered(request, text)
+            raise unanswered(request, f"an unknown status {read.status!r}, or another job")
         try:
             return observe(read, state, Sighting(repository, now, read=True))
         except (ValueError, OverflowError):
-            text = f"{request.endpoint}: a time that is none"
-            raise unanswered(request, text) from None
+            raise unanswered(request, "a time that is none") from None
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         """Have every App's failed deliveries repeated. Raises as the port says when all Apps fail.
@@ -196,8 +211,28 @@ class GitHubClient:
     async def close(self) -> None:
         """Release connections. Idempotent."""
         await self._groups.close()
+        await self._sharing.close()
         await self._installations.close()
         await self._transport.close()
+
+    async def _find(
+        self, request: Request, name: RunnerName, caller: Installation
+    ) -> RegisteredRunner | None:
+        # The filter is GitHub's and may be wider than we mean, or missing on an old GHES.
+        async with aclosing(self._api.pages(request, caller)) as pages:
+            async for answer in pages:
+                for runner in read_as(_RunnerPage, request, answer).runners:
+                    if runner.name == name:
+                        online = runner.status == "online"
+                        return RegisteredRunner(runner.id, name, online, runner.busy)
+        return None
+
+    async def _shown(self, request: Request, caller: Installation) -> Answer:
+        answer = await self._api.ask(request, caller)
+        if not answer.ok:
+            # Not there, or not among the repositories that this App may see.
+            raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")
+        return answer
 
     def _not_minted(self, target: Target, request: Request, answer: Answer) -> GitHubError:
         text = f"{request.endpoint}: {answer.status} {answer.message}"
@@ -205,4 +240,4 @@ class GitHubClient:
             return RunnerExistsError(text)
         # The group may have been made anew under its name.
         self._groups.forget(target)
-        return OperatorError(text)
+        return NotAllowedError(text) if answer.status == 404 else OperatorError(text)

@@ -19,7 +19,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import Redelivered
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import App
-from autoscaler.github.exchange import Answer, Effect, Request
+from autoscaler.github.exchange import Answer, Effect, Importance, Request
 from autoscaler.github.refusals import unanswered
 from autoscaler.github.timestamps import instant_of
 from autoscaler.model.identifiers import Instant, Seconds
@@ -105,7 +105,7 @@ class Redelivery:
     @property
     def app_id(self) -> int:
         """Whose deliveries these are."""
-        return self._app.id
+        return self._app.app_id
 
     async def run(self, since: Instant) -> Redelivered:
         """Repeat what failed since then. Raises as `Api.ask`."""
@@ -134,6 +134,7 @@ class Redelivery:
             "/app/hook/deliveries/{delivery_id}/attempts",
             {"delivery_id": delivery.newest},
             effect=Effect.WRITE,
+            importance=Importance.SYNC,
             expected=frozenset({400, 404, 422}),
         )
         # Noted first: a try whose outcome we do not learn is a try all the same.
@@ -147,7 +148,12 @@ class Redelivery:
         return answer.ok
 
     async def _read(self, since: Instant) -> list[Try]:
-        request = Request("GET", "/app/hook/deliveries{?per_page}", {"per_page": 100})
+        request = Request(
+            "GET",
+            "/app/hook/deliveries{?per_page}",
+            {"per_page": 100},
+            importance=Importance.SYNC,
+        )
         tries: list[Try] = []
         async with aclosing(self._api.pages(request, self._app)) as pages:
             async for answer in pages:
@@ -162,8 +168,7 @@ def _tries(request: Request, answer: Answer) -> list[Try]:
     try:
         return [_try(listed) for listed in read_as(_DeliveryPage, request, answer).root]
     except (ValueError, OverflowError):
-        text = f"{request.endpoint}: a delivery with a time that is none"
-        raise unanswered(request, text) from None
+        raise unanswered(request, "a delivery with a time that is none") from None
 
 
 def _try(listed: _ListedDelivery) -> Try:

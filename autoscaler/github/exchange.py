@@ -5,7 +5,7 @@ Decides nothing: whether to ask again is `api`'s, what a status means is `refusa
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 
@@ -22,6 +22,21 @@ class Effect(StrEnum):
     MINT = "mint"
 
 
+class Importance(IntEnum):
+    """Which request goes first where GitHub's limits are short: the lower, the earlier.
+
+    mint    a registration, and what it takes to make one: tokens, installations, groups
+    check   what GitHub says of a job or a runner, asked before a decision
+    remove  a registration that is not needed
+    sync    deliveries to be repeated: nothing waits for it
+    """
+
+    MINT = 0
+    CHECK = 1
+    REMOVE = 2
+    SYNC = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """`route` is a URI template (RFC 6570) under the API's root; `url` overrides it for a next page.
@@ -35,6 +50,7 @@ class Request:
     variables: Mapping[str, str | int] = field(default_factory=dict)
     body: object = None
     effect: Effect = Effect.READ
+    importance: Importance = Importance.CHECK
     expected: frozenset[int] = frozenset()
     url: str | None = None
 
@@ -42,6 +58,11 @@ class Request:
     def endpoint(self) -> str:
         """The name for metrics: a set of values that the code bounds."""
         return f"{self.method} {self.route.partition('{?')[0]}"
+
+    @property
+    def points(self) -> int:
+        """What it costs of GitHub's secondary limit: a read 1, a write 5."""
+        return 1 if self.method == "GET" else 5
 
     def at(self, url: str) -> "Request":
         """The same question at another URL of the same GitHub."""
@@ -85,6 +106,10 @@ class NotSentError(Exception):
         super().__init__(f"{outcome}: {detail}")
         self.outcome = outcome
         self.lasting = lasting
+
+
+BROKEN = "broken"
+"""The outcome of an answer that came and cannot be read."""
 
 
 class NoAnswerError(Exception):

@@ -72,7 +72,8 @@ class Sighting:
 def observe(job: WorkflowJob, state: JobState, sighting: Sighting) -> JobObserved:
     """The fact that GitHub gave, in `state`. Raises ValueError on a timestamp that is none.
 
-    - `queued_at` is `created_at`, or the moment of learning where GitHub left that out.
+    - `queued_at` is `created_at`; where GitHub left that out `started_at`, which it sets on queued
+      jobs too; else the moment of learning.
     - The runner and `started_at` count only once a job has started: GitHub sets `started_at` on
       queued jobs and its example of a queued one carries runner fields (github/docs PR 12083).
     - A completed job without a runner (skipped, cancelled in the queue) never started.
@@ -88,7 +89,7 @@ def observe(job: WorkflowJob, state: JobState, sighting: Sighting) -> JobObserve
         state=state,
         repository=sighting.repository,
         labels=tuple(job.labels),
-        queued_at=instant_of(job.created_at) or sighting.at,
+        queued_at=instant_of(job.created_at) or instant_of(job.started_at) or sighting.at,
         name=_shown(job.name),
         workflow=_shown(job.workflow_name),
         run_id=job.run_id,

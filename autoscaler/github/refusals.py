@@ -1,11 +1,10 @@
-"""What GitHub's refusals mean: each becomes one of the port's errors, by what to do next.
+"""Each outcome that is no answer becomes one of the port's errors, by what to do next.
 
-Decides how long to leave GitHub alone after a limit, and keeps that promise for all callers.
-Never sends anything.
-
-Limits: docs.github.com "Rate limits for the REST API": primary limits answer 403 or 429 with
-`x-ratelimit-remaining: 0`; secondary ones with `retry-after`, or neither, then at least 60 s.
+Decides the words and the delay of an error. What is to be done stands in `policies`; nothing is
+sent from here.
 """
+
+from collections.abc import Sequence
 
 from autoscaler.controller.ports.github import (
     GitHubError,
@@ -13,91 +12,59 @@ from autoscaler.controller.ports.github import (
     OperatorError,
     RetryLaterError,
 )
-from autoscaler.github.exchange import Answer, Effect, Request
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.github.exchange import Answer, Request
+from autoscaler.github.policies import POLICIES, Action, Outcome
+from autoscaler.model.identifiers import Seconds
 
 OUTAGE_DELAY: Seconds = 30.0
 """After requests that found no GitHub, or a broken one."""
 
-_SECONDARY_DELAY: Seconds = 60.0
-_SHORTEST: Seconds = 1.0
-_LONGEST: Seconds = 3600.0
-_LIMIT_WORDS = ("rate limit", "abuse detection")
+
+class LimitError(RetryLaterError):
+    """One App's limit: it was not carried out, and another App may carry it out now."""
 
 
-def is_limit(answer: Answer) -> bool:
-    """Whether this is a primary or secondary limit's refusal."""
-    if answer.status == 429:
-        return True
-    if answer.status != 403:
-        return False
-    spent = answer.headers.get("x-ratelimit-remaining") == "0"
-    said = any(words in answer.message.lower() for words in _LIMIT_WORDS)
-    return spent or said or "retry-after" in answer.headers
+class NotAllowedError(OperatorError):
+    """This App may not do that: it was not carried out, and another App may be allowed to."""
 
 
-def is_outage(answer: Answer) -> bool:
-    """Whether nothing can be read from this about the request, not even that it failed."""
-    return answer.status >= 500 or answer.status == 408
+class NotShownError(NotAllowedError):
+    """404 to a question: it is not there, or not among what this App is shown."""
 
 
-def delay_of(answer: Answer, now: Instant, otherwise: Seconds = _SECONDARY_DELAY) -> Seconds:
-    """How long to wait by the answer's own headers, within a second and an hour."""
-    delay = _number(answer.headers.get("retry-after"))
-    if delay is None and answer.headers.get("x-ratelimit-remaining") == "0":
-        reset = _number(answer.headers.get("x-ratelimit-reset"))
-        delay = None if reset is None else reset - now
-    return min(max(otherwise if delay is None else delay, _SHORTEST), _LONGEST)
+def refusal(
+    request: Request, outcome: Outcome, text: str, delay: Seconds = OUTAGE_DELAY
+) -> GitHubError:
+    """The port's error for this outcome. `delay` is how long to wait where waiting helps."""
+    action = POLICIES[outcome].action(request.effect)
+    said = f"{request.endpoint}: {text}"
+    if action is Action.HOLD:
+        return LimitError(said, delay)
+    if action is Action.LOOK_UP:
+        return MintOutcomeUnknownError(said)
+    if action in (Action.AGAIN, Action.LATER):
+        return RetryLaterError(said, delay)
+    if action in (Action.RENEW, Action.OTHER_APP):
+        return NotAllowedError(said)
+    return OperatorError(said)
 
 
-def refusal(request: Request, answer: Answer, now: Instant) -> GitHubError:
-    """The port's error for an answer that the request did not expect."""
-    text = f"{request.endpoint}: {answer.status}"
-    if answer.message:
-        text += f" {answer.message}"
-    if is_limit(answer):
-        return RetryLaterError(text, delay_of(answer, now))
-    if is_outage(answer):
-        return unanswered(request, text, delay_of(answer, now, OUTAGE_DELAY))
-    if 300 <= answer.status < 400:
-        return OperatorError(f"{text}: moved; was the account or the repository renamed?")
-    if answer.status in request.expected:
-        return unanswered(request, f"{text}, and not in GitHub's form", OUTAGE_DELAY)
-    return OperatorError(text)
+def unanswered(request: Request, text: str) -> GitHubError:
+    """The port's error for an answer whose content is no answer to the request."""
+    return refusal(request, Outcome.MISSHAPEN, text)
 
 
-def unanswered(request: Request, text: str, delay: Seconds = OUTAGE_DELAY) -> GitHubError:
-    """The port's error for a request that left and came back without an answer to rely on."""
-    if request.effect is Effect.MINT:
-        return MintOutcomeUnknownError(text)
-    return RetryLaterError(text, delay)
+def words_of(outcome: Outcome, answer: Answer) -> str:
+    """An answer in a few words for people: no secret, no body but GitHub's own message."""
+    text = f"{answer.status} {answer.message}".rstrip()
+    if outcome is Outcome.MOVED:
+        return f"{text}: moved; was the account or the repository renamed?"
+    return f"{text}, and not in GitHub's form" if outcome is Outcome.FOREIGN else text
 
 
-class Holds:
-    """Which callers must leave GitHub alone, and until when.
-
-    Asking on during a limit prolongs it. Keys are few: one per App or installation, twice.
-    """
-
-    def __init__(self) -> None:
-        self._until: dict[tuple[str, bool], Instant] = {}
-
-    def check(self, caller: str, request: Request, now: Instant) -> None:
-        """Raise RetryLaterError while this caller is held."""
-        until = self._until.get(self._key(caller, request), now)
-        if until > now:
-            raise RetryLaterError(f"{request.endpoint}: held by an earlier limit", until - now)
-
-    def note(self, caller: str, request: Request, answer: Answer, now: Instant) -> None:
-        """Remember a limit that was met, or that this answer used up."""
-        if is_limit(answer) or answer.headers.get("x-ratelimit-remaining") == "0":
-            self._until[self._key(caller, request)] = now + delay_of(answer, now)
-
-    @staticmethod
-    def _key(caller: str, request: Request) -> tuple[str, bool]:
-        # Registrations have a bucket of their own at GitHub (actions_runner_registration).
-        return caller, request.effect is Effect.MINT
-
-
-def _number(text: str | None) -> float | None:
-    return float(text) if text is not None and text.isascii() and text.isdigit() else None
+def gravest(errors: Sequence[GitHubError]) -> GitHubError:
+    """What to tell when every App failed: the soonest moment to try again, if waiting may help."""
+    later = [error for error in errors if isinstance(error, RetryLaterError)]
+    if later:
+        return min(later, key=lambda error: error.retry_after)
+    return errors[0]

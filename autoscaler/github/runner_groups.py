@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.github.api import Api, Caller, read_as
-from autoscaler.github.exchange import Request
+from autoscaler.github.exchange import Importance, Request
 from autoscaler.github.single_flight import SingleFlight
 from autoscaler.github.targets import Target
 from autoscaler.model.identifiers import Instant, Seconds
@@ -81,7 +81,9 @@ class RunnerGroups:
 
     async def _read(self, target: Target, caller: Caller) -> _Listing:
         route = "/orgs/{org}/actions/runner-groups{?per_page}"
-        request = Request("GET", route, {**target.variables, "per_page": 100})
+        request = Request(
+            "GET", route, {**target.variables, "per_page": 100}, importance=Importance.MINT
+        )
         read_at = self._clock.now()
         ids: dict[str, int] = {}
         async with aclosing(self._api.pages(request, caller)) as pages:

@@ -1,11 +1,15 @@
 """What the GitHub edge is given: where GitHub is and as which Apps to speak to it. Values only."""
 
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from autoscaler.model.identifiers import Seconds
 
 MAX_CONCURRENCY = 100
 """GitHub's bound on concurrent requests (docs.github.com: REST API rate limits)."""
+
+PUBLISHED_POINTS = 900
+"""GitHub's bound on one endpoint's points a minute (docs.github.com: REST API rate limits)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +24,8 @@ class AppKey:
 class GitHubSettings:
     """`api_url` is https://api.github.com, or a GHES's `https://ghe.example.com/api/v3`.
 
-    The first of `apps` that is installed on an account speaks for it. `timeout` (seconds, of
-    real time) bounds one request; `concurrency` the requests under way at once.
+    Those of `apps` that are installed on an account share its work. `timeout` (seconds, of real
+    time) bounds one request; `concurrency` the requests under way at once.
     Raises ValueError on settings that cannot work.
     """
 
@@ -30,6 +34,17 @@ class GitHubSettings:
     requester: str = "gpu-runner-autoscaler"
     timeout: Seconds = 20.0
     concurrency: int = 80
+
+    @property
+    def points_per_minute(self) -> int | None:
+        """The secondary limit to keep to. A GHES has none unless its administrator sets one.
+
+        What an administrator set is learned from refusals (docs.github.com: REST API rate limits
+        of Enterprise Server).
+        """
+        host = urlsplit(self.api_url).hostname or ""
+        cloud = host == "github.com" or host.endswith((".github.com", ".ghe.com"))
+        return PUBLISHED_POINTS if cloud else None
 
     def __post_init__(self) -> None:
         if not self.api_url.startswith(("https://", "http://")):

@@ -19,12 +19,18 @@ class SingleFlight(Generic[Result]):
 
     async def run(self, key: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """The result of the work under way for `key`, which is started if there is none."""
+        return await asyncio.shield(self.start(key, work))
+
+    def start(
+        self, key: str, work: Callable[[], Coroutine[Any, Any, Result]]
+    ) -> "asyncio.Task[Result]":
+        """Have the work for `key` under way, for nobody to wait for."""
         task = self._flights.get(key)
         if task is None:
             task = asyncio.create_task(work())
             self._flights[key] = task
             task.add_done_callback(lambda done: self._land(key, done))
-        return await asyncio.shield(task)
+        return task
 
     async def close(self) -> None:
         """Cancel what is under way and wait for it. Idempotent."""

@@ -1,4 +1,4 @@
-"""The wire: sends one request once, with bounds on time, size and number, and counts it.
+"""The wire: sends one request once, with bounds on time and size, and counts it.
 
 It decides whether a request left and whether an answer can be read. It never repeats one (but
 aiohttp itself sends a GET or DELETE anew, once, when a kept connection turns out to be closed)
@@ -6,7 +6,6 @@ and never judges a status. URL templates, headers, links and JSON of good answer
 what gidgethub chokes on (HTML, unknown statuses, odd charsets) is caught here.
 """
 
-import asyncio
 import json
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -17,7 +16,7 @@ from gidgethub import sansio
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.github.exchange import Answer, Effect, NoAnswerError, NotSentError, Request
+from autoscaler.github.exchange import BROKEN, Answer, Effect, NoAnswerError, NotSentError, Request
 from autoscaler.github.settings import GitHubSettings
 
 MAX_ANSWER = 8 * 1024 * 1024
@@ -36,7 +35,6 @@ class Transport:
         self._settings = settings
         self._clock = clock
         self._telemetry = telemetry
-        self._slots = asyncio.Semaphore(settings.concurrency)
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -62,18 +60,17 @@ class Transport:
     async def send(self, request: Request, token: str) -> Answer:
         """Send it once, as the holder of `token`. Raises NotSentError, NoAnswerError."""
         url = self.url_of(request)
-        async with self._slots:
-            started = self._clock.now()
-            outcome = "cancelled"
-            try:
-                answer = await self._exchange(request, url, token)
-                outcome = str(answer.status)
-            except (NotSentError, NoAnswerError) as error:
-                outcome = error.outcome
-                raise
-            finally:
-                spent = self._clock.now() - started
-                self._telemetry.github_call(request.endpoint, outcome, spent)
+        started = self._clock.now()
+        outcome = "cancelled"
+        try:
+            answer = await self._exchange(request, url, token)
+            outcome = str(answer.status)
+        except (NotSentError, NoAnswerError) as error:
+            outcome = error.outcome
+            raise
+        finally:
+            spent = self._clock.now() - started
+            self._telemetry.github_call(request.endpoint, outcome, spent)
         return answer
 
     async def close(self) -> None:
@@ -118,7 +115,7 @@ class Transport:
         if self._closed:
             raise NotSentError("closed", "this client is closed")
         if self._session is None:
-            # No limit there: waiting for a slot must not count as time spent connecting.
+            # No limit there: the gate has one, and waiting must not count as time spent connecting.
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
                 timeout=aiohttp.ClientTimeout(
@@ -144,7 +141,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     async for chunk in response.content.iter_chunked(_CHUNK):
         body += chunk
         if len(body) > MAX_ANSWER:
-            raise NoAnswerError("broken", f"an answer over {MAX_ANSWER} bytes")
+            raise NoAnswerError(BROKEN, f"an answer over {MAX_ANSWER} bytes")
     return bytes(body)
 
 
@@ -156,9 +153,9 @@ def _answer(request: Request, response: aiohttp.ClientResponse, body: bytes) -> 
     try:
         data, _, next_url = sansio.decipher_response(status, headers, body)
     except (ValueError, LookupError, RecursionError, gidgethub.GitHubException):
-        raise NoAnswerError("broken", f"status {status} with an unreadable body") from None
+        raise NoAnswerError(BROKEN, f"status {status} with an unreadable body") from None
     if isinstance(data, str):
-        raise NoAnswerError("broken", f"status {status} with a body that is not JSON")
+        raise NoAnswerError(BROKEN, f"status {status} with a body that is not JSON")
     return Answer(status, headers, data, next_url)
 
 

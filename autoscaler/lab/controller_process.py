@@ -51,6 +51,13 @@ class ControllerProcess:
         """Whether it has been started and has not ended."""
         return self._process is not None and self._process.returncode is None
 
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last. Raises RuntimeError before there was one."""
+        if self._process is None:
+            raise RuntimeError("the controller was not started")
+        return self._process.pid
+
     async def ready(self, patience: float = 60.0) -> None:
         """Return once it says that it is ready. Raises RuntimeError with its log's end if it does not."""
         try:

@@ -10,7 +10,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,8 @@ from autoscaler.lab.github.settings import (
 )
 from autoscaler.lab.machine_host import MachineHost
 from autoscaler.lab.machines.crowd import CrowdHost
+from autoscaler.lab.machines.misbehaving_host import MisbehavingHost, Misdeed
+from autoscaler.lab.machines.misbehaviour import Misbehaviour
 from autoscaler.lab.machines.process import ProcessHost
 
 APP_ID = 1234
@@ -49,6 +51,7 @@ class LabFleet:
     `scale` is lab seconds per real second; `most_machines` how many there may be at once;
     `limits` GitHub's, `None` for none. `registrations` is that section of fleet.yaml.
     `group_repositories` are those (short names) that the runner group is open to, `None` for all.
+    `misbehaving` is what the first machines of a SKU do wrong, for up to `MOST_PROCESSES` machines.
     """
 
     organization: str
@@ -65,6 +68,7 @@ class LabFleet:
     pick: str = "fifo"
     seed: int = 0
     group_repositories: tuple[str, ...] | None = None
+    misbehaving: Mapping[str, Sequence[Misbehaviour]] = field(default_factory=dict)
 
 
 class Laboratory:
@@ -77,6 +81,7 @@ class Laboratory:
         self.github: LabGitHub
         self.ec2: LabEc2
         self.controller: ControllerProcess
+        self.misdeeds: Mapping[str, Sequence[Misdeed]] = {}
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -140,7 +145,12 @@ class Laboratory:
         agent = Path(__file__).parents[1] / "agent" / "agent.py"
         folder = self.folder / "machines"
         folder.mkdir(mode=0o755)
-        return ProcessHost(folder, agent.read_bytes(), self.fleet.scale)
+        host = ProcessHost(folder, agent.read_bytes(), self.fleet.scale)
+        if not self.fleet.misbehaving:
+            return host
+        misbehaving = MisbehavingHost(host, self.fleet.misbehaving, self.clock)
+        self.misdeeds = misbehaving.misdeeds
+        return misbehaving
 
     def _github(self, key: rsa.RSAPrivateKey, secret: str) -> LabGitHub:
         public = key.public_key().public_bytes(

@@ -21,7 +21,8 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class LabMachine:
-    """One instance to bring up. `metadata_url` is this instance's own metadata service.
+    """One instance to bring up. `metadata_url` is this instance's own metadata service, `sku` what
+    its tag of that name says.
 
     `platform` is linux or windows. `powered_off` is to be awaited once, when the machine has
     powered itself off (EC2 then ends it: instance-initiated shutdown terminates).
@@ -33,6 +34,7 @@ class LabMachine:
     user_data: str
     metadata_url: str
     powered_off: Callable[[], Awaitable[None]]
+    sku: str = ""
 
 
 class MachineHost(Protocol):

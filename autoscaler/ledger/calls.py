@@ -10,7 +10,7 @@ from autoscaler.ledger.cooldowns import hold_back, lift_offering, strike
 from autoscaler.ledger.machines import fail, move
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.calls import CALL_TRANSITIONS, REPEAT_WINDOW, Call, CallState
-from autoscaler.model.catalogue import Offering
+from autoscaler.model.catalogue import LaunchTokens, Offering
 from autoscaler.model.cooldowns import rung_key
 from autoscaler.model.events import (
     CallAnswered,
@@ -55,7 +55,7 @@ def on_call_recorded(state: LedgerState, event: CallRecorded) -> None:
         created_at=event.at,
     )
     state.add(call)
-    _spend_launch(state, event.provider, event.at)
+    _spend(state, call, event.at)
     state.note(call, event.at, "recorded", f"{len(event.slots)} x {event.sku}")
     for slot, machine_id in enumerate(event.slots):
         machine = _slot(call, machine_id, slot, event.at, dollars, holds)
@@ -77,7 +77,7 @@ def on_call_sent(state: LedgerState, event: CallSent) -> None:
     if call is None or CallState.SENT not in CALL_TRANSITIONS[call.state]:
         return
     if call.attempts:
-        _spend_launch(state, call.provider, event.at)
+        _spend(state, call, event.at)
     with state.changing(call):
         call.state = CallState.SENT
         call.sent_at = call.sent_at if call.sent_at is not None else event.at
@@ -87,18 +87,17 @@ def on_call_sent(state: LedgerState, event: CallSent) -> None:
     state.note(call, event.at, "sent", f"attempt {call.attempts}")
 
 
-def launch_level(state: LedgerState, provider: ProviderName, at: Instant) -> float:
-    """How many launch calls a provider with a rate takes now: a token bucket, full at the burst."""
+def launch_tokens(state: LedgerState, provider: ProviderName, at: Instant) -> LaunchTokens:
+    """What a provider with a rate takes now: token buckets, full at their bursts."""
     rate = state.catalogue.launch_rates[provider]
-    level, since = state.launch_levels.get(provider, (float(rate.burst), at))
-    return rate.refilled(level, at - since)
+    tokens, since = state.launch_levels.get(provider, (rate.full, at))
+    return rate.refilled(tokens, at - since)
 
 
-def _spend_launch(
-    state: LedgerState, provider: ProviderName, at: Instant, calls: float = 1.0
-) -> None:
-    if provider in state.catalogue.launch_rates:
-        state.launch_levels[provider] = (launch_level(state, provider, at) - calls, at)
+def _spend(state: LedgerState, call: Call, at: Instant, times: int = 1) -> None:
+    if call.provider in state.catalogue.launch_rates:
+        tokens = launch_tokens(state, call.provider, at).less(times, times * len(call.slots))
+        state.launch_levels[call.provider] = (tokens, at)
 
 
 def on_call_unknown(state: LedgerState, event: CallOutcomeUnknown) -> None:
@@ -117,7 +116,7 @@ def on_call_withdrawn(state: LedgerState, event: CallWithdrawn) -> None:
     call = state.calls.get(event.call)
     if call is None or call.state is not CallState.RECORDED:
         return
-    _spend_launch(state, call.provider, event.at, -1.0)
+    _spend(state, call, event.at, -1)
     for machine in free_slots(state, call):
         move(state, machine, MachineState.FAILED, event.at, "withdrawn")
     _settle(state, call, event.at, "withdrawn", event.reason)

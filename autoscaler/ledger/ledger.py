@@ -10,7 +10,7 @@ from autoscaler.ledger import calls, holds, jobs, lists, machines, runners
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.calls import Call, CallState
-from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.catalogue import Catalogue, LaunchTokens
 from autoscaler.model.changes import Changes, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.fleet import Fleet, Usage
@@ -97,7 +97,7 @@ class Ledger:
             cooldowns=s.cooldowns,
             usage=Usage(s.machines_used, s.dollars_used, s.used_by_sku, s.used_by_quota),
             registrations={a: runners.registration_level(s, a, now) for a in sorted(accounts)},
-            launch_calls={p: calls.launch_level(s, p, now) for p in s.catalogue.launch_rates},
+            launch_tokens={p: calls.launch_tokens(s, p, now) for p in s.catalogue.launch_rates},
             boot_seconds=s.boot_seconds,
             withdrawing=s.withdrawing,
             quotas=s.quotas,
@@ -164,7 +164,8 @@ def _on_controller_started(state: LedgerState, event: e.ControllerStarted) -> No
         state.mint_levels[account] = (level, event.at)
     for provider in {call.provider for call in state.calls.values()}:
         if (rate := state.catalogue.launch_rates.get(provider)) is not None:
-            state.launch_levels[provider] = (rate.refilled(0.0, event.absence), event.at)
+            gained = rate.refilled(LaunchTokens(0.0, 0.0), event.absence)
+            state.launch_levels[provider] = (gained, event.at)
 
 
 def _resume_call(state: LedgerState, call: Call, at: Instant) -> None:

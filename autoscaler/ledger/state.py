@@ -12,7 +12,7 @@ from typing import Any
 from sortedcontainers import SortedDict
 
 from autoscaler.model.calls import Call, CallState
-from autoscaler.model.catalogue import Catalogue, Offering
+from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
 from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.demand import DemandClass, classify
@@ -62,7 +62,7 @@ class LedgerState:
         self.cooldowns: dict[str, Cooldown] = {}
         self.foreign: dict[ProviderName, dict[ProviderMachineId, ListedMachine]] = {}
         self.mint_levels: dict[str, tuple[float, Instant]] = {}
-        self.launch_levels: dict[ProviderName, tuple[float, Instant]] = {}
+        self.launch_levels: dict[ProviderName, tuple[LaunchTokens, Instant]] = {}
         self.boot_seconds: dict[SkuName, Seconds] = {}
         self.quotas: dict[str, int] = {}
 

@@ -4,6 +4,7 @@ Built once from the configuration and the providers' answers, then read only. It
 nothing about demand; see `demand` for which SKU may serve which job.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -185,10 +186,57 @@ class RegistrationRate(Rate):
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchRate:
+    """How fast a provider takes launches: calls, and the machines in them where that is limited."""
+
+    calls: Rate
+    machines: Rate | None = None
+
+    def refilled(self, tokens: "LaunchTokens", elapsed: Seconds) -> "LaunchTokens":
+        """What may be launched after a while."""
+        if self.machines is None:
+            return LaunchTokens(self.calls.refilled(tokens.calls, elapsed))
+        return LaunchTokens(
+            self.calls.refilled(tokens.calls, elapsed),
+            self.machines.refilled(tokens.machines, elapsed),
+        )
+
+    @property
+    def full(self) -> "LaunchTokens":
+        """What may be launched where nothing was for long."""
+        machines = float(self.machines.burst) if self.machines is not None else math.inf
+        return LaunchTokens(float(self.calls.burst), machines)
+
+    def wait(self, tokens: "LaunchTokens") -> Seconds:
+        """How long until there is a call with a machine in it."""
+        wait = max(0.0, 1.0 - tokens.calls) / self.calls.per_second
+        if self.machines is None:
+            return wait
+        return max(wait, (1.0 - tokens.machines) / self.machines.per_second)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchTokens:
+    """How many calls a provider takes now, and how many machines."""
+
+    calls: float
+    machines: float = math.inf
+
+    @property
+    def enough(self) -> bool:
+        """Whether there is a call with a machine in it."""
+        return self.calls >= 1.0 and self.machines >= 1.0
+
+    def less(self, calls: int, machines: int) -> "LaunchTokens":
+        """What is left after so many."""
+        return LaunchTokens(self.calls - calls, self.machines - machines)
+
+
+@dataclass(frozen=True, slots=True)
 class Catalogue:
     """Everything the planner may choose from. `skus` keeps the configured order.
 
-    `launch_rates` is how fast a provider takes launch calls; one that is not named takes any.
+    `launch_rates` is how fast a provider takes launches; one that is not named takes any.
     """
 
     fleet: str
@@ -197,4 +245,4 @@ class Catalogue:
     scopes: tuple[Scope, ...]
     limits: Limits = field(default_factory=Limits)
     registration: RegistrationRate = field(default_factory=RegistrationRate)
-    launch_rates: Mapping[ProviderName, Rate] = field(default_factory=dict)
+    launch_rates: Mapping[ProviderName, LaunchRate] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from autoscaler.model.calls import Call
-from autoscaler.model.catalogue import Catalogue, Offering
+from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import (
@@ -61,7 +61,7 @@ class Fleet:
     job, by class; `withdrawable` are those not handed over, and `withdrawing` counts machines
     whose unused registration is being deleted, which makes them parked again. `due` lists
     machines by the moment they must be looked at again. `registrations` is, by account, how
-    many may be minted now; `launch_calls`, by provider with a rate, how many calls it takes now;
+    many may be minted now; `launch_tokens` what each provider with a rate takes now;
     `boot_seconds` how long a SKU takes from request to parked.
     """
 
@@ -83,7 +83,7 @@ class Fleet:
     cooldowns: Mapping[str, Cooldown]
     usage: Usage
     registrations: Mapping[str, float]
-    launch_calls: Mapping[ProviderName, float]
+    launch_tokens: Mapping[ProviderName, LaunchTokens]
     boot_seconds: Mapping[SkuName, Seconds]
     withdrawing: Mapping[SkuName, int]
     quotas: Mapping[str, int] = field(default_factory=dict)

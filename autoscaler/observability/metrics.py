@@ -77,6 +77,21 @@ class PrometheusTelemetry:
         self._github_requests.labels(route, self._github_outcome.value(outcome)).inc()
         _observe(self._github_seconds.labels(route), duration)
 
+    def github_budget(
+        self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
+    ) -> None:
+        """See `Telemetry.github_budget`."""
+        values = (
+            self._app.value(str(app)),
+            self._account.value(account),
+            self._resource.value(resource),
+        )
+        self._github_answers.labels(*values).inc()
+        if remaining is not None:
+            self._github_remaining.labels(*values).set(remaining)
+        if limit is not None:
+            self._github_limit.labels(*values).set(limit)
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:
@@ -170,6 +185,14 @@ class PrometheusTelemetry:
         self._github_seconds = self._histogram(
             "github_request_duration_seconds", "Requests to GitHub.", ("endpoint",), CALL_BUCKETS
         )
+        bucket = ("app", "account", "resource")
+        self._github_answers = self._counter("github_answers", "Answers of GitHub.", bucket)
+        self._github_remaining = self._gauge(
+            "github_rate_limit_remaining", "Requests left in GitHub's hour.", bucket
+        )
+        self._github_limit = self._gauge(
+            "github_rate_limit", "Requests that GitHub allows in an hour.", bucket
+        )
         self._provider_requests = self._counter(
             "provider_requests", "Requests to providers.", ("provider", "operation", "outcome")
         )
@@ -199,6 +222,9 @@ class PrometheusTelemetry:
         self._conclusion = BoundedLabel(CONCLUSIONS)
         self._endpoint = BoundedLabel(extra=64)
         self._github_outcome = BoundedLabel(extra=48)
+        self._app = BoundedLabel(extra=32)
+        self._account = BoundedLabel(("",), extra=64)
+        self._resource = BoundedLabel(extra=16)
         self._operation = BoundedLabel(extra=48)
         self._provider_outcome = BoundedLabel(extra=64)
         self._answer = BoundedLabel(extra=32)

@@ -33,10 +33,12 @@ _SECRET_TEXTS = re.compile(
     r"\bgh[a-z]_[A-Za-z0-9_.\-]{10,}"
     r"|\bgithub_pat_\w{10,}"
     r"|\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"
-    r"|\beyJ[A-Za-z0-9+/_\-]{97,}=*"
+    # A JIT configuration: base64 of {".runner": ...} or of any other JSON object.
+    r"|\bey[IJ][A-Za-z0-9+/_\-]{97,}=*"
+    r"|\b[A-Za-z0-9+/_\-]{300,}=*"
     r"|\b[0-9A-Fa-f]{64}\b"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|(?<=\b[Bb]earer )[^\s'\",]+"
+    r"|\b(?i:bearer)\s+[^\s'\",]+"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
     re.ASCII | re.DOTALL,
 )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from autoscaler.model.catalogue import CapacityType, Offering, Rung, Sku
+from autoscaler.model.catalogue import CapacityType, LaunchTokens, Offering, Rung, Sku
 from autoscaler.model.cooldowns import (
     capacity_type_key,
     held,
@@ -66,8 +66,8 @@ class Room:
     dollars: float = field(init=False)
     by_sku: dict[SkuName, int] = field(default_factory=dict, init=False)
     by_quota: dict[str, int] = field(default_factory=dict, init=False)
-    calls: dict[ProviderName, float] = field(init=False)
-    short_of_calls: set[ProviderName] = field(default_factory=set, init=False)
+    tokens: dict[ProviderName, LaunchTokens] = field(init=False)
+    short_of_tokens: set[ProviderName] = field(default_factory=set, init=False)
     placed: Counter[Placement] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class Room:
         machines, dollars = limits.machines, limits.dollars_per_hour
         self.machines = (machines if machines is not None else _NO_CAP) - usage.machines
         self.dollars = (dollars if dollars is not None else _NO_CAP) - usage.dollars_per_hour
-        self.calls = dict(self.fleet.launch_calls)
+        self.tokens = dict(self.fleet.launch_tokens)
 
     def in_sku(self, sku: Sku) -> int:
         """How many more machines this SKU may have."""
@@ -103,8 +103,11 @@ class Room:
 
     def in_calls(self, placement: Placement) -> bool:
         """Whether a call of this plan has room for one more there, or its provider takes another."""
+        tokens = self.tokens.get(placement.provider)
+        if tokens is None:
+            return True
         begun = self.placed[placement] % MAX_MACHINES_PER_CALL != 0
-        return begun or self.calls.get(placement.provider, 1.0) >= 1.0
+        return tokens.machines >= 1.0 if begun else tokens.enough
 
     def takes(self, placement: Placement) -> bool:
         """Whether one more machine can be placed there now."""
@@ -113,7 +116,7 @@ class Room:
     def next_call_at(self) -> Instant | None:
         """When a provider takes the next call that was put off, if nothing else is in the way."""
         rates = self.fleet.catalogue.launch_rates
-        waits = [(1.0 - self.calls[p]) / rates[p].per_second for p in self.short_of_calls]
+        waits = [rates[p].wait(self.tokens[p]) for p in self.short_of_tokens]
         return self.fleet.now + min(waits) if waits else None
 
     def give_back(self, slot: Machine) -> None:
@@ -127,8 +130,9 @@ class Room:
 
     def take(self, placement: Placement) -> None:
         """Count one machine in, at its dearest, and the call that it begins."""
-        if placement.provider in self.calls and not self.placed[placement] % MAX_MACHINES_PER_CALL:
-            self.calls[placement.provider] -= 1.0
+        if (tokens := self.tokens.get(placement.provider)) is not None:
+            begins = self.placed[placement] % MAX_MACHINES_PER_CALL == 0
+            self.tokens[placement.provider] = tokens.less(int(begins), 1)
         self.placed[placement] += 1
         self.machines -= 1
         self.dollars -= placement.dollars
@@ -163,8 +167,8 @@ class Search:
                     return placement
                 if self.room.fits(placement):
                     # As above, and what waits meanwhile shares the call.
-                    self.room.short_of_calls.add(rung.provider)
-                    self.reasons.append(f"{rung.provider} takes its next launch call in a moment")
+                    self.room.short_of_tokens.add(rung.provider)
+                    self.reasons.append(f"{rung.provider} takes its next launch in a moment")
                     return None
         if not any(rung.offerings for rung in self.sku.ladder):
             self.reasons.append("no provider of its ladder can launch it now")

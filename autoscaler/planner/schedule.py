@@ -26,9 +26,8 @@ def parked_minimum(policy: IdlePolicy, now: Instant) -> int:
 def _in_force(scheduled: ScheduledMinimum, minute: int) -> bool:
     zone = ZoneInfo(scheduled.timezone)
     now = datetime.fromtimestamp(minute * 60, tz=UTC)
-    # Reckoned in UTC, for an hour of a zone may come twice or not at all; and a second earlier,
-    # because CronSim gives firings after its start.
-    start = now - timedelta(seconds=scheduled.duration - 1)
+    # Reckoned in UTC, for an hour of a zone may come twice or not at all.
+    start = now - timedelta(seconds=scheduled.duration)
     firing = next(CronSim(scheduled.cron, start.astimezone(zone)), None)
     # Of an hour that comes twice CronSim names the first, which may lie before the start.
     return firing is not None and start < firing.astimezone(UTC) <= now

@@ -7,12 +7,12 @@ JIT configurations are never logged.
 import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import structlog
 from aiohttp import web
 
 from autoscaler.controller.ports.bootstrap import (
@@ -28,6 +28,7 @@ from autoscaler.server.answers import error_answer, json_answer
 from autoscaler.server.bodies import Bodies
 from autoscaler.server.bootstrap_refusals import REFUSALS, refusal_of
 from autoscaler.server.completion import Completion
+from autoscaler.server.refusal_log import RefusalLog
 
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BEARER = re.compile(r"[Bb]earer ([0-9a-fA-F]{64})")
@@ -35,7 +36,8 @@ _BEARER = re.compile(r"[Bb]earer ([0-9a-fA-F]{64})")
 Result = dict[str, object] | None
 """A JSON body for a 200, or nothing for a 204."""
 
-_log = structlog.get_logger(__name__)
+Read = Callable[[], AbstractAsyncContextManager[bytes]]
+"""Reads a request's body, which is held as long as the context. Raises BodyRefusedError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class _Step:
 
 
 class BootstrapEndpoint:
-    """The machines' routes. `agent` is the file that this controller gives them."""
+    """The machines' routes. `agent` is the file that this controller gives its machines, `earlier`
+    are those that machines launched by other versions may still ask for."""
 
     def __init__(
         self,
@@ -65,16 +68,19 @@ class BootstrapEndpoint:
         agent: bytes,
         telemetry: Telemetry,
         limits: BootstrapLimits | None = None,
+        earlier: Iterable[bytes] = (),
     ) -> None:
         self._bootstrap = bootstrap
-        self._agent = agent
+        self._agents = {hashlib.sha256(one).hexdigest(): one for one in (agent, *earlier)}
         self._telemetry = telemetry
         self._limits = limits or BootstrapLimits()
         self._bodies = Bodies(self._limits.body, self._limits.body_timeout)
         self._completion = Completion()
+        self._refusals = RefusalLog()
         self._polls: set[asyncio.Task[StayParked | Granted]] = set()
         self._hellos = 0
         self._closing = False
+        self._steps = {step.name: step for step in self._every_step()}
         self.agent_sha256 = hashlib.sha256(agent).hexdigest()
 
     def add_to(self, app: web.Application, patience: Seconds, /) -> None:
@@ -84,14 +90,14 @@ class BootstrapEndpoint:
             await self._completion.finish(patience)
 
         app.router.add_get("/bootstrap/agent.py", self._send_agent)
-        app.router.add_post("/bootstrap/hello", self._hello)
-        for step in self._steps():
-            route = f"/bootstrap/machines/{{machine}}/{step.name}"
-            app.router.add_post(route, partial(self._serve, step))
+        app.router.add_post("/bootstrap/hello", self._receive_hello)
+        for step in self._steps:
+            route = f"/bootstrap/machines/{{machine}}/{step}"
+            app.router.add_post(route, partial(self._receive, step))
         app.on_shutdown.append(self._end_polls)
         app.on_cleanup.append(finish)
 
-    def _steps(self) -> tuple[_Step, ...]:
+    def _every_step(self) -> tuple[_Step, ...]:
         return (
             _Step("stage", requests.StageRequest, self._stage),
             _Step("gate", requests.GateRequest, self._gate),
@@ -106,17 +112,32 @@ class BootstrapEndpoint:
     # --- the ways in ---------------------------------------------------------------------------
 
     async def _send_agent(self, request: web.Request) -> web.Response:
-        headers = {"ETag": f'"{self.agent_sha256}"', "Cache-Control": "no-cache"}
+        wanted = request.query.get("sha256", self.agent_sha256)
+        agent = self._agents.get(wanted)
+        if agent is None:
+            self._telemetry.bootstrap("agent", "not_kept")
+            return error_answer(404, "not_kept", None)
+        headers = {"ETag": f'"{wanted}"', "Cache-Control": "no-cache"}
         known = request.if_none_match or ()
-        if any(tag.value in (self.agent_sha256, "*") for tag in known):
+        if any(tag.value in (wanted, "*") for tag in known):
             self._telemetry.bootstrap("agent", "not_modified")
             return web.Response(status=304, headers=headers)
         self._telemetry.bootstrap("agent", "ok")
-        return web.Response(body=self._agent, content_type="text/x-python", headers=headers)
+        return web.Response(body=agent, content_type="text/x-python", headers=headers)
 
-    async def _hello(self, request: web.Request) -> web.Response:
+    async def _receive_hello(self, request: web.Request) -> web.Response:
+        return await self.hear_hello(partial(self._bodies.read, request))
+
+    async def _receive(self, step: requests.Step, request: web.Request) -> web.Response:
+        authorization = request.headers.get("Authorization", "")
+        read = partial(self._bodies.read, request)
+        return await self.hear(step, request.match_info["machine"], authorization, read)
+
+    async def hear_hello(self, read: Read) -> web.Response:
+        """Answer a machine that says who it is."""
+
         async def work() -> Result:
-            body = await self._body(request, requests.HelloRequest)
+            body = await _body(read, requests.HelloRequest)
             if self._hellos >= self._limits.hellos:
                 raise BootstrapRefusedError(429, "busy")
             self._hellos += 1
@@ -124,27 +145,26 @@ class BootstrapEndpoint:
 
         return await self._answer("hello", None, work())
 
-    async def _serve(self, step: _Step, request: web.Request) -> web.Response:
-        machine = request.match_info["machine"]
+    async def hear(
+        self, name: requests.Step, machine: str, authorization: str, read: Read
+    ) -> web.Response:
+        """Answer any other step; the body is read only where the rest could be a machine's."""
+        step = self._steps[name]
         if not _MACHINE.fullmatch(machine):
             machine = ""
 
         async def work() -> Result:
             if not machine:
                 raise BootstrapRefusedError(400, "malformed")
-            bearer = _BEARER.fullmatch(request.headers.get("Authorization", ""))
+            bearer = _BEARER.fullmatch(authorization)
             if bearer is None:
                 raise BootstrapRefusedError(401, "nonce")
-            body = await self._body(request, step.shape)
+            body = await _body(read, step.shape)
             act = step.act(MachineId(machine), bearer[1], body)
             # A poll ends with its connection; everything else that was said is carried out.
-            return await (act if step.name == "poll" else self._completion.run(act))
+            return await (act if name == "poll" else self._completion.run(act))
 
-        return await self._answer(step.name, machine or None, work())
-
-    async def _body(self, request: web.Request, shape: type[requests.Request]) -> Any:
-        async with self._bodies.read(request) as body:
-            return shape.model_validate_json(body or b"{}")
+        return await self._answer(name, machine or None, work())
 
     # --- the way out ---------------------------------------------------------------------------
 
@@ -158,9 +178,8 @@ class BootstrapEndpoint:
         except REFUSALS as error:
             refusal = refusal_of(error)
             word = refusal.word
-            _log.warning(
-                "bootstrap refused", step=step, machine=machine, status=refusal.status, reason=word
-            )
+            told = {"step": step, "status": refusal.status, "reason": word}
+            self._refusals.note("bootstrap refused", step, word, machine=machine, **told)
             answer = error_answer(refusal.status, word, refusal.retry_after)
         except (asyncio.CancelledError, ConnectionError):
             word = "aborted"
@@ -241,3 +260,8 @@ class BootstrapEndpoint:
     async def _exit(self, machine: MachineId, nonce: str, body: requests.ExitRequest) -> Result:
         await self._bootstrap.exited(machine, nonce, requests.readable(body.detail))
         return None
+
+
+async def _body(read: Read, shape: type[requests.Request]) -> Any:
+    async with read() as body:
+        return shape.model_validate_json(body or b"{}")

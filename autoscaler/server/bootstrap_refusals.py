@@ -23,7 +23,17 @@ REFUSALS = (
 """The errors that are answers; any other one is a defect."""
 
 OWN_WORDS: Final = frozenset(
-    {"ok", "not_modified", "malformed", "too_large", "too_slow", "encoded", "broken", "busy"}
+    {
+        "ok",
+        "not_modified",
+        "not_kept",
+        "malformed",
+        "too_large",
+        "too_slow",
+        "encoded",
+        "broken",
+        "busy",
+    }
     | {"nonce", "not_known_yet", "store_failed", "aborted", "failed"}
 )
 """Words that requests are counted with, beside the reasons of the port's refusals.

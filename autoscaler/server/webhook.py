@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 from aiohttp import web
+from multidict import MultiMapping
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Delivery, StoreError
@@ -20,6 +21,7 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.server.bodies import MEBIBYTE, Bodies, BodyRefusedError
 from autoscaler.server.completion import Completion
+from autoscaler.server.refusal_log import RefusalLog
 
 Verify = Callable[[bytes, str | None], bool]
 """Whether this X-Hub-Signature-256 header is the body's; must not raise."""
@@ -31,7 +33,7 @@ Raises ValueError, whose text says where it is wrong and holds nothing of the bo
 """
 
 Accept = Callable[[Delivery], Awaitable[bool]]
-"""Keep a delivery, durably on return; False if its id is known. Raises StoreError."""
+"""Keep a delivery, durably on return; False if it is known. Raises StoreError."""
 
 _DELIVERY_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 _EVENT = re.compile(r"[a-z][a-z_]{0,63}")
@@ -109,6 +111,7 @@ class WebhookEndpoint:
         self._limits = limits or WebhookLimits()
         self._bodies = Bodies(self._limits.body, self._limits.body_timeout)
         self._completion = Completion()
+        self._refusals = RefusalLog()
         self._pending: OrderedDict[object, float] = OrderedDict()
 
     def add_to(self, app: web.Application, patience: Seconds, /) -> None:
@@ -139,16 +142,17 @@ class WebhookEndpoint:
         if request.content_type != "application/json":
             return "unsupported_type"
         async with self._bodies.read(request) as body:
-            return await self._judge(request, body)
+            return await self.judge(request.headers, body, request.remote)
 
-    async def _judge(self, request: web.Request, body: bytes) -> str:
-        if not self._verify(body, _signature(request)):
-            _log.warning("delivery with a bad signature", peer=request.remote)
+    async def judge(self, headers: MultiMapping[str], body: bytes, peer: str | None) -> str:
+        """The word of ANSWERS for a delivery that was read whole; kept, if it is to be kept."""
+        if not self._verify(body, _signature(headers)):
+            self._refusals.note("delivery with a bad signature", peer=peer)
             return "bad_signature"
-        delivery = request.headers.get("X-GitHub-Delivery", "")
-        event = request.headers.get("X-GitHub-Event", "")
+        delivery = _only(headers, "X-GitHub-Delivery")
+        event = _only(headers, "X-GitHub-Event")
         if not (_DELIVERY_ID.fullmatch(delivery) and _EVENT.fullmatch(event)):
-            _log.warning("signed delivery with malformed headers")
+            self._refusals.note("signed delivery with malformed headers", peer=peer)
             return "malformed"
         if event != "workflow_job":
             return "ping" if event == "ping" else "ignored"
@@ -158,7 +162,7 @@ class WebhookEndpoint:
         try:
             wanted = self._parse(delivery.body, delivery.received_at)
         except (ValueError, RecursionError) as error:
-            _log.warning("malformed delivery", delivery=delivery.id, reason=str(error))
+            self._refusals.note("malformed delivery", delivery=delivery.id, reason=str(error))
             return "malformed"
         if wanted is None:
             return "ignored"
@@ -185,9 +189,15 @@ class WebhookEndpoint:
         return asyncio.get_running_loop().time() - oldest > self._limits.oldest_pending
 
 
-def _signature(request: web.Request) -> str | None:
-    header = request.headers.get("X-Hub-Signature-256")
-    if header is None or len(header) > _LONGEST_SIGNATURE or not header.isascii():
+def _only(headers: MultiMapping[str], name: str) -> str:
+    """A header's value; empty where it is missing, or given twice and so of no one meaning."""
+    found = headers.getall(name, [])
+    return found[0] if len(found) == 1 else ""
+
+
+def _signature(headers: MultiMapping[str]) -> str | None:
+    header = _only(headers, "X-Hub-Signature-256")
+    if not header or len(header) > _LONGEST_SIGNATURE or not header.isascii():
         return None
     return header
 

@@ -9,15 +9,22 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Table
 
-from autoscaler.controller.ports.store import Cooldown, Delivery, HistoryRow, Record
+from autoscaler.controller.ports.store import (
+    Cooldown,
+    Delivery,
+    DeliveryKey,
+    HistoryRow,
+    Record,
+)
 from autoscaler.model.identifiers import Instant
 from autoscaler.store.rows import (
     Row,
+    checked_key,
     cooldown_row,
+    delivery_key,
     delivery_row,
     history_row,
     moment,
-    name,
     record_row,
 )
 
@@ -34,9 +41,9 @@ class Arrival:
         return cls(delivery_row(delivery))
 
     @property
-    def id(self) -> str:
-        """X-GitHub-Delivery."""
-        return str(self.row["id"])
+    def key(self) -> DeliveryKey:
+        """What it is known by."""
+        return delivery_key(self.row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class Decision:
 
     records: tuple[tuple[Table, Row], ...]
     history: tuple[Row, ...]
-    applied: tuple[str, ...]
+    applied: tuple[DeliveryKey, ...]
     cooldowns: tuple[Row, ...]
 
     @classmethod
@@ -53,14 +60,14 @@ class Decision:
         cls,
         records: Sequence[Record],
         history: Sequence[HistoryRow],
-        applied: Sequence[str],
+        applied: Sequence[DeliveryKey],
         cooldowns: Sequence[Cooldown],
     ) -> "Decision":
         """Copy everything. Raises StoreError if any of it cannot be stored."""
         return cls(
             records=tuple(record_row(record) for record in records),
             history=tuple(history_row(row) for row in history),
-            applied=tuple(name(id_, "delivery id") for id_ in applied),
+            applied=tuple(checked_key(key) for key in applied),
             cooldowns=tuple(cooldown_row(cooldown) for cooldown in cooldowns),
         )
 
@@ -86,8 +93,8 @@ Change = Arrival | Decision | Beat
 class Batch:
     """What one transaction writes."""
 
-    inbox: dict[str, Row] = field(default_factory=dict)
-    applied: dict[str, None] = field(default_factory=dict)
+    inbox: dict[DeliveryKey, Row] = field(default_factory=dict)
+    applied: dict[DeliveryKey, None] = field(default_factory=dict)
     records: dict[Table, dict[object, Row]] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
     cooldowns: dict[object, Row] = field(default_factory=dict)
@@ -95,12 +102,12 @@ class Batch:
     arrived_until: Instant | None = None
 
     def add(self, change: Change) -> bool:
-        """Add one more; False for a delivery whose id is in the batch already."""
+        """Add one more; False for a delivery that is in the batch already."""
         match change:
             case Arrival():
-                if change.id in self.inbox:
+                if change.key in self.inbox:
                     return False
-                self.inbox[change.id] = change.row
+                self.inbox[change.key] = change.row
             case Decision():
                 self._decide(change)
             case Beat():
@@ -114,9 +121,9 @@ class Batch:
             key = row[next(iter(table.primary_key)).name]
             self.records.setdefault(table, {})[key] = row
         self.history.extend(decision.history)
-        for id_ in decision.applied:
-            self.applied[id_] = None
-            if id_ in self.inbox:
-                self.inbox[id_] = {**self.inbox[id_], "applied": True}
+        for key in decision.applied:
+            self.applied[key] = None
+            if key in self.inbox:
+                self.inbox[key] = {**self.inbox[key], "applied": True}
         for row in decision.cooldowns:
             self.cooldowns[row["key"]] = row

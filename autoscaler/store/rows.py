@@ -9,7 +9,14 @@ import zlib
 
 from sqlalchemy import Table
 
-from autoscaler.controller.ports.store import Cooldown, Delivery, HistoryRow, Record, StoreError
+from autoscaler.controller.ports.store import (
+    Cooldown,
+    Delivery,
+    DeliveryKey,
+    HistoryRow,
+    Record,
+    StoreError,
+)
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs import Job, JobState
@@ -79,11 +86,25 @@ def delivery_row(delivery: Delivery) -> Row:
     """A delivery that is not applied yet; the body is still as it came."""
     return {
         "id": name(delivery.id, "delivery id"),
+        "body_sha256": delivery.key.body_sha256,
         "event": name(delivery.event, "delivery event"),
         "received_at": moment(delivery.received_at, "delivery"),
         "applied": False,
         "body": bytes(delivery.body),
     }
+
+
+def delivery_key(row: Row) -> DeliveryKey:
+    """What an inbox row is known by."""
+    digest = row["body_sha256"]
+    assert isinstance(digest, bytes)
+    return DeliveryKey(str(row["id"]), digest)
+
+
+def checked_key(key: DeliveryKey) -> DeliveryKey:
+    """The same. Raises StoreError if it can be no row's."""
+    name(key.id, "delivery id")
+    return key
 
 
 def compress(row: Row) -> Row:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from autoscaler.controller.ports.store import (
     Cooldown,
     Delivery,
+    DeliveryKey,
     HistoryRow,
     Record,
     SavedState,
@@ -72,7 +73,7 @@ class SqliteStore:
         self,
         records: Sequence[Record],
         history: Sequence[HistoryRow],
-        applied: Sequence[str] = (),
+        applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
     ) -> None:
         """See `Store.commit`."""
@@ -135,7 +136,7 @@ class SqliteStore:
             lambda connection: statements.write(connection, self._dialect, batch)
         )
         return [
-            first_one and (not isinstance(change, Arrival) or change.id in fresh)
+            first_one and (not isinstance(change, Arrival) or change.key in fresh)
             for change, first_one in zip(changes, first, strict=True)
         ]
 

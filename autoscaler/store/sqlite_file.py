@@ -39,9 +39,9 @@ _ERROR_WORDS = {
 class SqliteDialect:
     """The `Dialect` of SQLite."""
 
-    def insert_unknown(self, table: Table, key: Column[Any]) -> Executable:
+    def insert_unknown(self, table: Table, *key: Column[Any]) -> Executable:
         """`ON CONFLICT DO NOTHING`, returning what went in."""
-        return insert(table).on_conflict_do_nothing(index_elements=[key]).returning(key)
+        return insert(table).on_conflict_do_nothing(index_elements=key).returning(*key)
 
     def upsert(self, table: Table) -> Executable:
         """`ON CONFLICT DO UPDATE` of every column."""

@@ -29,6 +29,7 @@ from sqlalchemy import (
 from autoscaler.controller.ports.store import (
     Cooldown,
     Delivery,
+    DeliveryKey,
     HistoryRow,
     SavedState,
     StoreError,
@@ -47,29 +48,35 @@ FORGET_AT_ONCE = 500
 """Rows of one table that one transaction of `forget` deletes, so that arrivals need not wait long."""
 
 
+_APPLY = (
+    update(inbox)
+    .where(inbox.c.id == bindparam("its_id"), inbox.c.body_sha256 == bindparam("its_body"))
+    .values(applied=True)
+)
+
+
 class Dialect(Protocol):
     """The inserts that differ between databases."""
 
-    def insert_unknown(self, table: Table, key: Column[Any]) -> Executable:
+    def insert_unknown(self, table: Table, *key: Column[Any]) -> Executable:
         """Insert rows whose `key` is new, and return the keys that went in."""
 
     def upsert(self, table: Table) -> Executable:
         """Insert rows, or replace the ones with the same primary key."""
 
 
-def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[str]:
-    """Write a batch; returns the ids of the deliveries that were new."""
+def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[DeliveryKey]:
+    """Write a batch; returns the keys of the deliveries that were new."""
     if batch.applied:
         # Before the inserts: a delivery that is accepted after it was applied is a new one.
         connection.execute(
-            update(inbox).where(inbox.c.id == bindparam("applied_id")).values(applied=True),
-            [{"applied_id": id_} for id_ in batch.applied],
+            _APPLY, [{"its_id": key.id, "its_body": key.body_sha256} for key in batch.applied]
         )
-    fresh: frozenset[str] = frozenset()
+    fresh: frozenset[DeliveryKey] = frozenset()
     if batch.inbox:
-        statement = dialect.insert_unknown(inbox, inbox.c.id)
+        statement = dialect.insert_unknown(inbox, inbox.c.id, inbox.c.body_sha256)
         rows = [compress(row) for row in batch.inbox.values()]
-        fresh = frozenset(connection.execute(statement, rows).scalars())
+        fresh = frozenset(DeliveryKey(*key) for key in connection.execute(statement, rows))
     for table, changed in batch.records.items():
         connection.execute(dialect.upsert(table), list(changed.values()))
     if batch.history:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    UniqueConstraint,
     text,
 )
 
@@ -70,20 +71,24 @@ inbox = Table(
     "inbox",
     metadata,
     Column("seq", _serial, primary_key=True),
-    Column("id", Text, nullable=False, unique=True),
+    Column("id", Text, nullable=False),
+    Column("body_sha256", LargeBinary, nullable=False),
     Column("event", Text, nullable=False),
     Column("received_at", Double, nullable=False),
     Column("applied", Boolean, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    UniqueConstraint("id", "body_sha256", name="inbox_delivery"),
     Index("inbox_received_at", "received_at"),
     Index(
         "inbox_unapplied",
         "seq",
-        sqlite_where=text("NOT applied"),
+        # As SQLAlchemy writes `NOT applied` for SQLite, which compares the words.
+        sqlite_where=text("applied = 0"),
         postgresql_where=text("NOT applied"),
     ),
 )
-"""`seq` is the order of arrival; `id` is X-GitHub-Delivery; `body` is zlib-compressed."""
+"""`seq` is the order of arrival; `id` is X-GitHub-Delivery, which no signature covers, so the
+body's digest stands beside it in the key; `body` is zlib-compressed."""
 
 history = Table(
     "history",

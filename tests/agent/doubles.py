@@ -1,6 +1,7 @@
 """A clock that only moves when it is slept on, a controller and a runner that follow a script."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -33,6 +34,7 @@ class ScriptedController:
         self.answers: dict[str, list[Any]] = defaultdict(list)
         self.usual: dict[str, Any] = {}
         self.asked: list[tuple[float, str]] = []
+        self.before_release: Callable[[], None] = lambda: None
 
     def times(self, step: str) -> list[float]:
         return [at for at, said in self.asked if said == step]
@@ -63,6 +65,7 @@ class ScriptedController:
 
     def release(self, timeout: float) -> int:
         assert 0 < timeout <= 20
+        self.before_release()
         return int(self._answer("release"))
 
 

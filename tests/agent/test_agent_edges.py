@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.agent.certificates import make_certificate
+from tests.agent.doubles import VirtualClock
 
 SOURCE = Path("autoscaler/agent/agent.py")
 
@@ -122,6 +123,16 @@ def test_log_lines_are_seen_whole_and_once(agent: ModuleType, tmp_path: Path) ->
     assert b"".join(reader.pieces()) == b""
 
 
+def test_of_a_long_line_its_beginning_counts(agent: ModuleType) -> None:
+    lines = agent.Lines()
+    long = b"Running job: " + b"x" * agent.MOST_LINE + b"OAuth token has been revoked"
+    assert lines.whole(long[:5000]) == b""
+    whole = lines.whole(long[5000:] + b"\nListening")
+    assert whole.startswith(b"Running job: xx")
+    assert len(whole) <= agent.MOST_LINE + 1
+    assert lines.whole(b" for Jobs\n") == b"Listening for Jobs\n"
+
+
 def test_logs_are_read_without_following_waiting_or_filling_memory(
     agent: ModuleType, tmp_path: Path
 ) -> None:
@@ -167,6 +178,25 @@ def test_what_the_listeners_words_mean(agent: ModuleType, text: str, sign: str |
         [sign] if sign else []
     )
     assert not any(reader.take(None, False)[2:])
+
+
+@pytest.mark.parametrize("sign", ["registration has been deleted from the server", "' received"])
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [("Running job: {}", "message"), ("Job {} completed with result: Failed", "finished")],
+)
+def test_a_jobs_name_forges_no_sign(agent: ModuleType, sign: str, line: str, meant: str) -> None:
+    reader = agent.SignReader()
+    reader.feed(f"{line.format(sign)}\nListening for Jobs\n".encode())
+    signs = reader.take(None, False)
+    assert [name for name in ("message", "finished", "refused") if getattr(signs, name)] == [meant]
+
+
+def test_a_refusal_in_a_line_of_its_own_counts_beside_a_job(agent: ModuleType) -> None:
+    reader = agent.SignReader()
+    reader.feed(b"Running job: build\nRunner OAuth token has been revoked.\n")
+    signs = reader.take(None, False)
+    assert (signs.message, signs.refused) == (True, True)
 
 
 # --- processes ------------------------------------------------------------------------------------
@@ -235,6 +265,34 @@ def test_a_runner_from_start_to_exit(installed: Any, open_folder: Path) -> None:
     assert "the-jit-config" not in (open_folder / "argv").read_text()
     if os.geteuid() == 0:
         assert (open_folder / "jit").stat().st_uid != 0
+
+
+@pytest.fixture
+def spared() -> Iterator[None]:
+    """This process is one that the kernel spares (or, without the privilege, the opposite)."""
+    path = Path("/proc/self/oom_score_adj")
+    before = path.read_text()
+    try:
+        path.write_text("-900")
+    except PermissionError:
+        path.write_text("100")
+    yield
+    path.write_text(before)
+
+
+def test_the_kernel_does_not_spare_the_runner(
+    spared: None, agent: ModuleType, open_folder: Path
+) -> None:
+    """The unit's OOMScoreAdjust is the agent's alone: a job that eats the memory goes first."""
+    program = open_folder / "run.sh"
+    program.write_text("#!/bin/bash\nread -r own < /proc/self/oom_score_adj; exit $((own + 7))\n")
+    program.chmod(0o755)
+    runner = agent.LinuxRunner(
+        agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
+    )
+    runner.start("the-jit-config")
+    assert see(runner, lambda signs: signs.exited is not None).exited == 7
+    runner._process.stdout.close()
 
 
 def test_a_frozen_runner_does_nothing_until_it_is_resumed(
@@ -373,13 +431,26 @@ def test_what_an_answer_tells_to_do(
         assert caught.value.retry_after == 7
 
 
+@pytest.mark.parametrize(
+    ("named", "read"), [("0", 0.0), ("-3", 0.0), ("1e9", 300.0), ("Wed, 21 Oct", None)]
+)
+def test_a_retry_after_is_bounded(
+    agent: ModuleType, server: Any, controller: Any, named: str, read: float | None
+) -> None:
+    server.answers = {HELLO: (503, {"Retry-After": named}, b'{"error": "busy"}')}
+    with pytest.raises(agent.Again) as caught:
+        controller.hello()
+    assert caught.value.retry_after == read
+
+
 @pytest.mark.parametrize("status", [200, 403, 410, 426])
+@pytest.mark.parametrize("page", [b"<html>come back later</html>", b'{"status": "maintenance"}'])
 def test_a_page_of_somebody_elses_is_no_word_of_the_controllers(
-    agent: ModuleType, server: Any, controller: Any, status: int
+    agent: ModuleType, server: Any, controller: Any, status: int, page: bytes
 ) -> None:
     """A maintenance page keeps no machine on, and a proxy's refusal powers none off."""
     before = controller.heard
-    server.answers = {HELLO: (status, {}, b"<html>come back later</html>")}
+    server.answers = {HELLO: (status, {}, page)}
     with pytest.raises(agent.Again):
         controller.hello()
     assert controller.heard == before
@@ -404,6 +475,49 @@ def test_an_answer_of_another_shape_is_none(
     with pytest.raises(agent.Again):
         controller.hello()
     assert controller.machine is None
+
+
+@pytest.mark.parametrize("step", ["poll", "heartbeat", "may-release", "release"])
+def test_a_proxys_json_keeps_no_machine_waiting_for_ever(
+    agent: ModuleType, server: Any, step: str
+) -> None:
+    """Whichever answer it replaces, patience goes on: the machine powers off in its time."""
+    clock = VirtualClock()
+    link = agent.Link(url_of(server))
+    asked = agent.Controller(link, "lab", lambda: "cHJvb2Y=", clock)
+    server.answers = {HELLO: (200, {}, hello_body())}
+    asked.hello()
+    asked.heard -= 100
+    heard, path = asked.heard, f"/bootstrap/machines/m-1/{step}"
+    server.answers[path] = (200, {}, b'{"status": "maintenance"}')
+    say = {"poll": lambda: asked.poll(1.0), "release": lambda: asked.release(1.0)}
+    say |= {"may-release": asked.may_release, "heartbeat": lambda: asked.report("heartbeat", {})}
+    with pytest.raises(agent.Again):
+        say[step]()
+    assert asked.heard == heard
+    link.close()
+
+
+def test_a_machine_behind_a_proxy_in_maintenance_powers_off(
+    agent: ModuleType, server: Any, tmp_path: Path
+) -> None:
+    """End to end over HTTP: hello and gate went well, then a proxy answers in place of all."""
+    (tmp_path / "run.sh").touch()
+    clock = VirtualClock()
+    link = agent.Link(url_of(server))
+    controller = agent.Controller(link, "lab", lambda: "cHJvb2Y=", clock)
+    host = agent.Host({"root": str(tmp_path), "runner_directory": str(tmp_path)})
+    host.runner_user = "nobody"
+    machine = "/bootstrap/machines/m-1/"
+    server.answers = {HELLO: (200, {}, hello_body())}
+    server.answers |= {machine + step: (204, {}, b"") for step in ("stage", "gate")}
+    maintenance: Answer = (200, {}, b'{"status": "maintenance"}')
+    server.answers |= {machine + step: maintenance for step in ("poll", "heartbeat")}
+    began = clock.now()
+    with pytest.raises(agent.PowerOff, match="15 minutes"):
+        agent.Agent(host, clock, controller).live()
+    assert clock.now() - began == pytest.approx(900, abs=1)
+    link.close()
 
 
 @pytest.mark.parametrize(

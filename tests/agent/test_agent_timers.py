@@ -103,6 +103,14 @@ def test_retry_after_is_honoured_with_jitter(stage: Stage) -> None:
     assert 100 <= second - first <= 125
 
 
+def test_a_retry_after_of_nothing_leaves_the_delays_growing(agent: ModuleType) -> None:
+    """`Retry-After: 0` (RFC 9110, 10.2.3) from a server that is down is no call to hurry."""
+    backoff = agent.Backoff()
+    delays = [backoff.next(0.0) for _ in range(10)]
+    assert delays[0] >= 0.5
+    assert min(delays[6:]) >= 15
+
+
 def test_delays_grow_to_half_a_minute_at_most(agent: ModuleType) -> None:
     backoff = agent.Backoff()
     delays = [backoff.next() for _ in range(30)]
@@ -181,6 +189,31 @@ def test_a_release_that_fails_lets_the_listener_run_on(stage: Stage, status: int
     assert "deleted" in stage.runs()
     assert stage.runner.froze == 2
     assert stage.lasted == pytest.approx(180, abs=4)
+
+
+@pytest.mark.parametrize("status", [204, 404])
+def test_a_release_answered_after_the_thaw_ends_it_once_it_is_idle(
+    stage: Stage, status: int
+) -> None:
+    """The registration is gone, so no job can come: it stays only for one that came meanwhile."""
+    stage.controller.usual.update({"may-release": True, "release": status})
+    stage.controller.before_release = stage.runner.resume
+    assert stage.runs() == "the registration is deleted"
+    assert stage.runner.frozen
+    assert len(stage.controller.times("release")) == 1
+    assert stage.lasted == pytest.approx(121, abs=2)
+
+
+def test_a_job_taken_before_a_late_answer_runs_to_its_end(stage: Stage) -> None:
+    stage.controller.usual.update({"may-release": True, "release": 204})
+    stage.controller.before_release = stage.runner.resume
+    stage.runner.script = {
+        121: {"message": True},
+        125: {"worker": True},
+        4000: {"exited": 0, "worker": False},
+    }
+    assert stage.runs() == "the runner exited with status 0"
+    assert stage.lasted >= 4000
 
 
 @pytest.mark.parametrize("step", ["may-release", "release"])

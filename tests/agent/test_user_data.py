@@ -42,6 +42,25 @@ def test_pins_the_agent(system: OperatingSystem) -> None:
 
 
 @BOTH
+def test_asks_for_the_agent_by_its_hash(system: OperatingSystem) -> None:
+    """A controller of another version keeps the agents of earlier ones."""
+    text = render_user_data(system, URL, "us-east-1", SHA)
+    assert f"'/bootstrap/agent.py?sha256={SHA}'" in text
+
+
+def test_the_unit_is_hard_to_stop_and_spared_when_memory_runs_out() -> None:
+    """systemd.unit(5), systemd.exec(5): where each word has to stand to count."""
+    text = render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA)
+    unit = text[text.index("[Unit]") : text.index("\nUNIT\n")]
+    head, _, rest = unit.partition("[Service]")
+    service = rest.partition("[Install]")[0]
+    assert "\nRefuseManualStop=true\n" in head
+    assert "\nFailureAction=poweroff-force\n" in head
+    assert "\nOOMScoreAdjust=-900\n" in service
+    assert "\nOOMPolicy=continue\n" in service
+
+
+@BOTH
 @pytest.mark.parametrize(
     ("url", "provider", "sha"),
     [

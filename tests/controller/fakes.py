@@ -62,6 +62,11 @@ class RecordingTelemetry:
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         self.said.append(("github_call", endpoint, outcome))
 
+    def github_budget(
+        self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
+    ) -> None:
+        self.said.append(("github_budget", str(app), account, resource))
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:

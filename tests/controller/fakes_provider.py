@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.controller.ports.provider import (
@@ -90,6 +90,10 @@ class FakeProvider:
         self.end_script: deque[
             ProviderError | OutcomeUnknownError | dict[ProviderMachineId, str]
         ] = deque()
+        self.quotas_left: dict[str, int] = {}
+        self.collected: list[tuple[str, ...]] = []
+        self.quota_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
+        self.collect_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
         self._name = name
         self._answers: dict[str, tuple[str, LaunchAnswer]] = {}
 
@@ -156,6 +160,19 @@ class FakeProvider:
         # An error after the pages: what was shown is true, what was not says nothing.
         _raise_first(self.list_script)
         await self.fuse.burn()
+
+    async def quotas(self) -> Mapping[str, int]:
+        await self.fuse.burn()
+        await asyncio.sleep(self.latency)
+        _raise_first(self.quota_script)
+        return dict(self.quotas_left)
+
+    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+        await self.fuse.burn()
+        self.collected.append(tuple(requests))
+        await asyncio.sleep(self.latency)
+        _raise_first(self.collect_script)
+        return ()
 
     def verify(self, proof: bytes) -> ProvenIdentity:
         word, _, rest = proof.decode().partition(":")

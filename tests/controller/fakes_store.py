@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from autoscaler.controller.ports.store import (
     Cooldown,
     Delivery,
+    DeliveryKey,
     HistoryRow,
     Record,
     SavedState,
@@ -40,7 +41,7 @@ class Commit:
 
     records: tuple[Record, ...]
     history: tuple[HistoryRow, ...]
-    applied: tuple[str, ...]
+    applied: tuple[DeliveryKey, ...]
     cooldowns: tuple[Cooldown, ...]
 
 
@@ -52,8 +53,8 @@ class FakeStore:
         self.latency = latency
         self.failure: StoreError | None = None
         self.records: dict[tuple[str, str], Record] = {}
-        self.inbox: dict[str, Delivery] = {}
-        self.applied: set[str] = set()
+        self.inbox: dict[DeliveryKey, Delivery] = {}
+        self.applied: set[DeliveryKey] = set()
         self.cooldowns: dict[str, Cooldown] = {}
         self.commits: list[Commit] = []
         self.heartbeat: Instant | None = None
@@ -106,14 +107,14 @@ class FakeStore:
                 if r.state is not RunnerState.DONE or r.since > horizon or r.machine in kept
             ),
             tuple(self.cooldowns.values()),
-            tuple(d for d in self.inbox.values() if d.id not in self.applied),
+            tuple(d for d in self.inbox.values() if d.key not in self.applied),
             self.arrived_until,
         )
 
     async def accept(self, delivery: Delivery) -> bool:
         def keep() -> bool:
-            new = delivery.id not in self.inbox
-            self.inbox.setdefault(delivery.id, delivery)
+            new = delivery.key not in self.inbox
+            self.inbox.setdefault(delivery.key, delivery)
             return new
 
         return await self._durably(keep)
@@ -122,7 +123,7 @@ class FakeStore:
         self,
         records: Sequence[Record],
         history: Sequence[HistoryRow],
-        applied: Sequence[str] = (),
+        applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
     ) -> None:
         kept = Commit(_copies(records), tuple(history), tuple(applied), tuple(cooldowns))

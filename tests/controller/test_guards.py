@@ -42,6 +42,12 @@ class BrokenProvider(FakeProvider):
         yield ()
         raise self.error
 
+    async def quotas(self) -> NoReturn:
+        raise self.error
+
+    async def collect(self, requests: object) -> NoReturn:
+        raise self.error
+
     def verify(self, proof: bytes) -> NoReturn:
         raise self.error
 
@@ -60,8 +66,14 @@ async def read_all(provider: GuardedProvider) -> None:
 
 @pytest.mark.parametrize(
     "call",
-    [lambda p: p.launch("{}"), lambda p: p.end([]), read_all],
-    ids=["launch", "end", "machines"],
+    [
+        lambda p: p.launch("{}"),
+        lambda p: p.end([]),
+        read_all,
+        lambda p: p.quotas(),
+        lambda p: p.collect([]),
+    ],
+    ids=["launch", "end", "machines", "quotas", "collect"],
 )
 async def test_a_providers_bug_is_an_unknown_outcome(
     call: Callable[[GuardedProvider], Awaitable[object]],

@@ -11,7 +11,7 @@ from autoscaler.controller.loop import failure_of
 from autoscaler.controller.ports.bootstrap import StayParked
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.calls import Call, CallState
-from autoscaler.model.catalogue import Rate
+from autoscaler.model.catalogue import LaunchRate, Rate
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import Machine, MachineState
@@ -74,7 +74,7 @@ async def test_a_job_alone_is_planned_for_at_once_however_much_else_is_said() ->
 @on_virtual_time
 async def test_a_launch_put_off_for_a_rate_leaves_at_the_first_moment() -> None:
     known = catalogue(sku("a"), sku("b"))
-    world = World(replace(known, launch_rates={EAST: Rate(1, 1 / 0.7)}))
+    world = World(replace(known, launch_rates={EAST: LaunchRate(Rate(1, 1 / 0.7))}))
     controller = await started(world)
     for job in range(1, 13):
         await say(controller, job, JobState.QUEUED, labels=("a" if job % 2 else "b",))
@@ -89,7 +89,9 @@ async def test_a_launch_put_off_for_a_rate_leaves_at_the_first_moment() -> None:
 
 @on_virtual_time
 async def test_a_reason_that_comes_and_goes_is_told_once_a_minute() -> None:
-    world = World(replace(catalogue(sku("a"), sku("b")), launch_rates={EAST: Rate(1, 2.0)}))
+    world = World(
+        replace(catalogue(sku("a"), sku("b")), launch_rates={EAST: LaunchRate(Rate(1, 2.0))})
+    )
     controller = await started(world)
     with capture_logs() as logs:
         for job in range(1, 41):

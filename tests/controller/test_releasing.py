@@ -45,8 +45,17 @@ async def test_an_idle_runner_may_be_released_and_is_deleted() -> None:
     assert await release(agent) == 204
     assert world.github.registrations == {}
     assert state_of_runner(controller) is RunnerState.DONE
-    assert not await may_release(agent)
+
+
+@on_virtual_time
+async def test_a_release_whose_answer_was_lost_may_be_asked_for_again() -> None:
+    """The machine still runs its listener and would stay on until its lifetime ends."""
+    world = World()
+    controller, agent = await idle(world)
+    assert await release(agent) == 204
+    assert await may_release(agent)
     assert await release(agent) == 404
+    assert state_of_runner(controller) is RunnerState.DONE
 
 
 @on_virtual_time

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.controller.ports.store import Delivery, DeliveryKey, StoreError
 from autoscaler.ledger.ledger import REMEMBERED_FOR
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs import Job, JobState
@@ -59,12 +59,12 @@ async def applied(deliveries: list[Delivery], restarts: frozenset[int] = frozens
     world = World()
     controller = Controller(world)
     await controller.resume()
-    known: set[str] = set()
+    known: set[DeliveryKey] = set()
     for number, made in enumerate(deliveries):
         arrived = replace(made, received_at=world.clock.now())
-        assert await controller.intake.accept(arrived) is (made.id not in known)
-        assert made.id in world.store.inbox, "answered before it is durable"
-        known.add(made.id)
+        assert await controller.intake.accept(arrived) is (made.key not in known)
+        assert made.key in world.store.inbox, "answered before it is durable"
+        known.add(made.key)
         if number in restarts:
             await controller.kill()
             controller = Controller(world)
@@ -136,7 +136,7 @@ async def test_accept_returns_only_once_the_store_has_it() -> None:
     assert not accepting.done()
     assert world.store.inbox == {}
     assert await accepting is True
-    assert world.store.inbox == {made.id: made}
+    assert world.store.inbox == {made.key: made}
 
 
 @on_virtual_time
@@ -200,7 +200,7 @@ async def test_an_action_that_means_nothing_here_is_applied_as_nothing() -> None
     await controller.intake.accept(Delivery("d", "workflow_job", EPOCH, body))
     await controller.intake.apply_waiting()
     assert controller.state.jobs == {}
-    assert world.store.applied == {"d"}
+    assert {key.id for key in world.store.applied} == {"d"}
 
 
 @on_virtual_time

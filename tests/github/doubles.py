@@ -28,13 +28,19 @@ class ManualClock:
 
 @dataclass
 class RememberingTelemetry:
-    """Implements Telemetry; the GitHub edge uses `github_call` alone."""
+    """Implements Telemetry; the GitHub edge uses `github_call` and `github_budget` alone."""
 
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    budgets: list[tuple[int, str, str, int | None, int | None]] = field(default_factory=list)
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         assert duration >= 0.0
         self.calls[endpoint, outcome] += 1
+
+    def github_budget(
+        self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
+    ) -> None:
+        self.budgets.append((app, account, resource, remaining, limit))
 
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds

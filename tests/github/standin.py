@@ -18,6 +18,7 @@ from aiohttp.test_utils import TestServer
 
 from autoscaler.model.identifiers import Instant
 from tests.github.doubles import ManualClock
+from tests.github.faults import Fault
 
 
 def timestamp(at: Instant) -> str:
@@ -26,25 +27,12 @@ def timestamp(at: Instant) -> str:
 
 
 @dataclass
-class Fault:
-    """What to answer instead, for the next `times` requests that match `METHOD path-pattern`.
-
-    `done` does the real work first; `cut` then closes the connection, `hang` never answers.
-    """
-
-    match: str
-    status: int = 500
-    body: bytes | dict[str, Any] = b"{}"
-    headers: dict[str, str] = field(default_factory=dict)
-    times: int = 1
-    done: bool = False
-    cut: bool = False
-    hang: bool = False
-
-
-@dataclass
 class StandIn:
-    """State of the stand-in. `apps` maps an App's id to its public key (PEM)."""
+    """State of the stand-in. `apps` maps an App's id to its public key (PEM).
+
+    `registrations` is what is left of an installation's bucket; without it GitHub has no limits,
+    as an Enterprise Server. `minters` are the installations that minted, in order.
+    """
 
     clock: ManualClock
     apps: dict[str, bytes]
@@ -57,6 +45,8 @@ class StandIn:
     calls: list[str] = field(default_factory=list)
     tokens: dict[str, Instant] = field(default_factory=dict)
     minted: list[dict[str, Any]] = field(default_factory=list)
+    minters: list[int] = field(default_factory=list)
+    registrations: dict[int, int] = field(default_factory=dict)
     page_size: int = 100
     under_way: int = 0
     most_under_way: int = 0
@@ -73,6 +63,11 @@ class StandIn:
         async with asyncio.timeout(5), self.arrival:
             await self.arrival.wait_for(lambda: self.under_way >= number)
 
+    async def until_called(self, pattern: str, times: int) -> None:
+        """Wait until so many requests that match have arrived."""
+        async with asyncio.timeout(5), self.arrival:
+            await self.arrival.wait_for(lambda: self.count(pattern) >= times)
+
     @web.middleware
     async def fail(self, request: web.Request, handler: Any) -> web.StreamResponse:
         """Count, hold up and spoil."""
@@ -85,7 +80,8 @@ class StandIn:
         try:
             if self.hold is not None:
                 await self.hold.wait()
-            fault = next((f for f in self.faults if f.times and re.search(f.match, call)), None)
+            holder = request.headers.get("Authorization", "").rpartition("_")[2]
+            fault = next((f for f in self.faults if f.fits(call, holder)), None)
             if fault is None:
                 answer: web.StreamResponse = await handler(request)
                 return answer
@@ -123,10 +119,22 @@ class StandIn:
             raise _refuse(401, "'Expiration time' claim must be within 10 minutes")
         return str(app)
 
-    def need_token(self, request: web.Request) -> None:
-        """Refuse whoever has no live installation token."""
-        if self.tokens.get(_bearer(request), 0.0) <= self.clock.now():
+    def need_token(self, request: web.Request) -> int:
+        """The installation that asks; whoever has no live token is refused."""
+        token = _bearer(request)
+        if self.tokens.get(token, 0.0) <= self.clock.now():
             raise _refuse(401, "Bad credentials")
+        return int(token.rpartition("_")[2])
+
+    async def rate_limit(self, request: web.Request) -> web.Response:
+        left = self.registrations.get(self.need_token(request))
+        if left is None:
+            raise _refuse(404, "Rate limiting is not enabled.")
+        reset = int(self.clock.now()) + 600
+        bucket = {"limit": 10_000, "used": 10_000 - left, "remaining": left, "reset": reset}
+        core = {"limit": 5000, "used": 1, "remaining": 4999, "reset": reset}
+        resources = {"core": core, "actions_runner_registration": bucket}
+        return web.json_response({"resources": resources, "rate": core})
 
     async def installation(self, request: web.Request) -> web.Response:
         app = self.app_of(request)
@@ -140,7 +148,7 @@ class StandIn:
         self.app_of(request)
         if int(request.match_info["id"]) not in self.installed.values():
             raise _refuse(404, "Not Found")
-        token = f"ghs_{len(self.tokens)}"
+        token = f"ghs_{len(self.tokens)}_{request.match_info['id']}"
         self.tokens[token] = self.clock.now() + 3600
         body = {"token": token, "expires_at": timestamp(self.tokens[token])}
         return web.json_response(body, status=201)
@@ -152,7 +160,7 @@ class StandIn:
         return self._page(request, shown, "runner_groups")
 
     async def mint(self, request: web.Request) -> web.Response:
-        self.need_token(request)
+        by = self.need_token(request)
         body = await request.json()
         runners = self.runners.setdefault(_place(request), {})
         if any(runner["name"] == body["name"] for runner in runners.values()):
@@ -164,7 +172,19 @@ class StandIn:
         runner = {"id": number, "name": body["name"], "status": "offline", "busy": False}
         runners[number] = runner
         answer = {"runner": runner, "encoded_jit_config": f"JIT-SECRET-{number}"}
-        return web.json_response(answer, status=201)
+        self.minters.append(by)
+        return web.json_response(answer, status=201, headers=self._spend(by))
+
+    def _spend(self, installation: int) -> dict[str, str]:
+        if installation not in self.registrations:
+            return {}
+        self.registrations[installation] -= 1
+        return {
+            "X-RateLimit-Limit": "10000",
+            "X-RateLimit-Remaining": str(self.registrations[installation]),
+            "X-RateLimit-Reset": str(int(self.clock.now()) + 600),
+            "X-RateLimit-Resource": "actions_runner_registration",
+        }
 
     async def list_runners(self, request: web.Request) -> web.Response:
         self.need_token(request)
@@ -220,6 +240,7 @@ class StandIn:
         app = web.Application(middlewares=[self.fail])
         root, org, repo = "/api/v3", "/api/v3/orgs/{owner}", "/api/v3/repos/{owner}/{repo}"
         app.router.add_post(f"{root}/app/installations/{{id}}/access_tokens", self.access_token)
+        app.router.add_get(f"{root}/rate_limit", self.rate_limit)
         app.router.add_get(f"{root}/app/hook/deliveries", self.list_deliveries)
         app.router.add_post(f"{root}/app/hook/deliveries/{{id}}/attempts", self.attempt)
         app.router.add_get(f"{org}/actions/runner-groups", self.list_groups)

@@ -13,7 +13,7 @@ from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
 from tests.github.conftest import World
 from tests.github.doubles import START
-from tests.github.standin import Fault
+from tests.github.faults import Fault
 
 JOB = JobId(42)
 GET_JOB = "GET .*/actions/jobs/"

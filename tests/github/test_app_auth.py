@@ -13,7 +13,7 @@ from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.identifiers import JobId, RunnerName
 from tests.github.conftest import KeyPair, World
 from tests.github.doubles import START, ManualClock
-from tests.github.standin import Fault
+from tests.github.faults import Fault
 
 ANYBODY = RunnerName("r")
 

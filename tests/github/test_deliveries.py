@@ -12,7 +12,8 @@ from autoscaler.github.client import GitHubClient
 from autoscaler.github.deliveries import MAX_REPEATS, FailedDelivery, Try, failed_deliveries
 from tests.github.conftest import World
 from tests.github.doubles import START
-from tests.github.standin import Fault, timestamp
+from tests.github.faults import Fault
+from tests.github.standin import timestamp
 
 STEADY = settings(derandomize=True, deadline=None)
 ATTEMPT = "POST .*/attempts"

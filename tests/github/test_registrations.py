@@ -17,7 +17,7 @@ from autoscaler.controller.ports.github import (
 from autoscaler.github.client import GitHubClient
 from autoscaler.model.identifiers import RunnerName
 from tests.github.conftest import World
-from tests.github.standin import Fault
+from tests.github.faults import Fault
 
 NAME = RunnerName("ci-gpu-0a1b-2c3d-1")
 MINT = "generate-jitconfig"

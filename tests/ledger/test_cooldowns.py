@@ -8,7 +8,7 @@ from autoscaler.model import events as e
 from autoscaler.model.cooldowns import Cooldown, offering_key, quota_key, throttle_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import EndGround
-from tests.ledger.builders import World
+from tests.ledger.builders import World, failure
 from tests.planner.fleets import EAST, catalogue, offering
 
 HOLDS = {
@@ -123,3 +123,47 @@ def test_a_machine_that_never_says_hello_counts_as_one_that_failed() -> None:
     world.do(e.EndRequested, "c0", EndGround.DEADLINE, "late")
     assert world.state.cooldowns["rung:gpu/0"].strikes == 1
     assert world.machine("c0").failure is FailureClass.BOOT_DEADLINE
+
+
+def test_a_hold_that_is_made_longer_tells_the_newer_reason_and_one_that_is_not_the_older() -> None:
+    state = LedgerState(catalogue())
+    strike(state, "k", FailureClass.THROTTLED, 0.0, "first", 60.0)
+    strike(state, "k", FailureClass.THROTTLED, 0.0, "second", 60.0)
+    assert state.cooldowns["k"] == Cooldown("k", 60.0, 1, "first")
+    strike(state, "k", FailureClass.THROTTLED, 0.0, "third", 61.0)
+    assert state.cooldowns["k"] == Cooldown("k", 61.0, 1, "third")
+
+
+def test_a_failure_near_the_end_of_a_hold_makes_it_no_longer() -> None:
+    world = World()
+    world.send(1)
+    world.send(1, "d")
+    world.answer("c", failures=[failure(FailureClass.CAPACITY)])
+    held = dict(world.state.cooldowns)
+    world.now += 179.9
+    world.answer("d", failures=[failure(FailureClass.CAPACITY)])
+    assert world.state.cooldowns == held
+
+
+def test_an_answer_with_nothing_in_it_is_held_for_as_long_as_the_provider_asks() -> None:
+    world = World()
+    world.send(1)
+    world.answer("c", retry=900.0)
+    assert {hold.until - world.now for hold in world.state.cooldowns.values()} == {900.0}
+
+
+def test_a_rung_held_for_its_machines_tells_what_became_of_the_last() -> None:
+    world = World()
+    for name in ("c", "d", "e"):
+        (machine,) = world.launch(1, name)
+        world.do(e.EndRequested, machine, EndGround.DEADLINE, f"no hello from {name}")
+    (hold,) = (h for h in world.state.cooldowns.values() if h.until > world.now)
+    assert hold == Cooldown("rung:gpu/0", world.now + 30.0, 3, "no hello from e")
+
+
+def test_a_failure_s_words_are_bounded() -> None:
+    world = World()
+    world.send(2)
+    world.answer("c", "i-1", failures=[failure(FailureClass.CAPACITY, message="x" * 1000)])
+    assert {len(hold.reason) for hold in world.state.cooldowns.values() if hold.strikes} == {300}
+    assert len(world.machine("c1").reason) == 300

@@ -176,3 +176,39 @@ def test_history_tells_what_github_said() -> None:
     examine(world, True)
     (row,) = world.ledger.take_changes().history
     assert (row.kind, row.event, row.detail) == ("machine", "examined", "offline")
+
+
+def test_why_a_registration_is_over_is_told_in_bounded_words() -> None:
+    world = World()
+    (machine,) = world.park()
+    name = world.grant(machine)
+    world.do(e.EndRequested, machine, EndGround.LIFETIME, "x" * 1000)
+    assert len(world.runner(name).reason) == 500
+
+
+def test_a_machine_that_was_lost_has_no_new_lifetime() -> None:
+    world = World()
+    (machine,) = world.park()
+    world.grant(machine)
+    granted = world.now
+    shown = world.listed(machine)
+    for _ in range(2):
+        world.now += 60.0
+        world.lists()
+    world.now += 60.0
+    world.lists(shown)
+    assert world.machine(machine).state is MachineState.GRANTED
+    world.now = granted + 86_000.0
+    world.do(e.MachineSeen, machine)
+    assert world.machine(machine).due == granted + 86_400.0
+
+
+def test_a_runner_that_leaves_within_a_minute_refused_no_job() -> None:
+    world = World()
+    world.queue(1)
+    (machine,) = world.park()
+    world.now += 600.0
+    world.grant(machine)
+    world.now += 59.0
+    world.do(e.MachineExited, machine, "status 0")
+    assert world.job(1).passed_over == ()

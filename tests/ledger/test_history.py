@@ -237,20 +237,14 @@ def test_machines_that_nobody_ordered() -> None:
     ]
 
 
-def test_a_job_that_is_passed_over_until_one_of_its_class_starts() -> None:
+def test_a_job_that_is_passed_over_until_it_is_tried_again() -> None:
     world = World()
     world.queue(1)
     first, second = world.ready("c"), world.ready("d")
     told(world)
     world.after(180.0)
     world.after(600.0)
-    third = world.ready("e")
-    rows = [row for row in told(world) if row[1] == "job" or row[3] == "passed_over"]
-    world.queue(2)
-    world.now += 1.0
-    world.starts(2, third)
-    rows += [row for row in told(world) if row[2] == "1"]
-    assert rows == [
+    assert told(world) == [
         (180.0, "job", "1", "passed_over", f"by {first}"),
         (180.0, "runner", first, "passed_over", ""),
         (180.0, "job", "1", "passed_over", f"by {second}"),
@@ -300,4 +294,21 @@ def test_a_restart_tells_of_the_calls_it_interrupted() -> None:
         (30.0, "machine", "c0", "failed", "withdrawn"),
         (30.0, "call", "c", "withdrawn", "not sent before a restart"),
         (30.0, "call", "d", "unknown", "we were restarted"),
+    ]
+
+
+def test_registrations_that_end_with_their_gate_or_at_github() -> None:
+    world = World()
+    rebooted, granted = world.park(2)
+    first, second = world.name(rebooted), world.grant(granted)
+    told(world)
+    rows = each(
+        world,
+        event(world, e.MachineGateReported, rebooted, False, "no GPU"),
+        event(world, e.RunnerClosed, second, "GitHub has removed it"),
+    )
+    assert rows == [
+        (1.0, "runner", first, "done", "no GPU"),
+        (1.0, "machine", "c0", "failed", "no GPU"),
+        (2.0, "runner", second, "done", "GitHub has removed it"),
     ]

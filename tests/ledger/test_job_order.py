@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
-from tests.ledger.builders import World
+from tests.ledger.builders import GPU_CLASS, World
+from tests.planner.fleets import catalogue, sku
 
 FACTS = (
     (JobState.WAITING, {"labels": ("gpu",)}),
@@ -75,3 +76,25 @@ def test_a_queue_depends_on_the_jobs_alone(order: list[int], copies: int) -> Non
         world.observe(job, JobState.QUEUED, queued_at=900.0 - job % 3)
     (queue,) = world.state.queues.values()
     assert [job.id for job in queue.values()] == [2, 5, 1, 4, 3]
+
+
+def test_the_labels_said_first_stand() -> None:
+    world = World(catalogue(sku("gpu"), sku("cpu")))
+    world.queue(1)
+    world.starts(1, "r", labels=("cpu",))
+    assert world.job(1).labels == ("gpu",)
+    assert world.job(1).demand == GPU_CLASS
+
+
+def test_a_held_job_whose_question_was_answered_is_released_like_any_other() -> None:
+    world = World()
+    world.queue(1)
+    world.ready("c")
+    world.ready("d")
+    world.after(180.0)
+    third = world.ready("e")
+    world.observe(1, JobState.QUEUED, read=True)
+    assert world.fleet().reads == {}
+    world.queue(2)
+    world.starts(2, third)
+    assert world.job(1).passed_over == ()

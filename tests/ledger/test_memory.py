@@ -181,3 +181,13 @@ def test_the_classes_remembered_are_bounded() -> None:
 def test_applying_an_unknown_kind_of_event_is_an_error() -> None:
     with pytest.raises(KeyError):
         World().ledger.apply(e.Event(START))
+
+
+def test_a_job_that_is_recalled_has_today_s_class() -> None:
+    world = World()
+    world.queue(1)
+    job = world.job(1)
+    again = World(catalogue(sku("cpu", labels=("gpu",))))
+    again.ledger.recall(job)
+    assert job.demand is not None
+    assert job.demand.skus == ("cpu",)

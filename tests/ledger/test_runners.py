@@ -54,6 +54,29 @@ def test_a_machine_gets_a_second_registration_without_a_new_grant() -> None:
     assert (machine.granted_at, machine.handed_over) == (START, True)
 
 
+def test_a_grant_that_was_fetched_and_never_acknowledged_is_supply_for_three_minutes() -> None:
+    """The machine may have vanished with it: a fitting job waits no longer for it than that."""
+    world = World()
+    world.queue(1)
+    name = world.mint(world.park()[0])
+    world.do(e.RunnerHandedOver, name)
+    world.after(179)
+    assert world.state.idle_runners == {GPU_CLASS: 1}
+    world.after(1)
+    assert world.state.idle_runners == {}
+    assert world.job(1).passed_over == (name,)
+    assert world.machine("c0").occupies
+
+
+def test_from_the_hand_over_a_machines_silence_counts_as_a_granted_ones() -> None:
+    """Parked and silent for 5 minutes ends a machine; once it has a grant, 15 have GitHub asked."""
+    world = World()
+    name = world.mint(world.park()[0])
+    assert world.machine("c0").due == START + 300.0
+    world.do(e.RunnerHandedOver, name)
+    assert world.machine("c0").due == START + 900.0
+
+
 def test_minted_handed_over_and_acknowledged() -> None:
     world = World()
     name = world.mint(world.park()[0])
@@ -225,3 +248,37 @@ def test_history_tells_the_registrations_story() -> None:
         (name, "acknowledged", ""),
         (name, "done", "gone"),
     ]
+
+
+def test_a_registration_says_since_when_and_only_its_end_has_a_reason() -> None:
+    world = World()
+    (machine,) = world.park()
+    world.now += 1.0
+    name = world.name(machine)
+    assert (world.runner(name).since, world.runner(name).named_at) == (world.now, world.now)
+    world.do(e.RunnerMinted, name, 7)
+    world.queue(1)
+    world.starts(1, name)
+    assert (world.runner(name).state, world.runner(name).reason) == (RunnerState.BUSY, "")
+    assert world.runner(name).passed_over is False
+
+
+def test_registrations_that_are_being_deleted_are_counted_one_by_one() -> None:
+    world = World()
+    names = [world.mint(machine) for machine in world.park(3)]
+    for name in names:
+        world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+    assert world.fleet().withdrawing == {GPU: 3}
+    world.do(e.RunnerWithdrawn, names[0], "deleted")
+    assert world.fleet().withdrawing == {GPU: 2}
+
+
+def test_a_runner_that_was_busy_is_counted_out_of_the_idle_once() -> None:
+    world = World()
+    first, second = (world.grant(machine) for machine in world.park(2))
+    world.queue(1)
+    world.starts(1, first)
+    world.completes(1, runner_name=first)
+    assert world.fleet().idle_runners == {GPU_CLASS: 1}
+    world.do(e.RunnerClosed, second, "gone")
+    assert world.fleet().idle_runners == {}

@@ -1,5 +1,6 @@
 """Log lines as they leave the process: shape, level, time, and no secret in any of them."""
 
+import base64
 import io
 import json
 import logging
@@ -150,6 +151,53 @@ def test_what_looks_like_a_credential_is_hidden_in_any_text(text: str) -> None:
     assert written.count(REDACTED) == 3
     for secret in ("hunter2", "abcdefghijklmnop", "11ABCDEFG", "c2lnbmF0dXJl"):
         assert secret not in written
+
+
+FILES = {".runner": "eyJBZ2VudElkIjoiMSJ9", ".credentials": "e30=" * 20}
+JIT_BLOB = base64.b64encode(json.dumps(FILES).encode()).decode()
+PRETTY_BLOB = base64.b64encode(json.dumps(FILES, indent=8).encode() * 2).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (f"run.sh --jitconfig {JIT_BLOB} started", JIT_BLOB),
+        (f"encoded_jit_config={JIT_BLOB}", JIT_BLOB),
+        (f"'{PRETTY_BLOB}'", PRETTY_BLOB),
+        (f"nonce={'0f' * 32};", "0f" * 32),
+        (f"sha256={'AB' * 32}", "AB" * 32),
+        ("authorization: bearer t0psecret", "t0psecret"),
+        ("BEARER   t0psecret,", "t0psecret"),
+        ("{'Authorization': 'Bearer t0psecret'}", "t0psecret"),
+    ],
+)
+def test_our_own_secrets_are_hidden_by_their_look(text: str, secret: str) -> None:
+    """Under a key that says nothing: in the middle of an error's text, say."""
+    shown = redact(None, "", {"reason": text, "error": ValueError(text)})
+    assert secret not in json.dumps(shown)
+    assert json.dumps(shown).count(REDACTED) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0b989ba4-242f-11e5-81e1-c7b6966d2516",  # X-GitHub-Delivery
+        "da39a3ee5e6b4b0d3255bfef95601890afd80709",  # a commit
+        "ci-gpu-0badcafe-00c0ffee00c0ffee-1",  # a runner
+        "i-078517ca8a70a1dde",
+        "ami-0fa9e1f64142cde17",
+        "arn:aws:iam::123456789012:instance-profile/gpu-runner",
+        "subnet-0a,subnet-0b",
+        "00c0ffee00c0ffee",  # a machine, a call
+        "9b2e7c1a-8f5d-4a70-9d3f-2f1f3f8f4f2a",  # EC2's RequestId
+        "https://api.github.com/orgs/acme/actions/runners/generate-jitconfig",
+        "/var/lib/autoscaler/" + "a-rather-deep-folder/" * 10 + "state.db",
+        "the bearer's proof",
+    ],
+)
+def test_what_an_operator_looks_for_is_shown(text: str) -> None:
+    """Ids to search GitHub and EC2 for are no secrets."""
+    assert redact(None, "", {"event": "x", "about": text})["about"] == text
 
 
 @pytest.mark.parametrize("style", [LogStyle.JSON, LogStyle.CONSOLE])

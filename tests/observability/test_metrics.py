@@ -120,6 +120,20 @@ def test_everything_that_is_told_is_counted() -> None:
     assert value(telemetry, "loop_pass_duration_seconds_count") == 1
 
 
+def test_the_budget_is_shown_by_app_account_and_bucket_where_github_tells_it() -> None:
+    telemetry = make()
+    telemetry.github_budget(7, "acme", "actions_runner_registration", 9_000, 10_000)
+    telemetry.github_budget(7, "acme", "actions_runner_registration", 8_999, 10_000)
+    telemetry.github_budget(7, "", "core", None, None)
+    bucket = {"app": "7", "account": "acme", "resource": "actions_runner_registration"}
+    assert value(telemetry, "github_answers_total", **bucket) == 2
+    assert value(telemetry, "github_rate_limit_remaining", **bucket) == 8_999
+    assert value(telemetry, "github_rate_limit", **bucket) == 10_000
+    assert value(telemetry, "github_answers_total", app="7", account="", resource="core") == 1
+    told = {labels for name, labels in samples(telemetry) if name == "autoscaler_github_rate_limit"}
+    assert len(told) == 1
+
+
 def test_buckets_reach_hours() -> None:
     telemetry = make()
     telemetry.job_started(GPU, 7000.0)
@@ -145,6 +159,7 @@ def test_a_flood_of_values_makes_a_bounded_number_of_series() -> None:
     for number in range(2000):
         word = f"word{number}"
         telemetry.github_call(f"GET /repos/{number}", word, 0.1)
+        telemetry.github_budget(number, word, word, 1, 2)
         telemetry.provider_call(ProviderName(word), word, word, 0.1)
         telemetry.delivery(word)
         telemetry.bootstrap("hello", word)
@@ -204,6 +219,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
 def exported() -> dict[str, tuple[str, frozenset[str]]]:
     telemetry = make()
     telemetry.github_call("GET /x", "200", 0.1)
+    telemetry.github_budget(1, "acme", "core", 4999, 5000)
     telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)
     telemetry.delivery("accepted")
     telemetry.bootstrap("hello", "ok")

@@ -1,12 +1,15 @@
 """Who gets a registration now, and which registrations are taken back."""
 
+import dataclasses
+
 import pytest
 
 from autoscaler.model import events as e
-from autoscaler.model.catalogue import RegistrationRate
+from autoscaler.model.catalogue import RegistrationRate, Scope
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
+from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import End, Grant, Launch, WithdrawRunner
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
@@ -202,3 +205,48 @@ def test_a_registration_with_fewer_labels_does_not() -> None:
     name = world.mint("c0")
     world.queue(1, labels=("gpu", "linux"))
     assert world.plan().intents == (WithdrawRunner(name, "its job is gone"),)
+
+
+def test_an_account_out_of_turns_stops_no_other() -> None:
+    known = catalogue(registration=RegistrationRate(burst=1, per_second=0.001))
+    world = World(dataclasses.replace(known, scopes=(Scope("acme", None), Scope("zeta", None))))
+    world.park(3)
+    for job, repository, labels in (
+        (1, "acme/widgets", ("gpu",)),
+        (2, "acme/widgets", ("gpu", "linux")),
+        (3, "zeta/widgets", ("gpu",)),
+    ):
+        world.observe(job, JobState.QUEUED, labels, repository=repository)
+        world.now += 1
+    scopes = [(grant.demand.scope, grant.demand.labels) for grant in world.intents(Grant)]
+    assert scopes == [("org:acme", ("gpu",)), ("org:zeta", ("gpu",))]
+
+
+def test_jobs_that_a_runner_is_ready_for_make_their_class_no_older() -> None:
+    world = World(catalogue(registration=RegistrationRate(burst=2, per_second=0.001)))
+    world.ready("r")
+    world.park(2)
+    for job, labels in enumerate([("gpu",), ("gpu", "linux"), ("gpu",)]):
+        world.queue(job, labels=labels)
+        world.now += 1
+    assert [labels for _, labels in granted(world)] == [("gpu", "linux")]
+
+
+def test_only_the_registrations_that_are_too_many_are_taken_back() -> None:
+    world = World()
+    world.queue(1, 2, 3)
+    names = [world.mint(machine) for machine in world.park(3)]
+    world.completes(1)
+    taken = [WithdrawRunner(name, "its job is gone") for name in names[2:]]
+    assert list(world.plan().intents) == taken
+
+
+def test_machines_taken_back_serve_as_many_jobs_of_another_class() -> None:
+    world = World()
+    world.queue(1, 2, 3)
+    for machine in world.park(3):
+        world.mint(machine)
+    for job in (1, 2, 3):
+        world.completes(job)
+    world.queue(4, 5, 6, labels=("gpu", "linux"))
+    assert [type(intent) for intent in world.plan().intents] == [WithdrawRunner] * 3

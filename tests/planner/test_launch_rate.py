@@ -5,22 +5,26 @@ import dataclasses
 import pytest
 
 from autoscaler.model import events as e
-from autoscaler.model.catalogue import CapacityType, Catalogue, Rate
+from autoscaler.model.catalogue import CapacityType, Catalogue, LaunchRate, LaunchTokens, Rate
 from autoscaler.model.identifiers import CallId
 from autoscaler.model.plan import Launch, WithdrawCall
 from tests.ledger.builders import World
 from tests.planner.fleets import EAST, catalogue, offering, sku
 
-REASON = "east takes its next launch call in a moment"
+REASON = "east takes its next launch in a moment"
 
 
-def limited(rate: Rate, *skus: str) -> Catalogue:
+def limited(rate: Rate, *skus: str, machines: Rate | None = None) -> Catalogue:
     known = catalogue(*(sku(name) for name in skus or ("gpu",)))
-    return dataclasses.replace(known, launch_rates={EAST: rate})
+    return dataclasses.replace(known, launch_rates={EAST: LaunchRate(rate, machines)})
 
 
 def sizes(world: World) -> list[tuple[str, int]]:
     return [(launch.sku, launch.count) for launch in world.intents(Launch)]
+
+
+def calls(world: World) -> float:
+    return world.fleet().launch_tokens[EAST].calls
 
 
 def queue_one_of_each(world: World, *skus: str) -> None:
@@ -76,7 +80,7 @@ def test_nobody_goes_down_the_ladder_for_want_of_a_call() -> None:
         offering(capacity_type=CapacityType.ON_DEMAND),
     )
     known = catalogue(sku("a"), sku("b", offerings=kinds))
-    world = World(dataclasses.replace(known, launch_rates={EAST: Rate(1, 0.5)}))
+    world = World(dataclasses.replace(known, launch_rates={EAST: LaunchRate(Rate(1, 0.5))}))
     queue_one_of_each(world, "a", "b")
     assert sizes(world) == [("a", 1)]
 
@@ -84,10 +88,10 @@ def test_nobody_goes_down_the_ladder_for_want_of_a_call() -> None:
 def test_a_repeat_uses_a_call_too() -> None:
     world = World(limited(Rate(3, 0.001)))
     world.send(1)
-    assert world.fleet().launch_calls == {EAST: 2.0}
+    assert calls(world) == 2.0
     world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
     world.do(e.CallSent, CallId("c"))
-    assert world.fleet().launch_calls == {EAST: 1.0}
+    assert calls(world) == 1.0
 
 
 def test_a_call_that_is_never_sent_uses_none() -> None:
@@ -97,27 +101,27 @@ def test_a_call_that_is_never_sent_uses_none() -> None:
     world.completes(1)
     made = world.carry_out()
     assert [type(intent) for intent in made.intents] == [WithdrawCall, Launch]
-    assert world.fleet().launch_calls == {EAST: 0.0}
+    assert calls(world) == 0.0
 
 
 def test_calls_come_back_with_time_and_never_more_than_the_burst() -> None:
     world = World(limited(Rate(3, 0.5)))
     for name in "cde":
         world.send(1, name)
-    assert world.fleet().launch_calls == {EAST: 0.0}
+    assert calls(world) == 0.0
     world.now += 3.0
-    assert world.fleet().launch_calls == {EAST: 1.5}
+    assert calls(world) == 1.5
     world.now += 100.0
-    assert world.fleet().launch_calls == {EAST: 3.0}
+    assert calls(world) == 3.0
 
 
 def test_a_restart_counts_on_no_more_than_its_absence_gave() -> None:
     world = World(limited(Rate(50, 5.0)))
     world.do(e.ControllerStarted, 2.0)
-    assert world.fleet().launch_calls == {EAST: 50.0}, "nothing was ever sent"
+    assert calls(world) == 50.0, "nothing was ever sent"
     world.send(1)
     world.do(e.ControllerStarted, 2.0)
-    assert world.fleet().launch_calls == {EAST: 10.0}
+    assert calls(world) == 10.0
 
 
 def test_a_provider_without_a_rate_takes_any_number() -> None:
@@ -125,4 +129,23 @@ def test_a_provider_without_a_rate_takes_any_number() -> None:
     queue_one_of_each(world, *(f"s{n}" for n in range(200)))
     assert len(world.intents(Launch)) == 200
     world.carry_out()
-    assert world.fleet().launch_calls == {}
+    assert world.fleet().launch_tokens == {}
+
+
+def test_machines_may_be_limited_beside_calls() -> None:
+    world = World(limited(Rate(50, 5.0), machines=Rate(3, 0.25)))
+    world.queue(*range(1, 6))
+    assert sizes(world) == [("gpu", 3)]
+    world.carry_out()
+    assert world.fleet().launch_tokens == {EAST: LaunchTokens(49.0, 0.0)}
+    assert world.plan().intents == ()
+    assert world.plan().again_at == world.now + 4.0
+    world.now += 4.0
+    assert sizes(world) == [("gpu", 1)]
+
+
+def test_a_call_needs_both_a_call_and_a_machine() -> None:
+    world = World(limited(Rate(1, 0.5), "a", "b", machines=Rate(10, 10.0)))
+    queue_one_of_each(world, "a", "b")
+    assert sizes(world) == [("a", 1)]
+    assert world.plan().again_at == world.now + 2.0

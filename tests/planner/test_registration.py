@@ -130,3 +130,26 @@ def test_accounts_that_share_a_sku_do_not_launch_for_each_others_turns() -> None
     assert sum(launch.count for launch in world.intents(Launch)) == 360
     world.carry_out()
     assert world.intents(Launch) == []
+
+
+FAST = RegistrationRate(burst=30, per_second=1.0)
+
+
+def test_a_machine_launched_just_now_registers_no_second_sooner() -> None:
+    assert reached(catalogue(registration=FAST), 30.0, coming=1) == 30 + 60
+
+
+def test_machines_that_come_back_to_be_parked_have_no_age() -> None:
+    world = World(catalogue(registration=FAST))
+    world.queue(1)
+    assert reach(world.fleet(), {Supply(SupplyKind.COMING, sku=GPU): 1})["acme"] == 30 + 60
+
+
+def test_all_classes_of_an_account_share_its_call() -> None:
+    world = World(catalogue(registration=SLOW))
+    world.state.mint_levels["acme"] = (0.0, START)
+    world.launch(8)
+    world.queue(*range(11))
+    assert [launch.count for launch in world.intents(Launch)] == [3]
+    world.queue(*range(11, 14), labels=("gpu", "linux"))
+    assert world.intents(Launch) == []

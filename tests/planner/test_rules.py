@@ -15,6 +15,7 @@ from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import (
     CapacityType,
     IdlePolicy,
+    LaunchRate,
     Limits,
     Rate,
     RegistrationRate,
@@ -362,8 +363,8 @@ class FleetMachine(RuleBasedStateMachine):
         """A provider's rate holds; what it puts off is planned for at the moment that is told."""
         taken = sum(isinstance(i, Launch) for i in made.intents)
         unsent = sum(isinstance(i, WithdrawCall) for i in made.intents)
-        for level in self.ledger.fleet(self.now).launch_calls.values():
-            assert taken <= max(level, 0.0) + unsent
+        for tokens in self.ledger.fleet(self.now).launch_tokens.values():
+            assert taken <= max(tokens.calls, 0.0) + unsent
         assert made.again_at is None or made.again_at > self.now
 
     def check_ends(self, made: Plan) -> None:
@@ -444,7 +445,7 @@ class ShortOfTurns(FleetMachine):
         CATALOGUE,
         scopes=(*CATALOGUE.scopes, Scope("other", None)),
         registration=RegistrationRate(burst=2, per_second=0.02),
-        launch_rates={EAST: Rate(burst=2, per_second=0.02)},
+        launch_rates={EAST: LaunchRate(Rate(2, 0.02), Rate(5, 0.05))},
     )
 
 

@@ -213,3 +213,15 @@ def test_a_parked_machine_of_the_minimum_outlives_many_idle_times() -> None:
         world.now += 600
         assert ends(alive(world)) == []
     assert world.machine(MachineId("a0")).parked_at == START
+
+
+def test_an_older_call_loses_only_what_the_younger_left() -> None:
+    world = World()
+    world.queue(1, 2, 3, 4, 5)
+    world.record(3, "a")
+    world.now += 1
+    world.record(2, "b")
+    for job in (1, 2, 3):
+        world.completes(job)
+    withdrawn = [(i.call, i.reason) for i in cut(world) if isinstance(i, WithdrawCall)]
+    assert withdrawn == [("b", "2 of 2 are not needed"), ("a", "1 of 3 are not needed")]

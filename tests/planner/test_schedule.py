@@ -41,6 +41,13 @@ def test_an_hour_has_sixty_minutes_whatever_the_length_is_asked_in() -> None:
     assert in_force(long, "2026-06-01", "00:00", "12:00", "23:59") == [5, 5, 5]
 
 
+@pytest.mark.parametrize(("length", "minutes"), [(59.0, 1), (60.0, 1), (61.0, 2), (119.0, 2)])
+def test_a_minute_that_is_begun_counts(length: float, minutes: int) -> None:
+    begun = policy(("0 7 * * *", "UTC", length, 5))
+    times = ("06:59", "07:00", "07:01", "07:02")
+    assert in_force(begun, "2026-06-01", *times) == [0, *[5] * minutes, *[0] * (3 - minutes)]
+
+
 def test_a_schedule_reaches_past_midnight() -> None:
     night = policy(("0 23 * * *", "UTC", 3 * 3600.0, 5))
     assert in_force(night, "2026-06-02", "00:00", "01:59", "02:00", "22:59") == [5, 5, 0, 0]

@@ -1,50 +1,84 @@
-"""What EC2's error codes mean."""
+"""What EC2's error codes, and its reasons for ending an instance, mean."""
 
 import pytest
 
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.providers.ec2.errors import (
-    FAILURE_CLASSES,
+    MEANINGS,
+    Meaning,
+    ending_meaning,
     failure_class,
+    meaning,
     metric_label,
     outcome_unknown,
 )
 
-CLASSES = {
-    "InsufficientInstanceCapacity": FailureClass.CAPACITY,
-    "UnfulfillableCapacity": FailureClass.CAPACITY,
-    "Unsupported": FailureClass.CAPACITY,
-    "InsufficientFreeAddressesInSubnet": FailureClass.CAPACITY,
-    "ReservationCapacityExceeded": FailureClass.CAPACITY,
-    "InsufficientCapacityOnHost": FailureClass.CAPACITY,
-    "SpotMaxPriceTooLow": FailureClass.CAPACITY,
-    "Server.InsufficientInstanceCapacity": FailureClass.CAPACITY,
-    "VcpuLimitExceeded": FailureClass.QUOTA,
-    "MaxSpotInstanceCountExceeded": FailureClass.QUOTA,
-    "MaxFleetCountExceeded": FailureClass.QUOTA,
-    "InstanceLimitExceeded": FailureClass.QUOTA,
-    "TargetCapacityLimitExceededException": FailureClass.QUOTA,
-    "MaxSpotFleetRequestCountExceeded": FailureClass.QUOTA,
-    "Client.VolumeLimitExceeded": FailureClass.QUOTA,
-    "RequestLimitExceeded": FailureClass.THROTTLED,
-    "Throttling": FailureClass.THROTTLED,
-    "InvalidAMIID.NotFound": FailureClass.CONFIGURATION,
-    "InvalidAMIID.Unavailable": FailureClass.CONFIGURATION,
-    "UnauthorizedOperation": FailureClass.CONFIGURATION,
-    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": FailureClass.CONFIGURATION,
-    "InvalidUserData.Malformed": FailureClass.CONFIGURATION,
-    "InvalidFleetConfig": FailureClass.CONFIGURATION,
-    "InvalidSubnetID.NotFound": FailureClass.CONFIGURATION,
-    "InvalidLaunchTemplateId.NotFound": FailureClass.UNKNOWN,
-    "Client.InternalError": FailureClass.UNKNOWN,
-    "SomethingNew": FailureClass.UNKNOWN,
-    "": FailureClass.UNKNOWN,
+CAPACITY, ZONE = Meaning(FailureClass.CAPACITY), Meaning(FailureClass.CAPACITY, Reach.ZONE)
+QUOTA, ACCOUNT = Meaning(FailureClass.QUOTA), Meaning(FailureClass.QUOTA, Reach.PROVIDER)
+THROTTLED, CONFIGURATION = Meaning(FailureClass.THROTTLED), Meaning(FailureClass.CONFIGURATION)
+NO_SPOT = Meaning(FailureClass.CONFIGURATION, Reach.CAPACITY_TYPE)
+UNKNOWN = Meaning(FailureClass.UNKNOWN)
+
+CODES = {
+    "InsufficientInstanceCapacity": CAPACITY,
+    "UnfulfillableCapacity": CAPACITY,
+    "Unsupported": CAPACITY,
+    "ReservationCapacityExceeded": CAPACITY,
+    "InsufficientCapacityOnHost": CAPACITY,
+    "InsufficientHostCapacity": CAPACITY,
+    "SpotMaxPriceTooLow": CAPACITY,
+    "InsufficientFreeAddressesInSubnet": ZONE,
+    "InsufficientVolumeCapacity": ZONE,
+    "VcpuLimitExceeded": QUOTA,
+    "MaxSpotInstanceCountExceeded": QUOTA,
+    "InstanceLimitExceeded": QUOTA,
+    "MaxFleetCountExceeded": ACCOUNT,
+    "TargetCapacityLimitExceededException": ACCOUNT,
+    "MaxSpotFleetRequestCountExceeded": ACCOUNT,
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": NO_SPOT,
+    "RequestLimitExceeded": THROTTLED,
+    "Throttling": THROTTLED,
+    "ThrottlingException": THROTTLED,
+    "EC2ThrottledException": THROTTLED,
+    "InvalidAMIID.NotFound": CONFIGURATION,
+    "InvalidAMIID.Unavailable": CONFIGURATION,
+    "UnauthorizedOperation": CONFIGURATION,
+    "AuthFailure": CONFIGURATION,
+    "InvalidUserData.Malformed": CONFIGURATION,
+    "InvalidFleetConfig": CONFIGURATION,
+    "InvalidSubnetID.NotFound": CONFIGURATION,
+    "InvalidLaunchTemplateId.NotFound": UNKNOWN,
+    "InternalError": UNKNOWN,
+    "SomethingNew": UNKNOWN,
+    "": UNKNOWN,
+}
+
+REASONS = {
+    "Client.VolumeLimitExceeded": ACCOUNT,
+    "Client.InternalError": CONFIGURATION,
+    "Client.InvalidSnapshot.NotFound": CONFIGURATION,
+    "Server.InsufficientInstanceCapacity": CAPACITY,
+    "Server.SpotInstanceTermination": CAPACITY,
+    "Server.SpotInstanceShutdown": CAPACITY,
+    "Server.InternalError": None,
+    "Server.SomethingNew": None,
+    "Client.InstanceInitiatedShutdown": None,
+    "Client.UserInitiatedShutdown": None,
+    "": None,
 }
 
 
-@pytest.mark.parametrize(("code", "expected"), CLASSES.items())
-def test_codes_are_classed_by_what_to_do_next(code: str, expected: FailureClass) -> None:
-    assert failure_class(code) is expected
+@pytest.mark.parametrize(("code", "expected"), CODES.items())
+def test_codes_are_classed_by_what_to_do_next(code: str, expected: Meaning) -> None:
+    assert meaning(code) == expected
+    assert failure_class(code) is expected.failure
+
+
+@pytest.mark.parametrize(("code", "expected"), REASONS.items())
+def test_reasons_for_an_end_are_classed_by_what_they_say_of_the_next_launch(
+    code: str, expected: Meaning | None
+) -> None:
+    assert ending_meaning(code) == expected
 
 
 def test_a_server_error_is_a_refusal_only_when_its_code_says_so() -> None:
@@ -60,4 +94,4 @@ def test_labels_for_metrics_are_bounded() -> None:
     assert metric_label("InvalidAMIID.NotFound") == "InvalidAMIID"
     assert metric_label("SomethingNew") == "unlisted"
     assert metric_label("ReadTimeoutError") == "ReadTimeoutError"
-    assert len(FAILURE_CLASSES) < 120
+    assert len(MEANINGS) < 130

@@ -175,6 +175,23 @@ def test_nested_indefinite_lengths_are_refused_without_harm() -> None:
     assert refusal(b"\x30\x80" * 2000) == "malformed"
 
 
+def test_a_document_in_more_pieces_than_anybody_needs_is_refused() -> None:
+    """Each costs time, and whoever can reach us may send them: 4 KiB took a millisecond and more."""
+    content = document()
+    info = HONEST.signer_info(content)
+    assert refusal(indefinite(content, info, chunk=1)) == "malformed"
+    assert refusal(signed(content, *[info] * 3)) == "malformed"
+    assert refusal(b"\x30\x82\x0f\xf0" + b"\x05\x00" * 2_040) == "malformed"
+    VERIFIER.verify(indefinite(content, info, chunk=16), ACCOUNT)
+
+
+def test_a_tag_of_several_bytes_is_refused() -> None:
+    content = document()
+    proof = signed(content, HONEST.signer_info(content))
+    assert refusal(proof + b"\x1f\x81\x01\x00") == "malformed"
+    assert refusal(b"\x3f\x81\x01" + proof[1:]) == "malformed"
+
+
 def test_a_region_without_a_certificate_believes_nobody() -> None:
     assert pinned_certificates("xx-nowhere-9") == ()
     content = document(region="xx-nowhere-9")

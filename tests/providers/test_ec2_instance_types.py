@@ -13,6 +13,7 @@ from autoscaler.providers.ec2 import instance_types as instance_types_module
 from autoscaler.providers.ec2.instance_types import (
     PRICES_DATED,
     InstanceTypeError,
+    Prices,
     instance_type,
     instance_types,
     quota,
@@ -62,9 +63,42 @@ def test_a_type_without_a_price_or_unknown_is_an_error_that_names_it() -> None:
 
 
 def test_an_override_is_the_linux_price() -> None:
-    prices = {"g5.xlarge": 2.0}
+    prices = Prices(overrides={"g5.xlarge": 2.0})
     assert instance_type("g5.xlarge").dollars_per_hour(LINUX, prices) == 2.0
     assert instance_type("g5.xlarge").dollars_per_hour(WINDOWS, prices) == pytest.approx(2.184)
+
+
+def test_another_region_has_the_operators_prices_alone() -> None:
+    west = Prices("eu-west-1", {"g5.xlarge": 1.123})
+    assert instance_type("g5.xlarge").dollars_per_hour(LINUX, west) == 1.123
+    with pytest.raises(InstanceTypeError) as refusal:
+        instance_type("g6.xlarge").dollars_per_hour(LINUX, west)
+    assert refusal.value.what == (
+        "no price is known for instance type g6.xlarge in eu-west-1 (in us-east-1 it is 0.8048)"
+    )
+    assert "prices: {g6.xlarge: " in refusal.value.fix
+
+
+@pytest.mark.parametrize(
+    ("os", "factor", "dollars"),
+    [
+        (LINUX, 1.0, 0.526),
+        (LINUX, 0.5, 0.263),
+        (WINDOWS, 1.0, 0.526 + 4 * 0.046),
+        (WINDOWS, 0.5, 0.263 + 4 * 0.046),
+    ],
+)
+def test_spot_counts_at_the_on_demand_price_unless_told_otherwise(
+    os: OperatingSystem, factor: float, dollars: float
+) -> None:
+    prices = Prices(spot_factor=factor)
+    found = instance_type("g4dn.xlarge")
+    assert found.dollars_per_hour(os, prices, CapacityType.SPOT) == pytest.approx(dollars)
+    assert found.dollars_per_hour(os, prices) == found.dollars_per_hour(os)
+    wanted = (["g4dn.xlarge"], [CapacityType.SPOT], os)
+    (offering,) = price_offerings(EAST, ["a"], wanted, prices)
+    assert offering.dollars_per_hour == pytest.approx(dollars)
+    assert running_cost("g4dn.xlarge", os, prices, CapacityType.SPOT) == pytest.approx(dollars)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +138,7 @@ def test_spot_and_on_demand_are_separate_quotas() -> None:
 
 def test_offerings_keep_the_order_of_capacity_types_then_types() -> None:
     wanted = (["g6.4xlarge", "g5.4xlarge"], [CapacityType.SPOT, CapacityType.ON_DEMAND], LINUX)
-    found = price_offerings(EAST, ["a", "b"], wanted, {})
+    found = price_offerings(EAST, ["a", "b"], wanted, Prices())
     assert [one.key for one in found] == [
         "east/g6.4xlarge/a/spot",
         "east/g6.4xlarge/b/spot",
@@ -124,8 +158,13 @@ def test_one_subnet_a_zone_the_one_with_most_free_addresses() -> None:
     assert list(roomiest_subnets(rows)) == ["a", "b"]
 
 
+def test_a_subnet_that_was_full_is_used_only_where_its_zone_has_no_other() -> None:
+    rows = [SubnetRow("s-2", "b", 9), SubnetRow("s-1", "a", 5), SubnetRow("s-3", "a", 50)]
+    assert roomiest_subnets(rows, {"s-2", "s-3"}) == {"a": "s-1", "b": "s-2"}
+
+
 def test_a_machine_of_an_unknown_type_neither_stops_the_list_nor_counts() -> None:
-    assert running_cost("z99.huge", LINUX, {}) == 0.0
+    assert running_cost("z99.huge", LINUX, Prices(), CapacityType.SPOT) == 0.0
     assert quota_holds(EAST, "z99.huge", CapacityType.SPOT) == ()
     assert quota_holds(EAST, "g5.xlarge", CapacityType.SPOT) == (("east/spot/G and VT", 4),)
 

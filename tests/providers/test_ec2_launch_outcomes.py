@@ -1,5 +1,6 @@
 """What the EC2 provider makes of answers that moto cannot give: refusals, parts, silence."""
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -7,10 +8,12 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.requests import template_of
+from autoscaler.providers.ec2.resources import VISIBLE_AFTER
 from tests.providers.contract import MakeOrder, listed
-from tests.providers.doubles import RememberingTelemetry
+from tests.providers.doubles import ManualClock, RememberingTelemetry
 from tests.providers.ec2_front import Ec2Front, Reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -136,11 +139,14 @@ async def test_a_template_or_image_that_is_gone_is_looked_up_again(
     make_order: MakeOrder,
     front: Ec2Front,
     telemetry: RememberingTelemetry,
+    clock: ManualClock,
     gone: str,
 ) -> None:
     front.script("CreateFleet", Reply(400, gone, "it is gone"))
+    request = await provider.prepare(make_order(1, "t"))
+    clock.time += VISIBLE_AFTER
     with pytest.raises(ProviderError):
-        await provider.launch(await provider.prepare(make_order(1, "t")))
+        await provider.launch(request)
     telemetry.calls.clear()
     await provider.prepare(make_order(1, "u"))
     assert [operation for operation, _ in telemetry.calls] == [
@@ -149,6 +155,72 @@ async def test_a_template_or_image_that_is_gone_is_looked_up_again(
         "DescribeLaunchTemplates",
         "DescribeSubnets",
     ]
+
+
+async def test_a_template_that_was_just_made_and_is_not_visible_yet_is_waited_for(
+    provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, clock: ManualClock
+) -> None:
+    front.script("CreateFleet", Reply(400, "InvalidLaunchTemplateId.NotFound", "where is it"))
+    request = await provider.prepare(make_order(1, "t"))
+    clock.time += VISIBLE_AFTER - 1
+    with pytest.raises(ProviderError, match="not visible yet") as refusal:
+        await provider.launch(request)
+    assert refusal.value.failure is FailureClass.THROTTLED
+    again = await provider.prepare(make_order(1, "u"))
+    assert template_of(again) == template_of(request)
+    assert len((await provider.launch(again)).launched) == 1
+
+
+def zone_of(request: str, subnet: str) -> str | None:
+    overrides = json.loads(request)["LaunchTemplateConfigs"][0]["Overrides"]
+    return next((one["AvailabilityZone"] for one in overrides if one["SubnetId"] == subnet), None)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole call", "one override"])
+async def test_a_full_subnet_holds_its_zone_and_another_one_of_the_zone_is_taken(
+    provider: Ec2Provider,
+    make_order: MakeOrder,
+    front: Ec2Front,
+    subnets: tuple[str, ...],
+    whole: bool,
+) -> None:
+    code, text = "InsufficientFreeAddressesInSubnet", f"not enough in subnet '{subnets[1]}'."
+    request = await provider.prepare(make_order(2, "t"))
+    assert zone_of(request, subnets[1]) == "us-east-1a"
+    error = ERROR.format(code=code).replace("us-east-1b", "us-east-1a")
+    body = PARTIAL.format(subnet=subnets[2], errors=error)
+    front.script("CreateFleet", Reply(400, code, text) if whole else Reply(200, body=body))
+    answer = await provider.launch(request)
+    (failure,) = answer.failures
+    assert (failure.failure, failure.reach) == (FailureClass.CAPACITY, Reach.ZONE)
+    assert failure.offering is not None
+    assert failure.offering.split("/")[2] == "us-east-1a"
+    following = await provider.prepare(make_order(2, "u"))
+    assert zone_of(following, subnets[1]) is None
+    assert zone_of(following, subnets[0]) == "us-east-1a"
+
+
+async def test_a_missing_spot_role_is_spots_trouble_alone(
+    provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front
+) -> None:
+    code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+    front.script("CreateFleet", Reply(403, code, "no role"))
+    with pytest.raises(ProviderError) as refusal:
+        await provider.launch(await provider.prepare(make_order(1, "t")))
+    assert refusal.value.failure is FailureClass.CONFIGURATION
+    assert refusal.value.reach is Reach.CAPACITY_TYPE
+
+
+async def test_a_throttled_call_makes_the_next_one_wait_longer_each_time(
+    provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, clock: ManualClock
+) -> None:
+    request = await provider.prepare(make_order(1, "t"))
+    front.script("CreateFleet", *(Reply(503, "RequestLimitExceeded", "slow") for _ in range(3)))
+    for _ in range(3):
+        with pytest.raises(ProviderError):
+            await provider.launch(request)
+    await provider.launch(request)
+    assert clock.slept == pytest.approx([1.0, 2.0, 4.0])
 
 
 async def test_a_list_that_breaks_off_is_no_complete_list(

@@ -16,6 +16,7 @@ from autoscaler.providers.ec2.requests import (
     newest_image,
     template_data,
     template_name,
+    template_of,
 )
 from autoscaler.providers.ec2.rows import ImageRow
 from autoscaler.providers.ec2.settings import Bucket, Ec2Settings, Ec2Sku
@@ -86,6 +87,19 @@ def test_the_template_shuts_the_metadata_off_and_encrypts_the_disk() -> None:
     assert tags["autoscaler:fleet"] == "ci gpu"
     assert tags["autoscaler:installation"] == "f00dface"
     assert tags["autoscaler:sku"] == "linux.g5"
+
+
+def test_every_disk_of_the_image_is_encrypted_and_goes_with_the_machine() -> None:
+    data = template_data(SETTINGS, SKU, IMAGE._replace(other_disks=(("/dev/sdf", 40),)))
+    root, other = data["BlockDeviceMappings"]
+    assert (other["DeviceName"], other["Ebs"]) == ("/dev/sdf", {**root["Ebs"], "VolumeSize": 40})
+    tags = {one["ResourceType"]: one["Tags"] for one in data["TagSpecifications"]}
+    assert tags["volume"] == tags["instance"]
+
+
+def test_the_template_of_a_stored_request_is_found() -> None:
+    text = fleet_request(SETTINGS, order(CapacityType.SPOT), "lt-7", SUBNETS)
+    assert template_of(text) == "lt-7"
 
 
 def test_the_disk_is_never_smaller_than_the_images_snapshot() -> None:

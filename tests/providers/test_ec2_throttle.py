@@ -1,10 +1,40 @@
-"""Calls are kept within EC2's request limits."""
+"""Calls are kept within EC2's limits of requests and of machines, and back off when refused."""
 
 import pytest
 
 from autoscaler.providers.ec2.settings import Bucket
-from autoscaler.providers.ec2.throttle import Throttle
+from autoscaler.providers.ec2.throttle import (
+    RESOURCE_BUCKETS,
+    Throttle,
+    request_bucket,
+    resource_bucket,
+)
 from tests.providers.doubles import ManualClock
+
+
+@pytest.mark.parametrize(
+    ("api", "capacity", "refill"),
+    [
+        ("CreateFleet", 50, 5),
+        ("CreateLaunchTemplate", 50, 5),
+        ("CreateTags", 100, 10),
+        ("DeleteVolume", 50, 5),
+        ("DescribeInstances", 100, 20),
+        ("GetConsoleOutput", 100, 20),
+        ("RunInstances", 5, 2),
+        ("TerminateInstances", 100, 5),
+    ],
+)
+def test_requests_have_ec2s_published_sizes(api: str, capacity: float, refill: float) -> None:
+    assert request_bucket(api, {}) == Bucket(capacity, refill)
+    assert request_bucket(api, {api: Bucket(7, 7)}) == Bucket(7, 7)
+
+
+def test_machines_have_ec2s_published_sizes() -> None:
+    assert {"TerminateInstances": Bucket(1000, 20)} == RESOURCE_BUCKETS
+    assert resource_bucket("DescribeInstances", {}) is None
+    assert resource_bucket("CreateFleet", {}) is None
+    assert resource_bucket("CreateFleet", {"CreateFleet": Bucket(9, 9)}) == Bucket(9, 9)
 
 
 async def test_a_burst_passes_and_then_one_call_a_refill() -> None:
@@ -18,13 +48,31 @@ async def test_a_burst_passes_and_then_one_call_a_refill() -> None:
     assert clock.slept == pytest.approx([0.2] * 10)
 
 
-async def test_each_api_has_a_bucket_of_its_own() -> None:
+async def test_a_thousand_machines_pass_and_then_twenty_a_second() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock)
+    await throttle.admit("TerminateInstances", 1000)
+    assert clock.slept == []
+    await throttle.admit("TerminateInstances", 100)
+    await throttle.admit("TerminateInstances", 10)
+    assert clock.slept == pytest.approx([5.0, 0.5])
+
+
+async def test_a_call_larger_than_its_bucket_waits_for_a_full_one() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock, resources={"CreateFleet": Bucket(10, 1)})
+    await throttle.admit("CreateFleet", 1000)
+    await throttle.admit("CreateFleet", 1000)
+    assert clock.slept == pytest.approx([10.0])
+
+
+async def test_each_api_has_buckets_of_its_own() -> None:
     clock = ManualClock()
     throttle = Throttle(clock)
     for _ in range(100):
-        await throttle.admit("TerminateInstances")
+        await throttle.admit("TerminateInstances", 10)
         await throttle.admit("DescribeInstances")
-    await throttle.admit("CreateFleet")
+    await throttle.admit("CreateFleet", 1000)
     assert clock.slept == []
     await throttle.admit("DescribeInstances")
     assert clock.slept == pytest.approx([1 / 20])
@@ -39,5 +87,50 @@ async def test_a_bucket_refills_to_its_capacity_and_no_further() -> None:
     for _ in range(2):
         await throttle.admit("CreateFleet")
     assert clock.slept == []
+    await throttle.admit("CreateFleet")
+    assert clock.slept == [1.0]
+
+
+async def test_a_refusal_empties_the_bucket() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock, {"CreateFleet": Bucket(50, 0.5)})
+    throttle.refused("CreateFleet")
+    await throttle.admit("CreateFleet")
+    assert clock.slept == [2.0]
+
+
+async def test_refusals_in_a_row_double_the_back_off_and_those_under_way_count_once() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock)
+    waits = []
+    for _ in range(9):
+        for _ in range(3):
+            throttle.refused("DescribeInstances")
+        began = clock.time
+        await throttle.admit("DescribeInstances")
+        waits.append(clock.time - began)
+    assert waits == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60, 60])
+
+
+async def test_a_call_that_is_taken_ends_the_row_and_ec2_may_ask_for_more() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock)
+    for _ in range(2):
+        throttle.refused("DescribeInstances")
+        await throttle.admit("DescribeInstances")
+    throttle.accepted("DescribeInstances")
+    throttle.refused("DescribeInstances")
+    await throttle.admit("DescribeInstances")
+    throttle.refused("DescribeInstances", 30.0)
+    await throttle.admit("DescribeInstances")
+    await throttle.admit("CreateFleet")
+    assert clock.slept == pytest.approx([1.0, 2.0, 1.0, 30.0])
+
+
+async def test_an_answer_to_an_earlier_call_does_not_end_the_back_off() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock)
+    throttle.refused("CreateFleet")
+    throttle.accepted("CreateFleet")
     await throttle.admit("CreateFleet")
     assert clock.slept == [1.0]

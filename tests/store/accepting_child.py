@@ -19,12 +19,13 @@ WORKERS = 16
 async def work(store: SqliteStore, numbers: "itertools.count[int]") -> None:
     while True:
         number = next(numbers)
-        await store.accept(Delivery(str(number), "workflow_job", float(number), b"x" * 3000))
+        delivery = Delivery(str(number), "workflow_job", float(number), b"x" * 3000)
+        await store.accept(delivery)
         say(f"a {number}\n")
         await store.commit(
             [job(number), runner(f"r{number}")],
             [HistoryRow(1.0, "job", str(number), "queued")],
-            applied=[str(number)],
+            applied=[delivery.key],
         )
         say(f"c {number}\n")
 

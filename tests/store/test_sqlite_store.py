@@ -10,6 +10,7 @@ import pytest
 from autoscaler.controller.ports.store import (
     Cooldown,
     Delivery,
+    DeliveryKey,
     HistoryRow,
     Record,
     Store,
@@ -57,9 +58,28 @@ async def test_a_delivery_is_kept_once_and_comes_back_until_it_is_applied(
     assert await store.accept(delivery("a", 100.0))
     assert not await store.accept(delivery("b", 300.0))
     assert (await store.load(0.0)).unapplied == (delivery("b", 200.0), delivery("a", 100.0))
-    await store.commit([], [], applied=["b"])
+    await store.commit([], [], applied=[delivery("b").key])
     assert (await store.load(0.0)).unapplied == (delivery("a", 100.0),)
     assert not await store.accept(delivery("b"))
+
+
+async def test_another_body_under_a_known_id_is_another_delivery(store: SqliteStore) -> None:
+    """GitHub signs the body alone: whoever has an old one could send it under an id to come."""
+    captured = Delivery("a", "workflow_job", 100.0, b'{"action": "completed"}')
+    assert await store.accept(captured)
+    assert await store.accept(delivery("a"))
+    assert (await store.load(0.0)).unapplied == (captured, delivery("a"))
+    # Each is marked by itself: what was not applied yet must come back after a crash.
+    await store.commit([], [], applied=[captured.key])
+    assert (await store.load(0.0)).unapplied == (delivery("a"),)
+    assert not await store.accept(captured)
+
+
+async def test_two_bodies_under_one_id_at_once_are_two_deliveries(store: SqliteStore) -> None:
+    other = Delivery("a", "workflow_job", 100.0, b"{}")
+    given = delivery("a"), other, delivery("a")
+    answers = await asyncio.gather(*(store.accept(one) for one in given))
+    assert answers == [True, True, False]
 
 
 async def test_deliveries_at_once_are_answered_each_for_itself(store: SqliteStore) -> None:
@@ -75,7 +95,7 @@ async def test_a_delivery_applied_in_the_batch_that_brings_it_is_applied(
     await asyncio.gather(
         store.beat(1.0),
         store.accept(delivery("a")),
-        store.commit([], [], applied=["a"]),
+        store.commit([], [], applied=[delivery("a").key]),
         store.accept(delivery("b")),
     )
     assert [d.id for d in (await store.load(0.0)).unapplied] == ["b"]
@@ -198,7 +218,7 @@ async def test_forget_takes_history_along_and_spares_what_lives(store: SqliteSto
 async def test_forget_never_takes_a_delivery_that_was_not_applied(store: SqliteStore) -> None:
     for name, at in (("old", 10.0), ("waiting", 10.0), ("new", 90.0)):
         await store.accept(delivery(name, at))
-    await store.commit([], [], applied=["old", "new"])
+    await store.commit([], [], applied=[delivery("old").key, delivery("new").key])
     await store.forget(60.0)
     assert await store.accept(delivery("old"))
     assert not await store.accept(delivery("waiting"))
@@ -234,7 +254,7 @@ async def test_a_value_that_cannot_be_stored_fails_its_own_caller_only(store: Sq
         store.commit([job(2**63)], []),
         store.commit([job(1)], []),
         store.commit([], [row("job", "1", nowhere)]),
-        store.commit([], [], applied=["\ud800"]),
+        store.commit([], [], applied=[DeliveryKey("\ud800", b"")]),
         store.commit([], [], (), [Cooldown("k", nowhere, 1, "")]),
         store.beat(nowhere),
         return_exceptions=True,
@@ -284,6 +304,26 @@ async def test_the_file_and_its_companions_are_the_owner_s_alone(path: Path) -> 
 
 def _left_readable(path: Path) -> None:
     path.touch(0o644)
+
+
+async def test_what_an_earlier_process_left_readable_is_made_the_owner_s_alone(
+    path: Path,
+) -> None:
+    store = await SqliteStore.open(path)
+    await store.accept(delivery("a"))
+    left = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", ".lock")]
+    copies = [file.read_bytes() for file in left]
+    await store.close()
+    for file, content in zip(left, copies, strict=True):
+        file.write_bytes(content)
+        file.chmod(0o666)
+    again = await SqliteStore.open(path)
+    await again.accept(delivery("b"))
+    assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in left} == {
+        file.name: 0o600 for file in left
+    }
+    assert [d.id for d in (await again.load(0.0)).unapplied] == ["a", "b"]
+    await again.close()
 
 
 async def test_every_commit_is_synced(store: SqliteStore) -> None:

@@ -35,7 +35,9 @@ async def everything_at_once(store: SqliteStore) -> Sequence[object]:
     return await asyncio.gather(
         store.accept(delivery("a")),
         store.accept(delivery("b", b"hunter2" * 10)),
-        store.commit([job(1)], [HistoryRow(1.0, "job", "1", "queued")], applied=["a"]),
+        store.commit(
+            [job(1)], [HistoryRow(1.0, "job", "1", "queued")], applied=[delivery("a").key]
+        ),
         store.beat(5.0),
         return_exceptions=True,
     )
@@ -63,7 +65,7 @@ async def test_a_full_disk_keeps_nothing_of_the_batch_it_meets(store: SqliteStor
     held = asyncio.create_task(store.beat(1.0))
     await asyncio.sleep(0)
     batch = [
-        asyncio.create_task(store.commit([job(1)], [], applied=["a"])),
+        asyncio.create_task(store.commit([job(1)], [], applied=[delivery("a").key])),
         asyncio.create_task(store.accept(delivery("large", body))),
         asyncio.create_task(store.accept(delivery("small"))),
     ]

@@ -1,18 +1,24 @@
 """The schema and its history: the same tables either way, whole or not at all."""
 
 import sqlite3
+import zlib
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, NullPool, create_engine, inspect
+from sqlalchemy import Connection, NullPool, create_engine, event, inspect
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
-from autoscaler.controller.ports.store import StoreError
-from autoscaler.store.schema import MIGRATIONS
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.store.schema import MIGRATIONS, _config
 from autoscaler.store.sqlite import SqliteStore
-from autoscaler.store.sqlite_file import SqliteFile
+from autoscaler.store.sqlite_file import SqliteDialect, SqliteFile
+from autoscaler.store.statements import load
 from autoscaler.store.tables import metadata
 
 
@@ -62,7 +68,7 @@ def test_opening_again_changes_nothing(path: Path) -> None:
         seen.append(file.transaction(everything))
         file.close()
     assert seen[0] == seen[1]
-    assert ("0001",) in seen[0]
+    assert ("0002",) in seen[0]
 
 
 def everything(connection: Connection) -> list[tuple[object, ...]]:
@@ -79,10 +85,70 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(path: 
     with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
         await SqliteStore.open(path)
     assert get_version(path) == "9999"
-    set_version(path, "0001")
+    set_version(path, "0002")
     again = await SqliteStore.open(path)
     assert (await again.load(0.0)).installation == installation
     await again.close()
+
+
+async def test_deliveries_of_the_first_schema_are_moved_with_their_order_and_marks(
+    path: Path,
+) -> None:
+    bodies = [b'{"n": %d}' % n for n in range(450)]
+    make_first_schema(path, bodies)
+    store = await SqliteStore.open(path)
+    waiting = (await store.load(0.0)).unapplied
+    assert [d.body for d in waiting] == bodies[1::2]
+    assert [d.id for d in waiting] == [f"d-{n}" for n in range(1, 450, 2)]
+    assert not await store.accept(Delivery("d-0", "workflow_job", 9.0, bodies[0]))
+    assert await store.accept(Delivery("d-0", "workflow_job", 9.0, bodies[1]))
+    await store.close()
+
+
+async def test_a_damaged_delivery_of_the_first_schema_does_not_stop_the_migration(
+    path: Path,
+) -> None:
+    make_first_schema(path, [b"{}"] * 2)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE inbox SET body = x'00' WHERE id = 'd-1'")
+    store = await SqliteStore.open(path)
+    with pytest.raises(StoreError, match="the delivery d-1 in inbox is damaged"):
+        await store.load(0.0)
+    await store.close()
+
+
+def make_first_schema(path: Path, bodies: Sequence[bytes]) -> None:
+    """A file as version 0001 left it; every second delivery is applied, beginning with the first."""
+    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
+    with engine.begin() as connection:
+        config = _config(connection)
+        command.upgrade(config, "0001")
+        for number, body in enumerate(bodies):
+            connection.exec_driver_sql(
+                "INSERT INTO inbox (id, event, received_at, applied, body) VALUES (?, ?, ?, ?, ?)",
+                (f"d-{number}", "workflow_job", 1.0, number % 2 == 0, zlib.compress(body)),
+            )
+    engine.dispose()
+
+
+def test_the_deliveries_that_wait_are_found_by_their_index(path: Path) -> None:
+    """SQLite uses a partial index only for a query in the index's own words."""
+    plans: list[list[tuple[Any, ...]]] = []
+    file = SqliteFile(path)
+
+    def explained(connection: Connection) -> None:
+        def explain(_c: object, cursor: sqlite3.Cursor, sql: str, *more: Any) -> None:
+            if "FROM inbox" in sql:
+                plans.append(cursor.execute(f"EXPLAIN QUERY PLAN {sql}", more[0]).fetchall())
+
+        event.listen(connection, "before_cursor_execute", explain)
+        load(connection, SqliteDialect(), 0.0)
+
+    file.transaction(explained)
+    file.close()
+    assert [[step[3] for step in plan] for plan in plans] == [
+        ["SCAN inbox USING INDEX inbox_unapplied"]
+    ]
 
 
 def test_a_migration_that_is_cut_short_leaves_nothing(path: Path) -> None:

@@ -16,7 +16,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from autoscaler.controller.ports.store import Cooldown, Delivery, HistoryRow, Record, StoreError
+from autoscaler.controller.ports.store import (
+    Cooldown,
+    Delivery,
+    DeliveryKey,
+    HistoryRow,
+    Record,
+    StoreError,
+)
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
@@ -29,6 +36,8 @@ Answer = TypeVar("Answer")
 
 IDS = st.integers(0, 5).map(str)
 TIMES = st.integers(0, 100).map(float)
+BODIES = st.sampled_from([b"", b"{}", b"\xff\x00", b"x" * 500])
+KEYS = st.builds(lambda id_, body: Delivery(id_, "", 0.0, body).key, IDS, BODIES)
 RECORDS = st.one_of(
     st.builds(job, st.integers(0, 3), st.sampled_from(JobState), TIMES),
     st.builds(call, st.sampled_from(["c0", "c1"]), st.sampled_from(CallState), TIMES),
@@ -62,7 +71,7 @@ class Commit:
     """One decision, with a history row for each record."""
 
     records: tuple[Record, ...]
-    applied: tuple[str, ...]
+    applied: tuple[DeliveryKey, ...]
     cooldowns: tuple[Cooldown, ...]
     at: float
 
@@ -72,13 +81,11 @@ class Commit:
         return tuple(HistoryRow(self.at, *kind_and_key(r), r.state) for r in self.records)
 
 
-ACCEPTS = st.builds(
-    Accept, st.builds(Delivery, IDS, st.just("workflow_job"), TIMES, st.binary(max_size=20))
-)
+ACCEPTS = st.builds(Accept, st.builds(Delivery, IDS, st.just("workflow_job"), TIMES, BODIES))
 COMMITS = st.builds(
     Commit,
     st.lists(RECORDS, max_size=3).map(tuple),
-    st.lists(IDS, max_size=3).map(tuple),
+    st.lists(KEYS, max_size=3).map(tuple),
     st.lists(
         st.builds(Cooldown, IDS, TIMES, st.integers(0, 5), st.text(max_size=3)), max_size=2
     ).map(tuple),
@@ -115,8 +122,8 @@ def ended(record: Record) -> float | None:
 class Model:
     """What the file must hold."""
 
-    inbox: dict[str, Delivery] = field(default_factory=dict)
-    applied: set[str] = field(default_factory=set)
+    inbox: dict[DeliveryKey, Delivery] = field(default_factory=dict)
+    applied: set[DeliveryKey] = field(default_factory=set)
     records: dict[tuple[str, str], Record] = field(default_factory=dict)
     history: list[HistoryRow] = field(default_factory=list)
     cooldowns: dict[str, Cooldown] = field(default_factory=dict)
@@ -125,9 +132,9 @@ class Model:
     def do(self, change: Accept | Commit) -> bool | None:
         """Apply one change and say what the store must answer."""
         if isinstance(change, Accept):
-            known = change.delivery.id in self.inbox
+            known = change.delivery.key in self.inbox
             if not known:
-                self.inbox[change.delivery.id] = change.delivery
+                self.inbox[change.delivery.key] = change.delivery
             return not known
         self.applied |= set(change.applied) & set(self.inbox)
         for record in change.records:
@@ -138,7 +145,7 @@ class Model:
 
     def waiting(self) -> list[Delivery]:
         """Deliveries not applied, in the order of their arrival."""
-        return [d for d in self.inbox.values() if d.id not in self.applied]
+        return [d for d in self.inbox.values() if d.key not in self.applied]
 
     def alive(self, horizon: float) -> set[tuple[str, str]]:
         """What `load` gives: not ended or ended later, and what belongs to a machine it gives."""
@@ -170,10 +177,10 @@ class Model:
         for key in gone:
             del self.records[key]
         self.history = [row for row in self.history if (row.kind, row.record) not in gone]
-        for id_, delivery in tuple(self.inbox.items()):
-            if delivery.received_at < before and id_ in self.applied:
-                del self.inbox[id_]
-                self.applied.discard(id_)
+        for delivery in tuple(self.inbox.values()):
+            if delivery.received_at < before and delivery.key in self.applied:
+                del self.inbox[delivery.key]
+                self.applied.discard(delivery.key)
         self.cooldowns = {k: c for k, c in self.cooldowns.items() if not c.until < before}
         return len(gone)
 

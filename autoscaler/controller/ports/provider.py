@@ -4,13 +4,13 @@ A provider answers once and never retries by itself what creates or ends machine
 deadlines and cooldowns are the controller's.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import (
     CallId,
     ProviderMachineId,
@@ -23,17 +23,24 @@ from autoscaler.model.identifiers import (
 class ProviderError(Exception):
     """The provider refused, or could not be asked. `failure` says what to do next.
 
-    `retry_after` (seconds) is set where the provider gave one.
+    `retry_after` (seconds) is set where the provider gave one, `reach` where the failure goes
+    farther than its class says.
     """
 
     def __init__(
-        self, failure: FailureClass, code: str, message: str, retry_after: Seconds | None = None
+        self,
+        failure: FailureClass,
+        code: str,
+        message: str,
+        retry_after: Seconds | None = None,
+        reach: Reach | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}")
         self.failure = failure
         self.code = code
         self.message = message
         self.retry_after = retry_after
+        self.reach = reach
 
 
 class OutcomeUnknownError(Exception):
@@ -113,6 +120,20 @@ class Provider(Protocol):
 
         Machines that ended may be among them for a while, as `terminated`. Exhausting the
         iterator without an error is a complete list. Raises ProviderError, OutcomeUnknownError.
+        """
+
+    async def quotas(self) -> Mapping[str, int]:
+        """What the account lets this fleet have, in units by `Offering.quota_key`.
+
+        What others use in the account is taken off; a quota that is left out is not known. Raises
+        ProviderError, OutcomeUnknownError.
+        """
+
+    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+        """Delete what launches of this installation left behind and nothing needs; the ids.
+
+        `requests` are the stored ones that may still be sent: what they name is kept. Never
+        deletes a machine. Raises ProviderError, OutcomeUnknownError.
         """
 
     def verify(self, proof: bytes) -> ProvenIdentity:

@@ -4,9 +4,10 @@ The leader keeps the ledger in memory; the store gets whole records after each b
 them all back at the start.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from autoscaler.model.calls import Call
 from autoscaler.model.changes import HistoryRow as HistoryRow
@@ -22,6 +23,16 @@ class StoreError(Exception):
     """The store could not do it (disk full, read-only, corrupt): nothing of the batch was kept."""
 
 
+class DeliveryKey(NamedTuple):
+    """What a delivery is known by. GitHub signs the body alone, so an id proves nothing by itself:
+
+    whoever sends an old body again under an id to come must not keep out the one that follows.
+    """
+
+    id: str
+    body_sha256: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """One webhook delivery as it arrived. `id` is X-GitHub-Delivery, `body` the raw bytes."""
@@ -30,6 +41,11 @@ class Delivery:
     event: str
     received_at: Instant
     body: bytes
+
+    @property
+    def key(self) -> DeliveryKey:
+        """The same for a redelivery, and for nothing else."""
+        return DeliveryKey(self.id, hashlib.sha256(self.body).digest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +75,13 @@ class Store(Protocol):
         """Everything alive, and what ended after `horizon`. Makes the installation id on first use."""
 
     async def accept(self, delivery: Delivery) -> bool:
-        """Keep a webhook delivery; False if its id is known. Durable (fsync) on return."""
+        """Keep a webhook delivery; False if its key is known. Durable (fsync) on return."""
 
     async def commit(
         self,
         records: Sequence[Record],
         history: Sequence[HistoryRow],
-        applied: Sequence[str] = (),
+        applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
     ) -> None:
         """Write records with their history rows, and mark deliveries applied, in one transaction.

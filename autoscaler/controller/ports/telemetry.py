@@ -26,6 +26,14 @@ class Telemetry(Protocol):
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         """One request to GitHub. `endpoint` is a route template; `outcome` the status or an error word."""
 
+    def github_budget(
+        self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
+    ) -> None:
+        """One answer to an App (`account` empty) or its installation, and what that bucket holds.
+
+        `resource` is GitHub's name of the bucket; None where GitHub told no numbers.
+        """
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:

@@ -1,9 +1,10 @@
 """Which actions the front answers itself, and which go to moto.
 
 moto does not know the lab's instances, so every action on instances is answered here or refused;
-what has no instance in it (networks, security groups, launch templates, instance types) is moto's.
+what has no instance in it (networks, security groups, instance types) is moto's.
 """
 
+import base64
 from collections.abc import Awaitable, Callable
 
 from autoscaler.lab.ec2.describing import InstanceList, found, state_shown
@@ -11,11 +12,13 @@ from autoscaler.lab.ec2.fleets import create_fleet
 from autoscaler.lab.ec2.idempotency import ClientTokens
 from autoscaler.lab.ec2.instances import InstanceState
 from autoscaler.lab.ec2.launching import Launcher, run_instances
-from autoscaler.lab.ec2.query import Ec2Error, Tree, answer, element, nest
+from autoscaler.lab.ec2.query import Ec2Error, Tree, answer, element, nest, timestamp
 from autoscaler.lab.ec2.volumes import Volumes
 
 Handler = Callable[[dict[str, str], Tree], Awaitable[str]]
 MAX_TERMINATED = 1000
+MAX_CONSOLE = 64 * 1024
+"""Bytes of console output that EC2 keeps, the last ones (EC2 User Guide, "Instance console output")."""
 REFUSED = frozenset(
     {
         "AttachVolume",
@@ -29,7 +32,6 @@ REFUSED = frozenset(
         "DescribeInstanceStatus",
         "DescribeTags",
         "DetachVolume",
-        "GetConsoleOutput",
         "ModifyFleet",
         "ModifyInstanceAttribute",
         "RebootInstances",
@@ -49,7 +51,7 @@ class Actions:
         self._launcher = launcher
         self._listing = listing
         self._tokens = ClientTokens()
-        images = launcher.images
+        images, templates = launcher.images, launcher.templates
         self._handlers: dict[str, Handler] = {
             "CreateFleet": self._create_fleet,
             "RunInstances": self._run_instances,
@@ -59,6 +61,13 @@ class Actions:
             "DeleteVolume": _plain(volumes.delete),
             "DescribeImages": _plain(images.describe),
             "DeregisterImage": _plain(images.deregister),
+            "GetConsoleOutput": _plain(self._console),
+            "CreateLaunchTemplate": self._create_template,
+            "CreateLaunchTemplateVersion": _plain(templates.create_version),
+            "DeleteLaunchTemplate": _plain(templates.delete),
+            "DescribeLaunchTemplates": _plain(templates.describe),
+            "DescribeLaunchTemplateVersions": _plain(templates.describe_versions),
+            "ModifyLaunchTemplate": _plain(templates.modify),
         }
 
     def answers(self, fields: dict[str, str]) -> bool:
@@ -87,13 +96,32 @@ class Actions:
 
         return await self._tokens.once(fields, run)
 
+    async def _create_template(self, fields: dict[str, str], params: Tree) -> str:
+        async def create() -> str:
+            return self._launcher.templates.create(params)
+
+        return await self._tokens.once(fields, create)
+
+    def _console(self, params: Tree) -> str:
+        launcher = self._launcher
+        (one,) = found(launcher.instances, launcher.lifecycle, [params.text("InstanceId")])
+        shown = base64.b64encode(one.console.encode()[-MAX_CONSOLE:]).decode()
+        return answer(
+            "GetConsoleOutput",
+            element("instanceId", one.id)
+            + element("timestamp", timestamp(launcher.now()))
+            + element("output", shown),
+        )
+
     async def _terminate(self, _: dict[str, str], params: Tree) -> str:
         ids = dict.fromkeys(params.texts("InstanceId"))
         if not ids or len(ids) > MAX_TERMINATED:
             raise Ec2Error("InvalidParameterValue", f"Name 1 to {MAX_TERMINATED} instances")
         launcher = self._launcher
+        named = found(launcher.instances, launcher.lifecycle, ids)
+        launcher.throttling.terminate(len(named))
         changes = []
-        for one in found(launcher.instances, launcher.lifecycle, ids):
+        for one in named:
             before = one.state
             launcher.lifecycle.terminate(one)
             ended = one.state is InstanceState.TERMINATED

@@ -3,8 +3,6 @@
 Decides paging, filters and the XML. Never changes anything.
 """
 
-import base64
-import binascii
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
@@ -12,15 +10,9 @@ from typing import Any
 from autoscaler.lab.ec2.filters import Filters
 from autoscaler.lab.ec2.instances import Instance, Instances, InstanceState
 from autoscaler.lab.ec2.lifecycle import Lifecycle
-from autoscaler.lab.ec2.query import (
-    Ec2Error,
-    Tree,
-    answer,
-    element,
-    tag_set,
-    timestamp,
-    whole_number,
-)
+from autoscaler.lab.ec2.paging import page_of
+from autoscaler.lab.ec2.query import Ec2Error, Tree, answer, element, tag_set, timestamp
+from autoscaler.lab.ec2.quotas import vcpus
 from autoscaler.model.catalogue import CapacityType
 
 INSTANCE_ID_LENGTHS = (10, 19)
@@ -73,31 +65,19 @@ class InstanceList:
     def describe(self, params: Tree) -> str:
         """Answer DescribeInstances. Raises Ec2Error."""
         ids, filters = params.texts("InstanceId"), Filters(params, FILTERS)
-        paged = "MaxResults" in params
-        if ids and paged:
+        if ids and "MaxResults" in params:
             raise Ec2Error(
                 "InvalidParameterCombination",
                 "The parameter instancesSet cannot be used with the parameter maxResults",
             )
-        size = whole_number(params.text("MaxResults"), "MaxResults", 5, 1000) if paged else None
-        after = _read_token(params.text("NextToken")) if "NextToken" in params else -1
         everything = (
             found(self._instances, self._lifecycle, ids)
             if ids
             else [one for one in self._instances if self._lifecycle.listed(one)]
         )
-        chosen = [
-            one
-            for one in everything
-            if one.number > after and filters.admit(_attributes(one), one.tags)
-        ]
-        page = chosen[:size]
-        more = len(chosen) > len(page)
-        return answer(
-            "DescribeInstances",
-            self.reservations(page)
-            + (element("nextToken", _token(page[-1].number)) if more else ""),
-        )
+        chosen = [one for one in everything if filters.admit(_attributes(one), one.tags)]
+        page, more = page_of(params, chosen, lambda one: one.number)
+        return answer("DescribeInstances", self.reservations(page) + more)
 
     def reservations(self, instances: list[Instance]) -> str:
         """`reservationSet` of instances in the order of launch."""
@@ -128,20 +108,6 @@ class InstanceList:
 def state_shown(state: InstanceState) -> dict[str, Any]:
     """A state as EC2 writes it."""
     return {"code": state.code, "name": state.value}
-
-
-def _token(number: int) -> str:
-    return base64.urlsafe_b64encode(f"after {number}".encode()).decode()
-
-
-def _read_token(token: str) -> int:
-    try:
-        word, _, number = base64.urlsafe_b64decode(token).decode().partition(" ")
-    except (binascii.Error, ValueError):
-        word, number = "", ""
-    if word != "after" or not number.isdecimal():
-        raise Ec2Error("InvalidNextToken", "The token is not valid")
-    return int(number)
 
 
 def _attributes(one: Instance) -> dict[str, str]:
@@ -202,6 +168,7 @@ def _shown(one: Instance, account: str) -> dict[str, Any]:
         ],
         "hypervisor": "xen",
         "iamInstanceProfile": _profile_shown(specification.instance_profile, account),
+        "cpuOptions": _processor_shown(one),
         "ebsOptimized": False,
         "enaSupport": True,
         "metadataOptions": {
@@ -211,6 +178,15 @@ def _shown(one: Instance, account: str) -> dict[str, Any]:
             "httpEndpoint": options.get("httpEndpoint", "enabled"),
         },
     }
+
+
+def _processor_shown(one: Instance) -> dict[str, int] | None:
+    """Two threads a core but on arm64; nothing for a size that the lab cannot count."""
+    count = vcpus(one.instance_type)
+    if count is None:
+        return None
+    threads = 1 if one.specification.image.architecture == "arm64" else 2
+    return {"coreCount": count // threads, "threadsPerCore": threads}
 
 
 def _profile_shown(profile: str, account: str) -> dict[str, str] | None:

@@ -1,15 +1,26 @@
-"""What is made to go wrong on purpose: capacity, refusals, failing calls, lost answers, leaks.
+"""What is made to go wrong on purpose, all of it in one place.
 
-Decides how much a pool gives and which calls fail. Never fails by itself: without a word from
-the outside everything is plenty and works.
+Calls that fail or whose answers are lost; pools, subnets and roles that are not there; machines
+that never run, leak, leave their disks or are not seen at first. Quotas (`quotas`) and EC2's
+request limits (`throttling`) are not faults and stand beside it. Never fails by itself: without a
+word from the outside everything is plenty and works.
 """
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from autoscaler.lab.ec2.instances import Instance, Pool
 from autoscaler.lab.ec2.query import Ec2Error
 
+Setting = TypeVar("Setting")
 NO_CAPACITY = "InsufficientInstanceCapacity"
+NO_SPOT_ROLE = (
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+    "The provided credentials do not have permission to create the service-linked role for "
+    "EC2 Spot Instances.",
+)
 
 
 @dataclass(slots=True)
@@ -19,30 +30,81 @@ class _FailingCalls:
     left: int
 
 
-class Faults:
-    """Switches, all to be turned at any time."""
+@dataclass(slots=True)
+class _LostAnswers:
+    left: int
+    silence: float
 
-    def __init__(self) -> None:
-        self._capacity: dict[Pool, int] = {}
-        self._refusals: dict[Pool, tuple[str, str]] = {}
+
+@dataclass(slots=True)
+class _FailingStarts:
+    reason: tuple[str, str]
+    pool: Pool | None
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ForAWhile(Generic[Setting]):
+    """A setting and until when it holds, in Unix seconds of lab time."""
+
+    value: Setting
+    until: float
+
+
+class Faults:
+    """Switches, all to be turned at any time. Seconds are lab seconds; left out, for good.
+
+    `lost` counts the answers that were lost and `cut` the calls that were never carried out, by
+    action. `spot_role` is whether the account has the service-linked role that spot needs.
+    `machines_unseen` and `templates_unseen` are how long new ones stay unknown to every other
+    call (EC2 Developer Guide, "Eventual consistency").
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._capacity: dict[Pool, _ForAWhile[int]] = {}
+        self._refusals: dict[Pool, _ForAWhile[tuple[str, str]]] = {}
+        self._addresses: dict[str, int] = {}
         self._failing: dict[str, _FailingCalls] = {}
-        self._losing: dict[str, int] = {}
+        self._losing: dict[str, _LostAnswers] = {}
+        self._cutting: Counter[str] = Counter()
+        self._starts: list[_FailingStarts] = []
+        self._doomed: dict[str, tuple[str, str]] = {}
         self._leaking: set[str] = set()
         self._leak_next = 0
+        self._leave_disks = 0
+        self.lost: Counter[str] = Counter()
+        self.cut: Counter[str] = Counter()
+        self.spot_role = True
+        self.machines_unseen = 0.0
+        self.templates_unseen = 0.0
 
-    def set_capacity(self, pool: Pool, machines: int | None) -> None:
+    def set_capacity(self, pool: Pool, machines: int | None, seconds: float = float("inf")) -> None:
         """Let a pool hold so many instances at once; None is no bound. Ends none that are there."""
         if machines is None:
             self._capacity.pop(pool, None)
         else:
-            self._capacity[pool] = machines
+            self._capacity[pool] = _ForAWhile(machines, self._now() + seconds)
 
-    def refuse(self, pool: Pool, code: str | None, message: str = "Refused by the lab.") -> None:
-        """Answer launches in this pool with an error, such as VcpuLimitExceeded; None ends it."""
+    def refuse(
+        self,
+        pool: Pool,
+        code: str | None,
+        message: str = "Refused by the lab.",
+        seconds: float = float("inf"),
+    ) -> None:
+        """Answer launches in this pool with an error, such as Unsupported; None ends it."""
         if code is None:
             self._refusals.pop(pool, None)
         else:
-            self._refusals[pool] = (code, message)
+            self._refusals[pool] = _ForAWhile((code, message), self._now() + seconds)
+
+    def set_addresses(self, subnet: str, addresses: int | None) -> None:
+        """Let a subnet have so many addresses in all; None is what its CIDR block has."""
+        if addresses is None:
+            self._addresses.pop(subnet, None)
+        else:
+            self._addresses[subnet] = addresses
 
     def fail_calls(
         self, action: str, code: str, calls: int, message: str = "Refused by the lab."
@@ -50,9 +112,27 @@ class Faults:
         """Answer the next calls of an action, such as CreateFleet, with an error; 0 ends it."""
         self._failing[action] = _FailingCalls(code, message, calls)
 
-    def lose_answers(self, action: str, calls: int) -> None:
-        """Carry out the next calls of an action, and break the connection instead of answering."""
-        self._losing[action] = calls
+    def lose_answers(self, action: str, calls: int, silence: float = 0.0) -> None:
+        """Carry out the next calls of an action that can be, and break the connection instead of
+        answering, after so many seconds in which nothing is said; 0 calls end it."""
+        self._losing[action] = _LostAnswers(calls, silence)
+
+    def cut_calls(self, action: str, calls: int) -> None:
+        """Break the connection of the next calls of an action, and do nothing; 0 ends it."""
+        self._cutting[action] = calls
+
+    def fail_starts(
+        self,
+        machines: int,
+        code: str,
+        message: str = "Failed by the lab.",
+        pool: Pool | None = None,
+    ) -> None:
+        """Take the next machines (of this pool) from `pending` to `terminated`, with a StateReason
+        such as Client.VolumeLimitExceeded; 0 ends every earlier order of this code."""
+        self._starts = [one for one in self._starts if machines or one.reason[0] != code]
+        if machines:
+            self._starts.append(_FailingStarts((code, message), pool, machines))
 
     def leak(self, instance_id: str) -> None:
         """From now on nothing ends this instance, though every attempt is answered as if it did."""
@@ -62,14 +142,25 @@ class Faults:
         """Leak the next instances that are launched."""
         self._leak_next = machines
 
+    def leave_disks(self, machines: int) -> None:
+        """Have the next instances that are launched leave their root volumes behind."""
+        self._leave_disks = machines
+
     def room(self, pool: Pool, taken: int) -> int | None:
         """How many more a pool has; None is no bound."""
         bound = self._capacity.get(pool)
-        return None if bound is None else max(0, bound - taken)
+        if bound is None or bound.until <= self._now():
+            return None
+        return max(0, bound.value - taken)
 
     def refusal(self, pool: Pool) -> tuple[str, str] | None:
         """The code and message that a pool's launches are refused with."""
-        return self._refusals.get(pool)
+        refusal = self._refusals.get(pool)
+        return None if refusal is None or refusal.until <= self._now() else refusal.value
+
+    def addresses(self, subnet: str, in_block: int) -> int:
+        """How many addresses a subnet has in all, whose CIDR block has `in_block`."""
+        return self._addresses.get(subnet, in_block)
 
     def check_call(self, action: str) -> None:
         """Raise Ec2Error if this call of the action is one to fail."""
@@ -78,18 +169,41 @@ class Faults:
             failing.left -= 1
             raise Ec2Error(failing.code, failing.message)
 
-    def loses_answer(self, action: str) -> bool:
-        """Whether this call's answer is one to lose."""
-        left = self._losing.get(action, 0)
-        if left > 0:
-            self._losing[action] = left - 1
-        return left > 0
+    def cuts_call(self, action: str) -> bool:
+        """Whether this call is one to cut off before anything is done."""
+        if self._cutting[action] <= 0:
+            return False
+        self._cutting[action] -= 1
+        self.cut[action] += 1
+        return True
+
+    def loses_answer(self, action: str) -> float | None:
+        """The silence before the connection breaks, if this call's answer is one to lose."""
+        losing = self._losing.get(action)
+        if losing is None or losing.left <= 0:
+            return None
+        losing.left -= 1
+        self.lost[action] += 1
+        return losing.silence
 
     def launched(self, instance: Instance) -> None:
-        """Take note of a launch, for `leak_next`."""
+        """Take note of a launch, and decide what is to go wrong with it."""
+        instance.visible_at = self._now() + self.machines_unseen
         if self._leak_next > 0:
             self._leak_next -= 1
             self._leaking.add(instance.id)
+        if self._leave_disks > 0:
+            self._leave_disks -= 1
+            instance.leaves_disk = True
+        for order in self._starts:
+            if order.left > 0 and order.pool in (None, instance.pool):
+                order.left -= 1
+                self._doomed[instance.id] = order.reason
+                return
+
+    def start_failure(self, instance: Instance) -> tuple[str, str] | None:
+        """The StateReason with which this instance never runs."""
+        return self._doomed.get(instance.id)
 
     def leaks(self, instance: Instance) -> bool:
         """Whether attempts to end it are ignored."""

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoscaler.lab.ec2.instances import Instance
+from autoscaler.lab.ec2.launch_data import LaunchData, requested_tags
 from autoscaler.lab.ec2.launching import Launcher, Order, capacity_type_of
 from autoscaler.lab.ec2.query import Ec2Error, Tree, answer, element, whole_number
-from autoscaler.lab.ec2.resources import LaunchData, Template, requested_tags
+from autoscaler.lab.ec2.templates import Template
 from autoscaler.model.catalogue import CapacityType
 
 MAX_MACHINES = 10_000
@@ -77,10 +78,10 @@ class _Fleet:
                 return
             try:
                 order = await self._order(candidate, capacity_type)
+                room, error_here = self._launcher.room(order, wanted)
             except Ec2Error as error:
                 self._fail(candidate, capacity_type, (error.code, error.message))
                 continue
-            room, error_here = self._launcher.room(order, wanted)
             if error_here is not None:
                 self._fail(candidate, capacity_type, error_here)
             if room > 0:
@@ -145,6 +146,7 @@ async def create_fleet(launcher: Launcher, params: Tree) -> str:
         raise Ec2Error(
             "InvalidFleetConfig", "The fleet configuration contains duplicate instance pools"
         )
+    launcher.throttling.launch(sum(wanted for _, wanted in targets))
     fleet = _Fleet(launcher, params)
     for capacity_type, wanted in targets:
         ordered = _ordered(candidates, params.structure(OPTIONS[capacity_type]))
@@ -183,9 +185,7 @@ async def _candidates(launcher: Launcher, params: Tree) -> list[_Candidate]:
     )
     candidates = []
     for config in params.structures("LaunchTemplateConfigs"):
-        template = await launcher.resources.template(
-            config.structure("LaunchTemplateSpecification")
-        )
+        template = launcher.templates.find(config.structure("LaunchTemplateSpecification"))
         for override in config.structures("Overrides") or [Tree()]:
             _only(override, OVERRIDE_PARAMETERS)
             said = LaunchData(
@@ -194,7 +194,7 @@ async def _candidates(launcher: Launcher, params: Tree) -> list[_Candidate]:
                 subnet=override.text("SubnetId"),
             )
             data = template.data.overlaid(said).overlaid(fleet_tags)
-            zone = (await launcher.resources.subnet(data.subnet)).zone
+            zone = (await launcher.subnets.find(data.subnet)).zone
             candidates.append(_Candidate(template, override.plain(), data, zone))
     if not candidates:
         raise Ec2Error("MissingParameter", "The request must contain LaunchTemplateConfigs")

@@ -1,40 +1,57 @@
 """The loopback server: takes requests for AWS's API and for the machines' metadata.
 
-Decides who answers (the front's own actions, or moto) and counts every call. Checks no
-credentials; a request for another region is refused, for nothing of it is here.
+Decides who answers (the front's own actions, Service Quotas' stand-in, or moto), counts every
+call, and breaks connections where a fault says so. Checks no credentials; a request for another
+region is refused, for nothing of it is here.
 """
 
+import hashlib
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from aiohttp import web
 
+from autoscaler.lab.ec2 import service_quotas
 from autoscaler.lab.ec2.actions import Actions
 from autoscaler.lab.ec2.faults import Faults
 from autoscaler.lab.ec2.moto import MotoAnswer, MotoClient
 from autoscaler.lab.ec2.query import Ec2Error, parse_query
-from autoscaler.lab.ec2.resources import Resources
+from autoscaler.lab.ec2.service_quotas import ServiceQuotas
+from autoscaler.lab.ec2.subnets import Subnets
+from autoscaler.lab.ec2.throttling import Throttling
 
 MAX_REQUEST = 4 * 1024 * 1024
 CREDENTIAL_SCOPE = re.compile(r"Credential=[^/,]*/\d{8}/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
 PASSED_ON = ("Authorization", "Content-Type", "X-Amz-Target", "X-Amz-Date")
 
 
+@dataclass(frozen=True, slots=True)
+class Answerers:
+    """Who answers what, and what stands in the way. `sleep` and `now` are lab time."""
+
+    actions: Actions
+    quotas: ServiceQuotas
+    subnets: Subnets
+    moto: MotoClient
+    faults: Faults
+    throttling: Throttling
+    sleep: Callable[[float], Awaitable[None]]
+    now: Callable[[], float]
+
+
 class Front:
     """Serves one account in one region."""
 
-    def __init__(
-        self, actions: Actions, resources: Resources, moto: MotoClient, faults: Faults, region: str
-    ) -> None:
-        self._actions = actions
-        self._resources = resources
-        self._moto = moto
-        self._faults = faults
+    def __init__(self, answerers: Answerers, region: str) -> None:
+        self._to = answerers
         self._region = region
         self._runner: web.AppRunner | None = None
         self.calls: Counter[str] = Counter()
         self.errors: Counter[tuple[str, str]] = Counter()
+        self.sendings: defaultdict[str, list[str]] = defaultdict(list)
+        self.first_sent: dict[str, float] = {}
         self.url = ""
 
     async def start(self, routes: Sequence[web.RouteDef]) -> None:
@@ -58,44 +75,68 @@ class Front:
         scope = CREDENTIAL_SCOPE.search(request.headers.get("Authorization", ""))
         if scope is not None and scope[2] != "ec2":
             return await self._other_service(request, scope[2], body)
-        action = "?"
+        action, silence = "?", None
         try:
             fields = parse_query(body)
             action = fields["Action"]
+            self.calls[action] += 1
             self._check_region(scope[1] if scope is not None else self._region)
-            self._faults.check_call(action)
+            if "ClientToken" in fields:
+                self.sendings[fields["ClientToken"]].append(hashlib.sha256(body).hexdigest())
+                self.first_sent.setdefault(fields["ClientToken"], self._to.now())
+            if self._to.faults.cuts_call(action):
+                return _break_off(request)
+            self._to.throttling.admit(fields)
+            self._to.faults.check_call(action)
             response = await self._answer(fields, body)
+            silence = self._to.faults.loses_answer(action)
         except Ec2Error as error:
+            self.calls["?"] += action == "?"
             self.errors[action, error.code] += 1
             response = web.Response(status=error.status, text=error.body(), content_type="text/xml")
-        self.calls[action] += 1
-        if self._faults.loses_answer(action) and request.transport is not None:
-            request.transport.abort()
-        return response
+        if silence is None:
+            return response
+        if silence:
+            await self._to.sleep(silence)
+        return _break_off(request)
 
     def _check_region(self, region: str) -> None:
         if region != self._region:
             raise Ec2Error("AuthFailure", f"The lab is {self._region}, not {region}.")
 
     async def _answer(self, fields: dict[str, str], body: bytes) -> web.Response:
-        if self._actions.answers(fields):
-            text = await self._actions.perform(fields)
+        to, action = self._to, fields["Action"]
+        if to.actions.answers(fields):
+            text = await to.actions.perform(fields)
             return web.Response(text=text, content_type="text/xml")
-        answer = await self._moto.forward(body)
-        self._resources.forwarded(fields["Action"])
+        answer = await to.moto.forward(body)
+        to.subnets.forwarded(action)
         if "xml" not in answer.content_type:
             # moto's way of saying that it has no such action.
-            raise Ec2Error("InvalidAction", f"Neither the lab nor moto does {fields['Action']}.")
+            raise Ec2Error("InvalidAction", f"Neither the lab nor moto does {action}.")
+        if action == "DescribeSubnets" and answer.status == 200:
+            answer = answer._replace(body=to.subnets.corrected(answer.body))
         return _passed_back(answer)
 
     async def _other_service(
         self, request: web.Request, service: str, body: bytes
     ) -> web.StreamResponse:
-        """STS, Service Quotas and the rest: moto's, by the caller's own headers."""
+        """Service Quotas here; STS and the rest are moto's, by the caller's own headers."""
         self.calls[service] += 1
+        if service == service_quotas.SERVICE:
+            target = request.headers.get("X-Amz-Target", "")
+            status, text = self._to.quotas.answer(target, body)
+            return web.Response(status=status, text=text, content_type=service_quotas.CONTENT_TYPE)
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
         path = request.rel_url.raw_path_qs.lstrip("/")
-        return _passed_back(await self._moto.forward(body, path, headers))
+        return _passed_back(await self._to.moto.forward(body, path, headers))
+
+
+def _break_off(request: web.Request) -> web.Response:
+    """Cut the connection; the response is for aiohttp's books only."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)
 
 
 def _passed_back(answer: MotoAnswer) -> web.Response:

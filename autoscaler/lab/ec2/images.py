@@ -5,7 +5,8 @@ Decides what DescribeImages and DeregisterImage answer. Never makes an image by 
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 from autoscaler.lab.ec2.filters import Filters
 from autoscaler.lab.ec2.query import Ec2Error, Tree, answer, element, tag_set, timestamp
@@ -81,6 +82,19 @@ class Images:
         )
         self._by_id[image.id] = image
         return image
+
+    def publish(self, older: Image, name: str) -> Image:
+        """Register a newer image like another one, created now: what a rebuild of it gives."""
+        self._latest = max(self._latest + 1, self._now())
+        newer = replace(
+            older, id="ami-" + secrets.token_hex(9)[:17], name=name, created_at=self._latest
+        )
+        self._by_id[newer.id] = newer
+        return newer
+
+    def named(self, pattern: str) -> list[Image]:
+        """The images whose names fit a glob, the newest last."""
+        return [one for one in self._by_id.values() if fnmatchcase(one.name, pattern)]
 
     def find(self, image_id: str) -> Image:
         """Raises Ec2Error for an image that is not there."""

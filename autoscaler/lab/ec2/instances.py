@@ -35,6 +35,7 @@ STATE_CODES = {
     InstanceState.TERMINATED: 48,
     InstanceState.STOPPED: 80,
 }
+IN_USE = frozenset({InstanceState.PENDING, InstanceState.RUNNING})
 TAKING_CAPACITY = frozenset(
     {InstanceState.PENDING, InstanceState.RUNNING, InstanceState.SHUTTING_DOWN}
 )
@@ -50,11 +51,12 @@ class Pool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """A subnet as moto has it."""
+    """A subnet as moto has it. `addresses` are those of its CIDR block, less EC2's own five."""
 
     id: str
     zone: str
     vpc: str
+    addresses: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class Instance:
 
     `tags` is replaced, never changed in place.
     `running_at` is None if it never ran; `ended_at` is when it began to end (billing stops).
+    Before `visible_at` no call but the one that made it knows it. `leaves_disk` is whether its
+    root volume outlives it, `console` what GetConsoleOutput shows.
     """
 
     id: str
@@ -103,6 +107,9 @@ class Instance:
     terminated_at: float | None = None
     reason: tuple[str, str] | None = None
     transition: str = ""
+    visible_at: float = 0.0
+    leaves_disk: bool = False
+    console: str = ""
 
     @property
     def instance_type(self) -> str:
@@ -132,6 +139,8 @@ class Instances:
     def __init__(self) -> None:
         self._by_id: dict[str, Instance] = {}
         self._taken: Counter[Pool] = Counter()
+        self._in_use: Counter[Pool] = Counter()
+        self._addresses: Counter[str] = Counter()
         self._alive = 0
         self.peak = 0
 
@@ -150,6 +159,14 @@ class Instances:
         """How many hold capacity of this pool now."""
         return self._taken[pool]
 
+    def in_use(self) -> Iterator[tuple[Pool, int]]:
+        """How many are pending or running, by pool."""
+        return ((pool, machines) for pool, machines in self._in_use.items() if machines)
+
+    def addresses_taken(self, subnet: str) -> int:
+        """How many addresses of a subnet are taken: one for each instance not terminated."""
+        return self._addresses[subnet]
+
     def find(self, instance_id: str) -> Instance | None:
         """By id, listed or long gone."""
         return self._by_id.get(instance_id)
@@ -158,13 +175,18 @@ class Instances:
         """Take up a fresh instance in `pending`."""
         self._by_id[instance.id] = instance
         self._taken[instance.pool] += 1
+        self._in_use[instance.pool] += 1
+        self._addresses[instance.specification.subnet.id] += 1
         self._alive += 1
         self.peak = max(self.peak, self._alive)
 
     def move(self, instance: Instance, state: InstanceState) -> None:
         """Put an instance in a state, and keep the sums right."""
-        held, holds = instance.state in TAKING_CAPACITY, state in TAKING_CAPACITY
-        self._taken[instance.pool] += holds - held
+        before = instance.state
+        self._taken[instance.pool] += (state in TAKING_CAPACITY) - (before in TAKING_CAPACITY)
+        self._in_use[instance.pool] += (state in IN_USE) - (before in IN_USE)
         ended = InstanceState.TERMINATED
-        self._alive += (instance.state is ended) - (state is ended)
+        lives = (before is ended) - (state is ended)
+        self._addresses[instance.specification.subnet.id] += lives
+        self._alive += lives
         instance.state = state

@@ -5,21 +5,31 @@ that is `fleets`. What the lab does not do is refused, never ignored.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from autoscaler.lab.ec2.faults import NO_CAPACITY, Faults
+from autoscaler.lab.ec2.faults import NO_CAPACITY, NO_SPOT_ROLE, Faults
 from autoscaler.lab.ec2.images import Images
 from autoscaler.lab.ec2.instances import Instance, Instances, LaunchSpecification, Pool
+from autoscaler.lab.ec2.launch_data import LaunchData, launch_data
 from autoscaler.lab.ec2.lifecycle import Lifecycle
 from autoscaler.lab.ec2.query import Ec2Error, Tree, whole_number
-from autoscaler.lab.ec2.resources import LaunchData, Resources, request_data
+from autoscaler.lab.ec2.quotas import Quotas
+from autoscaler.lab.ec2.subnets import Subnets
+from autoscaler.lab.ec2.templates import LaunchTemplates
+from autoscaler.lab.ec2.throttling import Throttling
 from autoscaler.model.catalogue import CapacityType
 
 MAX_USER_DATA = 16 * 1024
 """Bytes before base64 (EC2 User Guide, instance user data)."""
 NETWORK = 10 << 24
 MAX_DISK_GB = 65_536
+NO_ADDRESSES = (
+    "InsufficientFreeAddressesInSubnet",
+    "The specified subnet does not have enough free addresses to satisfy the request.",
+)
+Bound = tuple[int, tuple[str, str]]
+"""How many instances there is room for, and the code and message for any more."""
 RUN_PARAMETERS = frozenset(
     {
         "Action",
@@ -62,13 +72,16 @@ class Order:
 
 @dataclass(slots=True)
 class Launcher:
-    """Makes instances within what the pools give."""
+    """Makes instances within what pools, quotas and subnets give."""
 
     instances: Instances
     lifecycle: Lifecycle
     faults: Faults
     images: Images
-    resources: Resources
+    templates: LaunchTemplates
+    subnets: Subnets
+    quotas: Quotas
+    throttling: Throttling
     now: Callable[[], float]
 
     async def specify(self, data: LaunchData) -> LaunchSpecification:
@@ -92,7 +105,7 @@ class Launcher:
         return LaunchSpecification(
             image=image,
             instance_type=data.instance_type,
-            subnet=await self.resources.subnet(data.subnet),
+            subnet=await self.subnets.find(data.subnet),
             user_data=data.user_data,
             tags=data.tags,
             volume_tags=data.volume_tags,
@@ -105,18 +118,36 @@ class Launcher:
         )
 
     def room(self, order: Order, wanted: int) -> tuple[int, tuple[str, str] | None]:
-        """How many of these can be had now, and the error for the rest."""
-        refusal = self.faults.refusal(order.pool)
+        """How many of these can be had now, and the error for the rest: that of the closest bound.
+
+        Raises Ec2Error for a type that a quota cannot be counted for.
+        """
+        tightest, error = wanted, None
+        for bound in (*self._account_bounds(order), *self._pool_bounds(order)):
+            if bound[0] < tightest:
+                tightest, error = bound
+        return tightest, error
+
+    def _account_bounds(self, order: Order) -> Iterator[Bound]:
+        if order.capacity_type is CapacityType.SPOT and not self.faults.spot_role:
+            yield 0, NO_SPOT_ROLE
+        quota = self.quotas.room(order.pool)
+        if quota is not None:
+            yield quota
+
+    def _pool_bounds(self, order: Order) -> Iterator[Bound]:
+        pool, subnet = order.pool, order.specification.subnet
+        refusal = self.faults.refusal(pool)
         if refusal is not None:
-            return 0, refusal
-        room = self.faults.room(order.pool, self.instances.taken(order.pool))
-        if room is None or room >= wanted:
-            return wanted, None
-        message = (
-            f"There is no {order.capacity_type} capacity for {order.pool.instance_type} left "
-            f"in {order.pool.zone}."
-        )
-        return room, (NO_CAPACITY, message)
+            yield 0, refusal
+        yield self.subnets.free(subnet.id, subnet.addresses), NO_ADDRESSES
+        room = self.faults.room(pool, self.instances.taken(pool))
+        if room is not None:
+            message = (
+                f"There is no {pool.capacity_type} capacity for {pool.instance_type} left in "
+                f"{pool.zone}."
+            )
+            yield room, (NO_CAPACITY, message)
 
     def launch(self, order: Order, count: int) -> list[Instance]:
         """Make instances, all in one reservation."""
@@ -137,6 +168,7 @@ class Launcher:
             # EC2 gives whole seconds, the same in DescribeInstances and in the identity document.
             launched_at=float(int(self.now())),
             volume_id="vol-" + secrets.token_hex(9)[:17],
+            leaves_disk=not order.specification.delete_disk,
             private_ip=".".join(str(byte) for byte in address.to_bytes(4, "big")),
         )
         self.instances.add(instance)
@@ -157,15 +189,15 @@ async def run_instances(launcher: Launcher, params: Tree) -> list[Instance]:
     unknown = params.keys() - RUN_PARAMETERS
     if unknown:
         raise Ec2Error("UnsupportedOperation", f"The lab does not do {sorted(unknown)[0]}.")
-    data = request_data(params)
+    data = launch_data(params)
     if "LaunchTemplate" in params:
-        template = await launcher.resources.template(params.structure("LaunchTemplate"))
-        data = template.data.overlaid(data)
+        data = launcher.templates.find(params.structure("LaunchTemplate")).data.overlaid(data)
     specification = await launcher.specify(data)
     highest = whole_number(params.text("MaxCount"), "MaxCount", 1, 1000)
     lowest = whole_number(params.text("MinCount"), "MinCount", 1, highest)
     capacity_type = capacity_type_of(data.market or CapacityType.ON_DEMAND)
     order = Order(specification, capacity_type, params.text("ClientToken"))
+    launcher.throttling.launch(highest)
     room, error = launcher.room(order, highest)
     if room < lowest and error is not None:
         raise Ec2Error(*error)

@@ -48,7 +48,7 @@ class Lifecycle:
         self.metadata_root = ""
 
     def launch(self, instance: Instance) -> None:
-        """Let a fresh instance, already added, come up in its time."""
+        """Let a fresh instance, already added, come up in its time, or fail to."""
         self._faults.launched(instance)
         task = asyncio.create_task(self._start(instance))
         self._starting[instance.id] = task
@@ -81,10 +81,11 @@ class Lifecycle:
             self._spawn(self._terminated_later(instance))
 
     def listed(self, instance: Instance) -> bool:
-        """Whether EC2 would still describe it."""
-        if instance.terminated_at is None:
-            return True
-        return self._clock.now() < instance.terminated_at + self._delays.listed
+        """Whether EC2 would describe it: already, and still."""
+        now = self._clock.now()
+        if instance.terminated_at is not None:
+            return now < instance.terminated_at + self._delays.listed
+        return instance.visible_at <= now
 
     async def close(self) -> None:
         """Stop every timer. Idempotent."""
@@ -95,6 +96,12 @@ class Lifecycle:
 
     async def _start(self, instance: Instance) -> None:
         await self._clock.sleep(self._delays.pending)
+        failure = self._faults.start_failure(instance)
+        if failure is not None:
+            # EC2 shows such an instance in `terminated` at once, and never in `running`.
+            self._end(instance, failure, "")
+            self._terminated(instance)
+            return
         instance.running_at = self._clock.now()
         self._instances.move(instance, InstanceState.RUNNING)
         await self._host.boot(self._machine(instance))
@@ -107,6 +114,7 @@ class Lifecycle:
             user_data=decoded(instance.specification.user_data).decode(errors="replace"),
             metadata_url=f"{self.metadata_root}/{instance.id}",
             powered_off=lambda: self.powered_off(instance),
+            sku=instance.tags.get("autoscaler:sku", ""),
         )
 
     def _end(self, instance: Instance, reason: tuple[str, str], transition: str) -> None:

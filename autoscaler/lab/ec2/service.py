@@ -6,6 +6,7 @@ only one that its documents can be checked against.
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.lab.ec2.actions import Actions
 from autoscaler.lab.ec2.describing import InstanceList
 from autoscaler.lab.ec2.faults import Faults
-from autoscaler.lab.ec2.front import Front
+from autoscaler.lab.ec2.front import Answerers, Front
 from autoscaler.lab.ec2.identity import IdentitySigner, render_document
 from autoscaler.lab.ec2.images import Images
 from autoscaler.lab.ec2.instances import Instance, Instances, InstanceState
@@ -21,8 +22,12 @@ from autoscaler.lab.ec2.launching import Launcher
 from autoscaler.lab.ec2.lifecycle import Delays, Lifecycle
 from autoscaler.lab.ec2.metadata import MetadataService
 from autoscaler.lab.ec2.moto import MotoClient, MotoProcess
-from autoscaler.lab.ec2.resources import Resources
+from autoscaler.lab.ec2.quotas import Quotas
 from autoscaler.lab.ec2.seeding import Network, seed_network
+from autoscaler.lab.ec2.service_quotas import ServiceQuotas
+from autoscaler.lab.ec2.subnets import Subnets
+from autoscaler.lab.ec2.templates import LaunchTemplates
+from autoscaler.lab.ec2.throttling import Throttling
 from autoscaler.lab.ec2.volumes import Volumes
 from autoscaler.lab.machine_host import MachineHost
 
@@ -51,7 +56,8 @@ class LabEc2:
     `host` runs the machines (it is the caller's to close); `clock` gives lab time. A `moto` that
     is given is shared and left running, one for each account; without it one is started here.
     Without a `signer` of identity documents a new one is made.
-    `faults` and `delays` may be turned at any time, `instances` is to look at.
+    `faults`, `quotas`, `throttling` and `delays` may be turned at any time, `instances` is to
+    look at.
     """
 
     def __init__(
@@ -68,10 +74,13 @@ class LabEc2:
         self.account = where.id
         self.region = where.region
         self.delays = delays or Delays()
-        self.faults = Faults()
+        self.faults = Faults(clock.now)
+        self.throttling = Throttling(clock.now)
         self.instances = Instances()
+        self.quotas = Quotas(self.instances)
         self.volumes = Volumes(self.instances)
         self.images = Images(self.account, clock.now)
+        self.templates = LaunchTemplates(self.account, clock.now, self.faults)
         self._clock = clock
         self._lifecycle = Lifecycle(self.instances, host, clock, self.faults, self.delays)
         self._shared_moto = moto
@@ -102,13 +111,30 @@ class LabEc2:
             self._closing = stack.pop_all()
 
     def _front(self, client: MotoClient) -> Front:
-        resources = Resources(client)
+        subnets = Subnets(client, self.instances, self.faults.addresses)
         launcher = Launcher(
-            self.instances, self._lifecycle, self.faults, self.images, resources, self._clock.now
+            instances=self.instances,
+            lifecycle=self._lifecycle,
+            faults=self.faults,
+            images=self.images,
+            templates=self.templates,
+            subnets=subnets,
+            quotas=self.quotas,
+            throttling=self.throttling,
+            now=self._clock.now,
         )
         listing = InstanceList(self.instances, self._lifecycle, self.account)
-        actions = Actions(launcher, listing, self.volumes)
-        return Front(actions, resources, client, self.faults, self.region)
+        answerers = Answerers(
+            actions=Actions(launcher, listing, self.volumes),
+            quotas=ServiceQuotas(self.quotas, self.account, self.region),
+            subnets=subnets,
+            moto=client,
+            faults=self.faults,
+            throttling=self.throttling,
+            sleep=self._clock.sleep,
+            now=self._clock.now,
+        )
+        return Front(answerers, self.region)
 
     async def close(self) -> None:
         """Stop serving, and end moto if it is ours. Close the host after this, not before. Idempotent."""
@@ -138,6 +164,16 @@ class LabEc2:
     def errors(self) -> Counter[tuple[str, str]]:
         """Calls that the front itself answered with an error, by action and code."""
         return self._running.front.errors
+
+    @property
+    def sendings(self) -> Mapping[str, list[str]]:
+        """SHA-256 of each request with a client token, by token, in the order of arrival."""
+        return self._running.front.sendings
+
+    @property
+    def first_sent(self) -> Mapping[str, float]:
+        """When a request with this client token first came, in lab time."""
+        return self._running.front.first_sent
 
     @property
     def metadata_requests(self) -> int:

@@ -1,4 +1,4 @@
-"""Root volumes: each instance has one, which goes with it if its launch said so.
+"""Root volumes: each instance has one, which goes with it if its launch said so and nothing fails.
 
 Decides what DescribeVolumes and DeleteVolume answer. There are no other volumes in the lab:
 CreateVolume is refused, so that what is listed is the truth.
@@ -8,12 +8,14 @@ from typing import Any
 
 from autoscaler.lab.ec2.filters import Filters
 from autoscaler.lab.ec2.instances import Instance, Instances, InstanceState
+from autoscaler.lab.ec2.paging import page_of
 from autoscaler.lab.ec2.query import Ec2Error, Tree, answer, element, tag_set, timestamp
 
 FILTERS = frozenset(
     {
         "attachment.instance-id",
         "availability-zone",
+        "create-time",
         "snapshot-id",
         "status",
         "volume-id",
@@ -40,14 +42,13 @@ class Volumes:
             if volume_id not in existing:
                 raise _not_found(volume_id)
         wanted = params.texts("VolumeId") or list(existing)
-        shown = [
-            _shown(existing[volume_id])
-            for volume_id in wanted
-            if filters.admit(
-                _attributes(existing[volume_id]), existing[volume_id].specification.volume_tags
-            )
+        chosen = [
+            one
+            for one in map(existing.__getitem__, wanted)
+            if filters.admit(_attributes(one), one.specification.volume_tags)
         ]
-        return answer("DescribeVolumes", element("volumeSet", shown))
+        page, more = page_of(params, chosen, lambda one: one.number)
+        return answer("DescribeVolumes", element("volumeSet", list(map(_shown, page))) + more)
 
     def delete(self, params: Tree) -> str:
         """Answer DeleteVolume. Raises Ec2Error."""
@@ -64,8 +65,7 @@ class Volumes:
         return [
             one
             for one in self._instances
-            if (_attached(one) or not one.specification.delete_disk)
-            and one.volume_id not in self._deleted
+            if (_attached(one) or one.leaves_disk) and one.volume_id not in self._deleted
         ]
 
 
@@ -85,6 +85,7 @@ def _attributes(one: Instance) -> dict[str, str]:
     return {
         "attachment.instance-id": one.id if _attached(one) else "",
         "availability-zone": one.zone,
+        "create-time": timestamp(one.launched_at),
         "snapshot-id": one.specification.image.snapshot_id,
         "status": _status(one),
         "volume-id": one.volume_id,

@@ -11,7 +11,7 @@ from functools import partial
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.lab.github.matching import Matching
-from autoscaler.lab.github.records import Job, JobStatus, Runner, RunnerGroup
+from autoscaler.lab.github.records import Job, JobStatus, Run, Runner, RunnerGroup
 from autoscaler.lab.github.runners import Runners, RunnerScope
 from autoscaler.lab.github.settings import JobSpec, Patience
 from autoscaler.lab.github.timers import Timers
@@ -48,7 +48,7 @@ class Actions:
         self._workflows = workflows
         self._patience = patience
         self._announce = announce
-        self.runners = Runners(clock, matching, patience.presence)
+        self.runners = Runners(clock, timers, matching, patience)
         self.lose = 0
         self.unfinished = 0
         self.settled = asyncio.Event()
@@ -58,7 +58,20 @@ class Actions:
 
     def push(self, specs: Sequence[JobSpec]) -> list[Job]:
         """Make the jobs and queue those that need nothing. Raises ValueError (see Workflows)."""
-        jobs = self._workflows.create(specs, self._clock.now())
+        return self._admit(self._workflows.create(specs, self._clock.now()))
+
+    def rerun_failed(self, run: Run) -> list[Job]:
+        """Try a run's failed jobs again, and say once more that the others are completed.
+
+        Raises ValueError while the run has not ended.
+        """
+        done = [job for job in run.jobs.values() if job.conclusion == "success"]
+        jobs = self._admit(self._workflows.repeat(run, self._clock.now()))
+        for job in done if jobs else ():
+            self._announce(job, "completed")
+        return jobs
+
+    def _admit(self, jobs: list[Job]) -> list[Job]:
         self.unfinished += len(jobs)
         if jobs:
             self.settled.clear()
@@ -98,11 +111,7 @@ class Actions:
         self, scope: RunnerScope, group: RunnerGroup, name: str, labels: Sequence[str]
     ) -> Runner:
         """Register an ephemeral runner. Raises NameTakenError."""
-        runner = self.runners.add(scope, group, name, labels)
-        self._timers.at(
-            runner.seen_at + self._patience.removal, partial(self._remove_if_away, runner)
-        )
-        return runner
+        return self.runners.add(scope, group, name, labels)
 
     def delete(self, runner: Runner) -> None:
         """Remove a registration. Raises RunnerBusyError while it has a job."""
@@ -114,8 +123,7 @@ class Actions:
 
     def connect(self, runner: Runner) -> None:
         """Its listener has started. Raises RunnerGoneError."""
-        self.runners.seen(runner)
-        runner.connected = True
+        self.runners.connect(runner)
 
     async def message(self, runner: Runner, wait: float) -> Job | None:
         """A job for it, waited for at most `wait` real seconds; a lost answer is given again.
@@ -132,15 +140,7 @@ class Actions:
                 self._matching.remove_job(job.kind, job.id)
                 self._hand(job, runner)
                 return job
-        poll = self.runners.open_poll(runner)
-        try:
-            async with asyncio.timeout(wait):
-                answer = await poll
-        except TimeoutError:
-            answer = None
-        finally:
-            if runner.poll is poll:
-                self.runners.close_poll(runner, None)
+        answer = await self.runners.wait(runner, wait)
         self.runners.seen(runner)
         return answer
 
@@ -284,14 +284,3 @@ class Actions:
         if runner.job is None or runner.job.id != number:
             raise NotTheirJobError
         return runner.job
-
-    def _remove_if_away(self, runner: Runner) -> None:
-        """An ephemeral runner that was offline for long enough is removed."""
-        if runner.gone:
-            return
-        due = runner.seen_at + self._patience.removal
-        if self._clock.now() >= due and runner.job is None and not self.runners.online(runner):
-            self.runners.remove(runner)
-            return
-        later = max(due, self._clock.now() + self._patience.presence)
-        self._timers.at(later, partial(self._remove_if_away, runner))

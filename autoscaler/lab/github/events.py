@@ -5,11 +5,12 @@ common is made once.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autoscaler.lab.github.credentials import Installation
 from autoscaler.lab.github.job_shapes import job_shape
+from autoscaler.lab.github.oddities import Oddities
 from autoscaler.lab.github.records import Job, Organization
 from autoscaler.lab.github.shapes import EVENTS, Shapes, node_id, timestamp
 from autoscaler.lab.github.webhooks import Webhook
@@ -35,17 +36,21 @@ class Events:
         self._installations = installations
         self._organizations = organizations
         self._common: dict[tuple[int, int], bytes] = {}
+        self._oddities = Oddities()
 
     def job(self, job: Job, action: str) -> None:
         """A job changed."""
-        what = None
-        for webhook in self._webhooks.values():
-            if webhook.url is None:
-                continue
-            if what is None:
-                what = compact(job_shape(self._shapes, job))
-            head = b'{"action":"%b","workflow_job":' % action.encode()
-            repository = job.run.repository
+        active = [webhook for webhook in self._webhooks.values() if webhook.url is not None]
+        if not active:
+            return
+        shape = job_shape(self._shapes, job)
+        for said, shown in self._oddities.notices(job, action, shape):
+            self._tell(active, job, said, compact(shown))
+
+    def _tell(self, webhooks: Sequence[Webhook], job: Job, action: str, what: bytes) -> None:
+        head = b'{"action":"%b","workflow_job":' % action.encode()
+        repository = job.run.repository
+        for webhook in webhooks:
             installation = self._installations[webhook.app_id, repository.owner]
             parts = (head, what, self._tail(installation, job))
             webhook.deliver("workflow_job", action, parts, (installation.id, repository.id))

@@ -16,7 +16,9 @@ from aiohttp import web
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.lab.github.credentials import Caller, Credentials, CredentialsRefusedError
+from autoscaler.lab.github.faults import AnswerFaults
 from autoscaler.lab.github.limits import LimitHit, RateLimits
+from autoscaler.lab.github.settings import ENTERPRISE_VERSION
 
 CORE = "core"
 REGISTRATION = "actions_runner_registration"
@@ -86,11 +88,23 @@ def page_of(request: web.Request) -> Page:
 
 
 class Gateway:
-    """Wraps handlers. `calls` counts by (`METHOD /route`, status); `api` is the server's URL."""
+    """Wraps handlers. `calls` counts by (`METHOD /route`, status).
 
-    def __init__(self, credentials: Credentials, limits: RateLimits, clock: Clock) -> None:
-        self.api = ""
+    `origin` is the server's URL; the API's has the base path behind it.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        limits: RateLimits,
+        clock: Clock,
+        faults: AnswerFaults,
+        base_path: str,
+    ) -> None:
+        self.origin = ""
+        self.base_path = base_path
         self.limits = limits
+        self.faults = faults
         self.calls: Counter[tuple[str, int]] = Counter()
         self._credentials = credentials
         self._clock = clock
@@ -107,17 +121,14 @@ class Gateway:
 
     def for_anyone(self, method: str, path: str, handle: OpenHandle) -> web.RouteDef:
         """A route without credentials and limits."""
-        name = f"{method} {path}"
 
         async def serve(request: web.Request) -> web.Response:
             try:
-                response = await handle(request)
+                return await handle(request)
             except RefusedError as refused:
-                response = self._refusal(refused)
-            self.calls[name, response.status] += 1
-            return response
+                return self._refusal(refused)
 
-        return web.route(method, path, serve)
+        return self._counted(method, path, serve)
 
     def paged(
         self, request: web.Request, page: Page, total: int, body: Mapping[str, Any]
@@ -142,7 +153,7 @@ class Gateway:
 
     def link(self, request: web.Request, **query: object) -> str:
         """This request's URL with parts of its query replaced."""
-        return f"{self.api}{request.path}?{urlencode({**request.query, **query})}"
+        return f"{self.origin}{request.path}?{urlencode({**request.query, **query})}"
 
     def charge_registration(self, caller: Caller, organization: str) -> None:
         """Take one registration from an organization's five minutes. Raises LimitedError."""
@@ -162,20 +173,43 @@ class Gateway:
 
         async def serve(request: web.Request) -> web.Response:
             caller: Caller | None = None
+            entered: str | None = None
             try:
                 caller = authenticate(_bearer(request))
+                self._enter(caller)
+                entered = caller.key
                 self._charge(caller, name, resource, write=method in _WRITES)
                 response = await handle(request, caller)
             except CredentialsRefusedError as refused:
                 response = self._refusal(RefusedError(401, str(refused)))
             except RefusedError as refused:
                 response = self._refusal(refused)
+            finally:
+                if entered is not None:
+                    self.limits.leave(entered)
             if caller is not None and resource is not None:
                 self._show_limit(response, caller, resource)
-            self.calls[name, response.status] += 1
             return response
 
-        return web.route(method, path, serve)
+        return self._counted(method, path, serve)
+
+    def _counted(self, method: str, path: str, handle: OpenHandle) -> web.RouteDef:
+        """A route whose answers may be spoiled on their way, and are counted as they leave."""
+        name = f"{method} {path}"
+
+        async def serve(request: web.Request) -> web.StreamResponse:
+            response, status = await self.faults.serve(name, request, handle)
+            if self.base_path:
+                response.headers.setdefault("X-GitHub-Enterprise-Version", ENTERPRISE_VERSION)
+            self.calls[name, status] += 1
+            return response
+
+        return web.route(method, self.base_path + path, serve)
+
+    def _enter(self, caller: Caller) -> None:
+        hit = self.limits.enter(caller.key)
+        if hit is not None:
+            raise LimitedError(hit, caller)
 
     def _charge(self, caller: Caller, name: str, resource: str | None, *, write: bool) -> None:
         if resource is None:

@@ -27,6 +27,40 @@ from autoscaler.lab.github.shapes import Shapes
 from autoscaler.lab.github.workflows import Workflows
 
 _LOOPBACK = ["127.0.0.0/8"]
+# What GitHub lists, though most of it is not to be had here.
+_ROOT = {
+    "authorizations": "/authorizations",
+    "code_search": "/search/code?q={query}{&page,per_page,sort,order}",
+    "commit_search": "/search/commits?q={query}{&page,per_page,sort,order}",
+    "current_user": "/user",
+    "current_user_authorizations_html": "/settings/connections/applications{/client_id}",
+    "current_user_repositories": "/user/repos{?type,page,per_page,sort}",
+    "emails": "/user/emails",
+    "emojis": "/emojis",
+    "events": "/events",
+    "feeds": "/feeds",
+    "followers": "/user/followers",
+    "following": "/user/following{/target}",
+    "gists": "/gists{/gist_id}",
+    "issue_search": "/search/issues?q={query}{&page,per_page,sort,order}",
+    "issues": "/issues",
+    "keys": "/user/keys",
+    "label_search": "/search/labels?q={query}&repository_id={repository_id}{&page,per_page}",
+    "notifications": "/notifications",
+    "organization": "/orgs/{org}",
+    "organization_repositories": "/orgs/{org}/repos{?type,page,per_page,sort}",
+    "organization_teams": "/orgs/{org}/teams",
+    "public_gists": "/gists/public",
+    "rate_limit": "/rate_limit",
+    "repository": "/repos/{owner}/{repo}",
+    "repository_search": "/search/repositories?q={query}{&page,per_page,sort,order}",
+    "starred": "/user/starred{/owner}{/repo}",
+    "starred_gists": "/gists/starred",
+    "user": "/users/{user}",
+    "user_organizations": "/user/orgs",
+    "user_repositories": "/users/{user}/repos{?type,page,per_page,sort}",
+    "user_search": "/search/users?q={query}{&page,per_page,sort,order}",
+}
 
 
 class JobRoutes:
@@ -63,7 +97,7 @@ class JobRoutes:
         if run is None or run.repository is not repository:
             raise NotFoundError
         page = page_of(request)
-        jobs = visible(run)
+        jobs = visible(run, every_attempt=request.query.get("filter") == "all")
         shapes = [job_shape(self._shapes, job) for job in page.cut(jobs)]
         return self._gateway.paged(request, page, len(jobs), {"jobs": shapes})
 
@@ -135,13 +169,8 @@ class SelfRoutes:
         return web.json_response(body)
 
     async def _root(self, _request: web.Request) -> web.Response:
-        api = self._gateway.api
-        body = {
-            "organization_url": f"{api}/orgs/{{org}}",
-            "repository_url": f"{api}/repos/{{owner}}/{{repo}}",
-            "rate_limit_url": f"{api}/rate_limit",
-        }
-        return web.json_response(body)
+        api = self._gateway.origin + self._gateway.base_path
+        return web.json_response({f"{name}_url": api + path for name, path in _ROOT.items()})
 
     async def _unknown(self, _request: web.Request) -> web.Response:
         raise NotFoundError

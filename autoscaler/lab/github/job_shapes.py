@@ -15,9 +15,10 @@ def head_sha(run: Run) -> str:
     return digest(f"{run.repository.full_name} {run.id}")
 
 
-def visible(run: Run) -> list[Job]:
-    """A run's jobs that GitHub shows."""
-    return [job for job in run.jobs.values() if job.status is not JobStatus.BLOCKED]
+def visible(run: Run, *, every_attempt: bool = False) -> list[Job]:
+    """A run's jobs that GitHub shows: each one's last attempt, or every one."""
+    jobs = [*(run.earlier if every_attempt else ()), *run.jobs.values()]
+    return [job for job in jobs if job.status is not JobStatus.BLOCKED]
 
 
 def run_status(run: Run) -> tuple[str, str | None]:
@@ -64,11 +65,11 @@ def job_shape(shapes: Shapes, job: Job) -> dict[str, Any]:
         "workflow_name": run.workflow,
         "head_branch": run.branch,
         "run_url": f"{url}/actions/runs/{run.id}",
-        "run_attempt": 1,
+        "run_attempt": job.attempt,
         "node_id": node_id("CR", job.id),
         "head_sha": head_sha(run),
         "url": f"{url}/actions/jobs/{job.id}",
-        "html_url": f"{shapes.api}/{run.repository.full_name}/actions/runs/{run.id}/job/{job.id}",
+        "html_url": f"{shapes.pages}/{run.repository.full_name}/actions/runs/{run.id}/job/{job.id}",
         "status": job.status.value,
         "conclusion": job.conclusion,
         "created_at": timestamp(queued_at),
@@ -105,13 +106,13 @@ def run_shape(shapes: Shapes, run: Run) -> dict[str, Any]:
         "workflow_id": _workflow_id(run),
         "check_suite_id": run.id,
         "check_suite_node_id": node_id("CS", run.id),
-        "html_url": f"{shapes.api}/{run.repository.full_name}/actions/runs/{run.id}",
+        "html_url": f"{shapes.pages}/{run.repository.full_name}/actions/runs/{run.id}",
         "pull_requests": [],
         "created_at": created,
         "updated_at": created,
         "actor": shapes.sender(),
         "triggering_actor": shapes.sender(),
-        "run_attempt": 1,
+        "run_attempt": run.attempt,
         "referenced_workflows": [],
         "run_started_at": created,
         "previous_attempt_url": None,

@@ -5,6 +5,7 @@ refused request costs nothing. Windows begin with their first request, as GitHub
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 from autoscaler.lab.github.settings import Limits
@@ -12,6 +13,7 @@ from autoscaler.lab.github.settings import Limits
 HOUR = 3600.0
 MINUTE = 60.0
 REGISTRATION_WINDOW = 300.0
+CONCURRENT_PAUSE = 60
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ class RateLimits:
         self._hourly: dict[tuple[str, str], Bucket] = {}
         self._points: dict[tuple[str, str], Bucket] = {}
         self._registrations: dict[str, Bucket] = {}
+        self._inside: Counter[str] = Counter()
 
     def set(self, limits: Limits | None) -> None:
         """Put other limits in force, with all buckets full; None lifts them."""
@@ -73,6 +76,17 @@ class RateLimits:
         self._hourly.clear()
         self._points.clear()
         self._registrations.clear()
+
+    def enter(self, caller: str) -> LimitHit | None:
+        """One more request of this caller is at work, until `leave`; or why it may not be."""
+        if self._limits is not None and self._inside[caller] >= self._limits.concurrent:
+            return LimitHit(primary=False, retry_after=CONCURRENT_PAUSE)
+        self._inside[caller] += 1
+        return None
+
+    def leave(self, caller: str) -> None:
+        """A request that was let in has been answered."""
+        self._inside[caller] -= 1
 
     def hourly(self, caller: str, resource: str, now: float) -> Bucket | None:
         """A caller's bucket, rolled to now; None when limits are lifted."""

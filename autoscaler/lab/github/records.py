@@ -76,7 +76,7 @@ class RunnerClass(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One workflow run: its jobs by name, in the order in which they were pushed."""
+    """One workflow run: the last attempt at each of its jobs by name, and those before it."""
 
     id: int
     number: int
@@ -84,7 +84,9 @@ class Run:
     workflow: str
     branch: str
     created_at: float
+    attempt: int = 1
     jobs: dict[str, "Job"] = field(default_factory=dict)
+    earlier: list["Job"] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +103,7 @@ class Job:
     kind: JobClass
     order: int
     created_at: float
+    attempt: int = 1
     status: JobStatus = JobStatus.BLOCKED
     open_needs: int = 0
     needed_by: list["Job"] = field(default_factory=list)

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from autoscaler.controller.ports.clock import Clock
 from autoscaler.lab.github.actions import Actions, RunnerBusyError
 from autoscaler.lab.github.credentials import Caller
 from autoscaler.lab.github.directory import Directory
@@ -17,6 +18,7 @@ from autoscaler.lab.github.gateway import (
     REGISTRATION,
     Gateway,
     NotFoundError,
+    Page,
     RefusedError,
     json_object,
     page_of,
@@ -24,6 +26,7 @@ from autoscaler.lab.github.gateway import (
 )
 from autoscaler.lab.github.records import Runner
 from autoscaler.lab.github.runners import NameTakenError, RunnerScope
+from autoscaler.lab.github.settings import LabGitHubOptions
 from autoscaler.lab.github.shapes import Shapes, runner
 
 _NAME_LENGTH = 64
@@ -32,7 +35,7 @@ _LABEL_LENGTH = 256
 
 
 class RunnerRoutes:
-    """Handlers for callers with an installation token. `scale` goes into the JIT configuration."""
+    """Handlers for callers with an installation token; `options` give scale and list cache."""
 
     def __init__(
         self,
@@ -40,13 +43,17 @@ class RunnerRoutes:
         directory: Directory,
         actions: Actions,
         shapes: Shapes,
-        scale: float,
+        clock: Clock,
+        options: LabGitHubOptions,
     ) -> None:
         self._gateway = gateway
         self._directory = directory
         self._actions = actions
         self._shapes = shapes
-        self._scale = scale
+        self._scale = options.scale
+        self._clock = clock
+        self._list_cache = options.list_cache
+        self._kept: dict[str, tuple[float, int, list[dict[str, Any]]]] = {}
 
     def routes(self) -> list[web.RouteDef]:
         """The same for organizations and repositories, and the organizations' groups."""
@@ -84,7 +91,7 @@ class RunnerRoutes:
             message = f"Already exists - A runner with the name {name} already exists."
             raise RefusedError(409, message) from None
         config = {
-            "server": self._gateway.api,
+            "server": self._gateway.origin,
             "runner_id": fresh.id,
             "token": fresh.token,
             "name": fresh.name,
@@ -98,14 +105,26 @@ class RunnerRoutes:
     async def _list(self, request: web.Request, caller: Caller) -> web.Response:
         scope = self._scope(request, caller)
         page = page_of(request)
-        name = request.query.get("name")
+        now = self._clock.now()
+        until, total, shapes = self._kept.get(request.path_qs, (0.0, 0, []))
+        if until <= now:
+            total, shapes = self._listed(scope, page, request.query.get("name"))
+            if self._list_cache:
+                until = now + self._list_cache
+                self._kept = {key: kept for key, kept in self._kept.items() if kept[0] > now}
+                self._kept[request.path_qs] = (until, total, shapes)
+        return self._gateway.paged(request, page, total, {"runners": shapes})
+
+    def _listed(
+        self, scope: RunnerScope, page: Page, name: str | None
+    ) -> tuple[int, list[dict[str, Any]]]:
+        """How many there are, and this page of them."""
         if name is None:
             runners = self._actions.runners.of_scope(scope)
         else:
             named = self._actions.runners.named(scope, name)
             runners = [named] if named is not None else []
-        shapes = [self._shape(one) for one in page.cut(runners)]
-        return self._gateway.paged(request, page, len(runners), {"runners": shapes})
+        return len(runners), [self._shape(one) for one in page.cut(runners)]
 
     async def _one(self, request: web.Request, caller: Caller) -> web.Response:
         return web.json_response(self._shape(self._find(request, caller)))

@@ -5,9 +5,11 @@ runners: those with an open poll and no job. It never decides which job runs.
 """
 
 import asyncio
+import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.lab.github.matching import Matching
@@ -19,6 +21,8 @@ from autoscaler.lab.github.records import (
     RunnerClass,
     RunnerGroup,
 )
+from autoscaler.lab.github.settings import Patience
+from autoscaler.lab.github.timers import Timers
 
 
 class NameTakenError(Exception):
@@ -45,12 +49,15 @@ class RunnerScope:
 
 
 class Runners:
-    """Every registration that stands. A runner silent for `presence` lab seconds is offline."""
+    """Every registration that stands; those that are away or idle for too long are removed."""
 
-    def __init__(self, clock: Clock, matching: Matching, presence: float) -> None:
+    def __init__(
+        self, clock: Clock, timers: Timers, matching: Matching, patience: Patience
+    ) -> None:
         self._clock = clock
+        self._timers = timers
         self._matching = matching
-        self._presence = presence
+        self._patience = patience
         self.by_id: dict[int, Runner] = {}
         self._by_name: dict[tuple[str, str], Runner] = {}
         self._of_scope: dict[str, dict[int, Runner]] = {}
@@ -88,7 +95,16 @@ class Runners:
         )
         self.by_id[runner.id] = self._by_name[key] = runner
         self._of_scope.setdefault(scope.key, {})[runner.id] = runner
+        self._timers.at(now + self._patience.removal, partial(self._remove_if_away, runner))
         return runner
+
+    def connect(self, runner: Runner) -> None:
+        """Its listener has started. Raises RunnerGoneError."""
+        self.seen(runner)
+        runner.connected = True
+        if self._patience.idle < math.inf:
+            until = self._clock.now() + self._patience.idle
+            self._timers.at(until, partial(self._remove_if_idle, runner))
 
     def remove(self, runner: Runner) -> None:
         """Forget a registration and answer its poll; nothing happens if it is gone."""
@@ -126,7 +142,9 @@ class Runners:
         """Whether it was heard of lately."""
         if not runner.connected or runner.spent:
             return False
-        return runner.poll is not None or self._clock.now() - runner.seen_at < self._presence
+        return (
+            runner.poll is not None or self._clock.now() - runner.seen_at < self._patience.presence
+        )
 
     def open_poll(self, runner: Runner) -> "asyncio.Future[Job | None]":
         """It waits for a job, and is idle if it has none; an earlier poll of its ends."""
@@ -136,6 +154,18 @@ class Runners:
         if runner.job is None and runner.connected:
             self._matching.add_runner(runner.kind, runner.id)
         return runner.poll
+
+    async def wait(self, runner: Runner, seconds: float) -> Job | None:
+        """What its poll brings within so many real seconds."""
+        poll = self.open_poll(runner)
+        try:
+            async with asyncio.timeout(seconds):
+                return await poll
+        except TimeoutError:
+            return None
+        finally:
+            if runner.poll is poll:
+                self.close_poll(runner, None)
 
     def close_poll(self, runner: Runner, answer: Job | None) -> None:
         """It is idle no longer; its poll, if there is one, is answered."""
@@ -149,3 +179,18 @@ class Runners:
         for runner in self.by_id.values():
             if runner.poll is not None:
                 self.close_poll(runner, None)
+
+    def _remove_if_idle(self, runner: Runner) -> None:
+        if not runner.gone and runner.job is None:
+            self.remove(runner)
+
+    def _remove_if_away(self, runner: Runner) -> None:
+        """An ephemeral runner that was offline for long enough is removed."""
+        if runner.gone:
+            return
+        due = runner.seen_at + self._patience.removal
+        if self._clock.now() >= due and runner.job is None and not self.online(runner):
+            self.remove(runner)
+            return
+        later = max(due, self._clock.now() + self._patience.presence)
+        self._timers.at(later, partial(self._remove_if_away, runner))

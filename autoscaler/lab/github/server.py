@@ -9,7 +9,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -20,21 +20,22 @@ from autoscaler.lab.github.credentials import Credentials
 from autoscaler.lab.github.deliveries import Delivery
 from autoscaler.lab.github.directory import Directory
 from autoscaler.lab.github.events import Events
+from autoscaler.lab.github.faults import AnswerFaults
 from autoscaler.lab.github.gateway import Gateway
 from autoscaler.lab.github.job_routes import JobRoutes, SelfRoutes
 from autoscaler.lab.github.limits import RateLimits
 from autoscaler.lab.github.matching import Matching
 from autoscaler.lab.github.protocol_routes import ProtocolRoutes
-from autoscaler.lab.github.records import Job
+from autoscaler.lab.github.records import Job, Run
 from autoscaler.lab.github.runner_routes import RunnerRoutes
 from autoscaler.lab.github.settings import (
+    AnswerFault,
     DeliveryFaults,
     JobSpec,
     LabApp,
     LabGitHubOptions,
     LabOrganization,
     Limits,
-    Patience,
 )
 from autoscaler.lab.github.shapes import Shapes
 from autoscaler.lab.github.timers import Timers
@@ -57,18 +58,6 @@ class RegisteredRunnerView:
     labels: tuple[str, ...]
     online: bool
     job: int | None
-
-
-def patience_at(patience: Patience, scale: float) -> Patience:
-    """The same with what must not come to less than `real_floor` real seconds made longer."""
-    floor = patience.real_floor * scale
-    return replace(
-        patience,
-        start=max(patience.start, floor),
-        lock=max(patience.lock, floor),
-        cancel=max(patience.cancel, floor),
-        presence=max(patience.presence, floor),
-    )
 
 
 def _free_port() -> socket.socket:
@@ -109,14 +98,17 @@ class LabGitHub:
             self._timers,
             Matching(chooser.randrange if self._options.pick == "arbitrary" else None),
             self._workflows,
-            patience_at(self._options.patience, self._options.scale),
+            self._options.patience.at(self._options.scale),
             lambda job, action: self._events.job(job, action),
         )
         self._actions.lose = self._options.lose_jobs
         self._events: Events
         self._protocol = ProtocolRoutes(self._actions, self._options.scale)
         self._limits = RateLimits(self._options.limits)
-        self._gateway = Gateway(self._credentials, self._limits, clock)
+        self._faults = AnswerFaults(self._options.answer_faults, self._options.seed)
+        self._gateway = Gateway(
+            self._credentials, self._limits, clock, self._faults, self._options.base_path
+        )
         self._server: web.AppRunner | None = None
         self._timing: asyncio.Task[None] | None = None
         self.api_url = ""
@@ -128,7 +120,8 @@ class LabGitHub:
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN
         )
         listener = _free_port()
-        self._gateway.api = self.api_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self._gateway.origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.api_url = self._gateway.origin + self._options.base_path
         application.add_routes(self._routes())
         await self._server.setup()
         await web.SockSite(self._server, listener, backlog=_BACKLOG).start()
@@ -168,6 +161,13 @@ class LabGitHub:
         """Cancel a job, queued or running."""
         self._actions.cancel(job)
 
+    def rerun_failed(self, run: Run) -> list[Job]:
+        """Run again what did not succeed in a run, under new ids; the rest says `completed` anew.
+
+        Raises ValueError while the run has not ended.
+        """
+        return self._actions.rerun_failed(run)
+
     def lose(self, job: Job) -> bool:
         """Have a job vanish from the queue without an end; False if a runner has it already."""
         return self._actions.lose_job(job)
@@ -191,6 +191,10 @@ class LabGitHub:
         """From now on lose, repeat and delay this share of the deliveries."""
         for webhook in self._webhooks.values():
             webhook.faults = faults
+
+    def spoil(self, *faults: AnswerFault) -> None:
+        """From now on these go wrong with REST answers, instead of what did."""
+        self._faults.set(faults)
 
     async def settled(self) -> None:
         """Return once every job that was pushed has ended. A lost one never does."""
@@ -217,6 +221,11 @@ class LabGitHub:
     def calls(self) -> Counter[tuple[str, int]]:
         """REST requests by (`METHOD /route/{template}`, status)."""
         return self._gateway.calls
+
+    @property
+    def spoiled(self) -> Counter[str]:
+        """Faults of REST answers that struck, by kind."""
+        return self._faults.met
 
     @property
     def protocol_calls(self) -> Counter[tuple[str, int]]:
@@ -259,8 +268,9 @@ class LabGitHub:
 
     def _routes(self) -> list[web.RouteDef]:
         """Every route; needs the URL, which is part of what they answer."""
-        shapes = Shapes(self.api_url, self._clock.now())
+        shapes = Shapes(self.api_url, self._gateway.origin, self._clock.now())
         directory, gateway = self._directory, self._gateway
+        clock, options = self._clock, self._options
         itself = SelfRoutes(gateway, self._clock)
         self._events = Events(
             shapes, self._webhooks, directory.installations, directory.organizations
@@ -268,7 +278,7 @@ class LabGitHub:
         return [
             *AppRoutes(gateway, directory, self._credentials, shapes).routes(),
             *DeliveryRoutes(gateway, self._webhooks, self._clock).routes(),
-            *RunnerRoutes(gateway, directory, self._actions, shapes, self._options.scale).routes(),
+            *RunnerRoutes(gateway, directory, self._actions, shapes, clock, options).routes(),
             *JobRoutes(gateway, directory, self._workflows, shapes).routes(),
             *self._protocol.routes(),
             *itself.routes(),

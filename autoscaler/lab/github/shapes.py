@@ -124,10 +124,11 @@ def digest(text: str) -> str:
 
 
 class Shapes:
-    """JSON values with links to one server. `api` is its URL without a slash at the end."""
+    """JSON values with links to one server: its API's URL and its pages', no slash at the end."""
 
-    def __init__(self, api: str, founded: float) -> None:
+    def __init__(self, api: str, pages: str, founded: float) -> None:
         self.api = api
+        self.pages = pages
         self._founded = timestamp(founded)
 
     def user(self, login: str, number: int, kind: str) -> dict[str, Any]:
@@ -137,10 +138,10 @@ class Shapes:
             "login": login,
             "id": number,
             "node_id": node_id("O" if kind == "Organization" else "U", number),
-            "avatar_url": f"{self.api}/avatars/u/{number}",
+            "avatar_url": f"{self.pages}/avatars/u/{number}",
             "gravatar_id": "",
             "url": url,
-            "html_url": f"{self.api}/{login}",
+            "html_url": f"{self.pages}/{login}",
             **{name: url + path for name, path in _USER_LINKS.items()},
             "type": kind,
             "user_view_type": "public",
@@ -165,14 +166,14 @@ class Shapes:
             "issues_url": f"{url}/issues",
             "members_url": f"{url}/members{{/member}}",
             "public_members_url": f"{url}/public_members{{/member}}",
-            "avatar_url": f"{self.api}/avatars/u/{organization.id}",
+            "avatar_url": f"{self.pages}/avatars/u/{organization.id}",
             "description": "",
         }
 
     def repository(self, repository: Repository) -> dict[str, Any]:
         """As webhooks and workflow runs carry it."""
         name = repository.full_name
-        url, html = f"{self.api}/repos/{name}", f"{self.api}/{name}"
+        url, html = f"{self.api}/repos/{name}", f"{self.pages}/{name}"
         return {
             "id": repository.id,
             "node_id": node_id("R", repository.id),
@@ -201,7 +202,7 @@ class Shapes:
             "repository_selection": "all",
             "access_tokens_url": f"{url}/access_tokens",
             "repositories_url": f"{self.api}/installation/repositories",
-            "html_url": f"{self.api}/organizations/{account.login}/settings/installations",
+            "html_url": f"{self.pages}/organizations/{account.login}/settings/installations",
             "app_id": installation.app_id,
             "app_slug": f"lab-{installation.app_id}",
             "target_id": account.id,

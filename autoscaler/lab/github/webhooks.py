@@ -18,10 +18,19 @@ import aiohttp
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.lab.github.deliveries import Delivery, DeliveryLog, Message
-from autoscaler.lab.github.settings import DeliveryFaults, LabApp, LabGitHubOptions
+from autoscaler.lab.github.settings import (
+    ENTERPRISE_VERSION,
+    DeliveryFaults,
+    LabApp,
+    LabGitHubOptions,
+)
 from autoscaler.lab.github.timers import Timers
 
 RESPONSE_KEPT = 2000
+_ENTERPRISE = {
+    "X-GitHub-Enterprise-Host": "127.0.0.1",
+    "X-GitHub-Enterprise-Version": ENTERPRISE_VERSION,
+}
 
 
 class Webhook:
@@ -39,6 +48,8 @@ class Webhook:
         self.faults: DeliveryFaults = options.faults
         self.log = DeliveryLog()
         self.outcomes: Counter[str] = Counter()
+        # An Enterprise Server names itself; github.com does not.
+        self._enterprise = dict(_ENTERPRISE) if options.base_path else {}
         self._secret = app.webhook_secret.encode()
         self._clock = clock
         self._timers = timers
@@ -109,6 +120,7 @@ class Webhook:
     def headers(self, message: Message, body: bytes) -> dict[str, str]:
         """What is sent beside this body."""
         return {
+            **self._enterprise,
             "Accept": "*/*",
             "Content-Type": "application/json",
             "User-Agent": "GitHub-Hookshot/lab0001",

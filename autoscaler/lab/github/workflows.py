@@ -48,13 +48,20 @@ class Workflows:
             planned.append((run_id, spec))
         for run_id, by_name in names.items():
             self._check_needs(run_id, by_name)
-        jobs = [self._make(run_id, spec, now) for run_id, spec in planned]
-        for job in jobs:
-            for need in (job.run.jobs[name] for name in job.spec.needs):
-                if need.status is not JobStatus.COMPLETED:
-                    need.needed_by.append(job)
-                    job.open_needs += 1
-        return jobs
+        return self._linked([self._make(run_id, spec, now) for run_id, spec in planned])
+
+    def repeat(self, run: Run, now: float) -> list[Job]:
+        """A new attempt at a run's jobs that did not succeed, under new ids.
+
+        Raises ValueError while one of its jobs has not ended.
+        """
+        if any(job.status is not JobStatus.COMPLETED for job in run.jobs.values()):
+            raise ValueError(f"run {run.id} has not ended")
+        failed = [job for job in run.jobs.values() if job.conclusion != "success"]
+        if failed:
+            run.attempt += 1
+            run.earlier += failed
+        return self._linked([self._make(run.id, job.spec, now) for job in failed])
 
     @staticmethod
     def released(job: Job) -> tuple[list[Job], list[Job]]:
@@ -109,6 +116,16 @@ class Workflows:
             circle = sorted(set(names) - set(ready))
             raise ValueError(f"jobs of run {run_id} need each other in a circle: {circle}")
 
+    @staticmethod
+    def _linked(jobs: list[Job]) -> list[Job]:
+        """The same, each known to what it has to wait for."""
+        for job in jobs:
+            for need in (job.run.jobs[name] for name in job.spec.needs):
+                if need.status is not JobStatus.COMPLETED:
+                    need.needed_by.append(job)
+                    job.open_needs += 1
+        return jobs
+
     def _make(self, run_id: int, spec: JobSpec, now: float) -> Job:
         repository = self.repository(spec.repository)
         run = self.runs.get(run_id)
@@ -123,7 +140,7 @@ class Workflows:
             frozenset(label.lower() for label in spec.labels),
         )
         number = FIRST_JOB + len(self.jobs)
-        job = Job(number, spec, run, kind, len(self.jobs), now)
+        job = Job(number, spec, run, kind, len(self.jobs), now, run.attempt)
         self.jobs[number] = job
         run.jobs[spec.name] = job
         return job

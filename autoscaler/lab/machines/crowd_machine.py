@@ -144,7 +144,7 @@ class CrowdMachine:
     def _delay(self, retry_after: float | None) -> float:
         self.tries += 1
         share = random.random()  # noqa: S311 - jitter
-        if retry_after is not None:
+        if retry_after:
             return retry_after * (1 + share / 4)
         return min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(self.tries - 1, 10)) * (0.5 + share / 2)
 

@@ -40,6 +40,9 @@ python3 -I -S "$1" --host-file "$RUNNER_AGENT_ROOT/etc/runner-agent/host.json"
 shutdown -P now
 """
 
+# User data run once in an instance's life (cloud-init, "Modules frequency"); the unit stays.
+_BOOT_AGAIN = "systemctl start runner-agent.service"
+
 
 @dataclass(slots=True)
 class _Running:
@@ -106,6 +109,20 @@ class ProcessHost:
             await asyncio.to_thread(end_sessions, [running.process.pid])
         self._spawn(self._reap(running.process))
 
+    async def reboot(self, instance_id: str) -> None:
+        """End all that a Linux machine runs, and start what its disk has to be started at boot."""
+        running = self._running.get(instance_id)
+        if running is None or running.over or running.process is None:
+            return
+        await asyncio.to_thread(_end_processes, running)
+        await running.process.wait()
+        (running.disk.runner / "session").unlink(missing_ok=True)
+        if not running.over:
+            running.process = await self._start(
+                running.disk, [str(self._image.bin / "bash"), "-c", _BOOT_AGAIN]
+            )
+            self._spawn(self._reap(running.process))
+
     async def kill(self, instance_id: str) -> None:
         """End all of the machine's processes; `powered_off` is not called."""
         running = self._running.get(instance_id)
@@ -128,7 +145,7 @@ class ProcessHost:
 
     async def _start(self, disk: Disk, arguments: list[str]) -> asyncio.subprocess.Process:
         root = str(disk.root)
-        with (disk.logs / "boot.log").open("wb") as log:
+        with (disk.logs / "boot.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 *_without_privileges(),
                 *arguments,

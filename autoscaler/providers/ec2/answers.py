@@ -3,15 +3,17 @@
 Pure. It adds nothing that EC2 did not say, except what a machine costs and holds.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autoscaler.controller.ports.provider import LaunchAnswer
+from autoscaler.controller.ports.provider import LaunchAnswer, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import CallId, ProviderMachineId, ProviderName, SkuName
-from autoscaler.providers.ec2.errors import failure_class
+from autoscaler.providers.ec2.errors import ending_meaning
+from autoscaler.providers.ec2.errors import meaning as error_meaning
 from autoscaler.providers.ec2.offerings import quota_holds, running_cost
 from autoscaler.providers.ec2.rows import FleetErrorRow, FleetInstanceRow, InstanceRow
 from autoscaler.providers.ec2.settings import Ec2Settings
@@ -39,6 +41,26 @@ def launch_answer(
     return LaunchAnswer(machines, failures)
 
 
+def refused_subnet(
+    provider: ProviderName, request: Mapping[str, Any], error: ProviderError
+) -> tuple[str, LaunchAnswer] | None:
+    """The subnet that a whole call was refused for, and that as an answer; None if none is named.
+
+    EC2 names the subnet in the message alone; without it all zones of the call would be held.
+    """
+    if error.reach is not Reach.ZONE:
+        return None
+    kind = request["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
+    for override in request["LaunchTemplateConfigs"][0]["Overrides"]:
+        subnet = override["SubnetId"]
+        if re.search(rf"\b{re.escape(subnet)}\b", error.message):
+            sold = f"{override['InstanceType']}/{override['AvailabilityZone']}/{kind}"
+            offering = f"{provider}/{sold}"
+            failure = LaunchFailure(error.failure, error.code, error.message, offering, error.reach)
+            return subnet, LaunchAnswer((), (failure,))
+    return None
+
+
 def _launched(row: FleetInstanceRow, image: str) -> LaunchedMachine:
     return LaunchedMachine(
         provider_id=ProviderMachineId(row.id),
@@ -50,16 +72,17 @@ def _launched(row: FleetInstanceRow, image: str) -> LaunchedMachine:
 
 
 def _failure(provider: ProviderName, capacity_type: str, row: FleetErrorRow) -> LaunchFailure:
-    offering = None
+    offering, meaning = None, error_meaning(row.code)
     if row.instance_type and row.zone:
         offering = f"{provider}/{row.instance_type}/{row.zone}/{capacity_type}"
-    return LaunchFailure(failure_class(row.code), row.code, row.message, offering)
+    return LaunchFailure(meaning.failure, row.code, row.message, offering, meaning.reach)
 
 
 def listed_machine(settings: Ec2Settings, row: InstanceRow) -> ListedMachine:
     """One machine of a list, with its price by its SKU's operating system, else its platform's."""
     capacity_type = _capacity_type(row.lifecycle)
     terminated = row.state == "terminated"
+    ending = ending_meaning(row.ended_by) if terminated else None
     return ListedMachine(
         provider_id=ProviderMachineId(row.id),
         installation=row.installation,
@@ -69,11 +92,15 @@ def listed_machine(settings: Ec2Settings, row: InstanceRow) -> ListedMachine:
         instance_type=row.instance_type,
         zone=row.zone,
         capacity_type=capacity_type,
-        dollars_per_hour=running_cost(row.instance_type, _os(settings, row), settings.prices),
+        dollars_per_hour=running_cost(
+            row.instance_type, _os(settings, row), settings.price_list, capacity_type
+        ),
         holds=() if terminated else quota_holds(settings.name, row.instance_type, capacity_type),
         image=row.image,
         launch_time=row.launch_time,
         reason=_reason(row),
+        failure=ending.failure if ending else None,
+        reach=ending.reach if ending else None,
     )
 
 

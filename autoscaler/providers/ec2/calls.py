@@ -9,6 +9,7 @@ from typing import Any
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.channel import Api, CallOutcomeUnknownError
 from autoscaler.providers.ec2.errors import metric_label
@@ -34,14 +35,17 @@ class MeteredApi:
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
         """Make one call (see `Api`)."""
-        await self._throttle.admit(operation)
+        await self._throttle.admit(operation, _machines(operation, arguments))
         began = self._clock.now()
         outcome = "cancelled"
         try:
             answer = await self._api.call(operation, arguments)
             outcome = "ok"
+            self._throttle.accepted(operation)
         except (ProviderError, CallOutcomeUnknownError) as error:
             outcome = metric_label(error.code)
+            if isinstance(error, ProviderError) and error.failure is FailureClass.THROTTLED:
+                self._throttle.refused(operation, error.retry_after)
             raise
         finally:
             took = self._clock.now() - began
@@ -51,3 +55,10 @@ class MeteredApi:
     async def close(self) -> None:
         """Close what it wraps."""
         await self._api.close()
+
+
+def _machines(operation: str, arguments: Mapping[str, Any]) -> int:
+    """How many machines a call starts or ends."""
+    if operation == "CreateFleet":
+        return int(arguments["TargetCapacitySpecification"]["TotalTargetCapacity"])
+    return len(arguments["ids"]) if operation == "TerminateInstances" else 0

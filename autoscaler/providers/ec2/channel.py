@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Seconds
-from autoscaler.providers.ec2.errors import failure_class, outcome_unknown
+from autoscaler.providers.ec2.errors import meaning, outcome_unknown
 from autoscaler.providers.ec2.frames import HEADER, body_length, encode
 from autoscaler.providers.ec2.settings import Timeouts
 
@@ -202,7 +202,9 @@ def _failure(answer: Mapping[str, Any]) -> Exception:
         return ProviderError(FailureClass.CONFIGURATION, code, message)
     if not answer["status"] or outcome_unknown(code, answer["status"]):
         return CallOutcomeUnknownError(code, message)
-    return ProviderError(failure_class(code), code, message, _seconds(answer["retry_after"]))
+    found = meaning(code)
+    seconds = _seconds(answer["retry_after"])
+    return ProviderError(found.failure, code, message, seconds, found.reach)
 
 
 def _seconds(text: str | None) -> Seconds | None:

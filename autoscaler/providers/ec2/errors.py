@@ -1,26 +1,48 @@
-"""What EC2's error codes mean for what to do next.
+"""What EC2's codes mean for what to do next: error codes, and reasons why instances ended.
 
 A pure table. It never decides how long to wait or where to try instead.
-Sources: EC2 API Reference, "Error codes"; Karpenter's `pkg/errors` for what is lack of capacity.
+Sources: EC2 API Reference, "Error codes" and "StateReason"; Karpenter's `pkg/errors`;
+github-aws-runners/terraform-aws-github-runner (which errors it retries);
+aws-parallelcluster-node PR 673.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, Reach
 
-_CAPACITY = """
-InsufficientCapacity InsufficientCapacityOnHost InsufficientFreeAddressesInSubnet
-InsufficientHostCapacity InsufficientInstanceCapacity InsufficientReservedInstanceCapacity
-InsufficientVolumeCapacity ReservationCapacityExceeded SpotMaxPriceTooLow UnfulfillableCapacity
-Unsupported
+
+class Meaning(NamedTuple):
+    """The class of a code, and its reach where it goes farther than the class."""
+
+    failure: FailureClass
+    reach: Reach | None = None
+
+
+_UNLISTED = Meaning(FailureClass.UNKNOWN)
+
+# None of one offering: instance type x zone x capacity type.
+_OFFERING = """
+InsufficientCapacity InsufficientCapacityOnHost InsufficientHostCapacity
+InsufficientInstanceCapacity InsufficientReservedInstanceCapacity ReservationCapacityExceeded
+SpotInstanceShutdown SpotInstanceTermination SpotMaxPriceTooLow UnfulfillableCapacity Unsupported
 """
 
-_QUOTA = """
-InstanceLimitExceeded MaxFleetCountExceeded MaxSpotFleetRequestCountExceeded
-MaxSpotInstanceCountExceeded TargetCapacityLimitExceededException VcpuLimitExceeded
+# A full subnet, no room for disks: nothing starts in that zone, whatever its type.
+_ZONE = "InsufficientFreeAddressesInSubnet InsufficientVolumeCapacity"
+
+# vCPUs of a family, spot and on-demand counted apart.
+_FAMILY_QUOTA = "InstanceLimitExceeded MaxSpotInstanceCountExceeded VcpuLimitExceeded"
+
+# Limits of the whole account: of fleets, of all their machines, of all their disks.
+_ACCOUNT_QUOTA = """
+MaxFleetCountExceeded MaxSpotFleetRequestCountExceeded TargetCapacityLimitExceededException
 VolumeLimitExceeded
 """
+
+# Spot's service-linked role is missing and we may not make it: no spot, on-demand goes on.
+_NO_SPOT = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 
 _THROTTLED = """
 BandwidthLimitExceeded EC2ThrottledException PriorRequestNotComplete RequestLimitExceeded
@@ -28,22 +50,26 @@ RequestThrottled RequestThrottledException SlowDown ThrottledException Throttlin
 ThrottlingException TooManyRequestsException
 """
 
+# `Client.InternalError` ends an instance whose encrypted disk's key it may not use, or whose
+# disks cannot be attached; the same code in an answer is EC2's own trouble, hence the full name.
 _CONFIGURATION = """
-AccessDenied AccessDeniedException AuthFailure Blocked InvalidAMIID InvalidAMIName InvalidAction
-InvalidAvailabilityZone InvalidBlockDeviceMapping InvalidClientTokenId InvalidFleetConfig
-InvalidFleetConfiguration InvalidFormat InvalidGroup InvalidIamInstanceProfile
-InvalidIamInstanceProfileArn InvalidInput InvalidInstanceType InvalidKMSKey InvalidParameter
-InvalidParameterCombination InvalidParameterValue InvalidSecurity InvalidSecurityGroupID
-InvalidSnapshot InvalidSubnet InvalidSubnetID InvalidTagKey InvalidUserData MalformedQueryString
-MissingAuthenticationToken MissingParameter OperationNotPermitted OptInRequired
-PendingVerification SignatureDoesNotMatch UnauthorizedOperation UnknownParameter
-UnrecognizedClientException UnsupportedOperation VPCIdNotSpecified ValidationError
+AccessDenied AccessDeniedException AuthFailure Blocked Client.InternalError InvalidAMIID
+InvalidAMIName InvalidAction InvalidAvailabilityZone InvalidBlockDeviceMapping
+InvalidClientTokenId InvalidFleetConfig InvalidFleetConfiguration InvalidFormat InvalidGroup
+InvalidIamInstanceProfile InvalidIamInstanceProfileArn InvalidInput InvalidInstanceType
+InvalidKMSKey InvalidParameter InvalidParameterCombination InvalidParameterValue InvalidSecurity
+InvalidSecurityGroupID InvalidSnapshot InvalidSubnet InvalidSubnetID InvalidTagKey
+InvalidUserData MalformedQueryString MissingAuthenticationToken MissingParameter
+OperationNotPermitted OptInRequired PendingVerification SignatureDoesNotMatch
+UnauthorizedOperation UnknownParameter UnrecognizedClientException UnsupportedOperation
+VPCIdNotSpecified ValidationError
 """
 
 _UNLISTED_BUT_KNOWN = """
 ExpiredToken ExpiredTokenException IdempotentInstanceTerminated IdempotentParameterMismatch
 IncorrectInstanceState InternalError InternalFailure InvalidInstanceID InvalidLaunchTemplateId
-InvalidLaunchTemplateName RequestExpired ServerInternal ServiceUnavailable Unavailable
+InvalidLaunchTemplateName InvalidVolume RequestExpired ServerInternal ServiceUnavailable
+Unavailable VolumeInUse
 """
 """Codes that are expected in answers but say nothing of the classes above.
 
@@ -59,21 +85,35 @@ WorkerEnded WorkerTimeout
 """Names of what went wrong on this side of EC2: boto3's exceptions and the worker's own."""
 
 
-def _table() -> dict[str, FailureClass]:
-    classes = {
-        FailureClass.CAPACITY: _CAPACITY,
-        FailureClass.QUOTA: _QUOTA,
-        FailureClass.THROTTLED: _THROTTLED,
-        FailureClass.CONFIGURATION: _CONFIGURATION,
-        FailureClass.UNKNOWN: _UNLISTED_BUT_KNOWN,
+def _table() -> dict[str, Meaning]:
+    meanings = {
+        _OFFERING: Meaning(FailureClass.CAPACITY),
+        _ZONE: Meaning(FailureClass.CAPACITY, Reach.ZONE),
+        _FAMILY_QUOTA: Meaning(FailureClass.QUOTA),
+        _ACCOUNT_QUOTA: Meaning(FailureClass.QUOTA, Reach.PROVIDER),
+        _NO_SPOT: Meaning(FailureClass.CONFIGURATION, Reach.CAPACITY_TYPE),
+        _THROTTLED: Meaning(FailureClass.THROTTLED),
+        _CONFIGURATION: Meaning(FailureClass.CONFIGURATION),
+        _UNLISTED_BUT_KNOWN: _UNLISTED,
     }
-    return {code: failure for failure, codes in classes.items() for code in codes.split()}
+    return {code: meaning for codes, meaning in meanings.items() for code in codes.split()}
 
 
-FAILURE_CLASSES: Mapping[str, FailureClass] = MappingProxyType(_table())
-"""Classes by an error code's first part (`InvalidAMIID` for `InvalidAMIID.NotFound`)."""
+MEANINGS: Mapping[str, Meaning] = MappingProxyType(_table())
+"""Meanings by a whole code, or by its first part (`InvalidAMIID` for `InvalidAMIID.NotFound`)."""
 
-_LABELS = frozenset({*FAILURE_CLASSES, *_WITHOUT_ANSWER.split()})
+_LABELS = frozenset({*(code.partition(".")[0] for code in MEANINGS), *_WITHOUT_ANSWER.split()})
+
+NOT_A_FAILURE = frozenset(
+    {
+        "Client.InstanceInitiatedShutdown",
+        "Client.InstanceTerminated",
+        "Client.UserInitiatedHibernate",
+        "Client.UserInitiatedShutdown",
+        "Server.ScheduledStop",
+    }
+)
+"""Ends that somebody wished or the machine chose: they say nothing of the next launch."""
 
 
 def first_part(code: str) -> str:
@@ -84,9 +124,25 @@ def first_part(code: str) -> str:
     return parts[0]
 
 
-def failure_class(code: str) -> FailureClass:
+def meaning(code: str) -> Meaning:
     """What to do next about this code; UNKNOWN when nobody listed it."""
-    return FAILURE_CLASSES.get(first_part(code), FailureClass.UNKNOWN)
+    return MEANINGS.get(code) or MEANINGS.get(first_part(code), _UNLISTED)
+
+
+def ending_meaning(code: str) -> Meaning | None:
+    """What an instance's StateReason says of the next launch; None when it says nothing.
+
+    Only codes whose class calls for something else than counting failed boots have a meaning.
+    """
+    if not code or code in NOT_A_FAILURE:
+        return None
+    found = meaning(code)
+    return None if found.failure is FailureClass.UNKNOWN else found
+
+
+def failure_class(code: str) -> FailureClass:
+    """The class alone."""
+    return meaning(code).failure
 
 
 def outcome_unknown(code: str, status: int) -> bool:

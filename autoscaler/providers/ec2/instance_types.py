@@ -2,14 +2,14 @@
 
 A table of the project's own, `data/instance_types.csv`, made by scripts/instance_types.py from
 aws/karpenter-provider-aws at 1d92708 (prices that its authors generated on 2026-07-20 from
-AWS's price list, us-east-1, Linux, on demand). It asks no one and knows nothing of discounts:
-other regions count at us-east-1's price unless overridden, and spot counts at the on-demand
-price, which it does not exceed unless somebody bids higher.
+AWS's price list, us-east-1, Linux, on demand). It asks no one and knows nothing of discounts.
+Another region has no price but the operator's, for guessed dollars would make a cap a guess; spot
+counts at the on-demand price, which it does not exceed, unless the operator says otherwise.
 """
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -19,13 +19,34 @@ from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSyst
 PRICES_DATED = "2026-07-20"
 """When the table's prices were read from AWS's price list."""
 
+PRICES_REGION = "us-east-1"
+"""The one region whose prices the table has."""
+
 WINDOWS_DOLLARS_PER_VCPU_HOUR = 0.046
 """On top of Linux (EC2 User Guide, "Optimize CPUs for License-Included instances"). The `t`
 families and a few older types differ."""
 
 
 class InstanceTypeError(ValueError):
-    """An instance type that cannot be offered; the message names it and what to do."""
+    """An instance type that cannot be offered; the message names it, `fix` says what to do."""
+
+    def __init__(self, what: str, fix: str = "name another one") -> None:
+        super().__init__(f"{what}; {fix}")
+        self.what = what
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What machines cost in one region, as far as the operator says it.
+
+    `overrides` are Linux on-demand dollars an hour by type, before the table; `spot_factor` is
+    what spot counts at, as a part of the on-demand price.
+    """
+
+    region: str = PRICES_REGION
+    overrides: Mapping[str, float] = field(default_factory=dict)
+    spot_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +62,36 @@ class InstanceType:
     linux_dollars_per_hour: float | None
 
     def dollars_per_hour(
-        self, os: OperatingSystem, overrides: Mapping[str, float] | None = None
+        self,
+        os: OperatingSystem,
+        prices: Prices | None = None,
+        capacity_type: CapacityType = CapacityType.ON_DEMAND,
     ) -> float:
-        """The on-demand price. `overrides` are Linux prices. Raises InstanceTypeError."""
-        linux = (overrides or {}).get(self.name, self.linux_dollars_per_hour)
-        if linux is None:
-            raise InstanceTypeError(
-                f"no price is known for instance type {self.name}; give one under `prices`"
-            )
+        """What one counts for; no `prices` are us-east-1's. Raises InstanceTypeError.
+
+        Windows' licence has no spot discount.
+        """
+        prices = prices or Prices()
+        dollars = self._linux(prices)
+        if capacity_type is CapacityType.SPOT:
+            dollars *= prices.spot_factor
         if os is OperatingSystem.WINDOWS:
-            return round(linux + self.vcpus * WINDOWS_DOLLARS_PER_VCPU_HOUR, 6)
-        return linux
+            dollars += self.vcpus * WINDOWS_DOLLARS_PER_VCPU_HOUR
+        return round(dollars, 6)
+
+    def _linux(self, prices: Prices) -> float:
+        known = prices.overrides.get(self.name)
+        if known is None and prices.region == PRICES_REGION:
+            known = self.linux_dollars_per_hour
+        if known is not None:
+            return known
+        there = ""
+        if self.linux_dollars_per_hour is not None:
+            there = f" (in {PRICES_REGION} it is {self.linux_dollars_per_hour:g})"
+        raise InstanceTypeError(
+            f"no price is known for instance type {self.name} in {prices.region}{there}",
+            f"give its Linux on-demand price as prices: {{{self.name}: DOLLARS_PER_HOUR}}",
+        )
 
 
 @cache

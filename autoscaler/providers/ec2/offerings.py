@@ -4,12 +4,13 @@ Pure. It does not know which of them EC2 can serve: a type that a zone does not 
 capacity failure of that offering when it is asked for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from autoscaler.model.catalogue import CapacityType, Offering, OperatingSystem
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.instance_types import (
     InstanceTypeError,
+    Prices,
     instance_type,
     instance_types,
     quota,
@@ -17,15 +18,21 @@ from autoscaler.providers.ec2.instance_types import (
 from autoscaler.providers.ec2.rows import SubnetRow
 
 
-def roomiest_subnets(subnets: Iterable[SubnetRow]) -> dict[str, str]:
-    """Zone to the subnet with most free addresses there.
+def roomiest_subnets(
+    subnets: Iterable[SubnetRow], full: Collection[str] = frozenset()
+) -> dict[str, str]:
+    """Zone to the subnet with most free addresses there; one that was `full` comes last.
 
     CreateFleet refuses two subnets of one zone as duplicate instance pools.
     """
+
+    def room(subnet: SubnetRow) -> tuple[bool, int]:
+        return (subnet.id not in full, subnet.free_addresses)
+
     best: dict[str, SubnetRow] = {}
     for subnet in sorted(subnets):
         known = best.get(subnet.zone)
-        if known is None or subnet.free_addresses > known.free_addresses:
+        if known is None or room(subnet) > room(known):
             best[subnet.zone] = subnet
     return {zone: best[zone].id for zone in sorted(best)}
 
@@ -34,7 +41,7 @@ def price_offerings(
     provider: ProviderName,
     zones: Sequence[str],
     wanted: tuple[Sequence[str], Sequence[CapacityType], OperatingSystem],
-    prices: Mapping[str, float],
+    prices: Prices,
 ) -> tuple[Offering, ...]:
     """Offerings in the order of capacity types, then instance types, then zones.
 
@@ -47,7 +54,7 @@ def price_offerings(
             instance_type=name,
             zone=zone,
             capacity_type=capacity_type,
-            dollars_per_hour=instance_type(name).dollars_per_hour(os, prices),
+            dollars_per_hour=instance_type(name).dollars_per_hour(os, prices, capacity_type),
             quota=quota(name, capacity_type),
             quota_units=instance_type(name).vcpus,
         )
@@ -57,14 +64,16 @@ def price_offerings(
     )
 
 
-def running_cost(name: str, os: OperatingSystem, prices: Mapping[str, float]) -> float:
+def running_cost(
+    name: str, os: OperatingSystem, prices: Prices, capacity_type: CapacityType
+) -> float:
     """What a machine that exists counts for in dollars an hour; 0 where no price is known.
 
     A machine that was launched before the configuration changed must not stop the list.
     """
     known = instance_types().get(name)
     try:
-        return known.dollars_per_hour(os, prices) if known is not None else 0.0
+        return known.dollars_per_hour(os, prices, capacity_type) if known is not None else 0.0
     except InstanceTypeError:
         return 0.0
 

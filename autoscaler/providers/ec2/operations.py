@@ -16,7 +16,9 @@ from autoscaler.providers.ec2.rows import (
     FleetInstanceRow,
     ImageRow,
     InstanceRow,
+    QuotaRow,
     SubnetRow,
+    TemplateRow,
 )
 from autoscaler.providers.ec2.tags import FIELDS
 
@@ -44,6 +46,11 @@ class Clients:
     def sts(self) -> Any:
         """STS's client."""
         return self._client("sts")
+
+    @property
+    def quotas(self) -> Any:
+        """Service Quotas' client."""
+        return self._client("service-quotas")
 
     def _client(self, service: str) -> Any:
         with self._lock:
@@ -84,18 +91,19 @@ def describe_images(clients: Clients, arguments: Arguments) -> tuple[list[ImageR
 
 def _image(one: Any) -> ImageRow:
     root = one.get("RootDeviceName") or ""
-    sizes = [
-        mapping["Ebs"].get("VolumeSize") or 0
+    disks = {
+        mapping["DeviceName"]: int(mapping["Ebs"].get("VolumeSize") or 0)
         for mapping in one.get("BlockDeviceMappings", ())
-        if mapping.get("DeviceName") == root and "Ebs" in mapping
-    ]
+        if "Ebs" in mapping
+    }
     return ImageRow(
         id=one["ImageId"],
         name=one.get("Name") or "",
         created=one.get("CreationDate") or "",
         architecture=one.get("Architecture") or "",
         root_device=root,
-        root_gb=max(sizes, default=0),
+        root_gb=disks.pop(root, 0),
+        other_disks=tuple(sorted(disks.items())),
     )
 
 
@@ -109,10 +117,65 @@ def create_launch_template(clients: Clients, arguments: Arguments) -> str:
     return answer["LaunchTemplate"]["LaunchTemplateId"]
 
 
-def describe_launch_templates(clients: Clients, arguments: Arguments) -> str:
-    """The id of the launch template with this name."""
-    answer = clients.ec2.describe_launch_templates(LaunchTemplateNames=[arguments["name"]])
-    return answer["LaunchTemplates"][0]["LaunchTemplateId"]
+def describe_launch_templates(
+    clients: Clients, arguments: Arguments
+) -> tuple[list[TemplateRow], str | None]:
+    """The launch template of a `name`; or one page of those with all of these `tags`."""
+    parameters: dict[str, Any]
+    if "name" in arguments:
+        parameters = {"LaunchTemplateNames": [arguments["name"]]}
+    else:
+        parameters = _tagged(arguments, 200)
+    answer = clients.ec2.describe_launch_templates(**parameters)
+    rows = [
+        TemplateRow(
+            one["LaunchTemplateId"], one["LaunchTemplateName"], one["CreateTime"].timestamp()
+        )
+        for one in answer["LaunchTemplates"]
+    ]
+    return rows, answer.get("NextToken")
+
+
+def delete_launch_template(clients: Clients, arguments: Arguments) -> None:
+    """Delete a launch template; machines that came of it stay as they are."""
+    clients.ec2.delete_launch_template(LaunchTemplateId=arguments["id"])
+
+
+def describe_volumes(clients: Clients, arguments: Arguments) -> tuple[list[tuple[str]], str | None]:
+    """One page of the volumes with all of these `tags` that no instance has."""
+    parameters = _tagged(arguments, 500)
+    parameters["Filters"].append({"Name": "status", "Values": ["available"]})
+    answer = clients.ec2.describe_volumes(**parameters)
+    return [(one["VolumeId"],) for one in answer["Volumes"]], answer.get("NextToken")
+
+
+def delete_volume(clients: Clients, arguments: Arguments) -> None:
+    """Delete a volume."""
+    clients.ec2.delete_volume(VolumeId=arguments["id"])
+
+
+def list_service_quotas(
+    clients: Clients, arguments: Arguments
+) -> tuple[list[QuotaRow], str | None]:
+    """One page of EC2's quotas as they are applied to the account."""
+    parameters: dict[str, Any] = {"ServiceCode": "ec2", "MaxResults": 100}
+    if arguments["page"]:
+        parameters["NextToken"] = arguments["page"]
+    answer = clients.quotas.list_service_quotas(**parameters)
+    rows = [QuotaRow(one["QuotaCode"], one["Value"]) for one in answer["Quotas"]]
+    return rows, answer.get("NextToken")
+
+
+def _tagged(arguments: Arguments, size: int) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        "Filters": [
+            {"Name": f"tag:{tag}", "Values": [value]} for tag, value in arguments["tags"].items()
+        ],
+        "MaxResults": size,
+    }
+    if arguments["page"]:
+        parameters["NextToken"] = arguments["page"]
+    return parameters
 
 
 def create_fleet(
@@ -154,9 +217,9 @@ def terminate_instances(clients: Clients, arguments: Arguments) -> None:
 def describe_instances(
     clients: Clients, arguments: Arguments
 ) -> tuple[list[InstanceRow], str | None]:
-    """One page, of at most `size`, of the machines whose tag `tag` has the value `value`."""
+    """One page, of at most `size`, of the machines with any of `values` in the filter `filter`."""
     parameters: dict[str, Any] = {
-        "Filters": [{"Name": f"tag:{arguments['tag']}", "Values": [arguments["value"]]}],
+        "Filters": [{"Name": arguments["filter"], "Values": list(arguments["values"])}],
         "MaxResults": arguments["size"],
     }
     if arguments["page"]:
@@ -167,8 +230,8 @@ def describe_instances(
 
 
 def _instance(one: Any) -> InstanceRow:
-    tags = {FIELDS[tag["Key"]]: tag["Value"] for tag in one["Tags"] if tag["Key"] in FIELDS}
-    reason = one.get("StateReason", {})
+    tags = {FIELDS[tag["Key"]]: tag["Value"] for tag in one.get("Tags", ()) if tag["Key"] in FIELDS}
+    reason, cpus = one.get("StateReason", {}), one.get("CpuOptions", {})
     return InstanceRow(
         id=one["InstanceId"],
         state=one["State"]["Name"],
@@ -182,6 +245,10 @@ def _instance(one: Any) -> InstanceRow:
         installation=tags.get("installation", ""),
         sku=tags.get("sku", ""),
         call=tags.get("call", ""),
+        fleet=tags.get("fleet", ""),
+        tenancy=one.get("Placement", {}).get("Tenancy", ""),
+        vcpus=cpus.get("CoreCount", 0) * cpus.get("ThreadsPerCore", 1),
+        ended_by=reason.get("Code", "")[:MAX_TEXT],
     )
 
 
@@ -198,11 +265,15 @@ def _text(moment: datetime) -> str:
 OPERATIONS: Mapping[str, Callable[[Clients, Arguments], object]] = {
     "CreateFleet": create_fleet,
     "CreateLaunchTemplate": create_launch_template,
+    "DeleteLaunchTemplate": delete_launch_template,
+    "DeleteVolume": delete_volume,
     "DescribeImages": describe_images,
     "DescribeInstances": describe_instances,
     "DescribeLaunchTemplates": describe_launch_templates,
     "DescribeSubnets": describe_subnets,
+    "DescribeVolumes": describe_volumes,
     "GetCallerIdentity": get_caller_identity,
+    "ListServiceQuotas": list_service_quotas,
     "TerminateInstances": terminate_instances,
 }
 """Every operation by the name of its API."""

@@ -5,7 +5,11 @@ launch, repeat or end is never decided here.
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
@@ -16,31 +20,47 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.model.catalogue import Architecture, CapacityType, Offering, OperatingSystem
+from autoscaler.model.catalogue import (
+    Architecture,
+    CapacityType,
+    LaunchRate,
+    Offering,
+    OperatingSystem,
+    Rate,
+)
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName
-from autoscaler.providers.ec2.answers import launch_answer, listed_machine
+from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_subnet
 from autoscaler.providers.ec2.calls import MeteredApi
+from autoscaler.providers.ec2.canary import sku_for
 from autoscaler.providers.ec2.channel import Api, WorkerChannel
+from autoscaler.providers.ec2.collecting import Collector
 from autoscaler.providers.ec2.endings import end_machines
 from autoscaler.providers.ec2.errors import first_part
 from autoscaler.providers.ec2.identity import IdentityVerifier, pinned_certificates
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
 from autoscaler.providers.ec2.offerings import price_offerings
-from autoscaler.providers.ec2.requests import fleet_request
+from autoscaler.providers.ec2.quotas import (
+    COUNTED_STATES,
+    account_quotas,
+    left_for_us,
+    used_by_others,
+)
+from autoscaler.providers.ec2.requests import fleet_request, template_of
 from autoscaler.providers.ec2.resources import Resources
-from autoscaler.providers.ec2.rows import InstanceRow
-from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.rows import InstanceRow, QuotaRow
+from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import FLEET
-from autoscaler.providers.ec2.throttle import Throttle
+from autoscaler.providers.ec2.throttle import Throttle, request_bucket, resource_bucket
 
 PAGE = 500
 """Machines a page of the list: some 0.2 s of the worker's parsing."""
 
-_GONE = frozenset(
-    {"InvalidAMIID", "InvalidLaunchTemplateId", "InvalidLaunchTemplateName", "InvalidSubnetID"}
-)
+_TEMPLATE_GONE = frozenset({"InvalidLaunchTemplateId", "InvalidLaunchTemplateName"})
+_GONE = _TEMPLATE_GONE | {"InvalidAMIID", "InvalidSubnetID"}
+
+_log = structlog.get_logger(__name__)
 
 
 class Ec2Provider:
@@ -58,10 +78,12 @@ class Ec2Provider:
         Raises ValueError when an identity certificate cannot be used.
         """
         worker = api or WorkerChannel(settings.region, settings.endpoint_url, settings.timeouts)
-        throttle = Throttle(clock, settings.buckets)
+        throttle = Throttle(clock, settings.request_buckets, settings.resource_buckets)
         self._settings = settings
         self._api = MeteredApi(worker, settings.name, telemetry, clock, throttle)
         self._resources = Resources(settings, self._api, clock)
+        self._collector = Collector(settings, self._api, clock, self._resources)
+        self._quota_problem = ""
         self._verifier = IdentityVerifier(
             settings.region, pinned_certificates(settings.region, settings.identity_certificates)
         )
@@ -71,6 +93,16 @@ class Ec2Provider:
     def name(self) -> ProviderName:
         """As the configuration calls it."""
         return self._settings.name
+
+    @property
+    def launch_rate(self) -> LaunchRate:
+        """How fast EC2 takes CreateFleet: planned with, so that calls need not wait here."""
+        requests = request_bucket("CreateFleet", self._settings.request_buckets)
+        machines = resource_bucket("CreateFleet", self._settings.resource_buckets)
+        return LaunchRate(
+            Rate(int(requests.capacity), requests.refill),
+            Rate(int(machines.capacity), machines.refill) if machines is not None else None,
+        )
 
     @property
     def believes_documents(self) -> bool:
@@ -105,29 +137,44 @@ class Ec2Provider:
                 raise InstanceTypeError(f"instance type {name} is not {arch.value}")
         wanted = (instance_types, capacity_types, os)
         zones = self._resources.zones
-        return price_offerings(self.name, zones, wanted, self._settings.prices)
+        return price_offerings(self.name, zones, wanted, self._settings.price_list)
 
     async def prepare(self, order: LaunchOrder) -> str:
         """The exact CreateFleet request as canonical JSON (see `Provider`)."""
         sku = self._settings.skus.get(order.sku)
         if sku is None:
             raise ProviderError(FailureClass.CONFIGURATION, "Sku", f"{order.sku} is not for EC2")
-        template = await self._resources.template(sku)
+        template = await self._template(sku, order)
         return fleet_request(self._settings, order, template, await self._resources.subnets())
+
+    async def _template(self, sku: Ec2Sku, order: LaunchOrder) -> str:
+        chosen = sku_for(sku, order.call)
+        try:
+            return await self._resources.template(chosen)
+        except ProviderError as error:
+            if chosen is sku or error.failure is not FailureClass.CONFIGURATION:
+                raise
+            # An image on trial that is not there stops its trial, never the SKU.
+            _log.warning("canary_not_launched", sku=sku.name, error=str(error))
+            return await self._resources.template(sku)
 
     async def launch(self, request: str) -> LaunchAnswer:
         """Send a stored request, once (see `Provider`)."""
-        body = json.loads(request)
-        template = body["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]
+        body, template = json.loads(request), template_of(request)
         try:
             answer = await self._api.call("CreateFleet", body)
         except ProviderError as error:
-            self._note(error.code)
-            raise
-        image = self._resources.image_of(template["LaunchTemplateId"])
-        result = launch_answer(self.name, body, answer, image)
+            return self._refused(body, template, error)
+        result = launch_answer(self.name, body, answer, self._resources.image_of(template))
+        subnets = {
+            (one["InstanceType"], one["AvailabilityZone"]): one["SubnetId"]
+            for one in body["LaunchTemplateConfigs"][0]["Overrides"]
+        }
         for failure in result.failures:
             self._note(failure.code)
+            if failure.reach is Reach.ZONE and failure.offering is not None:
+                _, instance_type, zone, _ = failure.offering.rsplit("/", 3)
+                self._resources.note_full(subnets[instance_type, zone])
         return result
 
     async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
@@ -138,11 +185,25 @@ class Ec2Provider:
         """Every machine with this fleet's tag, in pages (see `Provider`)."""
         page: str | None = None
         while True:
-            arguments = {"tag": FLEET, "value": self._settings.fleet, "size": PAGE, "page": page}
-            rows, page = await self._api.call("DescribeInstances", arguments)
-            yield tuple(listed_machine(self._settings, InstanceRow(*row)) for row in rows)
+            rows, page = await self._page(f"tag:{FLEET}", (self._settings.fleet,), page)
+            yield tuple(listed_machine(self._settings, row) for row in rows)
             if not page:
                 return
+
+    async def quotas(self) -> Mapping[str, int]:
+        """What Service Quotas and the operator say, less what others use (see `Provider`)."""
+        known = account_quotas(await self._applied_quotas(), self._settings.quotas)
+        others: Counter[str] = Counter()
+        page: str | None = None
+        while True:
+            rows, page = await self._page("instance-state-name", COUNTED_STATES, page)
+            others += used_by_others(self._settings.fleet, rows)
+            if not page:
+                return left_for_us(self.name, known, others)
+
+    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+        """Delete launch templates and volumes that are left over (see `Provider`)."""
+        return await self._collector.collect(requests)
 
     def verify(self, proof: bytes) -> ProvenIdentity:
         """Check an instance identity document (see `Provider`)."""
@@ -153,6 +214,46 @@ class Ec2Provider:
     async def close(self) -> None:
         """End the worker process. Idempotent."""
         await self._api.close()
+
+    async def _page(
+        self, name: str, values: Sequence[str], page: str | None
+    ) -> tuple[list[InstanceRow], str | None]:
+        arguments = {"filter": name, "values": values, "size": PAGE, "page": page}
+        rows, following = await self._api.call("DescribeInstances", arguments)
+        return [InstanceRow(*row) for row in rows], following
+
+    async def _applied_quotas(self) -> list[QuotaRow]:
+        """What Service Quotas says; nothing where we may not ask: EC2 still refuses by itself."""
+        found: list[QuotaRow] = []
+        page: str | None = None
+        try:
+            while True:
+                rows, page = await self._api.call("ListServiceQuotas", {"page": page})
+                found += [QuotaRow(*row) for row in rows]
+                if not page:
+                    break
+        except ProviderError as error:
+            if error.failure is not FailureClass.CONFIGURATION:
+                raise
+            if self._quota_problem != error.code:
+                _log.warning("quotas_not_read", provider=self.name, error=str(error))
+            self._quota_problem = error.code
+            return []
+        self._quota_problem = ""
+        return found
+
+    def _refused(self, body: Any, template: str, error: ProviderError) -> LaunchAnswer:
+        """What a refusal of the whole call means. Raises ProviderError."""
+        full = refused_subnet(self.name, body, error)
+        if full is not None:
+            self._resources.note_full(full[0])
+            return full[1]
+        if first_part(error.code) in _TEMPLATE_GONE and self._resources.is_new(template):
+            # Just made and not yet visible everywhere: a dearer rung would be no better.
+            text = f"the new launch template is not visible yet: {error.message}"
+            raise ProviderError(FailureClass.THROTTLED, error.code, text, error.retry_after)
+        self._note(error.code)
+        raise error
 
     def _note(self, code: str) -> None:
         if first_part(code) in _GONE:

@@ -61,7 +61,7 @@ def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[s
     """What every machine of the SKU is launched with.
 
     IMDSv2 with one hop keeps containers away from the metadata; a machine that powers itself
-    off terminates, with its disk.
+    off terminates, with all its disks, whatever the image says of them.
     """
     tags = tag_list(machine_tags(settings, sku))
     data: dict[str, Any] = {
@@ -74,15 +74,8 @@ def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[s
             "InstanceMetadataTags": "disabled",
         },
         "BlockDeviceMappings": [
-            {
-                "DeviceName": image.root_device,
-                "Ebs": {
-                    "DeleteOnTermination": True,
-                    "Encrypted": True,
-                    "VolumeSize": max(sku.disk_gb or 0, image.root_gb, 1),
-                    "VolumeType": "gp3",
-                },
-            }
+            _disk(image.root_device, max(sku.disk_gb or 0, image.root_gb)),
+            *(_disk(device, size) for device, size in image.other_disks),
         ],
         "InstanceInitiatedShutdownBehavior": "terminate",
         "TagSpecifications": [
@@ -96,6 +89,24 @@ def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[s
     if sku.user_data:
         data["UserData"] = base64.b64encode(sku.user_data.encode()).decode()
     return data
+
+
+def _disk(device: str, size: int) -> dict[str, Any]:
+    return {
+        "DeviceName": device,
+        "Ebs": {
+            "DeleteOnTermination": True,
+            "Encrypted": True,
+            "VolumeSize": max(size, 1),
+            "VolumeType": "gp3",
+        },
+    }
+
+
+def template_of(request: str) -> str:
+    """The id of the launch template that a stored request names."""
+    config = json.loads(request)["LaunchTemplateConfigs"][0]
+    return str(config["LaunchTemplateSpecification"]["LaunchTemplateId"])
 
 
 def template_name(fleet: str, data: Mapping[str, Any]) -> str:

@@ -20,14 +20,24 @@ from autoscaler.providers.ec2.requests import (
     template_data,
     template_name,
 )
-from autoscaler.providers.ec2.rows import ImageRow, SubnetRow
+from autoscaler.providers.ec2.rows import ImageRow, SubnetRow, TemplateRow
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import tag_list
 
 FRESH_FOR: Seconds = 300.0
 """How long subnets and images are remembered."""
 
+VISIBLE_AFTER: Seconds = 300.0
+"""What was just made may be NotFound for minutes (EC2 Developer Guide, "Eventual consistency")."""
+
 _TEMPLATE_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
+
+_Source = tuple[SkuName, str, str]
+"""A SKU and the name and owner of its image, or of its canary's."""
+
+
+def _source(sku: Ec2Sku) -> _Source:
+    return sku.name, sku.image_name, sku.image_owner
 
 
 class Resources:
@@ -39,9 +49,13 @@ class Resources:
         self._clock = clock
         self._account = settings.account
         self._subnets: tuple[Instant, Mapping[str, str]] | None = None
-        self._images: dict[SkuName, tuple[Instant, ImageRow]] = {}
+        self._images: dict[_Source, tuple[Instant, ImageRow]] = {}
         self._templates: dict[str, str] = {}
         self._template_images: dict[str, str] = {}
+        self._current: dict[_Source, str] = {}
+        self._made_at: dict[str, Instant] = {}
+        self._handed_out: dict[str, Instant] = {}
+        self._full: dict[str, Instant] = {}
         # One lock a SKU: a slow lookup for one never holds up another.
         self._locks: defaultdict[SkuName, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -57,7 +71,8 @@ class Resources:
         if known is not None and self._fresh(known[0]):
             return known[1]
         rows = await self._api.call("DescribeSubnets", {"ids": list(self._settings.subnets)})
-        found = roomiest_subnets(SubnetRow(*row) for row in rows)
+        self._full = {one: at for one, at in self._full.items() if self._fresh(at)}
+        found = roomiest_subnets((SubnetRow(*row) for row in rows), self._full)
         self._subnets = (self._clock.now(), found)
         return found
 
@@ -75,7 +90,30 @@ class Resources:
             if name not in self._templates:
                 self._templates[name] = await self._make_template(sku, name, data)
                 self._template_images[self._templates[name]] = image.id
-            return self._templates[name]
+            template = self._templates[name]
+            self._current[_source(sku)] = template
+            self._handed_out[template] = self._clock.now()
+            return template
+
+    def templates_since(self, moment: Instant) -> set[str]:
+        """The templates that SKUs stand for now, and those handed out since this moment."""
+        late = {one: at for one, at in self._handed_out.items() if at >= moment}
+        self._handed_out = late
+        return {*self._current.values(), *late}
+
+    def forget_template(self, template: str) -> None:
+        """It was deleted: whatever needs one like it makes it anew."""
+        self._templates = {name: one for name, one in self._templates.items() if one != template}
+
+    def is_new(self, template: str) -> bool:
+        """Whether this process made a template so recently that EC2 may not show it everywhere."""
+        made_at = self._made_at.get(template)
+        return made_at is not None and self._clock.now() - made_at < VISIBLE_AFTER
+
+    def note_full(self, subnet: str) -> None:
+        """A subnet has no addresses left: another one of its zone is to be preferred for a while."""
+        self._full[subnet] = self._clock.now()
+        self._subnets = self._subnets and (float("-inf"), self._subnets[1])
 
     def image_of(self, template: str) -> str:
         """The image that a template of this process launches; empty if it is an earlier one's."""
@@ -88,7 +126,7 @@ class Resources:
         self._templates.clear()
 
     async def _image(self, sku: Ec2Sku) -> ImageRow:
-        known = self._images.get(sku.name)
+        known = self._images.get(_source(sku))
         if known is not None and self._fresh(known[0]):
             return known[1]
         images: list[ImageRow] = []
@@ -102,7 +140,7 @@ class Resources:
             if not page:
                 break
         newest = newest_image(sku, images)
-        self._images[sku.name] = (self._clock.now(), newest)
+        self._images[_source(sku)] = (self._clock.now(), newest)
         return newest
 
     async def _make_template(self, sku: Ec2Sku, name: str, data: Mapping[str, Any]) -> str:
@@ -111,11 +149,14 @@ class Resources:
             made: str = await self._api.call(
                 "CreateLaunchTemplate", {"name": name, "data": data, "tags": tags}
             )
+            self._made_at = {one: at for one, at in self._made_at.items() if self.is_new(one)}
+            self._made_at[made] = self._clock.now()
         except ProviderError as error:
             if error.code != _TEMPLATE_EXISTS:
                 raise
             # The name is the hash of the content, so an earlier one is the same.
-            made = await self._api.call("DescribeLaunchTemplates", {"name": name})
+            rows, _ = await self._api.call("DescribeLaunchTemplates", {"name": name})
+            made = TemplateRow(*rows[0]).id
         return made
 
     def _fresh(self, at: Instant) -> bool:

@@ -10,7 +10,10 @@ MAX_TEXT = 500
 
 
 class ImageRow(NamedTuple):
-    """One image. `created` is EC2's own ISO 8601 text; `root_gb` its root snapshot's size in GiB."""
+    """One image. `created` is EC2's own ISO 8601 text; `root_gb` its root snapshot's size in GiB.
+
+    `other_disks` are the image's further EBS volumes as (device, GiB).
+    """
 
     id: str
     name: str
@@ -18,6 +21,7 @@ class ImageRow(NamedTuple):
     architecture: str
     root_device: str
     root_gb: int
+    other_disks: tuple[tuple[str, int], ...] = ()
 
 
 class SubnetRow(NamedTuple):
@@ -47,7 +51,10 @@ class FleetErrorRow(NamedTuple):
 
 
 class InstanceRow(NamedTuple):
-    """One machine as DescribeInstances lists it. `launch_time` is `YYYY-MM-DDTHH:MM:SSZ`."""
+    """One machine as DescribeInstances lists it. `launch_time` is `YYYY-MM-DDTHH:MM:SSZ`.
+
+    `ended_by` is the StateReason's code, `reason` its words; `vcpus` is 0 where EC2 does not say.
+    """
 
     id: str
     state: str
@@ -61,3 +68,22 @@ class InstanceRow(NamedTuple):
     installation: str
     sku: str
     call: str
+    fleet: str = ""
+    tenancy: str = ""
+    vcpus: int = 0
+    ended_by: str = ""
+
+
+class QuotaRow(NamedTuple):
+    """One quota's value in the account, by Service Quotas' code."""
+
+    code: str
+    value: float
+
+
+class TemplateRow(NamedTuple):
+    """One launch template. `created` is Unix seconds."""
+
+    id: str
+    name: str
+    created: float

@@ -9,12 +9,22 @@ from pathlib import Path
 
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
+from autoscaler.providers.ec2.instance_types import Prices
 
 MAX_USER_DATA_BYTES = 16_384
 """EC2's limit on user data before base64 (EC2 User Guide, "User data")."""
 
 MAX_TAG_VALUE = 256
 """EC2's limit on a tag's value, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryImage:
+    """An image that `percent` of a SKU's calls launch, 0 to 100; named like the SKU's own."""
+
+    image_name: str
+    image_owner: str
+    percent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,7 @@ class Ec2Sku:
     image_owner: str
     disk_gb: int | None = None
     user_data: str = field(default="", repr=False)
+    canary: CanaryImage | None = None
 
     def __post_init__(self) -> None:
         size = len(self.user_data.encode())
@@ -46,7 +57,7 @@ class Ec2Sku:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A token bucket: `capacity` requests at once, `refill` more each second."""
+    """A token bucket: `capacity` requests or resources at once, `refill` more each second."""
 
     capacity: float
     refill: float
@@ -74,8 +85,10 @@ class Ec2Settings:
     """One provider in one region and account.
 
     `endpoint_url` overrides AWS_ENDPOINT_URL and AWS's own; `account` of None is read from STS.
-    `prices` are Linux on-demand dollars an hour by instance type, where the project's table
-    (us-east-1) does not hold. `buckets` replaces EC2's published request limits by API name.
+    `prices` are Linux on-demand dollars an hour by instance type, before the project's table,
+    which has us-east-1's alone; `spot_price_factor` is what spot counts at, as a part of them.
+    `quotas` are vCPUs by quota name, such as `spot/G and VT`, before what Service Quotas says.
+    `request_buckets` and `resource_buckets` replace EC2's published limits by API name.
     `identity_certificates` are PEM files whose certificates are believed beside AWS's own.
     """
 
@@ -91,8 +104,16 @@ class Ec2Settings:
     account: str | None = None
     endpoint_url: str | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
-    buckets: Mapping[str, Bucket] = field(default_factory=dict)
+    spot_price_factor: float = 1.0
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    request_buckets: Mapping[str, Bucket] = field(default_factory=dict)
+    resource_buckets: Mapping[str, Bucket] = field(default_factory=dict)
     timeouts: Timeouts = Timeouts()
+
+    @property
+    def price_list(self) -> Prices:
+        """What machines cost here."""
+        return Prices(self.region, self.prices, self.spot_price_factor)
 
     def __post_init__(self) -> None:
         if not self.subnets:

@@ -16,7 +16,7 @@ CALL = "autoscaler:call"
 """The call that launched the machine: the truth when its answer was lost."""
 
 FIELDS: Mapping[str, str] = MappingProxyType(
-    {INSTALLATION: "installation", SKU: "sku", CALL: "call"}
+    {FLEET: "fleet", INSTALLATION: "installation", SKU: "sku", CALL: "call"}
 )
 """Tag key to the field of `rows.InstanceRow` that carries it."""
 

@@ -27,7 +27,7 @@ _FETCH = """\
 import json, ssl, sys, urllib.request
 with open(sys.argv[1]) as file:
     controller = json.load(file)
-url = controller['controller'] + '/bootstrap/agent.py'
+url = controller['controller'] + '/bootstrap/agent.py?sha256=@SHA256@'
 context = ssl.create_default_context(cadata=controller['ca'])
 with urllib.request.urlopen(url, timeout=30, context=context) as answer:
     text = answer.read(1 << 20)
@@ -35,7 +35,9 @@ with open(sys.argv[2], 'wb') as file:
     file.write(text)"""
 
 # systemd: whichever way the service ends, and at the latest when it fails to start, the machine
-# powers off. OOMPolicy: the kernel ending one process of a job must not end the service. Without
+# powers off. OOMPolicy, OOMScoreAdjust: the kernel ends the processes of a job, which are not spared
+# (the agent sees to that), and that must not end the service. RefuseManualStop: a job with sudo that
+# stops every service would power its machine off; a shutdown stops the unit all the same. Without
 # systemd (sd_booted(3)) there is no boot service, and a loop in the background does the same.
 _LINUX = """\
 #!/bin/bash
@@ -64,12 +66,14 @@ if [ -d "$root/run/systemd/system" ]; then
 [Unit]
 After=network-online.target
 Wants=network-online.target
+RefuseManualStop=true
 SuccessAction=poweroff-force
 FailureAction=poweroff-force
 [Service]
 ExecStart=/usr/bin/env python3 -I -S $agent --host-file $etc/host.json
 ExecStopPost=/usr/bin/env shutdown -P now
 OOMPolicy=continue
+OOMScoreAdjust=-900
 TasksMax=infinity
 LimitNOFILE=1048576
 [Install]
@@ -130,7 +134,7 @@ def render_user_data(
     """The user data of a machine, as text, not encoded.
 
     `controller_url` is what the machine calls (no query), `provider` its provider's name in the
-    configuration, `agent_sha256` the hash (hex) of the agent that this controller serves, `ca_pem`
+    configuration, `agent_sha256` the hash (hex) of the agent that is asked for and run, `ca_pem`
     the certificates that the controller's own is checked with (None: the system's). Raises
     ValueError for what does not fit in safely or makes the text longer than EC2 takes.
     """
@@ -144,7 +148,7 @@ def render_user_data(
     if ca_pem is not None and "PRIVATE KEY" in ca_pem:
         raise ValueError("the CA file holds a private key")
     controller = json.dumps({"controller": url, "provider": provider, "ca": ca_pem})
-    text = _TEXTS[platform].replace("@SHA256@", agent_sha256).replace("@FETCH@", _FETCH)
+    text = _TEXTS[platform].replace("@FETCH@", _FETCH).replace("@SHA256@", agent_sha256)
     text = text.replace("@CONTROLLER@", controller)
     if len(text.encode()) > MAX_BYTES:
         raise ValueError(f"user data of {len(text.encode())} bytes: EC2 takes {MAX_BYTES}")

@@ -125,7 +125,7 @@ class Fixture:
         } | changes
         made = await self.sdk(
             "create_launch_template",
-            LaunchTemplateName=f"t{len(self.template)}{self.template}",
+            LaunchTemplateName=f"template-{self.template}",
             LaunchTemplateData=data,
         )
         self.template = made["LaunchTemplate"]["LaunchTemplateId"]

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from autoscaler.lab.github.records import JobStatus
-from autoscaler.lab.github.server import patience_at
 from autoscaler.lab.github.settings import JobSpec, Patience
 from tests.lab.github.harness import Client, HandClock, job, until
 
@@ -317,9 +316,9 @@ async def test_jobs_and_runs_over_rest(client: Client) -> None:
 
 
 def test_a_fast_lab_leaves_runners_their_real_seconds() -> None:
-    fast = patience_at(Patience(real_floor=5.0), scale=300.0)
+    fast = Patience(real_floor=5.0).at(300.0)
     assert (fast.start, fast.lock, fast.queue) == (1500.0, 1500.0, 86_400.0)
-    assert patience_at(Patience(), scale=1.0) == Patience()
+    assert Patience().at(1.0) == Patience()
 
 
 async def test_a_busy_runner_that_polls_is_given_no_second_job(client: Client) -> None:

@@ -105,6 +105,7 @@ async def test_an_agent_that_is_not_baked_is_fetched(
         await until(lambda: bool(world.off))
         assert world.count("agent") == 1
         assert world.count("completed") == 1
+        assert world.wrong == []
 
 
 async def test_a_wrong_agent_is_not_run_and_the_armed_shutdown_comes(
@@ -131,6 +132,27 @@ async def test_the_agents_death_powers_the_machine_off(
         os.kill(agents[0], signal.SIGKILL)
         await until(lambda: bool(world.off))
         assert members(sessions) == set()
+
+
+async def test_a_reboot_leaves_the_disk_and_nothing_that_ran(
+    process_host: MakeHost, user_data: UserData, open_folder: Path
+) -> None:
+    async with running(World(scale=50, grant=False, jobs=[60])) as world:
+        host = process_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: world.count("poll") > 0)
+        first = host.sessions("i-1")
+        await host.reboot("i-1")
+        assert members(first) == set()
+        await until(lambda: world.count("hello") == 2)
+        assert len(set(world.seats["m-i-1"].nonces)) == 2
+        world.grant = True
+        await until(lambda: world.count("started") == 1)
+        await host.reboot("i-1")
+        await host.reboot("i-unknown")
+        await until(lambda: bool(world.off))
+        assert "a runner was started" in (open_folder / "i-1/var/log/agent.log").read_text()
+        assert world.count("hello") == 2
 
 
 async def test_without_systemd_the_same(process_host: MakeHost, user_data: UserData) -> None:

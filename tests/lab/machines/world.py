@@ -94,6 +94,7 @@ class World:
 
     async def send_agent(self, request: web.Request) -> web.Response:
         self.told.append(("", "agent"))
+        self.check(len(request.query.get("sha256", "")) == 64, "which agent")
         return web.Response(body=self.agent)
 
     def refusal(self, step: str) -> web.Response | None:

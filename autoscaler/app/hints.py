@@ -1,0 +1,28 @@
+"""What an operator can do about a provider that does not open, where the code alone says it.
+
+Words for a log line: nothing is decided by them.
+"""
+
+from autoscaler.controller.ports.provider import ProviderError
+
+_CREDENTIALS = (
+    "give the AWS SDK credentials: an instance role, AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY"
+)
+_RENEW = "renew the credentials: AWS does not know them, or no longer"
+_HINTS = {
+    "NoCredentialsError": _CREDENTIALS,
+    "PartialCredentialsError": _CREDENTIALS,
+    "ProfileNotFound": _CREDENTIALS,
+    "AuthFailure": _RENEW,
+    "ExpiredToken": _RENEW,
+    "InvalidClientTokenId": _RENEW,
+    "RequestExpired": "set this host's clock, or renew the credentials",
+    "UnauthorizedOperation": "allow the credentials what README.md lists under A first fleet",
+    "InvalidSubnetID.NotFound": "correct subnets: they must be in this region and account",
+}
+
+
+def hint(error: Exception) -> str | None:
+    """A fix, or None where the error's own text must do."""
+    return _HINTS.get(error.code) if isinstance(error, ProviderError) else None

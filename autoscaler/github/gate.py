@@ -1,0 +1,84 @@
+"""The gate that every request to GitHub passes: so many at once, the most important first.
+
+It keeps the budget's promise at the moment of sending. Requests wait here for one another alone;
+one that a limit does not let through is refused at once and never waited out.
+"""
+
+import asyncio
+import heapq
+import math
+from dataclasses import dataclass, field
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.github.budget import RESERVES, Budget
+from autoscaler.github.exchange import Answer, Importance, Request
+from autoscaler.github.refusals import LimitError
+from autoscaler.model.identifiers import Instant
+
+
+@dataclass(order=True, slots=True)
+class _Waiting:
+    importance: Importance
+    number: int
+    caller: str = field(compare=False)
+    request: Request = field(compare=False)
+    admitted: asyncio.Future[None] = field(compare=False)
+
+
+class Gate:
+    """Belongs to one event loop. `slots` bounds the requests under way."""
+
+    def __init__(self, budget: Budget, clock: Clock, slots: int) -> None:
+        self.budget = budget
+        self._clock = clock
+        self._slots = slots
+        self._under_way = 0
+        self._queue: list[_Waiting] = []
+        self._number = 0
+
+    def check(self, caller: str, request: Request) -> None:
+        """Raise LimitError if the budget does not let this request through now."""
+        self._refuse(caller, request, self._clock.now())
+
+    async def enter(self, caller: str, request: Request) -> None:
+        """Return when it may be sent, to be followed by `leave`. Raises LimitError."""
+        self._number += 1
+        admitted = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(request.importance, self._number, caller, request, admitted)
+        heapq.heappush(self._queue, waiting)
+        self._admit()
+        try:
+            await admitted
+        except asyncio.CancelledError:
+            if admitted.done() and not admitted.cancelled() and admitted.exception() is None:
+                self.leave(caller, request, None)
+            raise
+
+    def leave(self, caller: str, request: Request, answer: Answer | None) -> None:
+        """It was answered, or came back without an answer: what it told counts for the next."""
+        self._under_way -= 1
+        self.budget.finish(caller, request, answer, self._clock.now())
+        self._admit()
+
+    def _admit(self) -> None:
+        now = self._clock.now()
+        while self._queue and self._has_slot(self._queue[0].importance):
+            waiting = heapq.heappop(self._queue)
+            if waiting.admitted.done():
+                continue
+            try:
+                self._refuse(waiting.caller, waiting.request, now)
+            except LimitError as error:
+                waiting.admitted.set_exception(error)
+                continue
+            self._under_way += 1
+            self.budget.begin(waiting.caller, waiting.request, now)
+            waiting.admitted.set_result(None)
+
+    def _has_slot(self, importance: Importance) -> bool:
+        return self._under_way < self._slots - math.floor(self._slots * RESERVES[importance])
+
+    def _refuse(self, caller: str, request: Request, now: Instant) -> None:
+        shortage = self.budget.shortage(caller, request, now)
+        if shortage is not None:
+            raise LimitError(f"{request.endpoint}: {shortage.why}", shortage.seconds)

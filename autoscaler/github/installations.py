@@ -1,0 +1,120 @@
+"""Which Apps are installed where: each App is asked about each scope.
+
+Decides when an App is looked for again. An App without an installation is simply no candidate,
+and one App's trouble stays its own.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.github import GitHubError, OperatorError
+from autoscaler.github.api import Api, read_as
+from autoscaler.github.app_auth import App, Installation
+from autoscaler.github.exchange import Importance, Request
+from autoscaler.github.refusals import gravest
+from autoscaler.github.single_flight import SingleFlight
+from autoscaler.github.targets import Target
+from autoscaler.model.identifiers import Instant, Seconds
+
+_LOOK_AGAIN: Seconds = 300.0
+"""After which an App that was not found, or could not be asked, is looked for again."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _InstallationAnswer(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+    id: Annotated[int, Field(gt=0)]
+
+
+class Installations:
+    """The installations in use, found when first asked for."""
+
+    def __init__(self, apps: Sequence[App], api: Api, clock: Clock) -> None:
+        self._apps = apps
+        self._api = api
+        self._clock = clock
+        self._known: dict[tuple[int, str], Installation] = {}
+        self._looked_at: dict[tuple[int, str], Instant] = {}
+        self._flights: SingleFlight[bool] = SingleFlight()
+
+    async def of_scope(self, target: Target) -> tuple[Installation, ...]:
+        """Who may speak for a configured scope; every App is asked, once. Not empty.
+
+        Raises OperatorError where no App is installed, and as `Api.ask` where none could be asked.
+        """
+        place = str(target).lower()
+        missing = [app for app in self._apps if self._live(app, target) is None]
+        never = [app for app in missing if (app.app_id, place) not in self._looked_at]
+        if never or len(missing) == len(self._apps):
+            return await self._find(target, missing)
+        for app in missing:
+            if self._clock.now() >= self._looked_at[app.app_id, place] + _LOOK_AGAIN:
+                # Nothing waits for it: the others are there.
+                self._start(app, target)
+        return self._all(target)
+
+    async def of_repository(self, target: Target) -> tuple[Installation, ...]:
+        """Who may speak for one repository of a scope's account. Raises as `of_scope`.
+
+        No App is asked where one is known: repositories are many, and installations mostly
+        cover an account's.
+        """
+        known = self._all(target)
+        return known or await self._find(target, self._apps)
+
+    async def close(self) -> None:
+        """Stop asking. Idempotent."""
+        await self._flights.close()
+        for installation in self._known.values():
+            await installation.close()
+
+    def _live(self, app: App, target: Target) -> Installation | None:
+        known = self._known.get((app.app_id, target.account))
+        return known if known is not None and not known.gone else None
+
+    def _all(self, target: Target) -> tuple[Installation, ...]:
+        found = (self._live(app, target) for app in self._apps)
+        return tuple(installation for installation in found if installation is not None)
+
+    async def _find(self, target: Target, apps: Sequence[App]) -> tuple[Installation, ...]:
+        flights = [asyncio.shield(self._start(app, target)) for app in apps]
+        outcomes = await asyncio.gather(*flights, return_exceptions=True)
+        if found := self._all(target):
+            return found
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if unlisted := [error for error in errors if not isinstance(error, GitHubError)]:
+            raise unlisted[0]
+        if errors:
+            raise gravest([error for error in errors if isinstance(error, GitHubError)])
+        raise OperatorError(f"no configured App is installed on {target}")
+
+    def _start(self, app: App, target: Target) -> "asyncio.Task[bool]":
+        place = str(target).lower()
+        return self._flights.start(f"{app.app_id} {place}", lambda: self._look(app, target, place))
+
+    async def _look(self, app: App, target: Target, place: str) -> bool:
+        request = Request(
+            "GET",
+            f"{target.route}/installation",
+            target.variables,
+            importance=Importance.MINT,
+            expected=frozenset({404}),
+        )
+        try:
+            answer = await self._api.ask(request, app)
+            found = read_as(_InstallationAnswer, request, answer) if answer.ok else None
+        except GitHubError as error:
+            _log.warning("app_not_asked", app=app.app_id, scope=place, error=str(error))
+            raise
+        finally:
+            self._looked_at[app.app_id, place] = self._clock.now()
+        if found is not None:
+            installation = Installation(app, target.account, found.id, self._api, self._clock)
+            self._known[app.app_id, target.account] = installation
+        return found is not None

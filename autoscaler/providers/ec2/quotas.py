@@ -1,0 +1,76 @@
+"""What the account lets this fleet have: Service Quotas, the operator's word, others' use.
+
+Pure. It decides which code of Service Quotas is which of our quotas and what counts against it. It
+asks nothing, and knows nothing of what this fleet uses: that is counted elsewhere.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_types, quota
+from autoscaler.providers.ec2.rows import InstanceRow, QuotaRow
+
+QUOTA_CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "L-1216C47A": "on-demand/Standard",
+        "L-DB2E81BA": "on-demand/G and VT",
+        "L-417A185B": "on-demand/P",
+        "L-74FC7D96": "on-demand/F",
+        "L-7295265B": "on-demand/X",
+        "L-1945791B": "on-demand/Inf",
+        "L-2C3B7624": "on-demand/Trn",
+        "L-6E869C2A": "on-demand/DL",
+        "L-F7808C92": "on-demand/HPC",
+        "L-43DA4232": "on-demand/High memory",
+        "L-34B43A08": "spot/Standard",
+        "L-3819A6DF": "spot/G and VT",
+        "L-7212CCBC": "spot/P",
+        "L-88CF9481": "spot/F",
+        "L-E3A00192": "spot/X",
+        "L-B5D1601B": "spot/Inf",
+        "L-6B0D517C": "spot/Trn",
+        "L-85EED4F7": "spot/DL",
+    }
+)
+"""Codes of Service Quotas, service `ec2` (EC2 User Guide, "Spot Instance quotas"; instance types
+guide, "EC2 instance type quotas")."""
+
+COUNTED_STATES = ("pending", "running")
+"""Quotas count these (EC2 User Guide, "On-Demand Instance quotas")."""
+
+_OWN_QUOTAS = frozenset({"capacity-block", "scheduled"})
+
+
+def account_quotas(applied: Iterable[QuotaRow], overrides: Mapping[str, int]) -> dict[str, int]:
+    """vCPUs by quota name; the operator's word comes before Service Quotas'."""
+    known = {QUOTA_CODES[row.code]: int(row.value) for row in applied if row.code in QUOTA_CODES}
+    return known | dict(overrides)
+
+
+def used_by_others(fleet: str, rows: Iterable[InstanceRow]) -> Counter[str]:
+    """vCPUs by quota name of machines without this fleet's tag: those with it are in its lists."""
+    used: Counter[str] = Counter()
+    for row in rows:
+        # A dedicated host and a capacity block have quotas of their own.
+        if row.fleet == fleet or row.tenancy == "host" or row.lifecycle in _OWN_QUOTAS:
+            continue
+        kind = CapacityType.SPOT if row.lifecycle == "spot" else CapacityType.ON_DEMAND
+        known = instance_types().get(row.instance_type)
+        try:
+            used[quota(row.instance_type, kind)] += known.vcpus if known else row.vcpus
+        except InstanceTypeError:
+            continue  # a Mac or the like: nothing that could be launched here counts with it
+    return used
+
+
+def left_for_us(
+    provider: ProviderName, quotas: Mapping[str, int], others: Mapping[str, int]
+) -> dict[str, int]:
+    """What this fleet may have of each quota, by `Offering.quota_key`."""
+    return {
+        f"{provider}/{name}": max(0, units - others.get(name, 0))
+        for name, units in sorted(quotas.items())
+    }

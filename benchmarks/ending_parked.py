@@ -1,0 +1,95 @@
+"""How long it takes to give a thousand parked machines back at once.
+
+Run: `PYTHONPATH=. python benchmarks/ending_parked.py [--machines 1000]`. A schedule's minimum keeps
+them parked for a few minutes of real time; when it ends, all of them are idle for too long in the
+same moment. EC2's published request limits are in force. Prints one JSON object.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from autoscaler.lab.ec2.throttling import PUBLISHED
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+
+LOOK_EVERY = 0.05
+KEPT_FOR = 180.0
+SKU = "linux.gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """`seconds` from the schedule's end to the last machine that EC2 was told to end."""
+
+    machines: int
+    seconds: float
+    terminate_calls: int
+    throttled: int
+
+
+async def measure(options: argparse.Namespace) -> Findings:
+    """Park, wait for the schedule's end, and watch. Raises TimeoutError."""
+    fires_at = (time.time() // 60 + 1) * 60
+    async with Laboratory(_fleet(options.machines, fires_at)) as lab:
+        lab.ec2.throttling.limits = PUBLISHED
+        await lab.start_controller()
+        async with asyncio.timeout(KEPT_FOR + 300.0):
+            await _until("parked", options.machines, lambda: _parked(lab))
+            before = lab.ec2.calls["TerminateInstances"]
+            await _until("ending", options.machines, lambda: _ending(lab))
+        return Findings(
+            machines=options.machines,
+            seconds=round(time.time() - fires_at - KEPT_FOR, 2),
+            terminate_calls=lab.ec2.calls["TerminateInstances"] - before,
+            throttled=sum(lab.ec2.throttling.refused.values()),
+        )
+
+
+def _fleet(machines: int, fires_at: float) -> LabFleet:
+    start = time.gmtime(fires_at)
+    minimum = {
+        "cron": f"{start.tm_min} {start.tm_hour} * * *",
+        "timezone": "UTC",
+        "for": f"{KEPT_FOR:g}s",
+        "min": machines,
+    }
+    section: dict[str, Any] = {
+        "on": [{"provider": "lab", "instance_types": ["g5.xlarge"]}],
+        "idle": {"timeout": "1s", "schedule": [minimum]},
+    }
+    return LabFleet("acme", ("widgets",), {SKU: section}, scale=1.0, most_machines=machines)
+
+
+async def _until(what: str, many: int, count: Callable[[], Awaitable[int]]) -> None:
+    shown = -1
+    while (now := await count()) < many:
+        if now != shown:
+            print(f"{now} of {many} {what}", file=sys.stderr)
+        shown = now
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def _parked(lab: Laboratory) -> int:
+    metrics = await lab.controller.metrics()
+    return int(metrics.get(f'autoscaler_machines{{sku="{SKU}",state="parked"}}', 0.0))
+
+
+async def _ending(lab: Laboratory) -> int:
+    return sum(instance.ended_at is not None for instance in lab.ec2.instances)
+
+
+def main() -> int:
+    """Measure once."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--machines", type=int, default=1000)
+    print(json.dumps(asdict(asyncio.run(measure(parser.parse_args()))), indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""Mutation testing of the pure rooms: does a test fail when a line of planner/ or ledger/ is wrong?
+
+    python scripts/mutants.py [--processes N] [MODULE ...]        MODULE as in planner.grants
+
+Copies the two rooms and their tests below .cache/mutants, lets mutmut change one thing at a time
+there, and judges what came out: each room has at least 90 % of its mutants killed (a mutant that
+makes the tests run out of time counts as killed), and each survivor stands with its reason in
+docs/mutants.md, which names no mutant that is killed. It never changes the checkout.
+"""
+
+import argparse
+import ast
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WORK = ROOT / ".cache" / "mutants"
+SURVIVORS = ROOT / "docs" / "mutants.md"
+ROOMS = ("ledger", "planner")
+ENOUGH = 0.9
+MEMORY = 4 << 30
+"""Bytes of address space: a mutant that never stops collecting ends by itself."""
+SAY_EVERY = 30.0
+
+_KILLED = (1, 3)  # pytest: a test failed; pytest itself broke
+_OUT_OF_TIME = (36, 24, -24, 152, 255, -9)
+_NAME = re.compile(r"^autoscaler\.(\w+\.\w+)\.(?:x_(\w+?)|xǁ(\w+)ǁ(\w+?))__mutmut_(\d+)$")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mutant:
+    """One change: of which function, and the lines before and after, without their indentation."""
+
+    function: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+    @property
+    def room(self) -> str:
+        """planner or ledger."""
+        return self.function.partition(".")[0]
+
+    @property
+    def module(self) -> str:
+        """As in planner.grants."""
+        return ".".join(self.function.split(".")[:2])
+
+    def __str__(self) -> str:
+        lines = [f"@@ {self.function}", *(f"-{x}" for x in self.before)]
+        return "\n".join([*lines, *(f"+{x}" for x in self.after)])
+
+
+def listed(text: str) -> list[Mutant]:
+    """The mutants that a document lists in its blocks of `diff`. Raises ValueError for other lines.
+
+    A change begins with `@@ function`; a line `or` parts other changes of the same lines.
+    """
+    found = []
+    for block in re.findall(r"^```diff\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for change in re.split(r"^@@ ", block, flags=re.MULTILINE)[1:]:
+            function, *lines = change.splitlines()
+            before = tuple(line[1:].strip() for line in lines if line.startswith("-"))
+            after: list[list[str]] = [[]]
+            for line in lines[len(before) :]:
+                if line == "or":
+                    after.append([])
+                elif line.startswith("+"):
+                    after[-1].append(line[1:].strip())
+                else:
+                    message = f"not a line of a change: {line!r}"
+                    raise ValueError(message)
+            found.extend(Mutant(function, before, tuple(lines)) for lines in after)
+    return found
+
+
+def verdict(results: dict[Mutant, str], known: Iterable[Mutant], rooms: Iterable[str]) -> list[str]:
+    """What is wrong with these results; nothing if all is well. `rooms` are those run in full."""
+    known, wrong = set(known), []
+    for room in rooms:
+        outcomes = Counter(result for mutant, result in results.items() if mutant.room == room)
+        share = 1.0 - outcomes["survived"] / outcomes.total()
+        if share < ENOUGH:
+            wrong.append(f"{room}: {share:.1%} killed, {ENOUGH:.0%} wanted")
+    for mutant, result in sorted(results.items()):
+        if result == "survived" and mutant not in known:
+            wrong.append(f"survived and is not in {SURVIVORS.name}:\n{mutant}")
+        elif result != "survived" and mutant in known:
+            wrong.append(f"{result} and yet in {SURVIVORS.name}:\n{mutant}")
+    run = {mutant.module for mutant in results}
+    gone = sorted(m for m in known if m.module in run and m not in results)
+    return wrong + [f"in {SURVIVORS.name} and no mutant any more:\n{mutant}" for mutant in gone]
+
+
+def read_results(work: Path) -> dict[Mutant, str]:
+    """By mutant killed, timeout or survived, from mutmut's files; what was not run is left out.
+
+    Two mutants that read alike are one, and survive if either does.
+    """
+    results: dict[Mutant, str] = {}
+    for meta in sorted(work.glob("mutants/autoscaler/*/*.py.meta")):
+        exits = json.loads(meta.read_text())["exit_code_by_key"]
+        functions = _functions(meta.with_suffix("").read_text())
+        for key, code in exits.items():
+            if code is None:
+                continue
+            mutant = _mutant(key, functions)
+            if results.get(mutant) != "survived":
+                results[mutant] = _result(code)
+    return results
+
+
+def _result(code: int) -> str:
+    if code in _KILLED:
+        return "killed"
+    return "timeout" if code in _OUT_OF_TIME else "survived"
+
+
+def _functions(source: str) -> dict[str, list[str]]:
+    lines = source.splitlines()
+    return {
+        node.name: [line.strip() for line in lines[node.lineno : node.end_lineno]]
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def _mutant(key: str, functions: dict[str, list[str]]) -> Mutant:
+    name = _NAME.match(key)
+    if name is None:
+        message = f"not a mutant's name: {key}"
+        raise ValueError(message)
+    module, function, owner, method, _ = name.groups()
+    mutated = key.rpartition(".")[2]
+    before = functions[re.sub(r"\d+$", "orig", mutated)]
+    after = functions[mutated]
+    start = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), 0)
+    end = 0
+    while end < min(len(before), len(after)) - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    return Mutant(
+        f"{module}.{function or f'{owner}.{method}'}",
+        tuple(before[start : len(before) - end]),
+        tuple(after[start : len(after) - end]),
+    )
+
+
+def prepare(work: Path) -> None:
+    """A fresh copy of what mutmut needs."""
+    shutil.rmtree(work, ignore_errors=True)
+    (work / "tests").mkdir(parents=True)
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "autoscaler", work / "autoscaler", ignore=without)
+    shutil.copy2(ROOT / "tests" / "__init__.py", work / "tests")
+    for room in ROOMS:
+        shutil.copytree(ROOT / "tests" / room, work / "tests" / room, ignore=without)
+    shutil.copy2(ROOT / "pyproject.toml", work)
+
+
+def run(work: Path, modules: list[str], processes: int) -> int:
+    """Run mutmut there and print how far it is; its exit status."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    names = [f"autoscaler.{module}.*" for module in modules]
+    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(processes), *names]
+    # The order of tests, and with it who kills a mutant, is the same each time.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    with subprocess.Popen(
+        command,
+        cwd=work,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+    ) as process:
+        for line in _seldom(process.stdout or ()):
+            print(line, flush=True)
+    return process.returncode
+
+
+def _seldom(lines: Iterable[str]) -> Iterator[str]:
+    """Every line of words, and of the lines that count, one in half a minute and the last."""
+    said, waiting = time.monotonic(), ""
+    for line in (line.strip() for line in lines):
+        counts = re.search(r"\d+/\d+ .*", line)
+        if counts is not None:
+            waiting = counts[0]
+            if time.monotonic() < said + SAY_EVERY:
+                continue
+        if waiting:
+            yield waiting
+            said, waiting = time.monotonic(), ""
+        if line and counts is None:
+            yield line
+
+
+def report(results: dict[Mutant, str]) -> str:
+    """A table by module."""
+    rows = [f"{'module':24}{'mutants':>9}{'killed':>9}{'timeout':>9}{'survived':>9}{'share':>8}"]
+    modules = sorted({mutant.module for mutant in results})
+    for part in (*modules, *ROOMS):
+        own = Counter(r for m, r in results.items() if part in (m.module, m.room))
+        if total := own.total():
+            share = 1.0 - own["survived"] / total
+            counts = f"{own['killed']:9}{own['timeout']:9}{own['survived']:9}"
+            rows.append(f"{part:24}{total:9}{counts}{share:8.1%}")
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """Prepare, run, judge. 1 if something is wrong with the results, 2 if there are none."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="only these")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    asked = parser.parse_args()
+    began = time.monotonic()
+    prepare(WORK)
+    status = run(WORK, asked.modules, asked.processes)
+    results = read_results(WORK)
+    if status or not results:
+        print(f"error: mutmut ended with status {status} and {len(results)} results")
+        return 2
+    wrong = verdict(results, listed(SURVIVORS.read_text()), () if asked.modules else ROOMS)
+    print("\n\n".join([report(results), *wrong]))
+    print(f"\n{len(wrong)} wrong, {(time.monotonic() - began) / 60:.0f} minutes")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

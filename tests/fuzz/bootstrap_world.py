@@ -1,0 +1,125 @@
+"""A small fleet for the fuzzer of the bootstrap protocol: the real desk, real proofs, time that jumps.
+
+It keeps the fuzzer's own books of who proved what, and never asks the code under test for them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from operator import attrgetter
+
+from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.ports.provider import ProvenIdentity
+from autoscaler.model.identifiers import MachineId, ProviderMachineId, RunnerName
+from autoscaler.model.machines import Machine
+from autoscaler.model.runners import Runner
+from autoscaler.providers.ec2.identity import IdentityVerifier
+from autoscaler.server.bootstrap import BootstrapEndpoint
+from tests.controller.agents import queue
+from tests.controller.controllers import Controller, World
+from tests.controller.fakes_provider import FakeProvider
+from tests.fuzz import documents
+from tests.fuzz.bootstrap_requests import MACHINES
+from tests.planner.fleets import EAST, catalogue, sku
+from tests.providers.documents import ACCOUNT, REGION
+from tests.server.doubles import CountingTelemetry
+
+# `dataclasses.replace` would take a quarter of the fuzzer's time.
+_values_of_machine = attrgetter(*(field.name for field in fields(Machine)))
+_values_of_runner = attrgetter(*(field.name for field in fields(Runner)))
+
+Desk = type[BootstrapDesk]
+Verify = Callable[[bytes, str], ProvenIdentity]
+
+real_verify: Verify = IdentityVerifier(REGION, documents.PINNED).verify
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The code under test; a test of the fuzzer puts one with a hole in its place."""
+
+    desk: Desk = BootstrapDesk
+    verify: Verify = real_verify
+
+
+class ProvingProvider(FakeProvider):
+    """Its machines' documents are signed and read as EC2's are."""
+
+    def __init__(self, verify: Verify) -> None:
+        super().__init__()
+        self._verify = verify
+
+    def verify(self, proof: bytes) -> ProvenIdentity:
+        proven = self._verify(proof, ACCOUNT)
+        number = int(proven.provider_id.removeprefix("i-"), 16)
+        return replace(
+            proven,
+            provider_id=ProviderMachineId(f"i-{EAST}-{number}"),
+            launch_time=f"t{datetime.fromisoformat(proven.launch_time).timestamp():.0f}",
+        )
+
+
+@dataclass
+class Books:
+    """What the fuzzer knows: whose nonce is whose and which there ever were, who may end, which
+    secrets were given away, who has acknowledged one."""
+
+    nonces: dict[MachineId, str] = field(default_factory=dict)
+    may_end: set[MachineId] = field(default_factory=set)
+    secrets: set[str] = field(default_factory=set)
+    acknowledged: set[MachineId] = field(default_factory=set)
+    ever: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The values of every record as they were, and who had had its grant."""
+
+    machines: dict[MachineId, tuple[object, ...]]
+    runners: dict[RunnerName, tuple[object, ...]]
+    handed_over: frozenset[MachineId]
+
+
+class Fleet:
+    """Machines that were launched a moment ago, and the endpoint that they talk to."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.provider = ProvingProvider(parts.verify)
+        world = World(
+            catalogue=catalogue(sku(max_machines=2 * MACHINES)), providers={EAST: self.provider}
+        )
+        self.world = world
+        self.controller = Controller(world)
+        self.desk = parts.desk(
+            self.controller.journal,
+            self.controller.granting,
+            self.controller.releasing,
+            world.providers,
+            {},
+            lambda _: None,
+        )
+        self.endpoint = BootstrapEndpoint(self.desk, b"", CountingTelemetry())
+        self.books = Books()
+        self.machines: list[MachineId] = []
+
+    async def launch(self) -> None:
+        """A machine for each of some queued jobs."""
+        await self.controller.resume()
+        for job in range(1, MACHINES + 1):
+            await queue(self.controller, job)
+        await self.controller.turn()
+        self.machines = [self.machine_of(n) for n in range(1, MACHINES + 1)]
+
+    def machine_of(self, number: int) -> MachineId:
+        """The record of the provider's n-th machine."""
+        of = self.controller.state.by_provider_id
+        return of[ProviderMachineId(f"i-{EAST}-{number}")]
+
+    def snapshot(self) -> Snapshot:
+        """What is in every record of a machine or runner now."""
+        state = self.controller.state
+        return Snapshot(
+            {key: _values_of_machine(machine) for key, machine in state.machines.items()},
+            {key: _values_of_runner(runner) for key, runner in state.runners.items()},
+            frozenset(key for key, machine in state.machines.items() if machine.handed_over),
+        )

@@ -1,0 +1,36 @@
+"""Inputs that the fuzzers found once, as small as they could be made."""
+
+from tests.fuzz.bootstrap_requests import TURN, Step
+from tests.fuzz.bootstrap_target import BootstrapTarget
+
+
+def ask(step: str, body: str = "{}") -> Step:
+    """What the first machine says, with the nonce that it has then."""
+    return {
+        "do": "ask",
+        "step": step,
+        "machine": 0,
+        "nonce": 0,
+        "runner": 0,
+        "authorization": "Bearer <nonce>",
+        "body": body,
+        "damage": None,
+        "seed": 0,
+    }
+
+
+def parked(target: BootstrapTarget) -> list[Step]:
+    """The first machine says hello and passes its gate; a turn grants it."""
+    hello = (
+        f'{{"protocol": 1, "provider": "east", "nonce": "{"ab" * 32}", "agent": "1.0",'
+        f' "proof": "{target.proofs.honest(0)}"}}'
+    )
+    return [ask("hello", hello), ask("gate", '{"passed": true}'), TURN]
+
+
+def test_a_machine_that_leaves_while_its_registration_is_replaced() -> None:
+    """The second poll deletes what was handed over; `exit` overtook the answer, and it was a 500."""
+    target = BootstrapTarget()
+    poll, leave = ask("poll", '{"wait": 0}'), ask("exit", '{"detail": "runner left"}')
+    episode = [*parked(target), poll, {"do": "together", "asks": [poll, leave]}]
+    assert target.try_all([episode]) == []

@@ -1,0 +1,218 @@
+"""20,000 tries of each fuzzer; and that each finds a hole which is planted for it."""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from asn1crypto import cms
+from cryptography import x509
+
+from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.ports.provider import ProvenIdentity
+from autoscaler.controller.ports.store import Delivery, Store
+from autoscaler.github.webhook import parse_workflow_job
+from autoscaler.model import events as e
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, RunnerName
+from autoscaler.model.machines import Machine
+from autoscaler.providers.ec2.identity import IdentityVerifier
+from tests.fuzz import bootstrap_world, documents, webhook_target
+from tests.fuzz.bootstrap_target import BootstrapTarget
+from tests.fuzz.identity_target import IdentityTarget
+from tests.fuzz.target import Target, try_chunk, try_many
+from tests.fuzz.targets import TARGETS
+from tests.fuzz.webhook_target import WebhookTarget, accept, verify_live
+from tests.providers.documents import REGION
+
+SEED = 20261121
+TRIES = 20_000
+
+
+def first_finding(target: Target) -> str:
+    """What the fuzzer finds first within as many tries as `make test` has."""
+    try:
+        for tried in try_many(target, SEED, TRIES):
+            if tried.findings:
+                return tried.findings[0].why
+    finally:
+        target.close()
+    return "nothing"
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_nothing_is_accepted_that_was_not_signed_and_nothing_crashes(name: str) -> None:
+    assert first_finding(TARGETS[name]()) == "nothing"
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_chunk_is_the_same_whenever_it_is_drawn(name: str) -> None:
+    target = TARGETS[name]()
+    draws = [[target.draw(Random(7)) for _ in range(20)] for _ in range(2)]
+    assert draws[0] == draws[1]
+    assert try_chunk(target, 1, 2, 30) == try_chunk(target, 1, 2, 30)
+    target.close()
+
+
+# --- holes in the reader of identity documents -------------------------------------------------
+
+
+def believes_embedded_certificates(proof: bytes, account: str) -> ProvenIdentity:
+    """As `openssl smime -verify -noverify` does without `-nointern`."""
+    pinned = list(documents.PINNED)
+    try:
+        data = cms.ContentInfo.load(proof)["content"]
+        pinned += [x509.load_der_x509_certificate(c.dump()) for c in data["certificates"]]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        pinned = list(documents.PINNED)
+    return IdentityVerifier(REGION, pinned).verify(proof, account)
+
+
+def checks_no_signature(proof: bytes, account: str) -> ProvenIdentity:
+    """Reads the content whoever signed it."""
+    content = proof[proof.find(b"{") :]
+    start = content.find(b'"instanceId": "') + 15
+    if start < 15:
+        return IdentityVerifier(REGION, documents.PINNED).verify(proof, account)
+    name = content[start : start + 19].decode("latin-1")
+    return ProvenIdentity(ProviderMachineId(name), "ami-1", "")
+
+
+def gives_up_on_odd_bytes(proof: bytes, account: str) -> ProvenIdentity:
+    """Raises what nobody declared."""
+    if proof[-1:] == b"{":
+        proof.decode("ascii")
+    return IdentityVerifier(REGION, documents.PINNED).verify(proof, account)
+
+
+@pytest.mark.parametrize(
+    ("verify", "found"),
+    [
+        (believes_embedded_certificates, "an identity was believed that was never signed"),
+        (checks_no_signature, "an identity was believed that was never signed"),
+        (gives_up_on_odd_bytes, "verify crashed: UnicodeDecodeError"),
+    ],
+)
+def test_a_hole_in_the_identity_reader_is_found(
+    verify: Callable[[bytes, str], ProvenIdentity], found: str
+) -> None:
+    assert first_finding(IdentityTarget(verify)).startswith(found)
+
+
+# --- holes in the webhook ----------------------------------------------------------------------
+
+
+def skips_empty_bodies(body: bytes, header: str | None) -> bool:
+    return not body or verify_live(body, header)
+
+
+def takes_sha1_too(body: bytes, header: str | None) -> bool:
+    given = (header or "").removeprefix("sha256=").removeprefix("sha1=")
+    wanted = hmac.new(webhook_target.SECRETS[0], body, hashlib.sha1).hexdigest()
+    return hmac.compare_digest(given.encode(), wanted.encode()) or verify_live(body, header)
+
+
+def compares_a_prefix(body: bytes, header: str | None) -> bool:
+    wanted = hmac.new(webhook_target.SECRETS[0], body, hashlib.sha256).hexdigest()
+    given = (header or "").removeprefix("sha256=")
+    return verify_live(body, header) or (len(given) > 4 and wanted.startswith(given))
+
+
+def signs_without_the_last_byte(body: bytes, header: str | None) -> bool:
+    return verify_live(body, header) or verify_live(body[:-1], header)
+
+
+def reads_deeply(body: bytes, received_at: Instant) -> JobObserved | None:
+    """A parser that walks brackets by calling itself."""
+
+    def walk(at: int) -> int:
+        return walk(at + 1) if body[at : at + 1] == b"[" and at < 400 else at
+
+    if walk(0) == 400:
+        raise MemoryError
+    return parse_workflow_job(body, received_at)
+
+
+class KnowsIdsOnly:
+    """The id is not signed: whoever comes first under it keeps the other out."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    async def __call__(self, store: Store, delivery: Delivery) -> bool:
+        if delivery.id in self._known:
+            return False
+        self._known.add(delivery.id)
+        return await accept(store, delivery)
+
+
+async def forgets_to_store(store: Store, delivery: Delivery) -> bool:
+    return len(delivery.body) % 7 == 0 or await accept(store, delivery)
+
+
+@pytest.mark.parametrize(
+    ("hole", "found"),
+    [
+        ({"verify": skips_empty_bodies}, "though GitHub did not sign it"),
+        ({"verify": takes_sha1_too}, "though GitHub did not sign it"),
+        ({"verify": compares_a_prefix}, "though GitHub did not sign it"),
+        ({"verify": signs_without_the_last_byte}, "though GitHub did not sign it"),
+        ({"parse": reads_deeply}, "judge crashed: MemoryError"),
+        ({"accept": KnowsIdsOnly()}, "and the store has no such delivery"),
+        ({"accept": forgets_to_store}, "and the store has no such delivery"),
+    ],
+)
+def test_a_hole_in_the_webhook_is_found(hole: dict[str, Any], found: str) -> None:
+    assert found in first_finding(WebhookTarget(webhook_target.Parts(**hole)))
+
+
+# --- holes in the bootstrap desk ---------------------------------------------------------------
+
+
+class BelievesAnyNonce(BootstrapDesk):
+    def _authenticated(self, machine: MachineId, nonce: str, *, over: bool = False) -> Machine:
+        found = self._journal.ledger.state.machines.get(machine)
+        return found if found is not None else super()._authenticated(machine, nonce, over=over)
+
+
+class LetsAnybodyExit(BootstrapDesk):
+    async def exited(self, machine: MachineId, nonce: str, detail: str) -> None:
+        if machine in self._journal.ledger.state.machines:
+            await self._journal.record(e.MachineExited(self._journal.now, machine, detail))
+
+
+class GreetsTheGranted(BootstrapDesk):
+    def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
+        if not machine.handed_over:
+            super()._compare(machine, identity)
+
+
+class AcknowledgesForOthers(BootstrapDesk):
+    async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
+        self._authenticated(machine, nonce)
+        for other in tuple(self._journal.ledger.state.runners.values()):
+            if other.machine != machine and other.handed_over_at is not None:
+                await self._journal.record(e.RunnerAcknowledged(self._journal.now, other.name))
+
+
+class CrashesOnStrangers(BootstrapDesk):
+    async def heartbeat(self, machine: MachineId, nonce: str) -> None:
+        del nonce  # the record is looked up before anybody asks whether there is one
+        await super().heartbeat(self._journal.ledger.state.machines[machine].id, "")
+
+
+@pytest.mark.parametrize(
+    ("hole", "found"),
+    [
+        ({"desk": BelievesAnyNonce}, "changed without its own word"),
+        ({"desk": LetsAnybodyExit}, "to a stranger"),
+        ({"desk": GreetsTheGranted}, "which has had its grant"),
+        ({"desk": AcknowledgesForOthers}, "changed without its"),
+        ({"desk": CrashesOnStrangers}, "crashed: KeyError"),
+        ({"verify": believes_embedded_certificates}, "which its proof does not prove"),
+    ],
+)
+def test_a_hole_in_the_bootstrap_protocol_is_found(hole: dict[str, Any], found: str) -> None:
+    assert found in first_finding(BootstrapTarget(bootstrap_world.Parts(**hole)))

@@ -1,0 +1,238 @@
+"""The budget by itself: values in, decisions out."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from multidict import CIMultiDict
+
+from autoscaler.github.budget import RESERVES, Budget, reading_of
+from autoscaler.github.exchange import Answer, Effect, Importance, Request
+from autoscaler.model.identifiers import Instant
+
+STEADY = settings(derandomize=True, deadline=None)
+NOW: Instant = 1_800_000_000.0
+APP = "app 1 on acme"
+MINT = Request("POST", "/jit", effect=Effect.MINT, importance=Importance.MINT)
+CHECK = Request("GET", "/job")
+REMOVE = Request("DELETE", "/runner", effect=Effect.WRITE, importance=Importance.REMOVE)
+SYNC = Request("GET", "/deliveries", importance=Importance.SYNC)
+
+
+def told(
+    remaining: int, limit: int = 5000, reset: float = 600, resource: str = "core"
+) -> Mapping[str, str]:
+    return {
+        "X-RateLimit-Limit": str(limit),
+        "X-RateLimit-Remaining": str(remaining),
+        "X-RateLimit-Reset": str(int(NOW + reset)),
+        "X-RateLimit-Resource": resource,
+    }
+
+
+def answer(status: int = 200, **headers: str) -> Answer:
+    return Answer(status, CIMultiDict({k.replace("_", "-"): v for k, v in headers.items()}))
+
+
+def asked(budget: Budget, request: Request, got: Answer, now: Instant = NOW) -> None:
+    budget.begin(APP, request, now)
+    budget.finish(APP, request, got, now)
+
+
+def fits(budget: Budget, request: Request, now: Instant = NOW) -> bool:
+    return budget.shortage(APP, request, now) is None
+
+
+def test_what_is_not_told_is_no_limit() -> None:
+    budget = Budget(None)
+    for request in (MINT, CHECK, REMOVE, SYNC):
+        for _ in range(10_000):
+            asked(budget, request, answer())
+        assert fits(budget, request)
+        assert budget.room(APP, request, NOW) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("remaining", "fit"),
+    [
+        (1001, {"check", "remove", "sync"}),
+        (1000, {"check", "remove"}),
+        (250, {"check"}),
+        (101, {"check"}),
+        (100, set()),
+        (0, set()),
+    ],
+)
+def test_what_matters_less_leaves_a_reserve(remaining: int, fit: set[str]) -> None:
+    budget = Budget(None)
+    asked(budget, CHECK, Answer(200, CIMultiDict(told(remaining))))
+    requests = {"check": CHECK, "remove": REMOVE, "sync": SYNC}
+    assert {name for name, request in requests.items() if fits(budget, request)} == fit
+
+
+def test_the_reserves_fall_with_importance_and_a_mint_leaves_none() -> None:
+    shares = [RESERVES[importance] for importance in Importance]
+    assert shares == sorted(shares)
+    assert shares[0] == 0.0
+    assert len(set(shares)) == len(shares)
+
+
+def test_a_mint_may_use_the_last_registration_and_no_more() -> None:
+    budget = Budget(None)
+    last = told(1, 10_000, resource="actions_runner_registration")
+    asked(budget, MINT, Answer(201, CIMultiDict(last)))
+    assert budget.room(APP, MINT, NOW) == 1.0
+    assert fits(budget, MINT)
+    budget.begin(APP, MINT, NOW)
+    shortage = budget.shortage(APP, MINT, NOW)
+    assert shortage is not None
+    assert (shortage.seconds, "used up" in shortage.why) == (600.0, True)
+    assert fits(budget, CHECK), "registrations have a bucket of their own"
+    assert fits(budget, MINT, NOW + 600), "the hour is over"
+
+
+def test_requests_under_way_are_counted_until_they_are_answered_or_lost() -> None:
+    budget = Budget(None)
+    asked(budget, CHECK, Answer(200, CIMultiDict(told(103))))
+    for _ in range(3):
+        assert fits(budget, CHECK)
+        budget.begin(APP, CHECK, NOW)
+    assert not fits(budget, CHECK)
+    budget.finish(APP, CHECK, None, NOW)
+    assert fits(budget, CHECK)
+
+
+def test_answers_that_overtake_each_other_give_nothing_back() -> None:
+    budget = Budget(None)
+    asked(budget, CHECK, Answer(200, CIMultiDict(told(100))))
+    asked(budget, CHECK, Answer(200, CIMultiDict(told(140))))
+    assert not fits(budget, CHECK)
+    asked(budget, CHECK, Answer(200, CIMultiDict(told(4999, reset=3600))), NOW + 601)
+    assert fits(budget, CHECK, NOW + 601)
+
+
+def test_the_bucket_is_the_one_that_the_answer_names() -> None:
+    budget = Budget(None)
+    # An older Enterprise Server: registrations count like everything else.
+    asked(budget, MINT, Answer(201, CIMultiDict(told(0))))
+    assert not fits(budget, MINT)
+    assert not fits(budget, CHECK)
+    assert budget.resource_of(MINT) == "core"
+
+
+def test_each_installation_has_a_budget_of_its_own() -> None:
+    budget = Budget(900)
+    asked(budget, CHECK, Answer(200, CIMultiDict(told(0))))
+    assert budget.shortage("app 1 on umbrella", CHECK, NOW) is None
+    assert budget.shortage("app 2 on acme", CHECK, NOW) is None
+
+
+def test_a_minute_has_900_points_of_which_a_mint_takes_5() -> None:
+    budget = Budget(900)
+    for second in range(180):
+        assert fits(budget, MINT, NOW + second / 4)
+        asked(budget, MINT, answer(201), NOW + second / 4)
+    assert budget.room(APP, MINT, NOW + 45) == 0.0
+    shortage = budget.shortage(APP, MINT, NOW + 45)
+    assert shortage is not None
+    assert shortage.seconds == 15.0
+    assert not fits(budget, MINT, NOW + 59.9)
+    assert budget.room(APP, MINT, NOW + 60) == 4.0, "those of the first second"
+
+
+def test_points_are_counted_by_endpoint_and_a_question_takes_one() -> None:
+    budget = Budget(900)
+    for _ in range(900):
+        asked(budget, CHECK, answer())
+    assert not fits(budget, CHECK)
+    assert budget.room(APP, Request("GET", "/other"), NOW) == 900.0
+    assert budget.room(APP, REMOVE, NOW) == 180.0
+
+
+def test_the_scarcer_of_bucket_and_points_is_the_room() -> None:
+    budget = Budget(900)
+    bucket = told(7, 10_000, resource="actions_runner_registration")
+    asked(budget, MINT, Answer(201, CIMultiDict(bucket)))
+    assert budget.room(APP, MINT, NOW) == 7.0
+    asked(budget, MINT, answer(429, Retry_After="60"))
+    assert budget.room(APP, MINT, NOW) == 0.0
+
+
+def test_a_secondary_limit_without_a_time_is_left_alone_for_longer_each_time() -> None:
+    budget, now, waits = Budget(None), NOW, []
+    for _ in range(8):
+        asked(budget, CHECK, answer(429), now)
+        waits.append(budget.held(APP, CHECK, now))
+        now += waits[-1]
+    assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    asked(budget, CHECK, answer(), now)
+    asked(budget, CHECK, answer(429), now)
+    assert budget.held(APP, CHECK, now) == 60.0
+
+
+def test_refusals_of_requests_that_were_under_way_together_are_one() -> None:
+    budget = Budget(None)
+    for _ in range(20):
+        asked(budget, CHECK, answer(429))
+    assert budget.held(APP, CHECK, NOW) == 60.0
+    asked(budget, CHECK, answer(429), NOW + 60)
+    assert budget.held(APP, CHECK, NOW + 60) == 120.0
+
+
+def test_a_shorter_hold_does_not_end_a_longer_one() -> None:
+    budget = Budget(None)
+    asked(budget, CHECK, answer(429, Retry_After="300"))
+    asked(budget, CHECK, answer(429, Retry_After="5"))
+    asked(budget, CHECK, answer(200))
+    assert budget.held(APP, CHECK, NOW) == 300.0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X-RateLimit-Remaining": "-1"},
+        {"X-RateLimit-Remaining": "many"},
+        {"X-RateLimit-Remaining": "٣"},
+        {"X-RateLimit-Limit": "5000"},
+    ],
+)
+def test_headers_that_say_nothing_are_no_reading(headers: dict[str, str]) -> None:
+    assert reading_of(Answer(200, CIMultiDict(headers)), "core", NOW) is None
+
+
+@STEADY
+@given(st.dictionaries(st.sampled_from(list(told(0))), st.text(max_size=6000), max_size=4))
+def test_any_headers_leave_a_bounded_reading(headers: dict[str, str]) -> None:
+    budget = Budget(900)
+    asked(budget, CHECK, Answer(429, CIMultiDict(headers)))
+    shortage = budget.shortage(APP, CHECK, NOW)
+    assert shortage is not None
+    assert 1.0 <= shortage.seconds <= 3600.0
+    assert fits(budget, CHECK, NOW + 3600)
+
+
+@STEADY
+@given(
+    st.lists(st.tuples(st.floats(0, 5), st.sampled_from([MINT, CHECK])), max_size=200),
+    st.integers(5, 60),
+)
+def test_no_minute_ever_holds_more_points_than_allowed(
+    arrivals: list[tuple[float, Request]], limit: int
+) -> None:
+    budget, now, sent = Budget(limit), NOW, []
+    for pause, request in arrivals:
+        now += pause
+        shortage = budget.shortage(APP, request, now)
+        if shortage is None:
+            budget.begin(APP, request, now)
+            sent.append((now, request))
+        else:
+            assert 0 < shortage.seconds <= 60
+            assert fits(deepcopy(budget), request, now + shortage.seconds)
+    for start, _ in sent:
+        for endpoint in (MINT, CHECK):
+            window = [r for at, r in sent if r is endpoint and start <= at <= start + 59]
+            assert sum(request.points for request in window) <= limit

@@ -1,0 +1,79 @@
+"""GitHub Enterprise Server: the API has a path of its own, and mostly no limits."""
+
+import pytest
+
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.settings import AppKey, GitHubSettings
+from autoscaler.model.identifiers import JobId, RunnerName
+from tests.github.conftest import World
+from tests.github.doubles import START
+from tests.github.standin import timestamp
+
+APPS = (AppKey(1, "pem"),)
+
+
+@pytest.mark.parametrize("ending", ["", "/"])
+async def test_everything_is_asked_under_the_apis_path(world: World, ending: str) -> None:
+    world.github.page_size = 2
+    world.github.groups["acme"] = [(n, f"group-{n}") for n in range(1, 6)]
+    world.github.jobs["acme/widgets", 42] = {"id": 42, "labels": ["gpu"], "status": "queued"}
+    world.github.deliveries["1"] = [
+        {"id": n, "guid": f"g{n}", "delivered_at": timestamp(START - n), "status_code": 502}
+        for n in range(5, 0, -1)
+    ]
+    keys = (AppKey(1, world.keys.private_pem),)
+    settings = GitHubSettings(world.url + ending, keys)
+    client = GitHubClient(settings, world.clock, world.telemetry)
+    for number in range(4):
+        await client.mint("org:acme", "group-5", RunnerName(f"r{number}"), ("gpu",))
+    found = await client.find_runner("org:acme", RunnerName("r"))
+    assert found is None, "all pages were read"
+    assert await client.delete_runner("org:acme", 1) is True
+    assert await client.read_job("acme/widgets", JobId(42), START) is not None
+    assert (await client.redeliver_failed(START - 3600)).asked == 5
+    await client.close()
+    assert world.github.count("runner-groups") == 3
+    assert world.github.count("GET .*/actions/runners") == 2
+    assert world.github.count("GET .*/deliveries") == 3
+    assert all(call.split(" ")[1].startswith("/api/v3/") for call in world.github.calls)
+    assert not [call for call in world.github.calls if "v3//" in call]
+
+
+@pytest.mark.parametrize(
+    ("api_url", "points"),
+    [
+        ("https://api.github.com", 900),
+        ("https://api.acme.ghe.com", 900),
+        ("https://ghe.example.com/api/v3", None),
+        ("https://github.com.evil.example/api/v3", None),
+    ],
+)
+def test_the_published_points_are_kept_where_they_are_in_force(
+    api_url: str, points: int | None
+) -> None:
+    assert GitHubSettings(api_url, APPS).points_per_minute == points
+
+
+async def test_a_server_without_limits_is_asked_as_much_as_needed(world: World) -> None:
+    world.github.installed["2", "acme"] = 90
+    async with world.client(apps=(1, 2)) as client:
+        for number in range(400):
+            await client.mint("org:acme", "gpu", RunnerName(f"r{number}"), ("gpu",))
+    assert len(world.github.minted) == 400
+    told = {(app, account, resource) for app, account, resource, *_ in world.telemetry.budgets}
+    assert (1, "acme", "actions_runner_registration") in told
+    assert {(remaining, limit) for *_, remaining, limit in world.telemetry.budgets} == {
+        (None, None)
+    }
+
+
+async def test_what_github_tells_of_the_budget_is_shown_by_app_and_bucket(world: World) -> None:
+    world.github.registrations = {77: 100}
+    async with world.client() as client:
+        await client.mint("org:acme", "gpu", RunnerName("r"), ("gpu",))
+    assert world.telemetry.budgets == [
+        (1, "", "core", None, None),
+        (1, "", "core", None, None),
+        (1, "acme", "core", None, None),
+        (1, "acme", "actions_runner_registration", 99, 10_000),
+    ]

@@ -1,0 +1,101 @@
+"""Who passes first when many wait, and what a limit does to those who wait."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.github.budget import Budget
+from autoscaler.github.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.gate import Gate
+from autoscaler.github.refusals import LimitError
+from tests.github.doubles import ManualClock
+
+APP = "app 1 on acme"
+MINT = Request("POST", "/jit", effect=Effect.MINT, importance=Importance.MINT)
+CHECK = Request("GET", "/job")
+REMOVE = Request("DELETE", "/runner", effect=Effect.WRITE, importance=Importance.REMOVE)
+SYNC = Request("GET", "/deliveries", importance=Importance.SYNC)
+
+
+class Crowd:
+    """Requests that pass one gate and note the order in which they do."""
+
+    def __init__(self, slots: int) -> None:
+        self.gate = Gate(Budget(None), ManualClock(), slots)
+        self.passed: list[Request] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def arrive(self, *requests: Request) -> None:
+        """Let them come in this order, and wait until none of them can get further."""
+        for request in requests:
+            self.tasks.append(asyncio.create_task(self._pass(request)))
+        await self.settle()
+
+    async def _pass(self, request: Request) -> None:
+        await self.gate.enter(APP, request)
+        self.passed.append(request)
+
+    async def leave(self, request: Request, answer: Answer | None = None) -> None:
+        self.gate.leave(APP, request, answer)
+        await self.settle()
+
+    @staticmethod
+    async def settle() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+async def test_a_waiting_mint_goes_before_all_else_and_a_sync_after() -> None:
+    crowd = Crowd(1)
+    await crowd.arrive(CHECK, SYNC, REMOVE, CHECK, MINT, SYNC, MINT)
+    order = [CHECK, MINT, MINT, CHECK, REMOVE, SYNC, SYNC]
+    for done in order:
+        await crowd.leave(done)
+    assert crowd.passed == order
+    await asyncio.gather(*crowd.tasks)
+
+
+async def test_a_sync_leaves_connections_to_what_matters_more() -> None:
+    crowd = Crowd(10)
+    await crowd.arrive(*[SYNC] * 20)
+    assert crowd.passed == [SYNC] * 8
+    await crowd.arrive(MINT, MINT, MINT)
+    assert crowd.passed == [SYNC] * 8 + [MINT] * 2
+    await crowd.leave(SYNC)
+    assert crowd.passed[-1] is MINT
+    for _ in range(3):
+        await crowd.leave(MINT)
+    while crowd.passed.count(SYNC) < 20:
+        await crowd.leave(SYNC)
+    await asyncio.gather(*crowd.tasks)
+
+
+async def test_a_limit_met_meanwhile_refuses_who_waits_at_once() -> None:
+    crowd = Crowd(1)
+    await crowd.arrive(CHECK, CHECK, MINT, REMOVE)
+    await crowd.leave(CHECK, Answer(429, {"retry-after": "30"}))
+    assert crowd.passed == [CHECK, MINT], "minting has limits of its own"
+    await crowd.leave(MINT)
+    outcomes = await asyncio.gather(*crowd.tasks, return_exceptions=True)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, LimitError)]
+    assert [error.retry_after for error in refused] == [30.0, 30.0]
+    with pytest.raises(LimitError):
+        crowd.gate.check(APP, CHECK)
+
+
+async def test_who_leaves_the_queue_holds_nobody_up() -> None:
+    crowd = Crowd(1)
+    await crowd.arrive(CHECK, MINT, CHECK)
+    crowd.tasks[1].cancel()
+    await crowd.settle()
+    await crowd.leave(CHECK)
+    assert crowd.passed == [CHECK, CHECK]
+
+
+async def test_who_is_cancelled_at_the_moment_of_passing_gives_its_place_back() -> None:
+    crowd = Crowd(1)
+    await crowd.arrive(CHECK, MINT, REMOVE)
+    crowd.gate.leave(APP, CHECK, None)  # the mint is let through, and has not run on yet
+    crowd.tasks[1].cancel()
+    await crowd.settle()
+    assert crowd.passed == [CHECK, REMOVE]

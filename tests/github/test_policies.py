@@ -1,0 +1,171 @@
+"""Each outcome has its policy, for questions, changes and registrations; the document says the same."""
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    MintOutcomeUnknownError,
+    OperatorError,
+    RetryLaterError,
+)
+from autoscaler.github.budget import RESERVES
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.exchange import Effect
+from autoscaler.github.policies import POLICIES, Action, Outcome
+from autoscaler.github.refusals import LimitError, NotAllowedError
+from autoscaler.github.transport import MAX_ANSWER
+from autoscaler.model.identifiers import JobId, RunnerName
+from tests.github.conftest import World
+from tests.github.doubles import START
+from tests.github.faults import Fault
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "github.md").read_text()
+NO = {"message": "no"}
+JSON = {"Content-Type": "application/json"}
+HTML = {"Content-Type": "text/html"}
+
+FAULTS: list[tuple[Outcome, dict[str, Any]]] = [
+    (Outcome.UNREADABLE, {"status": 200, "body": b"<html>", "headers": HTML}),
+    (Outcome.UNREADABLE, {"status": 200, "body": b'{"id": 1', "headers": JSON}),
+    (Outcome.UNREADABLE, {"status": 200, "body": b" " * (MAX_ANSWER + 1), "headers": JSON}),
+    (Outcome.MISSHAPEN, {"status": 200, "body": {"runner": [], "status": 7}}),
+    (Outcome.MISSHAPEN, {"status": 200, "body": b"[]", "headers": JSON}),
+    (Outcome.LIMITED, {"status": 429, "body": NO}),
+    (Outcome.LIMITED, {"status": 429, "body": b"<html>", "headers": HTML}),
+    (Outcome.LIMITED, {"status": 403, "body": NO, "headers": {"Retry-After": "60"}}),
+    (Outcome.LIMITED, {"status": 403, "body": {"message": "secondary rate limit"}}),
+    (Outcome.LIMITED, {"status": 403, "body": NO, "headers": {"X-RateLimit-Remaining": "0"}}),
+    (Outcome.UNAUTHORISED, {"status": 401, "body": NO}),
+    (Outcome.FORBIDDEN, {"status": 403, "body": NO}),
+    (Outcome.MOVED, {"status": 301, "headers": {"Location": "/api/v3/elsewhere"}}),
+    (Outcome.OUTAGE, {"status": 500, "body": NO}),
+    (Outcome.OUTAGE, {"status": 502, "body": b"<html>", "headers": HTML}),
+    (Outcome.OUTAGE, {"status": 503, "body": b"", "headers": {"Retry-After": "30"}}),
+    (Outcome.OUTAGE, {"status": 408, "body": NO}),
+    (Outcome.FOREIGN, {"status": 404, "body": b"<html>", "headers": HTML}),
+    (Outcome.FOREIGN, {"status": 403, "body": b"<html>", "headers": HTML}),
+    (Outcome.FOREIGN, {"status": 422, "body": b"", "headers": JSON}),
+    (Outcome.REFUSED, {"status": 400, "body": NO}),
+    (Outcome.REFUSED, {"status": 410, "body": NO}),
+    (Outcome.REFUSED, {"status": 451, "body": b"<html>", "headers": HTML}),
+]
+
+ERRORS: dict[Action, tuple[type[GitHubError], int]] = {
+    Action.AGAIN: (RetryLaterError, 3),
+    Action.LATER: (RetryLaterError, 1),
+    Action.HOLD: (LimitError, 1),
+    Action.LOOK_UP: (MintOutcomeUnknownError, 1),
+    Action.RENEW: (NotAllowedError, 2),
+    Action.OTHER_APP: (NotAllowedError, 1),
+    Action.FOLLOW: (GitHubError, 1),
+    Action.OPERATOR: (OperatorError, 1),
+}
+"""What leaves the client, and how often was asked."""
+
+ASKING: dict[Effect, tuple[str, Callable[[GitHubClient], Awaitable[object]]]] = {
+    Effect.READ: (
+        "GET .*/actions/jobs/",
+        lambda client: client.read_job("acme/widgets", JobId(42), START),
+    ),
+    Effect.WRITE: ("DELETE ", lambda client: client.delete_runner("org:acme", 1)),
+    Effect.MINT: (
+        "generate-jitconfig",
+        lambda client: client.mint("org:acme", "gpu", RunnerName("r"), ("gpu",)),
+    ),
+}
+
+
+@pytest.mark.parametrize("effect", Effect)
+async def test_each_outcome_meets_its_policy(world: World, effect: Effect) -> None:
+    pattern, ask = ASKING[effect]
+    async with world.client() as client:
+        await client.find_runner("org:acme", RunnerName("r"))
+        for outcome, details in FAULTS:
+            if effect is Effect.WRITE and details["status"] == 200:
+                continue  # a change that was carried out needs no body
+            world.clock.at += 10_000  # what was held is over
+            world.github.calls.clear()
+            world.github.faults = [Fault(pattern, times=99, **details)]
+            action = POLICIES[outcome].action(effect)
+            expected, times = ERRORS[action]
+            with pytest.raises(expected):
+                await ask(client)
+            assert world.github.count(pattern) == times, f"{outcome} {details}"
+            assert world.github.count("/elsewhere") == (action is Action.FOLLOW)
+
+
+@pytest.mark.parametrize("effect", Effect)
+async def test_no_answer_in_time_meets_its_policy(world: World, effect: Effect) -> None:
+    pattern, ask = ASKING[effect]
+    async with world.client() as client:
+        await client.mint("org:acme", "gpu", RunnerName("before"), ("gpu",))
+    async with world.client(patience=0.5) as client:
+        await client.find_runner("org:acme", RunnerName("r"))
+        world.github.calls.clear()
+        world.github.faults = [Fault(pattern, hang=True, times=99)]
+        expected, times = ERRORS[POLICIES[Outcome.UNANSWERED].action(effect)]
+        with pytest.raises(expected, match="timeout"):
+            await ask(client)
+        assert world.github.count(pattern) == times
+
+
+async def test_what_never_left_may_be_asked_again_whatever_it_is(world: World) -> None:
+    for effect, (pattern, ask) in ASKING.items():
+        async with world.client() as client:
+            await client.mint("org:acme", "gpu", RunnerName(f"{effect}"), ("gpu",))
+            world.github.calls.clear()
+            await client.close()
+            action = POLICIES[Outcome.NOT_SENT].action(effect)
+            with pytest.raises(ERRORS[action][0], match="closed"):
+                await ask(client)
+            assert world.github.count(pattern) == 0
+
+
+async def test_what_leads_elsewhere_is_barred_and_not_tried_again(world: World) -> None:
+    async with world.client() as client:
+        away = {"Location": "https://evil.example/"}
+        world.github.faults = [Fault("/actions/jobs/", 302, b"", away)]
+        with pytest.raises(ERRORS[POLICIES[Outcome.BARRED].read][0], match="origin"):
+            await client.read_job("acme/widgets", JobId(42), START)
+
+
+def test_every_outcome_is_shown_here() -> None:
+    elsewhere = {Outcome.ANSWERED, Outcome.UNANSWERED, Outcome.NOT_SENT, Outcome.BARRED}
+    assert {outcome for outcome, _ in FAULTS} == set(Outcome) - elsewhere
+
+
+def test_a_registration_is_never_asked_for_again_on_an_unclear_outcome() -> None:
+    clear = {Action.TAKE, Action.HOLD, Action.RENEW, Action.OTHER_APP, Action.OPERATOR}
+    for outcome, policy in POLICIES.items():
+        assert policy.mint in clear | {Action.LOOK_UP} or outcome is Outcome.NOT_SENT
+        assert policy.mint not in (Action.AGAIN, Action.FOLLOW)
+
+
+def rows(width: int) -> list[tuple[str, ...]]:
+    """The rows of the document's tables that begin with a word in back quotes."""
+    lines = re.findall(r"^\| `[a-z ]+` \|.*\|$", DOCUMENT, re.MULTILINE)
+    split = (tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines)
+    return [row for row in split if len(row) == width]
+
+
+def test_the_documents_table_is_the_codes() -> None:
+    assert rows(5) == [
+        (
+            f"`{outcome}`",
+            policy.known_by,
+            f"`{policy.read}`",
+            f"`{policy.write}`",
+            f"`{policy.mint}`",
+        )
+        for outcome, policy in POLICIES.items()
+    ]
+    assert [row[0].strip("`") for row in rows(2)] == list(Action)
+    assert [(row[0].strip("`"), row[2]) for row in rows(3)] == [
+        (importance.name.lower(), f"{share:.0%}".replace("%", " %"))
+        for importance, share in RESERVES.items()
+    ]

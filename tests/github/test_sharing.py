@@ -1,0 +1,340 @@
+"""Several Apps share an account's work: who goes first, and who takes over when."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import pytest_asyncio
+
+from autoscaler.controller.ports.github import (
+    MintOutcomeUnknownError,
+    OperatorError,
+    RetryLaterError,
+)
+from autoscaler.github.api import Api
+from autoscaler.github.app_auth import App, Installation
+from autoscaler.github.budget import Budget
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.exchange import Effect, Importance, Request
+from autoscaler.github.gate import Gate
+from autoscaler.github.settings import AppKey, GitHubSettings
+from autoscaler.github.sharing import Sharing
+from autoscaler.github.targets import Target
+from autoscaler.github.transport import Transport
+from autoscaler.model.identifiers import JobId, RunnerName
+from tests.github.conftest import World
+from tests.github.doubles import START
+from tests.github.faults import Fault
+
+MINT = "generate-jitconfig"
+FIRST, SECOND = 77, 90
+NO_ACCESS = {"message": "Resource not accessible by integration"}
+JOB = {"id": 42, "labels": ["gpu"], "status": "queued"}
+
+
+@pytest_asyncio.fixture
+async def two(world: World) -> AsyncIterator[GitHubClient]:
+    """A client of two Apps, both installed on acme."""
+    world.github.installed["2", "acme"] = SECOND
+    async with world.client(apps=(1, 2)) as client:
+        yield client
+
+
+async def mint(client: GitHubClient, *numbers: int) -> None:
+    for number in numbers:
+        await client.mint("org:acme", "gpu", RunnerName(f"r{number}"), ("gpu",))
+
+
+async def test_a_mint_goes_to_the_app_with_the_most_room(world: World, two: GitHubClient) -> None:
+    world.github.registrations = {FIRST: 100, SECOND: 5000}
+    await mint(two, *range(5))
+    assert world.github.minters == [SECOND] * 5
+
+
+async def test_room_is_read_from_the_answers_and_used_up_evenly(
+    world: World, two: GitHubClient
+) -> None:
+    world.github.registrations = {FIRST: 3, SECOND: 5}
+    await mint(two, *range(8))
+    assert world.github.minters[:2] == [SECOND, SECOND]
+    assert Counter(world.github.minters) == {FIRST: 3, SECOND: 5}
+    with pytest.raises(RetryLaterError, match="actions_runner_registration is used up") as caught:
+        await mint(two, 9)
+    assert caught.value.retry_after == 600.0
+    assert world.github.count(MINT) == 8
+    world.github.registrations = {FIRST: 100, SECOND: 100}
+    world.clock.at += 600
+    await mint(two, 9)
+
+
+async def test_the_registration_bucket_is_asked_for_once_before_the_first_mint(
+    world: World, two: GitHubClient
+) -> None:
+    world.github.registrations = {FIRST: 10, SECOND: 20}
+    await two.find_runner("org:acme", RunnerName("r"))
+    assert world.github.count("/rate_limit") == 0
+    await mint(two, *range(4))
+    assert world.github.count("/rate_limit") == 2
+
+
+async def test_one_app_alone_needs_no_comparison(world: World, client: GitHubClient) -> None:
+    await mint(client, 1)
+    assert world.github.count("/rate_limit") == 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("/rate_limit", 500, times=9),
+        Fault("/rate_limit", 200, {"resources": {"core": 1}}),
+        Fault("/rate_limit", 403, NO_ACCESS, times=9),
+    ],
+    ids=["500", "misshapen", "403"],
+)
+async def test_no_word_about_the_bucket_stops_no_mint(
+    world: World, two: GitHubClient, fault: Fault
+) -> None:
+    world.github.registrations = {FIRST: 10, SECOND: 20}
+    world.github.faults = [fault]
+    await mint(two, 1, 2)
+    assert len(world.github.minters) == 2
+
+
+async def test_without_limits_the_load_is_shared_evenly(world: World, two: GitHubClient) -> None:
+    await mint(two, *range(10))
+    assert Counter(world.github.minters) == {FIRST: 5, SECOND: 5}
+    assert world.github.count("/rate_limit") == 2
+
+
+async def test_an_app_without_an_installation_is_no_candidate(world: World) -> None:
+    world.github.installed = {("2", "acme"): SECOND}
+    async with world.client(apps=(1, 2)) as client:
+        await mint(client, *range(4))
+        assert world.github.minters == [SECOND] * 4
+        assert world.github.count("installation$") == 2
+        world.github.installed["1", "acme"] = FIRST
+        world.clock.at += 300
+        await mint(client, 4)  # has it looked for, and waits for nobody
+        await world.github.until_called("installation$", 3)
+        for number in range(5, 100):
+            await mint(client, number)
+            if FIRST in world.github.minters:
+                break
+    assert world.github.minters[-1] == FIRST
+    assert world.github.count("installation$") == 3
+
+
+async def test_each_app_is_asked_about_each_scope(world: World) -> None:
+    world.github.installed = {("1", "acme"): FIRST, ("2", "umbrella"): SECOND}
+    async with world.client(apps=(1, 2)) as client:
+        await mint(client, 1)
+        await client.mint("repo:umbrella/lab", "Default", RunnerName("r2"), ("gpu",))
+    assert world.github.minters == [FIRST, SECOND]
+    assert world.github.count("/orgs/acme/installation") == 2
+    assert world.github.count("/repos/umbrella/lab/installation") == 2
+
+
+async def test_an_app_is_asked_anew_about_another_scope_of_the_account(world: World) -> None:
+    async with world.client(apps=(1, 2)) as client:
+        await mint(client, 1)
+        world.github.installed["2", "acme"] = SECOND
+        for number in range(2, 5):
+            await client.mint("repo:acme/lab", "Default", RunnerName(f"r{number}"), ("gpu",))
+    assert world.github.count("/repos/acme/lab/installation") == 1
+    assert SECOND in world.github.minters
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("installations/77/access_tokens", 500, times=99),
+        Fault("installations/77/access_tokens", 403, {"message": "suspended"}, times=99),
+        Fault("installations/77/access_tokens", 404, {"message": "Not Found"}, times=99),
+        Fault(MINT, 403, NO_ACCESS, by=FIRST, times=99),
+        Fault(MINT, 404, {"message": "Not Found"}, by=FIRST, times=99),
+        Fault(MINT, 401, {"message": "Bad credentials"}, times=2, by=FIRST),
+        Fault(MINT, 429, {}, {"Retry-After": "600"}, by=FIRST, times=99),
+    ],
+    ids=["token 500", "suspended", "uninstalled", "403", "404", "401", "429"],
+)
+async def test_a_failing_apps_work_moves_to_another(
+    world: World, two: GitHubClient, fault: Fault
+) -> None:
+    world.github.faults = [fault]
+    await mint(two, *range(4))
+    assert world.github.minters == [SECOND] * 4
+    tried = world.github.count("installations/77/access_tokens")
+    await mint(two, 5)
+    assert world.github.count("installations/77/access_tokens") == tried
+
+
+async def test_a_failing_app_is_tried_again_after_a_minute(world: World, two: GitHubClient) -> None:
+    world.github.registrations = {FIRST: 5000, SECOND: 50}
+    world.github.faults = [Fault(MINT, 403, NO_ACCESS, by=FIRST)]
+    await mint(two, 1)
+    world.clock.at += 59
+    await mint(two, 2)
+    world.clock.at += 1
+    await mint(two, 3)
+    assert world.github.minters == [SECOND, SECOND, FIRST]
+
+
+async def test_an_app_whose_key_is_refused_is_not_the_others_trouble(world: World) -> None:
+    world.github.installed["2", "acme"] = SECOND
+    world.github.apps.pop("1")
+    async with world.client(apps=(1, 2)) as client:
+        await mint(client, 1, 2)
+    assert world.github.minters == [SECOND, SECOND]
+    assert world.github.count("installation$") == 3, "401 is asked once more with a new JWT"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(MINT, 502), Fault(MINT, cut=True, done=True), Fault(MINT, 201, {}, done=True)],
+    ids=["502", "cut", "misshapen"],
+)
+async def test_a_mint_that_may_have_been_made_is_not_sent_by_another_app(
+    world: World, two: GitHubClient, fault: Fault
+) -> None:
+    world.github.faults = [fault]
+    with pytest.raises(MintOutcomeUnknownError):
+        await mint(two, 1)
+    assert world.github.count(MINT) == 1
+
+
+@pytest.mark.parametrize("status", [409, 422])
+async def test_what_is_wrong_with_the_request_is_not_asked_of_another_app(
+    world: World, two: GitHubClient, status: int
+) -> None:
+    world.github.faults = [Fault(MINT, status, {"message": "Validation failed"})]
+    with pytest.raises(Exception, match="Validation failed"):
+        await mint(two, 1)
+    assert world.github.count(MINT) == 1
+
+
+async def test_when_all_apps_are_held_the_soonest_is_told(world: World, two: GitHubClient) -> None:
+    world.github.faults = [
+        Fault(MINT, 429, {}, {"Retry-After": "500"}, by=FIRST),
+        Fault(MINT, 429, {}, {"Retry-After": "40"}, by=SECOND),
+    ]
+    with pytest.raises(RetryLaterError) as caught:
+        await mint(two, 1)
+    assert caught.value.retry_after == 40.0
+    assert world.github.count(MINT) == 2
+    world.clock.at += 40
+    await mint(two, 1)
+    assert world.github.minters == [SECOND]
+
+
+async def test_when_no_app_is_allowed_it_is_the_operators(world: World, two: GitHubClient) -> None:
+    world.github.faults = [Fault(MINT, 403, NO_ACCESS, times=9)]
+    with pytest.raises(OperatorError, match="not accessible"):
+        await mint(two, 1)
+    assert world.github.count(MINT) == 2
+
+
+async def test_when_one_app_is_held_and_the_other_not_allowed_waiting_may_help(
+    world: World, two: GitHubClient
+) -> None:
+    world.github.faults = [
+        Fault(MINT, 403, NO_ACCESS, by=FIRST),
+        Fault(MINT, 429, {}, {"Retry-After": "40"}, by=SECOND),
+    ]
+    with pytest.raises(RetryLaterError):
+        await mint(two, 1)
+
+
+@pytest.mark.parametrize("blind", [FIRST, SECOND])
+async def test_a_job_that_one_app_is_not_shown_is_read_by_the_other(
+    world: World, two: GitHubClient, blind: int
+) -> None:
+    world.github.jobs["acme/widgets", 42] = JOB
+    fault = Fault("/actions/jobs/", 404, {"message": "Not Found"}, by=blind, times=99)
+    world.github.faults = [fault]
+    assert await two.read_job("acme/widgets", JobId(42), START) is not None
+    assert await two.read_job("acme/widgets", JobId(43), START) is None
+
+
+async def test_a_job_is_not_gone_while_an_app_that_may_see_it_is_held(
+    world: World, two: GitHubClient
+) -> None:
+    world.github.faults = [Fault("/actions/jobs/", 429, {}, {"Retry-After": "40"}, by=SECOND)]
+    with pytest.raises(RetryLaterError):
+        await two.read_job("acme/widgets", JobId(43), START)
+
+
+async def test_a_registration_is_looked_up_and_deleted_by_whoever_can(
+    world: World, two: GitHubClient
+) -> None:
+    await mint(two, 1)
+    world.github.faults = [Fault("/actions/runners", 403, NO_ACCESS, by=FIRST, times=99)]
+    found = await two.find_runner("org:acme", RunnerName("r1"))
+    assert found is not None
+    assert await two.delete_runner("org:acme", found.github_id) is True
+
+
+async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -> None:
+    budget = Budget(20)  # four registrations a minute
+    gate = Gate(budget, world.clock, 10)
+    settings = GitHubSettings(world.url, (AppKey(1, "unused"),))
+    transport = Transport(settings, world.clock, world.telemetry)
+    api = Api(transport, gate, world.clock, world.telemetry)
+    apps = [App(AppKey(number, world.keys.private_pem), world.clock) for number in (1, 2)]
+    world.github.installed["2", "acme"] = SECOND
+    both = [
+        Installation(app, "acme", number, api, world.clock)
+        for app, number in zip(apps, (FIRST, SECOND), strict=True)
+    ]
+    sharing = Sharing(api, budget, world.clock)
+    request = Request(
+        "POST",
+        "/orgs/{org}/actions/runners/generate-jitconfig",
+        {"org": "acme"},
+        effect=Effect.MINT,
+        importance=Importance.MINT,
+    )
+    for number in range(8):
+        body = {"name": f"r{number}", "runner_group_id": 1, "labels": ["gpu"]}
+        asked = replace(request, body=body)
+        await sharing.carry(both, Target("acme"), asked, partial(api.ask, asked))
+    assert Counter(world.github.minters) == {FIRST: 4, SECOND: 4}
+    with pytest.raises(RetryLaterError, match="points are spent") as caught:
+        await sharing.carry(both, Target("acme"), request, partial(api.ask, request))
+    assert 59.0 <= caught.value.retry_after <= 60.0
+    assert world.github.count(MINT) == 8
+    await sharing.close()
+    await transport.close()
+
+
+async def test_what_waits_for_a_connection_goes_by_importance(world: World) -> None:
+    world.github.runners["acme"] = {5: {"id": 5, "name": "old", "status": "offline", "busy": False}}
+    async with world.client(concurrency=1) as client:
+        await mint(client, 1)
+        await client.redeliver_failed(START)
+        world.github.calls.clear()
+        world.github.hold = asyncio.Event()
+        jobs = [client.read_job("acme/widgets", JobId(number), START) for number in (1, 2)]
+        waiting = [
+            asyncio.create_task(work)
+            for work in (
+                jobs[0],
+                client.redeliver_failed(START),
+                client.delete_runner("org:acme", 5),
+                jobs[1],
+                client.mint("org:acme", "gpu", RunnerName("r2"), ("gpu",)),
+            )
+        ]
+        await world.github.until_under_way(1)
+        world.github.hold.set()
+        await asyncio.gather(*waiting)
+    paths = [call.split("?")[0].rpartition("/api/v3/")[2] for call in world.github.calls]
+    assert paths == [
+        "repos/acme/widgets/actions/jobs/1",
+        "orgs/acme/actions/runners/generate-jitconfig",
+        "repos/acme/widgets/actions/jobs/2",
+        "orgs/acme/actions/runners/5",
+        "app/hook/deliveries",
+    ]

@@ -1,0 +1,285 @@
+"""What GitHub sends in the course of a job, read from the wire into the real ledger.
+
+Each story is a list of signed bodies' contents; told is what machines would be launched for.
+"""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.github.jobs import Sighting, WorkflowJob, observe
+from autoscaler.github.webhook import parse_workflow_job
+from autoscaler.model.jobs import JobState
+from autoscaler.model.plan import Launch, ReadJob
+from autoscaler.model.runners import RunnerState
+from tests.ledger.builders import World
+from tests.planner.fleets import catalogue, sku
+
+STEADY = settings(derandomize=True, deadline=None)
+NOON = datetime(2027, 1, 15, 12, tzinfo=UTC).timestamp()
+
+QUEUED: dict[str, Any] = {
+    "id": 1,
+    "run_id": 940463255,
+    "run_attempt": 1,
+    "name": "test (3.12)",
+    "workflow_name": "trunk",
+    "labels": ["gpu"],
+    "status": "queued",
+    "conclusion": None,
+    "created_at": "2027-01-15T11:59:30Z",
+    "started_at": "2027-01-15T11:59:30Z",
+    "completed_at": None,
+    "runner_id": None,
+    "runner_name": None,
+    "steps": [],
+}
+STARTED = QUEUED | {
+    "status": "in_progress",
+    "started_at": "2027-01-15T12:01:00Z",
+    "runner_id": 7,
+    "runner_name": "somebody",
+}
+DONE = STARTED | {
+    "status": "completed",
+    "conclusion": "success",
+    "completed_at": "2027-01-15T12:05:00Z",
+}
+SKIPPED = QUEUED | {
+    "status": "completed",
+    "conclusion": "skipped",
+    "labels": [],
+    "completed_at": "2027-01-15T11:59:30Z",
+}
+
+
+class Story:
+    """A ledger that is told what webhooks say, a second apart."""
+
+    def __init__(self, world: World | None = None) -> None:
+        self.world = world or World(now=NOON)
+
+    def hear(self, action: str, job: dict[str, Any], **changes: Any) -> "Story":
+        """One delivery. A field that is "missing" is left out."""
+        fields = {key: value for key, value in (job | changes).items() if value != "missing"}
+        body = {
+            "action": action,
+            "workflow_job": fields,
+            "repository": {"full_name": "acme/widgets"},
+        }
+        self.world.now += 1
+        event = parse_workflow_job(json.dumps(body).encode(), self.world.now)
+        assert event is not None
+        self.world.ledger.apply(event)
+        return self
+
+    def ask(self, status: JobState) -> "Story":
+        """GitHub's own answer about job 1, which is in this state."""
+        self.world.now += 1
+        job = WorkflowJob.model_validate(QUEUED | {"status": status.value})
+        sighting = Sighting("acme/widgets", self.world.now, read=True)
+        self.world.ledger.apply(observe(job, status, sighting))
+        return self
+
+    @property
+    def wanted(self) -> int:
+        """How many machines would be asked for now."""
+        return sum(launch.count for launch in self.world.intents(Launch))
+
+    @property
+    def questions(self) -> int:
+        """How many jobs GitHub would be asked about now."""
+        return len(self.world.intents(ReadJob))
+
+    @property
+    def state(self) -> JobState:
+        """Of job 1."""
+        return self.world.job(1).state
+
+
+def test_a_job_from_queued_to_completed_wants_one_machine_until_it_starts() -> None:
+    story = Story().hear("queued", QUEUED)
+    assert story.wanted == 1
+    assert story.hear("in_progress", STARTED).wanted == 0
+    assert story.hear("completed", DONE).wanted == 0
+    job = story.world.job(1)
+    assert (job.queued_at, job.started_at, job.conclusion) == (NOON - 30, NOON + 60, "success")
+
+
+def test_an_environments_queued_waiting_queued_wants_nothing_until_github_says_so() -> None:
+    story = Story().hear("queued", QUEUED)
+    story.hear("waiting", QUEUED, status="waiting")
+    assert (story.wanted, story.questions) == (0, 1)
+    story.ask(JobState.WAITING)
+    assert (story.wanted, story.questions) == (0, 0)
+    story.hear("queued", QUEUED)  # approved
+    assert (story.wanted, story.questions) == (0, 1)
+    assert story.ask(JobState.QUEUED).wanted == 1
+    story.hear("in_progress", STARTED)
+    assert (story.wanted, story.state) == (0, JobState.IN_PROGRESS)
+
+
+@pytest.mark.parametrize(
+    "order", sorted(set(permutations(["queued", "waiting", "queued", "waiting"])))
+)
+def test_approval_is_asked_about_however_its_deliveries_are_shuffled(order: list[str]) -> None:
+    story = Story()
+    for action in order:
+        story.hear(action, QUEUED, status=action)
+    assert (story.wanted, story.questions) == (0, 1)
+    assert story.ask(JobState.QUEUED).wanted == 1
+
+
+def test_an_approval_whose_order_was_lost_is_not_stuck() -> None:
+    story = Story().hear("queued", QUEUED).hear("waiting", QUEUED, status="waiting")
+    story.ask(JobState.QUEUED)  # `waiting` came late: it is approved since
+    assert (story.wanted, story.state) == (1, JobState.QUEUED)
+
+
+def test_queued_with_status_waiting_is_a_job_that_waits() -> None:
+    story = Story().hear("queued", QUEUED, status="waiting")
+    assert (story.state, story.wanted, story.questions) == (JobState.WAITING, 0, 0)
+
+
+def test_waiting_that_goes_straight_to_work_needs_no_queued() -> None:
+    story = Story().hear("waiting", QUEUED, status="waiting").hear("in_progress", STARTED)
+    assert (story.state, story.wanted, story.questions) == (JobState.IN_PROGRESS, 0, 0)
+
+
+def test_in_progress_with_status_queued_has_started_on_its_runner() -> None:
+    story = Story()
+    runner = story.world.ready()
+    number = story.world.runner(runner).github_id
+    story.hear("queued", QUEUED)
+    story.hear("in_progress", STARTED, status="queued", runner_name=runner, runner_id=number)
+    assert story.state is JobState.IN_PROGRESS
+    assert (story.world.runner(runner).state, story.world.runner(runner).job) == (
+        RunnerState.BUSY,
+        1,
+    )
+
+
+def test_a_queued_body_with_runner_fields_binds_nothing() -> None:
+    story = Story()
+    runner = story.world.ready()
+    story.hear("queued", QUEUED, runner_name=runner, runner_id=7)
+    assert story.world.runner(runner).state is RunnerState.ACKNOWLEDGED
+    assert story.world.job(1).started_at is None
+
+
+def test_a_skipped_job_is_completed_first_and_wants_nothing() -> None:
+    story = Story().hear("completed", SKIPPED)
+    assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
+    job = story.world.job(1)
+    assert (job.labels, job.conclusion, job.started_at) == ((), "skipped", None)
+
+
+def test_a_late_queued_of_a_skipped_job_wants_nothing_either() -> None:
+    story = Story().hear("completed", SKIPPED).hear("queued", QUEUED)
+    assert (story.state, story.wanted, story.questions) == (JobState.COMPLETED, 0, 0)
+    assert story.world.job(1).labels == ("gpu",)
+
+
+def test_a_job_cancelled_in_the_queue_wants_nothing_any_more() -> None:
+    story = Story().hear("queued", QUEUED)
+    story.hear("completed", DONE, conclusion="cancelled", runner_name="", runner_id=0, steps=[])
+    assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
+    assert story.world.job(1).started_at is None
+
+
+def test_completed_with_empty_labels_ends_the_job_it_names() -> None:
+    story = Story().hear("queued", QUEUED).hear("completed", DONE, labels=[])
+    assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
+    assert story.world.job(1).labels == ("gpu",)
+
+
+def test_a_re_run_repeats_the_end_of_old_jobs_and_takes_no_new_ones_machine() -> None:
+    story = Story()
+    for old in range(1, 6):
+        story.hear("queued", QUEUED, id=old).hear("completed", DONE, id=old)
+    story.hear("queued", QUEUED, id=10, run_attempt=2)
+    for old in range(1, 6):
+        story.hear("completed", DONE, id=old, run_attempt=2)
+    assert story.wanted == 1
+    assert story.world.job(10).state is JobState.QUEUED
+
+
+def test_ends_of_jobs_never_heard_of_take_no_machine_from_others() -> None:
+    story = Story().hear("queued", QUEUED)
+    for old in range(100, 105):
+        story.hear("completed", DONE, id=old)
+    assert story.wanted == 1
+
+
+def test_a_re_run_without_queued_is_known_once_it_starts() -> None:
+    story = Story().hear("in_progress", STARTED, run_attempt=2).hear("completed", DONE)
+    assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
+    assert story.world.job(1).run_attempt == 2
+
+
+def test_queued_twice_is_one_job() -> None:
+    assert Story().hear("queued", QUEUED).hear("queued", QUEUED).wanted == 1
+
+
+@pytest.mark.parametrize("field", ["created_at", "run_attempt", "run_id", "workflow_name", "name"])
+def test_a_body_that_lacks_a_field_is_a_job_all_the_same(field: str) -> None:
+    story = Story().hear("queued", QUEUED, **{field: "missing"})
+    assert (story.wanted, story.questions) == (1, 0)
+    story.hear("in_progress", STARTED, **{field: "missing"})
+    story.hear("completed", DONE, **{field: "missing"})
+    assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
+
+
+def test_an_old_body_without_created_at_is_as_old_as_its_started_at() -> None:
+    story = Story().hear("queued", QUEUED, created_at="missing", started_at="2027-01-13T12:00:00Z")
+    assert story.world.job(1).queued_at == NOON - 2 * 86_400
+    assert (story.wanted, story.questions) == (0, 1), "redelivered: GitHub is asked first"
+
+
+@pytest.mark.parametrize("conclusion", ["startup_failure", "made_up_tomorrow", None])
+def test_a_conclusion_that_nobody_knows_ends_a_job_as_any_other(conclusion: str | None) -> None:
+    story = Story().hear("queued", QUEUED).hear("completed", DONE, conclusion=conclusion)
+    assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
+    assert story.world.job(1).conclusion == conclusion
+
+
+def test_a_job_of_a_group_alone_has_no_labels_and_is_an_unlabelled_skus() -> None:
+    assert Story().hear("queued", QUEUED, labels=[]).wanted == 0
+    willing = catalogue(replace(sku(), unlabelled=True))
+    story = Story(World(willing, NOON)).hear("queued", QUEUED, labels=[])
+    assert story.wanted == 1
+
+
+def test_labels_are_compared_without_regard_to_case() -> None:
+    assert Story().hear("queued", QUEUED, labels=["GPU", "Self-Hosted", "LINUX"]).wanted == 1
+
+
+BODIES: list[tuple[str, dict[str, Any]]] = [
+    ("waiting", QUEUED | {"status": "waiting"}),
+    ("queued", QUEUED),
+    ("in_progress", STARTED | {"status": "queued"}),
+    ("completed", DONE | {"labels": []}),
+]
+
+
+@STEADY
+@given(
+    st.lists(st.integers(0, 3), max_size=4).flatmap(
+        lambda again: st.permutations([*range(4), *again])
+    )
+)
+def test_in_any_order_and_number_the_bodies_tell_the_same_job(order: list[int]) -> None:
+    story, straight = Story(), Story()
+    for number in order:
+        story.hear(*BODIES[number])
+    for body in BODIES:
+        straight.hear(*body)
+    told, expected = story.world.job(1), straight.world.job(1)
+    assert replace(told, updated_at=0.0) == replace(expected, updated_at=0.0)
+    assert (story.wanted, story.questions) == (0, 0)

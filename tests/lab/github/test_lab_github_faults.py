@@ -1,0 +1,150 @@
+"""What goes wrong with REST answers when it is told to, and what was done all the same."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+import pytest
+
+from autoscaler.lab.github.settings import AnswerFault, Limits
+from tests.lab.github.harness import Client, HandClock, job, until
+
+Make = Callable[..., Awaitable[Client]]
+RUNNERS = "/orgs/acme/actions/runners"
+MINT = "POST /orgs/{org}/actions/runners/generate-jitconfig"
+
+
+def _names(client: Client) -> list[str]:
+    return [one.name for one in client.lab.runners]
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after"), [(500, None), (503, 7), (403, 30), (429, 60), (404, None)]
+)
+async def test_a_refusal_is_githubs_own_and_nothing_was_done(
+    client: Client, status: int, retry_after: int | None
+) -> None:
+    await client.token()
+    client.lab.spoil(AnswerFault("status", status=status, retry_after=retry_after))
+    refused = await client.mint("a")
+    assert (refused.status, _names(client)) == (status, [])
+    assert isinstance(refused.json["message"], str)
+    assert refused.headers.get("retry-after") == (str(retry_after) if retry_after else None)
+    assert (await client.mint("a")).status == 201
+    assert client.lab.calls[MINT, status] == 1
+    assert client.lab.spoiled == {"status": 1}
+
+
+async def test_html_comes_under_its_own_and_under_jsons_type(client: Client) -> None:
+    secret = await client.token()
+    client.lab.spoil(AnswerFault("html"), AnswerFault("html_as_json", status=200))
+    for status, kind in ((502, "text/html"), (200, "application/json")):
+        url = client.lab.api_url + RUNNERS
+        headers = {"Authorization": f"Bearer {secret}"}
+        async with client.session.get(url, headers=headers) as answer:
+            assert (answer.status, answer.content_type) == (status, kind)
+            assert (await answer.text()).startswith("<!DOCTYPE html>")
+
+
+async def test_a_mint_can_be_done_and_not_answered(client: Client) -> None:
+    await client.token()
+    client.lab.spoil(
+        AnswerFault("dropped", MINT, done=True), AnswerFault("status", MINT, done=True)
+    )
+    with pytest.raises(aiohttp.ServerDisconnectedError):
+        await client.mint("a")
+    assert (await client.mint("b")).status == 502
+    assert _names(client) == ["a", "b"]
+    assert (await client.mint("a")).status == 409
+
+
+async def test_a_dropped_request_was_not_done(client: Client) -> None:
+    await client.token()
+    client.lab.spoil(AnswerFault("dropped", MINT))
+    with pytest.raises(aiohttp.ServerDisconnectedError):
+        await client.mint("a")
+    assert _names(client) == []
+    assert client.lab.calls[MINT, 0] == 1
+
+
+async def test_a_cut_body_breaks_off_and_a_garbled_one_is_no_json(client: Client) -> None:
+    await client.token()
+    client.lab.spoil(AnswerFault("cut", MINT), AnswerFault("garbled", MINT))
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await client.mint("a")
+    with pytest.raises(ValueError, match=r"JSON|Unterminated|Expecting"):
+        await client.mint("b")
+    assert _names(client) == ["a", "b"]
+
+
+async def test_a_stalled_request_is_given_up_by_its_caller(client: Client) -> None:
+    await client.token()
+    client.lab.spoil(AnswerFault("stall", "GET /orgs/{org}/actions/runners"))
+    asking = asyncio.create_task(client.ask("GET", RUNNERS))
+    await until(lambda: client.lab.spoiled["stall"] == 1)
+    asking.cancel()
+    assert (await client.ask("GET", RUNNERS)).status == 200
+
+
+async def test_faults_keep_to_their_route_their_times_and_their_share(make: Make) -> None:
+    lasting = AnswerFault("status", MINT, times=None)
+    client = await make(answer_faults=(lasting,))
+    assert [(await client.mint("a")).status for _ in range(3)] == [502] * 3
+    assert (await client.ask("GET", RUNNERS)).status == 200
+    client.lab.spoil(AnswerFault("status", times=3, share=0.5))
+    statuses = [(await client.ask("GET", RUNNERS)).status for _ in range(40)]
+    assert statuses.count(502) == 3
+    assert statuses[:3] != [502] * 3
+    client.lab.spoil(lasting)
+    client.lab.spoil()
+    assert (await client.mint("a")).status == 201
+
+
+async def test_too_many_at_once_are_refused(make: Make) -> None:
+    client = await make(limits=Limits(concurrent=2))
+    token = await client.token()
+    client.lab._limits.enter("installation 51000001")
+    client.lab._limits.enter("installation 51000001")
+    refused = await client.call("GET", RUNNERS, token)
+    assert (refused.status, refused.headers["retry-after"]) == (429, "60")
+    assert (await client.ask("GET", "/orgs/globex/actions/runners", org="globex")).status == 200
+    client.lab._limits.leave("installation 51000001")
+    assert [(await client.call("GET", RUNNERS, token)).status for _ in range(3)] == [200] * 3
+
+
+async def test_an_enterprise_server_has_its_paths_behind_its_base(make: Make) -> None:
+    client = await make(base_path="/api/v3")
+    origin = client.lab.api_url.removesuffix("/api/v3")
+    assert client.lab.api_url == f"{origin}/api/v3"
+    for name in ("a", "b"):
+        assert (await client.mint(name)).status == 201
+    listed = await client.ask("GET", f"{RUNNERS}?per_page=1")
+    assert listed.next_url == f"{client.lab.api_url}{RUNNERS}?per_page=1&page=2"
+    assert "x-github-enterprise-version" in listed.headers
+    assert (await client.ask("GET", listed.next_url)).json["runners"][0]["name"] == "b"
+    (pushed,) = client.lab.push([job()])
+    shown = await client.ask("GET", f"/repos/acme/rocket/actions/jobs/{pushed.id}")
+    assert shown.json["url"].startswith(client.lab.api_url)
+    assert shown.json["html_url"].startswith(f"{origin}/acme/rocket/")
+    runner = await client.runner("c")
+    assert runner.config["server"] == origin
+    assert await runner.run() == pushed.id
+    assert (await client.call("GET", origin + RUNNERS, await client.token())).status == 404
+
+
+async def test_lists_may_be_as_old_as_their_cache(make: Make, clock: HandClock) -> None:
+    client = await make(list_cache=60.0)
+    runner = await client.runner("a")
+    before = (await client.ask("GET", RUNNERS)).json
+    assert [one["busy"] for one in before["runners"]] == [False]
+    (pushed,) = client.lab.push([job()])
+    assert await runner.take() == pushed.id
+    assert await runner.say("started", job=pushed.id) == 204
+    await client.mint("b")
+    await clock.advance(59)
+    assert (await client.ask("GET", RUNNERS)).json == before
+    assert (await client.ask("GET", f"{RUNNERS}/{runner.id}")).json["busy"] is True
+    assert (await client.ask("DELETE", f"{RUNNERS}/{runner.id}")).status == 422
+    await clock.advance(1)
+    after = (await client.ask("GET", RUNNERS)).json["runners"]
+    assert [(one["name"], one["busy"]) for one in after] == [("a", True), ("b", False)]

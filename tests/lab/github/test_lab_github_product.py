@@ -1,0 +1,134 @@
+"""The controller's own GitHub client on the lab's: its requests, and each fault seen from its side."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from autoscaler.controller.ports.github import MintOutcomeUnknownError
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.settings import AppKey, GitHubSettings
+from autoscaler.lab.github.settings import AnswerFault
+from autoscaler.model.identifiers import JobId, RunnerName
+from autoscaler.model.jobs import JobState
+from tests.github.doubles import ManualClock, RememberingTelemetry
+from tests.lab.github.description import Exchange, description
+from tests.lab.github.harness import APP, EPOCH, Client, Key, Listener, job
+
+Make = Callable[..., Awaitable[Client]]
+MINT = "POST /orgs/{org}/actions/runners/generate-jitconfig"
+LIST = "GET /orgs/{org}/actions/runners"
+NAME = RunnerName("ci-gpu-1")
+
+
+@dataclass
+class Between:
+    """A proxy before a lab's GitHub that keeps every exchange."""
+
+    lab_url: str
+    session: aiohttp.ClientSession
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    async def pass_on(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        async with self.session.request(
+            request.method,
+            self.lab_url + request.path_qs,
+            data=body or None,
+            headers={"Authorization": request.headers["Authorization"]},
+        ) as answer:
+            data = await answer.read()
+            said: Any = json.loads(body) if body else None
+            told: Any = json.loads(data) if data else None
+            self.exchanges.append(
+                Exchange(request.method, request.path_qs, said, answer.status, {}, told)
+            )
+            kind = answer.content_type if data else None
+            return web.Response(body=data, status=answer.status, content_type=kind)
+
+
+Speak = Callable[..., GitHubClient]
+
+
+@pytest.fixture
+async def speak(key: Key) -> AsyncIterator[Speak]:
+    """A client of the product for the GitHub at a URL."""
+    async with AsyncExitStack() as stack:
+
+        def start(url: str, timeout: float = 20.0) -> GitHubClient:
+            app = AppKey(APP, key.private.decode())
+            settings = GitHubSettings(url, (app,), timeout=timeout)
+            client = GitHubClient(settings, ManualClock(EPOCH), RememberingTelemetry())
+            stack.push_async_callback(client.close)
+            return client
+
+        yield start
+
+
+async def test_every_request_of_the_controller_is_as_described(
+    make: Make, speak: Speak, listener: Listener
+) -> None:
+    lab = await make(listener.url, wall=lambda: EPOCH)
+    between = Between(lab.lab.api_url, lab.session)
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", between.pass_on)
+    proxy = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await proxy.setup()
+    try:
+        await web.TCPSite(proxy, "127.0.0.1", 0).start()
+        client = speak(f"http://127.0.0.1:{proxy.addresses[0][1]}")
+        minted = await client.mint("org:acme", "gpu", NAME, ("linux.gpu",))
+        found = await client.find_runner("org:acme", NAME)
+        assert found is not None
+        assert found.github_id == minted.github_id
+        assert await client.delete_runner("org:acme", minted.github_id)
+        await client.mint("repo:acme/rocket", "Default", NAME, ("linux.gpu",))
+        listener.status = 500
+        (pushed,) = lab.lab.push([job()])
+        seen = await client.read_job("acme/rocket", JobId(pushed.id), EPOCH)
+        assert seen is not None
+        assert seen.state is JobState.QUEUED
+        await lab.lab.delivered()
+        assert (await client.redeliver_failed(EPOCH - 60.0)).asked == 1
+    finally:
+        await proxy.cleanup()
+    routes = set()
+    for exchange in between.exchanges:
+        routes.add(description().route(exchange.method, exchange.path))
+        assert description().request_faults(exchange) == [], exchange
+        assert exchange.status < 300, exchange
+    assert len(routes) >= 9
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        AnswerFault("status", MINT, status=502, done=True),
+        AnswerFault("html", MINT, status=503, done=True),
+        AnswerFault("html_as_json", MINT, status=200, done=True),
+        AnswerFault("dropped", MINT, done=True),
+        AnswerFault("stall", MINT, done=True),
+        AnswerFault("cut", MINT),
+        AnswerFault("garbled", MINT),
+    ],
+    ids=lambda fault: fault.kind if isinstance(fault, AnswerFault) else "",
+)
+async def test_a_mint_whose_answer_is_lost_is_looked_up(
+    make: Make, speak: Speak, fault: AnswerFault
+) -> None:
+    lab = await make(base_path="/api/v3", wall=lambda: EPOCH)
+    lab.lab.spoil(fault)
+    client = speak(lab.lab.api_url, timeout=1.0 if fault.kind == "stall" else 20.0)
+    with pytest.raises(MintOutcomeUnknownError):
+        await client.mint("org:acme", "Default", NAME, ("linux.gpu",))
+    again = "dropped" if fault.kind == "stall" else fault.kind
+    lab.lab.spoil(AnswerFault(again, LIST, status=502))
+    found = await client.find_runner("org:acme", NAME)
+    assert found is not None
+    assert lab.lab.registered_ever == 1
+    assert lab.lab.spoiled.total() == 2

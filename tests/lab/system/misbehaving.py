@@ -1,0 +1,196 @@
+"""The stories of machines that misbehave on purpose, and one laboratory that lives them all.
+
+Each has a SKU of its own, whose first machine is the one that misbehaves. Times are lab seconds.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autoscaler.lab.ec2.instances import Instance
+from autoscaler.lab.github.records import Job as PushedJob
+from autoscaler.lab.github.server import RegisteredRunnerView
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.lab.machines.misbehaving_host import Misdeed
+from autoscaler.lab.machines.misbehaviour import Misbehaviour
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines import EndGround, Machine, MachineState
+from tests.lab.system.harness import SKU_TAG, Records, ec2_sku, until
+
+SCALE = 100.0
+PATIENCE = 80.0
+"""Real seconds for all stories; on an idle host they take less than half of it."""
+
+FOR_EVER = 86_400.0
+Sample = tuple[float, dict[str, float]]
+"""When somebody looked, and every metric by its name and labels."""
+
+LONG = {"deadlines": {"boot": "3h", "gate": "3h", "parked_silence": "1h"}}
+"""For stories that are about something else than deadlines, which a busy host must not end."""
+
+_M = Misbehaviour
+_S = MachineState
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is expected of a SKU whose first machine misbehaves.
+
+    `jobs` are seconds of jobs pushed at the start, `ended` how each ends. The machine's end begins
+    `after` seconds from its misdeed at the soonest, by the controller on this `ground` or (None)
+    by itself. Until then it is counted, in one of the states of `counted`. The next machine is
+    launched `replaced` seconds from the misdeed at the soonest: None for once the first one's end
+    began, as a cap or the supply demands; with `alone` there is no other machine at all.
+    """
+
+    kind: Misbehaviour
+    after: float
+    ground: EndGround | None
+    counted: frozenset[MachineState]
+    jobs: tuple[float, ...] = (30.0,)
+    ended: tuple[str, ...] = ("success",)
+    cap: int = 1
+    replaced: float | None = None
+    alone: bool = False
+    failure: FailureClass | None = None
+    sku: dict[str, Any] = field(default_factory=lambda: LONG)
+
+
+def _states(*states: MachineState) -> frozenset[MachineState]:
+    return frozenset(states)
+
+
+GRANTED = _states(_S.GRANTED)
+LEAVING = _states(_S.GRANTED, _S.EXITED)
+TWO = (FOR_EVER, 30.0)
+FIRST_FAILS = ("failure", "success")
+
+STORIES = {
+    "never-boots": Story(
+        _M.NEVER_BOOTS, 900.0, EndGround.DEADLINE, _states(_S.LAUNCHED), cap=2, sku={},
+        failure=FailureClass.BOOT_DEADLINE,
+    ),
+    "no-agent": Story(
+        _M.NO_AGENT, 1200.0, None, _states(_S.LAUNCHED), cap=2, failure=FailureClass.UNKNOWN
+    ),
+    "fails-gate": Story(
+        _M.FAILS_GATE, 0.0, EndGround.SURPLUS, _states(_S.LAUNCHED, _S.BOOTED, _S.FAILED), cap=2,
+        failure=FailureClass.GATE,
+    ),
+    "hangs-idle": Story(_M.HANGS_IDLE, 120.0, None, LEAVING),
+    "no-worker": Story(_M.NO_WORKER, 720.0, None, LEAVING, cap=2, replaced=180.0),
+    "hangs-at-work": Story(
+        _M.HANGS_AT_WORK, 600.0, None, LEAVING, (300.0, 30.0), ("failure", "success")
+    ),
+    "reboots-parked": Story(
+        _M.REBOOTS_PARKED, 30.0, None, _states(_S.BOOTED, _S.PARKED, *LEAVING), cap=2, alone=True
+    ),
+    "reboots-handed": Story(
+        _M.REBOOTS_HANDED, 900.0, None, GRANTED, cap=2, replaced=180.0
+    ),
+    "reboots-at-work": Story(_M.REBOOTS_AT_WORK, 0.0, None, LEAVING, TWO, FIRST_FAILS),
+    "vanishes-parked": Story(
+        _M.VANISHES_PARKED, 300.0, EndGround.DEADLINE, _states(_S.PARKED, _S.GRANTED), cap=2, sku={}
+    ),
+    "vanishes-warm": Story(
+        _M.VANISHES_PARKED, 300.0, EndGround.DEADLINE, _states(_S.PARKED), (), (), cap=2,
+        sku={"idle": {"min": 1}},
+    ),
+    "vanishes-handed": Story(
+        _M.VANISHES_HANDED, 1800.0, EndGround.SILENT_AND_FINISHED, GRANTED, cap=2, replaced=180.0
+    ),
+    "vanishes-acknowledged": Story(
+        _M.VANISHES_ACKNOWLEDGED, 1800.0, EndGround.SILENT_AND_FINISHED, GRANTED
+    ),
+    "silent-at-work": Story(
+        _M.SILENT_AT_WORK, 1300.0, None, LEAVING, (1300.0,), alone=True
+    ),
+    "stays-on": Story(
+        _M.STAYS_ON, 120.0, EndGround.EXITED, _states(_S.EXITED), (30.0, 30.0), ("success",) * 2
+    ),
+    "exits-at-work": Story(_M.EXITS_AT_WORK, 120.0, EndGround.EXITED, LEAVING, TWO, FIRST_FAILS),
+    "lies": Story(_M.LIES, 400.0, None, LEAVING, (600.0,), alone=True),
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything that was seen. `samples` are the controller's own counts, from time to time."""
+
+    records: Records
+    jobs: dict[str, list[PushedJob]]
+    instances: Sequence[Instance]
+    misdeeds: dict[str, Misdeed]
+    samples: list[Sample]
+    registrations: Sequence[RegisteredRunnerView]
+
+    def instances_of(self, sku: str) -> list[Instance]:
+        """In the order of their launch."""
+        found = [one for one in self.instances if one.tags[SKU_TAG] == sku]
+        return sorted(found, key=lambda one: one.launched_at)
+
+    def machine(self, sku: str) -> Machine:
+        """The record of the one that misbehaved."""
+        name = self.misdeeds[sku].instance_id
+        (found,) = (one for one in self.records.machines if one.provider_id == name)
+        return found
+
+    def counted(self, sku: str, since: float, until: float) -> list[Counter[str]]:
+        """How many machines were counted in each state, whenever somebody looked in that time."""
+        return [
+            Counter(
+                {
+                    state.value: int(count)
+                    for state in MachineState
+                    if (count := counts[f'autoscaler_machines{{sku="{sku}",state="{state}"}}'])
+                }
+            )
+            for at, counts in self.samples
+            if since <= at <= until
+        ]
+
+
+def fleet() -> LabFleet:
+    """A SKU for each story; a lab minute takes 0.6 s."""
+    skus = {
+        name: ec2_sku("g5.xlarge", max_machines=story.cap, **story.sku)
+        for name, story in STORIES.items()
+    }
+    misbehaving = {name: (story.kind,) for name, story in STORIES.items()}
+    return LabFleet("acme", ("widgets",), skus, scale=SCALE, misbehaving=misbehaving)
+
+
+async def live(lab: Laboratory, jobs: dict[str, list[PushedJob]], samples: list[Sample]) -> None:
+    """Return once every story has come to its end; `samples` are taken meanwhile."""
+
+    def ends() -> list[str]:
+        open_jobs = [one.spec.name for made in jobs.values() for one in made if not one.conclusion]
+        bad = {deed.instance_id for deeds in lab.misdeeds.values() for deed in deeds}
+        alive = [
+            f"{one.tags[SKU_TAG]} {one.state}"
+            for one in lab.ec2.instances
+            if one.terminated_at is None and (one.id in bad or STORIES[one.tags[SKU_TAG]].jobs)
+        ]
+        return [*open_jobs, *alive]
+
+    def why() -> str:
+        return "\n".join([*ends(), str(samples[-1:]), lab.controller.log_end()])
+
+    def over() -> bool:
+        return len(lab.misdeeds) == len(STORIES) and all(lab.misdeeds.values()) and not ends()
+
+    async with asyncio.TaskGroup() as group:
+        looking = group.create_task(_look(lab, samples))
+        try:
+            await until(over, PATIENCE, why)
+        finally:
+            looking.cancel()
+
+
+async def _look(lab: Laboratory, samples: list[Sample]) -> None:
+    while True:
+        at, counts = lab.clock.now(), await lab.controller.metrics()
+        samples.append((at, counts))
+        await asyncio.sleep(0.2)

@@ -1,0 +1,284 @@
+"""EC2 lacks, refuses, swallows and breaks what it was asked for: every job runs once all the same.
+
+One laboratory for all stories, one after the other, for faults of calls hit whoever calls. The last
+one looks at what all of them left.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from autoscaler.lab.ec2.instances import Instance, Pool
+from autoscaler.lab.ec2.throttling import Bucket, RequestLimits
+from autoscaler.lab.github.records import Job as PushedJob
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.machines import Machine
+from tests.lab.system.harness import (
+    CALL_TAG,
+    SKU_TAG,
+    at_rest,
+    job,
+    log_lines,
+    read_records,
+    unsettled,
+    until,
+    wrong_runners,
+    wrong_slots,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SCALE = 100.0
+PATIENCE = 30.0
+"""Real seconds; no story takes a third of it."""
+SEED = 11
+MOST = 12
+JOB = 20.0
+P_ON_DEMAND, P_VCPUS, VCPUS_EACH = "L-417A185B", 20, 8
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
+SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
+
+
+def _rung(*instance_types: str, capacity: tuple[CapacityType, ...] = (ON_DEMAND,)) -> Any:
+    buying = [capacity_type.value for capacity_type in capacity]
+    return {"provider": "lab", "instance_types": list(instance_types), "capacity": buying}
+
+
+SKUS: dict[str, Any] = {
+    "partial": {"on": [_rung("g6e.xlarge", capacity=(SPOT, ON_DEMAND))]},
+    "stillborn": {"on": [_rung("g5.2xlarge"), _rung("c7i.2xlarge")]},
+    "swallowed": {"on": [_rung("g4ad.xlarge")]},
+    "storm": {
+        "on": [_rung("g5.xlarge", "g6.xlarge", capacity=(SPOT, ON_DEMAND)), _rung("g4dn.xlarge")],
+        "max_machines": MOST,
+    },
+    "quota": {"on": [_rung("p3.2xlarge")]},
+    "role": {"on": [_rung("m7i.2xlarge", capacity=(SPOT, ON_DEMAND))]},
+    "addresses": {"on": [_rung("m7i.4xlarge")]},
+    "volumes": {"on": [_rung("m7i.xlarge")]},
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab() -> AsyncIterator[Laboratory]:
+    """A laboratory with machines of the crowd, whose controller is ready."""
+    fleet = LabFleet("acme", ("widgets",), SKUS, scale=SCALE, most_machines=150)
+    async with Laboratory(fleet) as laboratory:
+        # Read by the controller when it starts.
+        laboratory.ec2.quotas.set(P_ON_DEMAND, P_VCPUS)
+        await laboratory.start_controller()
+        yield laboratory
+
+
+def _pools(instance_types: Iterable[str], *capacity_types: CapacityType) -> list[Pool]:
+    return [
+        Pool(instance_type, zone, capacity_type)
+        for instance_type in instance_types
+        for capacity_type in capacity_types
+        for zone in ZONES
+    ]
+
+
+def _push(lab: Laboratory, sku: str, count: int) -> list[PushedJob]:
+    first = len(lab.github.jobs)
+    return lab.github.push([job(f"{sku}-{first + n}", sku, JOB) for n in range(count)])
+
+
+def _instances(lab: Laboratory, sku: str) -> list[Instance]:
+    return [one for one in lab.ec2.instances if one.tags[SKU_TAG] == sku]
+
+
+def _calls(lab: Laboratory, sku: str) -> list[Call]:
+    return [call for call in read_records(lab).calls if call.sku == sku]
+
+
+def _machines(lab: Laboratory, sku: str) -> list[Machine]:
+    return [machine for machine in read_records(lab).machines if machine.sku == sku]
+
+
+async def _run(lab: Laboratory, jobs: list[PushedJob]) -> None:
+    """Return once these jobs have run, each once."""
+
+    def why() -> object:
+        return [(one.spec.name, one.status, one.starts) for one in jobs], lab.controller.log_end()
+
+    await until(lambda: all(one.conclusion for one in jobs), PATIENCE, why)
+    assert [one.conclusion for one in jobs] == ["success"] * len(jobs)
+    assert [len(one.starts) for one in jobs] == [1] * len(jobs)
+
+
+def _peak(instances: list[Instance]) -> int:
+    """How many there were at once at most; an end counts before a launch of the same moment."""
+    changes = [(one.visible_at, 1) for one in instances]
+    changes += [(one.terminated_at, -1) for one in instances if one.terminated_at is not None]
+    there = most = 0
+    for _, change in sorted(changes):
+        there += change
+        most = max(most, there)
+    return most
+
+
+async def test_the_rest_of_a_partial_fleet_comes_from_the_next_offering(lab: Laboratory) -> None:
+    for pool in _pools(["g6e.xlarge"], SPOT):
+        lab.ec2.faults.set_capacity(pool, 2 if pool.zone == ZONES[0] else 0)
+    await _run(lab, _push(lab, "partial", 5))
+    bought = [one.capacity_type for one in _instances(lab, "partial")]
+    assert bought == [SPOT] * 2 + [ON_DEMAND] * 3
+    calls = _calls(lab, "partial")
+    assert _skipped(calls) == []
+    short = [call for call in calls if call.failure is not None]
+    assert {call.failure for call in short} == {FailureClass.CAPACITY}
+    assert "InsufficientInstanceCapacity" in short[0].reason
+
+
+async def test_a_quota_that_was_read_is_kept_and_not_run_into(lab: Laboratory) -> None:
+    await _run(lab, _push(lab, "quota", 5))
+    assert _peak(_instances(lab, "quota")) == P_VCPUS // VCPUS_EACH
+    assert {call.failure for call in _calls(lab, "quota")} == {None}
+
+
+async def test_a_machine_that_never_runs_for_want_of_capacity_is_made_up_for_elsewhere(
+    lab: Laboratory,
+) -> None:
+    code = "Server.InsufficientInstanceCapacity"
+    lab.ec2.faults.fail_starts(9, code, pool=Pool("g5.2xlarge", ZONES[0], ON_DEMAND))
+    await _run(lab, _push(lab, "stillborn", 2))
+    lab.ec2.faults.fail_starts(0, code)
+    dead = [one for one in _instances(lab, "stillborn") if one.running_at is None]
+    served = [one for one in _instances(lab, "stillborn") if one.running_at is not None]
+    assert {one.zone for one in dead} == {ZONES[0]}
+    assert [(one.instance_type, one.zone == ZONES[0]) for one in served] == [
+        ("g5.2xlarge", False)
+    ] * 2
+    told = {one.provider_id: one for one in _machines(lab, "stillborn")}
+    assert {told[one.id].failure for one in dead} == {FailureClass.CAPACITY}  # type: ignore[index]
+    assert all(code in told[one.id].reason for one in dead)  # type: ignore[index]
+
+
+async def test_swallowed_answers_are_asked_for_again_in_the_same_words(lab: Laboratory) -> None:
+    """Five times a newer image appears between the first sending and the repeat."""
+    faults, images = lab.ec2.faults, lab.ec2.images
+    (image,) = images.named("swallowed-*")
+    lost = faults.lost["CreateFleet"]
+    for number in range(1, 6):
+        faults.lose_answers("CreateFleet", 1, silence=20.0)
+        jobs = _push(lab, "swallowed", 2)
+        await until(
+            lambda n=number: faults.lost["CreateFleet"] == lost + n,  # type: ignore[misc]
+            PATIENCE,
+            lab.controller.log_end,
+        )
+        image = images.publish(image, f"swallowed-{number + 1}")
+        await _run(lab, jobs)
+    repeated = [sent for sent in lab.ec2.sendings.values() if len(sent) > 1]
+    assert [len(set(sent)) for sent in repeated] == [1] * 5
+    assert lab.ec2.errors["CreateFleet", "IdempotentParameterMismatch"] == 0
+    assert len(_instances(lab, "swallowed")) == 10
+    attempts = [call.attempts for call in _calls(lab, "swallowed")]
+    assert (max(attempts), attempts.count(2)) == (2, 5)
+    # Images are looked up again after five minutes: a fresh request takes the newest.
+    later = lab.clock.now() + 310.0
+    await until(lambda: lab.clock.now() > later, PATIENCE, lab.controller.log_end)
+    await _run(lab, _push(lab, "swallowed", 1))
+    assert _instances(lab, "swallowed")[-1].specification.image == image
+
+
+async def test_capacity_storms_and_throttling_break_no_cap_and_skip_no_rung(
+    lab: Laboratory,
+) -> None:
+    pools = _pools(["g5.xlarge", "g6.xlarge"], SPOT, ON_DEMAND)
+    lab.ec2.throttling.limits = RequestLimits(requests={"CreateFleet": Bucket(1, 0.02)})
+    jobs = _push(lab, "storm", 30)
+    chance = random.Random(SEED)
+    for _ in range(10):
+        for pool in pools:
+            lab.ec2.faults.set_capacity(pool, chance.choice((0, 0, 0, 1)), seconds=60.0)
+        await asyncio.sleep(0.3)
+    await _run(lab, jobs)
+    lab.ec2.throttling.limits = None
+    assert lab.ec2.throttling.refused["CreateFleet"] > 0
+    assert 1 < _peak(_instances(lab, "storm")) <= MOST
+    assert {one.instance_type for one in _instances(lab, "storm")} > {"g4dn.xlarge"}
+    assert _skipped(_calls(lab, "storm")) == []
+
+
+LADDER = [(0, SPOT), (0, ON_DEMAND), (1, ON_DEMAND)]
+LONGEST_HOLD = 1800.0
+
+
+def _skipped(calls: list[Call]) -> list[str]:
+    """Calls down the ladder although nothing had failed on the step before them, in words."""
+    found = []
+    for call in calls:
+        step = LADDER.index((call.rung, call.capacity_type))
+        failed = [
+            one
+            for one in calls
+            if (one.rung, one.capacity_type) == LADDER[step - 1]
+            and one.failure is FailureClass.CAPACITY
+            and one.settled_at is not None
+            and one.settled_at <= call.created_at <= one.settled_at + LONGEST_HOLD
+        ]
+        if step > 0 and not failed:
+            found.append(f"call {call.id} for {LADDER[step]} at {call.created_at}")
+    return found
+
+
+async def test_without_the_role_for_spot_it_is_bought_on_demand(lab: Laboratory) -> None:
+    lab.ec2.faults.spot_role = False
+    await _run(lab, _push(lab, "role", 2))
+    lab.ec2.faults.spot_role = True
+    assert [one.capacity_type for one in _instances(lab, "role")] == [ON_DEMAND] * 2
+    refused = [call.reason for call in _calls(lab, "role") if call.capacity_type is SPOT]
+    assert all("ServiceLinkedRoleCreationNotPermitted" in reason for reason in refused)
+    assert refused
+
+
+async def test_a_subnet_without_addresses_is_made_up_for_by_another_zone(lab: Laboratory) -> None:
+    subnet = next(one.specification.subnet for one in lab.ec2.instances if one.zone == ZONES[0])
+    lab.ec2.faults.set_addresses(subnet.id, 0)
+    await _run(lab, _push(lab, "addresses", 2))
+    lab.ec2.faults.set_addresses(subnet.id, None)
+    assert len(_instances(lab, "addresses")) == 2
+    assert ZONES[0] not in {one.zone for one in _instances(lab, "addresses")}
+
+
+async def test_a_volume_limit_is_shown_as_such_and_waited_for(lab: Laboratory) -> None:
+    """It is the whole account's: no other offering of the provider is asked before it is tried again."""
+    code = "Client.VolumeLimitExceeded"
+    lab.ec2.faults.fail_starts(1, code, "Volume limit exceeded")
+    jobs = _push(lab, "volumes", 1)
+
+    def told() -> bool:
+        return any(
+            line["sku"] == "volumes" and code in line["reason"]
+            for line in log_lines(lab, "jobs_wait")
+        )
+
+    await until(told, PATIENCE, lab.controller.log_end)
+    await _run(lab, jobs)
+    dead, served = _instances(lab, "volumes")
+    assert (dead.running_at, served.running_at is None) == (None, False)
+    machine = next(one for one in _machines(lab, "volumes") if one.provider_id == dead.id)
+    assert machine.failure is FailureClass.QUOTA
+    assert code in machine.reason
+
+
+async def test_nothing_is_left_and_nothing_was_done_twice(lab: Laboratory) -> None:
+    await at_rest(lab, PATIENCE)
+    assert lab.wrong_jobs() == []
+    assert wrong_slots(lab) == []
+    assert wrong_runners(lab) == []
+    assert unsettled(lab) == []
+    assert {call.state for call in read_records(lab).calls} == {CallState.SETTLED}
+    assert {one.tags[CALL_TAG] for one in lab.ec2.instances} <= {
+        str(call.id) for call in read_records(lab).calls
+    }
+    assert await lab.controller.terminate() == 0

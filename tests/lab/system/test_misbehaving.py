@@ -1,0 +1,165 @@
+"""Machines that misbehave on purpose: how each ends, when, and what is counted meanwhile.
+
+All stories of `misbehaving` run at once, in one laboratory. Times are lab seconds. Lower bounds are
+the design's own; upper ones leave `LATE` for a busy host, on which real agents boot.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from autoscaler.lab.ec2.lifecycle import BY_ITSELF, BY_USER
+from autoscaler.lab.laboratory import Laboratory
+from autoscaler.lab.machines.misbehaviour import Misbehaviour
+from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.machines import MachineState
+from autoscaler.model.runners import RunnerState
+from tests.lab.system.harness import job, read_records
+from tests.lab.system.misbehaving import STORIES, Outcome, Sample, fleet, live
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LATE = 500.0
+"""Five real seconds."""
+EARLY = 30.0
+"""A third of a real second: what is said and what is noted of it lie so far apart at the most."""
+SEEN_WITHIN = 150.0
+"""The controller counts once a real second, and is asked five times as often."""
+
+
+EVERY_STORY = pytest.mark.parametrize("name", sorted(STORIES))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def outcome() -> AsyncIterator[Outcome]:
+    """Every story, lived to its end."""
+    async with Laboratory(fleet()) as lab:
+        await lab.start_controller()
+        jobs = {
+            name: lab.github.push([job(f"{name}-{n}", name, s) for n, s in enumerate(story.jobs)])
+            for name, story in STORIES.items()
+        }
+        samples: list[Sample] = []
+        await live(lab, jobs, samples)
+        assert await lab.controller.terminate() == 0
+        records = read_records(lab)
+        yield Outcome(
+            records,
+            jobs,
+            tuple(lab.ec2.instances),
+            {name: deeds[0] for name, deeds in lab.misdeeds.items()},
+            samples,
+            lab.github.runners,
+        )
+
+
+@EVERY_STORY
+async def test_a_misbehaving_machine_ends_as_designed_and_in_time(
+    outcome: Outcome, name: str
+) -> None:
+    story, deed, machine = STORIES[name], outcome.misdeeds[name], outcome.machine(name)
+    (instance,) = (one for one in outcome.instances if one.id == deed.instance_id)
+    assert deed.at is not None
+    assert instance.ended_at is not None
+    assert story.after - EARLY <= instance.ended_at - deed.at <= story.after + LATE
+    assert machine.state is MachineState.GONE
+    assert machine.failure is story.failure
+    if story.kind is Misbehaviour.FAILS_GATE:
+        return  # it powers off while it is being ended: either may come first
+    assert machine.ground is story.ground
+    assert instance.reason is not None
+    assert instance.reason[0] == (BY_ITSELF if story.ground is None else BY_USER)[0]
+
+
+@EVERY_STORY
+async def test_it_is_counted_until_it_has_ended(outcome: Outcome, name: str) -> None:
+    story, deed = STORIES[name], outcome.misdeeds[name]
+    first = outcome.instances_of(name)[0]
+    assert first.id == deed.instance_id
+    assert deed.at is not None
+    assert first.ended_at is not None
+    seen = outcome.counted(name, deed.at + SEEN_WITHIN, first.ended_at)
+    for counts in seen:
+        assert any(counts[state] for state in (*story.counted, MachineState.ENDING)), counts
+        assert counts.total() <= story.cap
+        if story.replaced is None and not counts[MachineState.ENDING]:
+            assert counts.total() == 1
+    assert len(seen) >= min(3, (first.ended_at - deed.at) // 200)
+
+
+@EVERY_STORY
+async def test_it_is_supply_only_as_long_as_it_may_serve(outcome: Outcome, name: str) -> None:
+    story, deed = STORIES[name], outcome.misdeeds[name]
+    first, *others = outcome.instances_of(name)
+    if story.alone:
+        assert others == []
+        return
+    # Where GitHub has not taken the job back yet, a second machine may wait in vain for it.
+    second = others[0]
+    assert len(others) <= (3 if story.kind is Misbehaviour.NO_WORKER else 1)
+    assert deed.at is not None
+    assert first.ended_at is not None
+    assert first.terminated_at is not None
+    if story.replaced is None:
+        free = first.terminated_at if story.cap == 1 else first.ended_at - EARLY
+        assert free <= second.launched_at + 1.0, "EC2 gives launch times in whole seconds"
+        assert second.launched_at <= first.terminated_at + LATE
+    else:
+        assert story.replaced - EARLY <= second.launched_at - deed.at <= story.replaced + LATE
+        assert second.launched_at < first.ended_at
+
+
+@EVERY_STORY
+async def test_no_job_is_lost_or_run_twice(outcome: Outcome, name: str) -> None:
+    story, jobs = STORIES[name], outcome.jobs[name]
+    assert tuple(one.conclusion for one in jobs) == story.ended
+    assert [len(one.starts) for one in jobs] == [1] * len(jobs)
+
+
+async def test_a_registration_that_outlives_its_machine_gets_no_job(outcome: Outcome) -> None:
+    """GitHub removes it after a day offline; see actions/runner#3669 for one that drew jobs."""
+    assert outcome.registrations
+    known = {runner.name: runner for runner in outcome.records.runners}
+    for left in outcome.registrations:
+        assert known[RunnerName(left.name)].state is RunnerState.DONE
+        assert (left.online, left.job) == (False, None)
+
+
+async def test_a_reboot_before_the_grant_is_a_new_hello(outcome: Outcome) -> None:
+    deed = outcome.misdeeds["reboots-parked"]
+    assert deed.hellos == 2
+    assert deed.exits == 1
+
+
+async def test_a_reboot_with_the_grant_in_its_hands_is_let_in_no_more(outcome: Outcome) -> None:
+    """A job may have read its proof: it is refused until its own patience ends."""
+    deed = outcome.misdeeds["reboots-handed"]
+    assert deed.hellos > 10
+    assert deed.exits == 0
+    assert outcome.machine("reboots-handed").tries == 1
+
+
+async def test_a_reboot_after_the_grant_says_nothing_more(outcome: Outcome) -> None:
+    deed = outcome.misdeeds["reboots-at-work"]
+    assert (deed.hellos, deed.exits) == (1, 0)
+
+
+async def test_lies_are_refused_or_change_nothing(outcome: Outcome) -> None:
+    """What a job with root on its machine could say: nobody else is touched."""
+    answers = dict(outcome.misdeeds["lies"].answers)
+    told = {lie: {status for other, status in answers if other == lie} for lie, _ in answers}
+    assert told == {
+        "its own gate, twice": {204},
+        "its own gate, failed": {204},
+        "a grant again": {409},
+        "another's runner": {409},
+        "a hello with another nonce": {409},
+        "nobody's poll": {401},
+        "gate with a made-up nonce": {401},
+        "exit with a made-up nonce": {401},
+        "another's exit": {401},
+        "another's release": {401},
+        "another's gate": {401},
+    }
+    assert answers["another's exit", 401] >= 8

@@ -1,0 +1,105 @@
+"""Machines that a list binds or brings: what is known of them comes from the list."""
+
+import dataclasses
+from typing import Any
+
+from autoscaler.model import events as e
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId
+from autoscaler.model.machines import Machine, MachineState
+from tests.ledger.builders import START, World, listed
+from tests.planner.fleets import EAST
+
+
+def shown_as(machine: Machine) -> tuple[Any, ...]:
+    """What the list said of it."""
+    return (
+        machine.provider_id,
+        machine.provider,
+        machine.call,
+        machine.instance_type,
+        machine.zone,
+        machine.capacity_type,
+        machine.image,
+        machine.launch_time,
+    )
+
+
+def test_a_machine_whose_answer_was_lost_is_known_from_the_list() -> None:
+    world = World()
+    world.send(1)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.lists(listed("i-1", zone="b", launch_time="t1"))
+    bound = world.machine("c0")
+    assert bound.state is MachineState.LAUNCHED
+    assert shown_as(bound) == ("i-1", EAST, "c", "g5.xlarge", "b", "on-demand", "ami-1", "t1")
+
+
+def test_a_machine_of_an_unknown_call_is_known_from_the_list() -> None:
+    world = World()
+    world.now += 5.0
+    world.lists(listed("i-1", call="elsewhere", zone="b", launch_time="t1"))
+    found = world.machine("x-i-1")
+    assert (found.since, found.created_at, found.slot) == (START + 5.0, START + 5.0, -1)
+    assert shown_as(found) == (
+        "i-1",
+        EAST,
+        "elsewhere",
+        "g5.xlarge",
+        "b",
+        "on-demand",
+        "ami-1",
+        "t1",
+    )
+
+
+def test_a_slot_that_lists_did_not_show_is_not_held_against_its_machine_later() -> None:
+    world = World()
+    world.send(1)
+    world.now += 1.0
+    world.lists()
+    world.answer("c", "i-1")
+    world.now += 60.0
+    world.lists()
+    assert world.machine("c0").state is MachineState.LAUNCHED
+    world.now += 60.0
+    world.lists()
+    assert world.machine("c0").state is MachineState.LOST
+
+
+def ended(machine: str, message: str = "words") -> e.ListedMachine:
+    """A machine that its provider ended for want of capacity."""
+    return dataclasses.replace(
+        listed(machine, terminated=True, reason=f"Server.Code: {message}"),
+        failure=FailureClass.CAPACITY,
+    )
+
+
+def test_an_end_that_is_listed_for_an_hour_is_one_failure() -> None:
+    world = World()
+    world.launch(1)
+    world.lists(ended("i-c0"))
+    held = dict(world.state.cooldowns)
+    assert [hold.strikes for hold in held.values() if hold.until > world.now] == [1]
+    for _ in range(10):
+        world.now += 360.0
+        world.lists(ended("i-c0"))
+    assert world.state.cooldowns == held
+
+
+def test_an_end_told_near_the_end_of_a_hold_makes_it_no_longer() -> None:
+    world = World()
+    world.launch(2)
+    world.lists(ended("i-c0"), world.listed("c1"))
+    held = dict(world.state.cooldowns)
+    world.now += 179.9
+    world.lists(ended("i-c0"), ended("i-c1"))
+    assert world.state.cooldowns == held
+
+
+def test_why_it_ended_is_told_as_the_provider_said_it() -> None:
+    world = World()
+    world.launch(1)
+    world.lists(ended("i-c0", "no capacity: try later"))
+    reasons = [hold.reason for hold in world.state.cooldowns.values() if hold.until > world.now]
+    assert reasons == ["Server.Code: no capacity: try later"]

@@ -1,0 +1,185 @@
+"""How far a failure reaches: the offering, its zone, its capacity type, its quota, the provider.
+
+Also what a machine that ended before it came up says of the next launch, and quotas as read.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import CapacityType, Limits
+from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.machines import MachineState
+from autoscaler.model.plan import Launch
+from tests.ledger.builders import World, listed
+from tests.planner.fleets import EAST, catalogue, offering, sku
+
+SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
+BOTH = tuple(offering("g5.xlarge", zone, kind) for kind in (SPOT, ON_DEMAND) for zone in ("a", "b"))
+OTHER = (offering("g6.xlarge", "a", SPOT, quota="spot/G"),)
+
+REACHES = [
+    ("zone a", FailureClass.CAPACITY, Reach.ZONE, 180.0),
+    ("spot", FailureClass.CONFIGURATION, Reach.CAPACITY_TYPE, 60.0),
+    ("everything", FailureClass.QUOTA, Reach.PROVIDER, 600.0),
+    ("one offering", FailureClass.CAPACITY, None, 180.0),
+]
+ASKED_NEXT = {
+    "zone a": (["east/g5.xlarge/b/spot"], []),
+    "spot": (["east/g5.xlarge/a/on-demand", "east/g5.xlarge/b/on-demand"], []),
+    "everything": ([], []),
+    "one offering": (["east/g5.xlarge/b/spot"], ["east/g6.xlarge/a/spot"]),
+}
+
+
+def two_skus() -> World:
+    return World(catalogue(sku(offerings=BOTH), sku("other", offerings=OTHER)))
+
+
+def offered(world: World) -> tuple[list[str], list[str]]:
+    """What is asked for next, for each SKU."""
+    found: dict[str, list[str]] = {"gpu": [], "other": []}
+    for launch in world.intents(Launch):
+        found[launch.sku] = list(launch.offerings)
+    return found["gpu"], found["other"]
+
+
+def told(failure: FailureClass, reach: Reach | None, code: str = "Code") -> e.LaunchFailure:
+    return e.LaunchFailure(failure, code, "words", "east/g5.xlarge/a/spot", reach)
+
+
+@pytest.mark.parametrize(("name", "failure", "reach", "hold"), REACHES)
+def test_a_failure_holds_back_what_it_reaches_for_every_sku_and_nothing_else(
+    name: str, failure: FailureClass, reach: Reach | None, hold: float
+) -> None:
+    world = two_skus()
+    world.send(1)
+    world.answer("c", failures=[told(failure, reach)])
+    world.queue(1)
+    world.queue(2, labels=("other",))
+    assert offered(world) == ASKED_NEXT[name]
+    world.now += hold - 0.1
+    assert offered(world) == ASKED_NEXT[name]
+    world.now += 0.1
+    everywhere = ["east/g5.xlarge/a/spot", "east/g5.xlarge/b/spot"]
+    assert offered(world) == (everywhere, ["east/g6.xlarge/a/spot"])
+
+
+def test_the_reason_names_what_is_held() -> None:
+    world = two_skus()
+    world.send(1)
+    world.answer("c", failures=[told(FailureClass.QUOTA, Reach.PROVIDER, "MaxFleets")])
+    world.queue(1)
+    (runs,) = world.plan().waiting.values()
+    assert runs[0].reason == (
+        "spot at east is held back: MaxFleets: words; "
+        "on-demand at east is held back: MaxFleets: words"
+    )
+
+
+def test_a_machine_that_came_up_lifts_its_zone_and_its_capacity_type() -> None:
+    world = two_skus()
+    world.launch(1, "other")
+    world.send(1, "held")
+    for reach in (Reach.ZONE, Reach.PROVIDER):
+        world.do(e.CallRecorded, *_call(f"call-{reach}"))
+        world.answer(f"call-{reach}", failures=[told(FailureClass.QUOTA, reach)])
+    held = {key for key, one in world.state.cooldowns.items() if one.strikes}
+    assert held == {"zone:east/a", "capacity_type:east/spot", "capacity_type:east/on-demand"}
+    world.boot("other0")
+    world.do(e.MachineGateReported, "other0", True, "ok")
+    held = {key for key, one in world.state.cooldowns.items() if one.strikes}
+    assert held == {"capacity_type:east/spot"}
+
+
+def _call(name: str) -> tuple[object, ...]:
+    keys = tuple(one.key for one in BOTH if one.capacity_type is SPOT)
+    return name, "gpu", EAST, 0, SPOT, keys, (f"{name}-0",), f"token-{name}"
+
+
+@pytest.mark.parametrize("stage", ["launched", "booted"])
+@pytest.mark.parametrize(
+    ("failure", "reach", "key", "hold"),
+    [
+        (FailureClass.CAPACITY, None, "offering:east/g5.xlarge/a/on-demand", 180.0),
+        (FailureClass.CAPACITY, Reach.ZONE, "zone:east/a", 180.0),
+        (FailureClass.QUOTA, None, "quota:east/G", 600.0),
+        (FailureClass.QUOTA, Reach.PROVIDER, "capacity_type:east/on-demand", 600.0),
+        (FailureClass.CONFIGURATION, None, "rung:gpu/0", 60.0),
+    ],
+)
+def test_a_machine_that_ended_before_it_came_up_cools_down_what_its_reason_reaches(
+    stage: str, failure: FailureClass, reach: Reach | None, key: str, hold: float
+) -> None:
+    world = World()
+    world.launch(1)
+    if stage == "booted":
+        world.boot("c0")
+    shown = listed("i-c0", terminated=True, reason="Client.VolumeLimitExceeded: too many disks")
+    world.lists(replace(shown, failure=failure, reach=reach))
+    world.lists(replace(shown, failure=failure, reach=reach))
+    machine, cooldown = world.machine("c0"), world.state.cooldowns[key]
+    assert (machine.state, machine.failure) == (MachineState.GONE, failure)
+    assert (cooldown.strikes, cooldown.until) == (1, world.now + hold)
+    assert cooldown.reason == "Client.VolumeLimitExceeded: too many disks"
+    told = [row.event for row in world.ledger.take_changes().history if row.record == "c0"]
+    assert told[-2:] == ["failed", "gone"]
+    if failure is not FailureClass.CONFIGURATION:
+        assert "rung:gpu/0" not in world.state.cooldowns
+
+
+def test_spot_taken_back_from_a_machine_that_was_up_cools_its_offering_alone() -> None:
+    world = World()
+    world.park(2)
+    shown = [
+        replace(listed(f"i-c{n}", terminated=True), reason="Server.Spot: taken") for n in (0, 1)
+    ]
+    world.lists(
+        replace(shown[0], failure=FailureClass.CAPACITY),
+        replace(shown[1], failure=FailureClass.CONFIGURATION),
+    )
+    assert {m.state for m in world.state.machines.values()} == {MachineState.GONE}
+    assert {m.failure for m in world.state.machines.values()} == {None}
+    held = {key for key, one in world.state.cooldowns.items() if one.strikes}
+    assert held == {"offering:east/g5.xlarge/a/on-demand"}
+
+
+def test_a_machine_of_a_forgotten_call_cools_nothing_down() -> None:
+    world = World()
+    world.launch(1)
+    world.state.drop(world.call())
+    shown = listed("i-c0", terminated=True, reason="Server.InsufficientInstanceCapacity: none")
+    world.lists(replace(shown, failure=FailureClass.CAPACITY))
+    assert world.machine("c0").failure is FailureClass.CAPACITY
+    assert world.state.cooldowns == {}
+
+
+def launches(world: World) -> int:
+    return sum(launch.count for launch in world.intents(Launch))
+
+
+def test_quotas_as_read_cap_launches_and_replace_the_readings_before() -> None:
+    world = World(catalogue(limits=Limits(quotas={"east/G": 40})))
+    world.queue(*range(1, 21))
+    assert launches(world) == 10
+    world.do(e.QuotasRead, EAST, (("east/G", 12),))
+    assert launches(world) == 3
+    assert "the quota east/G is used up" in {
+        run.reason for runs in world.plan().waiting.values() for run in runs
+    }
+    world.do(e.QuotasRead, "west", (("west/G", 0),))
+    assert launches(world) == 3
+    world.do(e.QuotasRead, EAST, ())
+    assert launches(world) == 10
+
+
+def test_open_calls_count_in_a_quota_at_their_dearest_offering() -> None:
+    small, large = offering("g5.xlarge", units=4), offering("g5.4xlarge", units=16)
+    world = World(catalogue(sku(offerings=(small, large))))
+    world.do(e.QuotasRead, EAST, (("east/G", 36),))
+    world.send(2)
+    assert world.fleet().usage.by_quota["east/G"] == 32
+    world.queue(1, 2, 3, 4)
+    (launch,) = world.intents(Launch)
+    assert (launch.count, launch.offerings) == (1, (small.key,))

@@ -1,0 +1,55 @@
+"""What is left under the caps while a plan is made, and what a slot that is given back adds."""
+
+import dataclasses
+
+import pytest
+
+from autoscaler.model.catalogue import LaunchRate, Limits, Rate
+from autoscaler.model.plan import Launch
+from autoscaler.planner.placement import Room
+from tests.ledger.builders import GPU, World
+from tests.planner.fleets import EAST, catalogue, sku
+
+CAPPED = catalogue(
+    sku("gpu", max_machines=3),
+    limits=Limits(machines=5, dollars_per_hour=7.0, quotas={"east/G": 24}),
+)
+
+
+def left(room: Room) -> tuple[int, float, int]:
+    return (room.machines, room.dollars, room.in_quota("east/G"))
+
+
+def test_a_slot_that_is_given_back_is_room_under_every_cap() -> None:
+    world = World(CAPPED)
+    slot, _ = world.record(2)
+    room = Room(world.fleet())
+    assert (left(room), room.in_sku(CAPPED.skus[GPU])) == ((3, 5.0, 16), 1)
+    room.give_back(world.machine(slot))
+    assert (left(room), room.in_sku(CAPPED.skus[GPU])) == ((4, 6.0, 20), 2)
+
+
+def test_a_slot_of_a_sku_that_left_the_configuration_is_room_too() -> None:
+    world = World(CAPPED)
+    (slot,) = world.record(1)
+    world.ledger.replace_catalogue(dataclasses.replace(CAPPED, skus={}))
+    room = Room(world.fleet())
+    room.give_back(world.machine(slot))
+    assert left(room) == (5, 7.0, 24)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_sku_without_machines_has_all_of_its_own_cap(most: int) -> None:
+    world = World(catalogue(sku("gpu", max_machines=most)))
+    world.queue(1, 2, 3)
+    assert [launch.count for launch in world.intents(Launch)] == [most]
+
+
+def test_a_call_that_was_partly_earned_comes_sooner() -> None:
+    rates = {EAST: LaunchRate(Rate(1, 0.5))}
+    world = World(dataclasses.replace(catalogue(), launch_rates=rates))
+    world.queue(1)
+    world.carry_out()
+    world.now += 1.0
+    world.queue(2, 3)
+    assert world.plan().again_at == pytest.approx(world.now + 1.0)

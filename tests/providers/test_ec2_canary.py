@@ -1,0 +1,113 @@
+"""An image on trial: which calls take it, and that its trial stops nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId
+from autoscaler.providers.ec2.canary import sku_for
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.requests import template_of
+from autoscaler.providers.ec2.rows import ImageRow
+from autoscaler.providers.ec2.settings import CanaryImage, Ec2Settings, Ec2Sku
+from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
+from tests.providers.test_ec2_requests import SETTINGS, SKU, order
+
+CALLS = [CallId(f"call-{number}") for number in range(2000)]
+
+
+def with_canary(percent: float, name: str = "next-*") -> Ec2Sku:
+    return replace(SKU, canary=CanaryImage(name, "123456789012", percent))
+
+
+def takes_canary(sku: Ec2Sku, call: CallId) -> bool:
+    return sku_for(sku, call).image_name == "next-*"
+
+
+@pytest.mark.parametrize("percent", [1, 10, 50])
+def test_the_share_of_the_calls_is_the_percentage(percent: float) -> None:
+    share = sum(takes_canary(with_canary(percent), call) for call in CALLS) / len(CALLS) * 100
+    assert share == pytest.approx(percent, abs=2)
+
+
+def test_none_and_all() -> None:
+    assert not any(takes_canary(with_canary(0), call) for call in CALLS)
+    assert all(takes_canary(with_canary(100), call) for call in CALLS)
+    assert sku_for(SKU, CALLS[0]) is SKU
+
+
+def test_a_call_that_takes_it_still_takes_it_when_the_share_grows() -> None:
+    small = {call for call in CALLS if takes_canary(with_canary(10), call)}
+    large = {call for call in CALLS if takes_canary(with_canary(30), call)}
+    assert small < large
+
+
+class TwoImages(ScriptedApi):
+    """An EC2 with the SKU's own image and, if it is there, the one on trial."""
+
+    def __init__(self, canary_is_there: bool = True) -> None:
+        super().__init__(self._answer)
+        self._there = canary_is_there
+        self.images: dict[str, str] = {}
+
+    def _answer(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        if operation == "DescribeSubnets":
+            return [["subnet-a", "us-east-1a", 9], ["subnet-b", "us-east-1b", 9]]
+        if operation == "DescribeImages":
+            mine = arguments["name"] == "gpu-*" or self._there
+            row = ImageRow(arguments["name"], "n", "2026-01-01", "x86_64", "/dev/xvda", 8)
+            return [[list(row)] if mine else [], None]
+        assert operation == "CreateLaunchTemplate"
+        template = f"lt-{len(self.images)}"
+        self.images[template] = arguments["data"]["ImageId"]
+        return template
+
+
+def provider(api: ScriptedApi, sku: Ec2Sku) -> Ec2Provider:
+    settings: Ec2Settings = replace(SETTINGS, skus={sku.name: sku}, account="123456789012")
+    return Ec2Provider(settings, RememberingTelemetry(), ManualClock(), api)
+
+
+def spot_order(call: CallId) -> LaunchOrder:
+    return order(CapacityType.SPOT, call=call)
+
+
+async def test_requests_name_the_template_of_the_image_that_was_drawn() -> None:
+    api, sku = TwoImages(), with_canary(50)
+    ec2 = provider(api, sku)
+    for call in CALLS[:20]:
+        template = template_of(await ec2.prepare(spot_order(call)))
+        assert api.images[template] == ("next-*" if takes_canary(sku, call) else "gpu-*")
+    # Both images and both templates are remembered: no flapping between them.
+    assert sorted(api.images.values()) == ["gpu-*", "next-*"]
+    assert [name for name, _ in api.calls].count("DescribeImages") == 2
+
+
+async def test_the_same_call_asked_again_gets_the_same_bytes() -> None:
+    ec2 = provider(TwoImages(), with_canary(50))
+    for call in CALLS[:6]:
+        assert await ec2.prepare(spot_order(call)) == await ec2.prepare(spot_order(call))
+
+
+async def test_a_canary_that_is_not_there_stops_its_trial_and_nothing_else() -> None:
+    api = TwoImages(canary_is_there=False)
+    ec2 = provider(api, with_canary(100))
+    with capture_logs() as logs:
+        template = template_of(await ec2.prepare(spot_order(CALLS[0])))
+    assert api.images[template] == "gpu-*"
+    (line,) = [line for line in logs if line["event"] == "canary_not_launched"]
+    assert line["sku"] == SKU.name
+    assert "next-*" in line["error"]
+
+
+async def test_without_a_canary_an_image_that_is_not_there_is_told() -> None:
+    api = TwoImages(canary_is_there=False)
+    with pytest.raises(ProviderError) as refusal:
+        await provider(api, replace(SKU, image_name="gone-*")).prepare(spot_order(CALLS[0]))
+    assert refusal.value.failure is FailureClass.CONFIGURATION

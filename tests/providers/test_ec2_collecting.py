@@ -1,0 +1,215 @@
+"""Launch templates and volumes that nothing uses are deleted; everybody else's stay."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import InstallationId
+from autoscaler.providers.ec2.channel import WorkerChannel
+from autoscaler.providers.ec2.collecting import (
+    MOST_AT_ONCE,
+    ORPHANED_AFTER,
+    TEMPLATE_KEPT_FOR,
+    Collector,
+)
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.requests import template_of
+from autoscaler.providers.ec2.resources import FRESH_FOR, Resources
+from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.tags import FLEET, INSTALLATION
+from tests.providers.conftest import REGION, SKU, Borrowed
+from tests.providers.contract import MakeOrder
+from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+FAR = 4e9
+"""Unix seconds after anything that moto dates by the real clock."""
+
+
+@pytest.fixture
+def client(moto_url: str) -> Iterator[Any]:
+    made = boto3.client("ec2", region_name=REGION, endpoint_url=moto_url)
+    yield made
+    made.close()
+
+
+def make_volume(client: Any, fleet: str, installation: str) -> str:
+    tags = [{"Key": FLEET, "Value": fleet}, {"Key": INSTALLATION, "Value": installation}]
+    volume: str = client.create_volume(
+        AvailabilityZone="us-east-1a",
+        Size=8,
+        TagSpecifications=[{"ResourceType": "volume", "Tags": tags}],
+    )["VolumeId"]
+    return volume
+
+
+def templates(client: Any, settings: Ec2Settings) -> set[str]:
+    wanted = [{"Name": f"tag:{FLEET}", "Values": [settings.fleet]}]
+    found = client.describe_launch_templates(Filters=wanted)["LaunchTemplates"]
+    return {one["LaunchTemplateId"] for one in found}
+
+
+async def other_template(settings: Ec2Settings, worker: WorkerChannel, order: Any) -> str:
+    """What a provider with these settings makes for an order."""
+    provider = Ec2Provider(settings, RememberingTelemetry(), ManualClock(), Borrowed(worker))
+    return template_of(await provider.prepare(order))
+
+
+async def test_templates_that_no_sku_and_no_open_call_names_are_deleted(
+    provider: Ec2Provider,
+    settings: Ec2Settings,
+    worker: WorkerChannel,
+    clock: ManualClock,
+    make_order: MakeOrder,
+    client: Any,
+) -> None:
+    def with_disk(size: int, **changes: Any) -> Ec2Settings:
+        sku = replace(settings.skus[SKU], disk_gb=size)
+        return replace(settings, skus={SKU: sku}, **changes)
+
+    order = make_order(1, "t")
+    old = await other_template(with_disk(111), worker, order)
+    foreign = await other_template(
+        with_disk(112, installation=InstallationId("other")), worker, order
+    )
+    open_provider = Ec2Provider(
+        with_disk(113), RememberingTelemetry(), ManualClock(), Borrowed(worker)
+    )
+    open_request = await open_provider.prepare(order)
+    current = template_of(await provider.prepare(order))
+    kept = {foreign, template_of(open_request), current}
+    assert await provider.collect([open_request]) == ()  # all of them are young
+    clock.time = FAR
+    await provider.prepare(order)
+    assert await provider.collect([open_request]) == (old,)
+    assert templates(client, settings) == kept
+
+
+async def test_a_template_handed_out_a_moment_ago_is_kept_though_its_sku_has_another(
+    settings: Ec2Settings,
+    worker: WorkerChannel,
+    make_order: MakeOrder,
+    client: Any,
+) -> None:
+    source = client.describe_images(
+        Filters=[{"Name": "name", "Values": [settings.skus[SKU].image_name]}]
+    )["Images"][0]["ImageId"]
+
+    def publish(number: int) -> str:
+        image: str = client.copy_image(
+            Name=f"{settings.fleet}-{number}", SourceImageId=source, SourceRegion=REGION
+        )["ImageId"]
+        return image
+
+    sku = replace(settings.skus[SKU], image_name=f"{settings.fleet}-*", image_owner="self")
+    clock = ManualClock(FAR)
+    own = replace(settings, skus={SKU: sku})
+    provider = Ec2Provider(own, RememberingTelemetry(), clock, Borrowed(worker))
+    image = publish(1)
+    first = template_of(await provider.prepare(make_order(1, "t")))
+    client.deregister_image(ImageId=image)
+    image = publish(2)
+    clock.time += FRESH_FOR + 1
+    second = template_of(await provider.prepare(make_order(1, "u")))
+    client.deregister_image(ImageId=image)
+    assert second != first
+    assert await provider.collect([]) == ()
+    clock.time += TEMPLATE_KEPT_FOR
+    assert await provider.collect([]) == (first,)
+    assert templates(client, settings) == {second}
+
+
+async def test_a_template_that_was_collected_is_made_again_when_needed(
+    settings: Ec2Settings, clock: ManualClock
+) -> None:
+    made: list[str] = []
+
+    def answer(operation: str, _: Mapping[str, Any]) -> Any:
+        if operation == "DescribeImages":
+            return [["ami-1", "one", "2026", "x86_64", "/dev/sda1", 8, []]], None
+        if operation == "CreateLaunchTemplate":
+            made.append(f"lt-{len(made)}")
+            return made[-1]
+        rows = [[one, "name", 0.0] for one in made]
+        return (rows if operation == "DescribeLaunchTemplates" else []), None
+
+    api = ScriptedApi(answer)
+    resources = Resources(settings, api, clock)
+    sku = settings.skus[SKU]
+    assert await resources.template(sku) == "lt-0"
+    later = replace(sku, disk_gb=500)
+    assert await resources.template(later) == "lt-1"
+    clock.time += TEMPLATE_KEPT_FOR + 1
+    assert await Collector(settings, api, clock, resources).collect([]) == ("lt-0",)
+    assert await resources.template(later) == "lt-1"
+    assert await resources.template(sku) == "lt-2"
+
+
+async def test_volumes_that_stay_available_are_deleted_ours_alone(
+    provider: Ec2Provider, settings: Ec2Settings, clock: ManualClock, client: Any
+) -> None:
+    ours = make_volume(client, settings.fleet, settings.installation)
+    foreign = make_volume(client, settings.fleet, "other")
+    stranger = make_volume(client, settings.fleet + "x", settings.installation)
+    assert await provider.collect([]) == ()
+    clock.time += ORPHANED_AFTER - 1
+    assert await provider.collect([]) == ()
+    clock.time += 1
+    assert await provider.collect([]) == (ours,)
+    left = {one["VolumeId"] for one in client.describe_volumes()["Volumes"]}
+    assert {foreign, stranger} <= left
+    assert ours not in left
+    assert await provider.collect([]) == ()
+
+
+def collector(settings: Ec2Settings, clock: ManualClock, api: ScriptedApi) -> Collector:
+    return Collector(settings, api, clock, Resources(settings, api, clock))
+
+
+async def test_a_volume_that_was_in_use_meanwhile_starts_over_and_few_go_at_once(
+    settings: Ec2Settings, clock: ManualClock
+) -> None:
+    volumes = [f"vol-{number}" for number in range(MOST_AT_ONCE + 5)]
+    shown: list[list[str]] = []
+
+    def answer(operation: str, _: Mapping[str, Any]) -> Any:
+        if operation == "DescribeVolumes":
+            return [[one] for one in shown[-1]], None
+        return ([], None) if operation.startswith("Describe") else None
+
+    collecting = collector(settings, clock, ScriptedApi(answer))
+    for listed in (volumes, volumes[1:], volumes):
+        shown.append(listed)
+        await collecting.collect([])
+        clock.time += ORPHANED_AFTER / 2
+    deleted = await collecting.collect([])
+    assert len(deleted) == MOST_AT_ONCE
+    assert volumes[0] not in deleted
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [("InvalidVolume.NotFound", False), ("VolumeInUse", False), ("UnauthorizedOperation", True)],
+)
+async def test_somebody_being_quicker_is_no_error(
+    settings: Ec2Settings, clock: ManualClock, code: str, raised: bool
+) -> None:
+    def answer(operation: str, _: Mapping[str, Any]) -> Any:
+        if operation == "DeleteVolume":
+            raise ProviderError(FailureClass.UNKNOWN, code, "no")
+        return ([["vol-1"]] if operation == "DescribeVolumes" else [], None)
+
+    collecting = collector(settings, clock, ScriptedApi(answer))
+    await collecting.collect([])
+    clock.time += ORPHANED_AFTER
+    if raised:
+        with pytest.raises(ProviderError, match=code):
+            await collecting.collect([])
+    else:
+        assert await collecting.collect([]) == ()

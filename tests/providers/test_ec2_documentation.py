@@ -1,0 +1,62 @@
+"""docs/ec2.md says what the code does: the permissions it needs, and every code's class."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from autoscaler.ledger.cooldowns import GROWTH
+from autoscaler.providers.ec2.errors import MEANINGS, Meaning
+from autoscaler.providers.ec2.operations import OPERATIONS
+from autoscaler.providers.ec2.tags import FLEET
+
+TEXT = (Path(__file__).parents[2] / "docs" / "ec2.md").read_text(encoding="utf-8")
+READING = ("Describe", "List", "Get")
+
+
+def statements() -> list[dict[str, Any]]:
+    (block,) = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
+    found: list[dict[str, Any]] = json.loads(block)["Statement"]
+    return found
+
+
+def actions(statement: dict[str, Any]) -> set[str]:
+    named = statement["Action"]
+    return {named} if isinstance(named, str) else set(named)
+
+
+def test_the_policy_allows_every_call_and_what_calls_lead_to_and_nothing_else() -> None:
+    calls = {f"ec2:{name}" for name in OPERATIONS} - {"ec2:GetCallerIdentity"}
+    calls -= {"ec2:ListServiceQuotas"}
+    expected = calls | {"servicequotas:ListServiceQuotas"}
+    expected |= {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"}
+    assert set().union(*(actions(one) for one in statements())) == expected
+
+
+def test_what_makes_tags_ends_or_deletes_is_bound_to_the_fleets_tag() -> None:
+    for statement in statements():
+        changing = {one for one in actions(statement) if not one.split(":")[1].startswith(READING)}
+        if not changing or statement["Sid"] in {"LaunchFrom", "GiveMachinesTheirRole"}:
+            continue
+        equals = statement["Condition"]["StringEquals"]
+        assert [value for key, value in equals.items() if key.endswith(f"/{FLEET}")] == ["FLEET"]
+
+
+def test_launching_without_a_condition_makes_nothing() -> None:
+    (from_what,) = (one for one in statements() if one["Sid"] == "LaunchFrom")
+    made = {"fleet", "instance", "launch-template", "volume"}
+    assert not made & {arn.rpartition(":")[2].partition("/")[0] for arn in from_what["Resource"]}
+
+
+def test_every_code_stands_in_the_row_of_its_class_and_no_other() -> None:
+    rows = re.findall(r"^\| (\w+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", TEXT, re.MULTILINE)[1:]
+    expected: dict[Meaning, set[str]] = {}
+    for code, meaning in MEANINGS.items():
+        expected.setdefault(meaning, set()).add(code)
+    found = {frozenset(re.findall(r"`([^`]+)`", codes)): failure for failure, codes, _, _ in rows}
+    assert found == {frozenset(codes): one.failure for one, codes in expected.items()}
+    for failure, _, _, hold in rows:
+        growth = next(one for kind, one in GROWTH.items() if kind == failure)
+        told = re.findall(r"(\d+) (s|min)", hold)
+        seconds = [float(number) * {"s": 1, "min": 60}[unit] for number, unit in told]
+        assert seconds == [growth.first, growth.longest], failure

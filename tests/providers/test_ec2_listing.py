@@ -1,0 +1,151 @@
+"""What a listed instance's end says, and that not being found proves nothing either way."""
+
+import dataclasses
+
+import pytest
+
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model import events as e
+from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.identifiers import MachineId, ProviderMachineId
+from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.providers.ec2.answers import listed_machine
+from autoscaler.providers.ec2.endings import end_machines
+from autoscaler.providers.ec2.operations import describe_images
+from autoscaler.providers.ec2.rows import InstanceRow
+from autoscaler.providers.ec2.settings import Ec2Settings
+from tests.ledger.builders import World
+from tests.providers.doubles import ScriptedApi
+
+
+def instance(state: str, code: str) -> InstanceRow:
+    """A `gpu` machine of the ledger's tests as EC2 lists it."""
+    return InstanceRow(
+        id="i-c0",
+        state=state,
+        instance_type="g5.xlarge",
+        zone="a",
+        lifecycle="on-demand",
+        platform="",
+        image="ami-1",
+        launch_time="t0",
+        reason=f"{code}: words",
+        installation="0badcafe",
+        sku="gpu",
+        call="c",
+        ended_by=code,
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "failure", "reach", "held"),
+    [
+        (
+            "Client.VolumeLimitExceeded",
+            FailureClass.QUOTA,
+            Reach.PROVIDER,
+            {"capacity_type:east/on-demand", "capacity_type:east/spot"},
+        ),
+        ("Client.InternalError", FailureClass.CONFIGURATION, None, {"rung:gpu/0"}),
+        ("Client.InvalidSnapshot.NotFound", FailureClass.CONFIGURATION, None, {"rung:gpu/0"}),
+        (
+            "Server.InsufficientInstanceCapacity",
+            FailureClass.CAPACITY,
+            None,
+            {"offering:east/g5.xlarge/a/on-demand"},
+        ),
+        (
+            "Server.SpotInstanceTermination",
+            FailureClass.CAPACITY,
+            None,
+            {"offering:east/g5.xlarge/a/on-demand"},
+        ),
+        ("Server.InternalError", None, None, set()),
+        ("Client.UserInitiatedShutdown", None, None, set()),
+        ("Client.InstanceInitiatedShutdown", None, None, set()),
+    ],
+)
+def test_a_machine_that_went_from_pending_to_terminated_cools_down_what_its_reason_says(
+    settings: Ec2Settings,
+    code: str,
+    failure: FailureClass | None,
+    reach: Reach | None,
+    held: set[str],
+) -> None:
+    row = instance("terminated", code)
+    shown = listed_machine(dataclasses.replace(settings, fleet="ci"), row)
+    assert (shown.failure, shown.reach) == (failure, reach)
+    world = World()
+    world.launch(1)
+    world.lists(shown)
+    machine = world.machine("c0")
+    assert (machine.state, machine.failure) == (MachineState.GONE, failure or FailureClass.UNKNOWN)
+    assert machine.reason == f"{code}: words"
+    cooldowns = world.state.cooldowns.items()
+    assert {key for key, one in cooldowns if one.until > world.now} == held
+
+
+@pytest.mark.parametrize("state", ["pending", "running", "shutting-down"])
+def test_a_reason_counts_only_once_the_machine_is_terminated(
+    settings: Ec2Settings, state: str
+) -> None:
+    shown = listed_machine(settings, instance(state, "Client.InternalError"))
+    assert (shown.terminated, shown.failure) == (False, None)
+
+
+async def test_a_machine_that_ec2_does_not_find_when_ended_is_not_proved_gone() -> None:
+    def answer(*_: object) -> None:
+        message = "The instance ID 'i-0c0' does not exist"
+        raise ProviderError(FailureClass.UNKNOWN, "InvalidInstanceID.NotFound", message)
+
+    world = World()
+    world.launch(1)
+    world.do(e.EndRequested, MachineId("c0"), EndGround.OPERATOR, "why")
+    assert await end_machines(ScriptedApi(answer), [ProviderMachineId("i-0c0")]) == {}
+    world.do(e.EndAnswered, MachineId("c0"))
+    assert world.machine("c0").state is MachineState.ENDING
+    assert world.fleet().usage.machines == 1
+    for state, moment in ((MachineState.ENDING, 1.0), (MachineState.GONE, 61.0)):
+        world.now += moment
+        world.lists()
+        assert world.machine("c0").state is state
+
+
+def test_a_machine_that_is_not_listed_right_after_its_launch_is_still_on_its_way(
+    settings: Ec2Settings,
+) -> None:
+    world = World()
+    world.launch(1)
+    for pause in (1.0, 30.0):
+        world.now += pause
+        world.lists()
+        assert world.machine("c0").state is MachineState.LAUNCHED
+    world.lists(listed_machine(settings, instance("pending", "")))
+    for pause in (31.0, 30.0):
+        world.now += pause
+        world.lists()
+        assert world.machine("c0").state is MachineState.LAUNCHED
+
+
+class _Images:
+    """DescribeImages' answer with an image of two EBS disks and an ephemeral one."""
+
+    @property
+    def ec2(self) -> "_Images":
+        return self
+
+    def describe_images(self, **_: object) -> dict[str, object]:
+        disks = [
+            {"DeviceName": "/dev/sdf", "Ebs": {"VolumeSize": 40}},
+            {"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 8}},
+            {"DeviceName": "/dev/sdb", "VirtualName": "ephemeral0"},
+        ]
+        image = {"ImageId": "ami-1", "RootDeviceName": "/dev/sda1", "BlockDeviceMappings": disks}
+        return {"Images": [image]}
+
+
+def test_an_images_disks_are_read_without_the_ephemeral_ones() -> None:
+    arguments = {"owner": "self", "name": "x", "page": None}
+    ((image,), _) = describe_images(_Images(), arguments)  # type: ignore[arg-type]
+    assert (image.root_device, image.root_gb) == ("/dev/sda1", 8)
+    assert image.other_disks == (("/dev/sdf", 40),)

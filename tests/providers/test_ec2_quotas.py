@@ -1,0 +1,131 @@
+"""What the account lets the fleet have, by Service Quotas, the operator, and others' machines."""
+
+import json
+from dataclasses import replace
+
+import boto3
+import pytest
+
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.providers.ec2.channel import WorkerChannel
+from autoscaler.providers.ec2.instance_types import instance_types, quota_family
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.quotas import (
+    QUOTA_CODES,
+    account_quotas,
+    left_for_us,
+    used_by_others,
+)
+from autoscaler.providers.ec2.rows import InstanceRow, QuotaRow
+from autoscaler.providers.ec2.settings import Ec2Settings
+from tests.providers.conftest import REGION, Borrowed
+from tests.providers.contract import MakeOrder
+from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.ec2_front import Ec2Front, Reply
+
+QUOTA_ONE = "L-DB2E81BA"
+
+
+def row(instance_type: str, lifecycle: str = "on-demand", **fields: object) -> InstanceRow:
+    plain = InstanceRow(
+        "i-1", "running", instance_type, "a", lifecycle, "", "ami-1", "", "", "", "", ""
+    )
+    return plain._replace(**fields)  # type: ignore[arg-type]
+
+
+def test_every_family_has_its_code_on_demand_and_all_that_spot_has_too() -> None:
+    families = {quota_family(name) for name in instance_types()}
+    names = set(QUOTA_CODES.values())
+    assert {f"on-demand/{family}" for family in families} <= names
+    assert {f"spot/{family}" for family in families - {"HPC", "High memory"}} <= names
+    assert len(names) == len(QUOTA_CODES)
+
+
+def test_the_operators_word_comes_before_service_quotas() -> None:
+    applied = [QuotaRow(QUOTA_ONE, 64.0), QuotaRow("L-34B43A08", 5.0), QuotaRow("L-0EA8095F", 1)]
+    assert account_quotas(applied, {"on-demand/G and VT": 100, "spot/P": 0}) == {
+        "on-demand/G and VT": 100,
+        "spot/Standard": 5,
+        "spot/P": 0,
+    }
+
+
+def test_others_count_by_family_and_capacity_type_and_this_fleet_does_not() -> None:
+    rows = [
+        row("g5.xlarge"),
+        row("g4dn.2xlarge"),
+        row("g5.xlarge", "spot", fleet="other"),
+        row("g5.xlarge", fleet="ci"),
+        row("m7i.xlarge", tenancy="dedicated"),
+        row("m7i.xlarge", tenancy="host"),
+        row("p5.48xlarge", "capacity-block"),
+        row("g9.huge", vcpus=10),
+        row("mac2.metal"),
+    ]
+    assert used_by_others("ci", rows) == {
+        "on-demand/G and VT": 4 + 8 + 10,
+        "spot/G and VT": 4,
+        "on-demand/Standard": 4,
+    }
+
+
+def test_what_is_left_is_never_less_than_nothing() -> None:
+    quotas = {"spot/P": 8, "on-demand/P": 8, "spot/F": 8}
+    assert left_for_us(ProviderName("east"), quotas, {"spot/P": 5, "on-demand/P": 9}) == {
+        "east/spot/P": 3,
+        "east/on-demand/P": 0,
+        "east/spot/F": 8,
+    }
+
+
+def quotas_page(*values: tuple[str, float], following: str | None = None) -> Reply:
+    rows = [{"QuotaCode": code, "Value": value} for code, value in values]
+    return Reply(200, body=json.dumps({"Quotas": rows, "NextToken": following}))
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_quotas_are_read_page_by_page_and_others_machines_taken_off(
+    provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, moto_url: str
+) -> None:
+    client = boto3.client("ec2", region_name=REGION, endpoint_url=moto_url)
+    image = client.describe_images()["Images"][0]["ImageId"]
+    before = [quotas_page((QUOTA_ONE, 5000.0)), quotas_page((QUOTA_ONE, 5000.0))]
+    front.script("ListServiceQuotas", before[0])
+    first = (await provider.quotas())["east/on-demand/G and VT"]
+    started = client.run_instances(
+        ImageId=image, InstanceType="g5.2xlarge", MinCount=2, MaxCount=2
+    )["Instances"]
+    await provider.launch(await provider.prepare(make_order(3, "ours")))
+    front.script(
+        "ListServiceQuotas",
+        quotas_page(("L-34B43A08", 7.0), following="more"),
+        quotas_page((QUOTA_ONE, 5000.0)),
+    )
+    found = await provider.quotas()
+    client.terminate_instances(InstanceIds=[one["InstanceId"] for one in started])
+    client.close()
+    assert found["east/on-demand/G and VT"] == first - 16
+    assert found["east/spot/Standard"] == 7
+    assert front.requests("ListServiceQuotas")[-1]["NextToken"] == "more"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_without_leave_to_read_quotas_the_operators_hold(
+    settings: Ec2Settings, worker: WorkerChannel, front: Ec2Front
+) -> None:
+    given = replace(settings, quotas={"spot/F": 12})
+    provider = Ec2Provider(given, RememberingTelemetry(), ManualClock(), Borrowed(worker))
+    front.script("ListServiceQuotas", Reply(400, "AccessDeniedException", "not you"))
+    assert await provider.quotas() == {"east/spot/F": 12}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_throttled_quotas_are_not_taken_for_none(
+    provider: Ec2Provider, front: Ec2Front
+) -> None:
+    front.script("ListServiceQuotas", Reply(400, "TooManyRequestsException", "slow"))
+    with pytest.raises(ProviderError) as refusal:
+        await provider.quotas()
+    assert refusal.value.failure is FailureClass.THROTTLED

@@ -1,0 +1,79 @@
+"""What fleet.yaml says of EC2's prices, quotas and limits reaches the provider."""
+
+from pathlib import Path
+
+import pytest
+
+from autoscaler import config
+from autoscaler.app.translation import ec2_settings, offering_problems
+from autoscaler.model.identifiers import InstallationId, ProviderName
+from autoscaler.providers.ec2.instance_types import Prices
+from autoscaler.providers.ec2.settings import Bucket, Ec2Settings
+
+TEXT = """
+fleet: ci
+github:
+  apps: [{id: 1, private_key_file: app.pem}]
+  webhook_secret_file: secret
+  scopes: [{org: acme}]
+server: {listen: "127.0.0.1:8443", public_url: "http://127.0.0.1:8443"}
+store: sqlite:///state.db
+providers:
+  there:
+    ec2: {region: REGION, subnets: [subnet-0a], security_groups: [sg-0a], MORE}
+skus:
+  gpu:
+    on: [{provider: there, instance_types: [g5.xlarge]}]
+    image: {name: "gpu-*"}
+"""
+
+
+def loaded(tmp_path: Path, region: str, more: str) -> config.Configuration:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(TEXT.replace("REGION", region).replace("MORE", more))
+    return config.load(path, files=False)
+
+
+def provider_settings(tmp_path: Path, more: str) -> Ec2Settings:
+    configuration = loaded(tmp_path, "us-east-1", more)
+    made = ec2_settings(configuration, InstallationId("0badcafe"), "0" * 64)
+    return made[ProviderName("there")]
+
+
+def test_prices_and_the_spot_factor(tmp_path: Path) -> None:
+    made = provider_settings(tmp_path, "prices: {g5.xlarge: 2}, spot_price_factor: 0.4")
+    assert made.price_list == Prices("us-east-1", {"g5.xlarge": 2.0}, 0.4)
+
+
+def test_quotas_by_family_and_by_capacity_type(tmp_path: Path) -> None:
+    made = provider_settings(tmp_path, 'quotas: {"G and VT": 64, "spot/G and VT": 8}')
+    assert made.quotas == {"on-demand/G and VT": 64, "spot/G and VT": 8}
+
+
+def test_the_accounts_own_buckets(tmp_path: Path) -> None:
+    more = (
+        "request_buckets: {CreateFleet: {burst: 5, per_second: 2}}, "
+        "resource_buckets: {CreateFleet: {burst: 9000, per_second: 10.5}}"
+    )
+    made = provider_settings(tmp_path, more)
+    assert made.request_buckets == {"CreateFleet": Bucket(5, 2)}
+    assert made.resource_buckets == {"CreateFleet": Bucket(9000, 10.5)}
+
+
+def test_another_region_without_prices_is_an_error_that_names_type_region_and_fix(
+    tmp_path: Path,
+) -> None:
+    (problem,) = offering_problems(loaded(tmp_path, "eu-west-1", "quotas: {}"))
+    assert problem.key == "skus.gpu.on[0].instance_types[0]"
+    assert problem.what.startswith("no price is known for instance type g5.xlarge in eu-west-1")
+    assert "prices: {g5.xlarge: DOLLARS_PER_HOUR}" in problem.fix
+    assert offering_problems(loaded(tmp_path, "eu-west-1", "prices: {g5.xlarge: 1.1}")) == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "api"), [("request_buckets", "CreateFlet"), ("resource_buckets", "DescribeInstances")]
+)
+def test_a_bucket_of_an_api_that_has_none_is_an_error(tmp_path: Path, key: str, api: str) -> None:
+    more = f"{key}: {{{api}: {{burst: 1, per_second: 1}}}}"
+    (problem,) = offering_problems(loaded(tmp_path, "us-east-1", more))
+    assert problem.key == f"providers.there.ec2.{key}.{api}"

@@ -1,0 +1,82 @@
+"""A flood of refusals is counted in full and written in a few lines."""
+
+import asyncio
+import hashlib
+import hmac
+
+import pytest
+from structlog.testing import capture_logs
+
+from autoscaler.server.refusal_log import LINES, RefusalLog
+from tests.controller.virtual_time import on_virtual_time
+from tests.server.doubles import MACHINE
+from tests.server.fakes import SECRET, Caller, delivery_headers
+
+
+@on_virtual_time
+async def test_within_a_window_so_many_lines_are_written_and_then_how_many_more() -> None:
+    log = RefusalLog(lines=3, window=60.0)
+    with capture_logs() as lines:
+        for number in range(10):
+            log.note("refused", peer=number)
+        await asyncio.sleep(59.0)
+        assert [line["peer"] for line in lines] == [0, 1, 2]
+        await asyncio.sleep(2.0)
+        assert lines[3:] == [
+            {
+                "event": "refused",
+                "kind": [],
+                "suppressed": 7,
+                "within_s": 60.0,
+                "log_level": "warning",
+            }
+        ]
+        log.note("refused", peer=11)
+        assert lines[-1]["peer"] == 11
+        await asyncio.sleep(61.0)
+    assert len(lines) == 5, "nothing was suppressed in the second window"
+
+
+@on_virtual_time
+async def test_each_kind_has_lines_of_its_own() -> None:
+    """A flood of bad signatures hides no signed delivery that was malformed."""
+    log = RefusalLog(lines=1)
+    with capture_logs() as lines:
+        for _ in range(5):
+            log.note("refused", "poll", "nonce", machine="a")
+        log.note("refused", "poll", "ended", machine="b")
+        log.note("malformed")
+        await asyncio.sleep(61.0)
+    assert [line.get("machine") for line in lines] == ["a", "b", None, None]
+    assert (lines[-1]["kind"], lines[-1]["suppressed"]) == (["poll", "nonce"], 4)
+
+
+async def test_a_flood_of_bad_signatures_writes_few_lines(caller: Caller) -> None:
+    headers = delivery_headers(b"{}") | {
+        "X-Hub-Signature-256": "sha1=" + hmac.new(SECRET, b"{}", hashlib.sha1).hexdigest()
+    }
+    with capture_logs() as lines:
+        for _ in range(3 * LINES):
+            assert (await caller.post("/webhook", data=b"{}", headers=headers)).status == 401
+        assert (await caller.deliver(b"{")).status == 400
+    assert caller.behind.telemetry.deliveries["bad_signature"] == 3 * LINES
+    assert [line["event"] for line in lines] == [
+        *["delivery with a bad signature"] * LINES,
+        "malformed delivery",
+    ]
+
+
+async def test_a_flood_of_strange_nonces_writes_few_lines(caller: Caller) -> None:
+    with capture_logs() as lines:
+        for number in range(3 * LINES):
+            assert (await caller.say("heartbeat", nonce=f"{number:064x}")).status == 401
+    assert caller.behind.telemetry.steps["heartbeat", "nonce"] == 3 * LINES
+    assert [line["machine"] for line in lines] == [MACHINE] * LINES
+    assert all("0" * 60 not in str(line) for line in lines), "no nonce is written"
+
+
+@pytest.mark.parametrize("path", ["/bootstrap/machines/../poll", "/bootstrap/machines/%2e%2e/poll"])
+async def test_a_stranger_s_path_is_not_written(caller: Caller, path: str) -> None:
+    with capture_logs() as lines:
+        assert (await caller.post(path, data=b"{}")).status in {400, 404}
+    assert ".." not in str(lines)
