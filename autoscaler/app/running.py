@@ -18,7 +18,7 @@ import structlog
 from autoscaler import config
 from autoscaler.app.hints import hint
 from autoscaler.app.host import keep_agent_beside, new_event_loop, raise_file_limit
-from autoscaler.app.preflight import preflight
+from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import (
     catalogue,
     ec2_settings,
@@ -76,9 +76,7 @@ def serve(
 
     Raises ConfigurationError. A `clock_scale` other than 1 is for the lab.
     """
-    configuration = config.load(path)
-    if problems := preflight(configuration):
-        raise config.ConfigurationError(problems)
+    configuration = load_for_service(path)
     configure_logging(LogLevel(log_level), LogStyle(log_format))
     for warning in configuration.warnings:
         _log.warning("configuration", problem=str(warning))
@@ -172,7 +170,7 @@ class _Fleet:
             Releasing(self._journal, self.github, self._granting, self._effects),
             self.providers,
             gates(configuration),
-            self._reconciler.sweep_soon,
+            self._reconciler.list_soon,
             opened=self._opened,
         )
         self._loop = self._make_loop()

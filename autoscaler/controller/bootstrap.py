@@ -6,7 +6,7 @@ ends that machine. It never mints: it hands over what `granting` minted.
 
 import hashlib
 import hmac
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any
 
 from autoscaler.controller.granting import Granting
@@ -31,14 +31,18 @@ PROTOCOLS = frozenset({1})
 
 TRY_AGAIN: Seconds = 5.0
 
+LISTED_WITHIN: Seconds = 6.0
+"""How long a hello waits for a list: agents wait 10 s for an answer."""
+
 _AWAITS_GRANT = frozenset({MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED})
 _OVER = frozenset({MachineState.ENDING, MachineState.GONE, MachineState.LOST, MachineState.FAILED})
 
 
 class BootstrapDesk:
-    """Implements the Bootstrap port. `sweep_soon` asks for a provider's list when one is missing;
+    """Implements the Bootstrap port. `list_soon` has a provider's machines listed, and waits for it.
 
-    no proof is looked at of a provider that is not in `opened` yet (None: all are)."""
+    No proof is looked at of a provider that is not in `opened` yet (None: all are).
+    """
 
     def __init__(
         self,
@@ -47,7 +51,7 @@ class BootstrapDesk:
         releasing: Releasing,
         providers: Mapping[ProviderName, Provider],
         gates: Mapping[SkuName, dict[str, Any]],
-        sweep_soon: Callable[[ProviderName], None],
+        list_soon: Callable[[ProviderName, Seconds], Awaitable[None]],
         opened: Container[ProviderName] | None = None,
     ) -> None:
         self._journal = journal
@@ -55,7 +59,7 @@ class BootstrapDesk:
         self._releasing = releasing
         self._providers = providers
         self._gates = gates
-        self._sweep_soon = sweep_soon
+        self._list_soon = list_soon
         self._opened: Container[ProviderName] = providers if opened is None else opened
         self.leaving = False
 
@@ -77,8 +81,7 @@ class BootstrapDesk:
         except ProofRefusedError as error:
             status = 403 if error.reason in ("account", "region") else 401
             raise BootstrapRefusedError(status, error.reason) from error
-        machine = self._find(name, identity)
-        self._compare(machine, identity)
+        machine = await self._identified(name, identity)
         await self._journal.record(e.MachineSaidHello(self._journal.now, machine.id, _hash(nonce)))
         return HelloAnswer(machine.id, machine.sku, self._gates.get(machine.sku, {}))
 
@@ -153,17 +156,26 @@ class BootstrapDesk:
 
     # --- who is asking ------------------------------------------------------------------------
 
+    async def _identified(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
+        """The machine, by the next list where what is known does not do."""
+        try:
+            return self._find(provider, identity)
+        except NotKnownYetError:
+            await self._list_soon(provider, LISTED_WITHIN)
+        return self._find(provider, identity)
+
     def _find(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
         state = self._journal.ledger.state
         machine_id = state.by_provider_id.get(identity.provider_id)
         if machine_id is not None and state.machines[machine_id].provider == provider:
-            return state.machines[machine_id]
+            machine = state.machines[machine_id]
+            self._compare(machine, identity)
+            return machine
         unbound = any(
             call.provider == provider and call.state in (CallState.SENT, CallState.UNKNOWN)
             for call in state.open_calls.values()
         )
         if unbound or self._journal.now < state.started_at + 120.0:
-            self._sweep_soon(provider)
             raise NotKnownYetError(TRY_AGAIN)
         raise BootstrapRefusedError(403, "instance")
 
@@ -175,7 +187,6 @@ class BootstrapDesk:
         if machine.image and machine.image != identity.image:
             raise BootstrapRefusedError(403, "image")
         if not machine.launch_time:
-            self._sweep_soon(machine.provider)
             raise NotKnownYetError(TRY_AGAIN)
         if machine.launch_time != identity.launch_time:
             raise BootstrapRefusedError(403, "launch_time")

@@ -31,13 +31,16 @@ _log = structlog.get_logger(__name__)
 class Pace:
     """How changes are gathered before planning, in real seconds.
 
-    Planning waits `quiet` after a change, and on while `burst` more jobs come in each such while:
-    `longest` at most (Karpenter's figures for batching launches). It happens every `tick` even
-    if nothing changed, and takes at most a `share` of the process's time.
+    Planning waits `quiet` after a change, and on while `stream` more jobs come in each such while:
+    `longest` at most (Karpenter's figures for batching launches). Where `flood` jobs came in one
+    of them, `lull` have to pass with less before it is over: a flood does not come evenly. Planning
+    happens every `tick` even if nothing changed, and takes at most a `share` of the process's time.
     """
 
     quiet: Seconds = 0.035
-    burst: int = 2
+    stream: int = 2
+    flood: int = 5
+    lull: int = 4
     longest: Seconds = 1.0
     tick: Seconds = 1.0
     share: float = 0.25
@@ -144,12 +147,14 @@ class Loop:
         until = self._pacing.now() + self._pace.longest
         pace = self._pace
         quiet = max(pace.quiet, self._planning_took * (1.0 / pace.share - 1.0))
-        while self._pacing.now() < until:
+        calm, enough = 0, 1
+        while calm < enough and self._pacing.now() < until:
             known = self._intake.jobs_queued
             if await _set_within(self._due, quiet):
                 return
-            if self._intake.jobs_queued - known < pace.burst * quiet / pace.quiet:
-                return
+            came = (self._intake.jobs_queued - known) * pace.quiet / quiet
+            calm = calm + 1 if came < pace.stream else 0
+            enough = pace.lull if came >= pace.flood else enough
 
     @asynccontextmanager
     async def _woken_at(self, moment: Instant | None) -> AsyncIterator[None]:

@@ -53,12 +53,17 @@ class Reconciler:
         self._clock = clock
         self._arrived_until = arrived_until
         self._sweep_soon = {name: asyncio.Event() for name in providers}
+        self._awaited: dict[ProviderName, list[asyncio.Event]] = {name: [] for name in providers}
         self.github_answered = False
 
-    def sweep_soon(self, provider: ProviderName) -> None:
-        """Have a provider's machines listed within seconds, not at the next turn."""
-        if provider in self._sweep_soon:
-            self._sweep_soon[provider].set()
+    async def list_soon(self, provider: ProviderName, patience: Seconds) -> None:
+        """Have a provider's machines listed at the next chance, and wait so long for it at most."""
+        if provider not in self._awaited:
+            return
+        listed = asyncio.Event()
+        self._awaited[provider].append(listed)
+        self._sweep_soon[provider].set()
+        await self._first(listed, patience)
 
     async def run(self) -> None:
         """Run until cancelled. Raises StoreError."""
@@ -90,15 +95,22 @@ class Reconciler:
         soon = self._sweep_soon[name]
         while True:
             soon.clear()
+            awaited, self._awaited[name] = self._awaited[name], []
             await self.sweep(name)
+            for listed in awaited:
+                listed.set()
             await self._clock.sleep(SWEEP_SOON)
-            sleeper = asyncio.ensure_future(self._clock.sleep(SWEEP_EVERY - SWEEP_SOON))
-            waiter = asyncio.ensure_future(soon.wait())
-            try:
-                await asyncio.wait({sleeper, waiter}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                sleeper.cancel()
-                waiter.cancel()
+            await self._first(soon, SWEEP_EVERY - SWEEP_SOON)
+
+    async def _first(self, event: asyncio.Event, seconds: Seconds) -> None:
+        """Return when this has happened, or after the time."""
+        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
+        waiter = asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait({sleeper, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeper.cancel()
+            waiter.cancel()
 
     async def _upkeep(self, name: ProviderName) -> None:
         """What an account allows and what launches left behind change slowly."""

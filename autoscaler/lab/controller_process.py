@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -16,18 +16,17 @@ _READY_POLL = 0.05
 
 
 class ControllerProcess:
-    """`autoscaler serve` on one fleet.yaml; may be started again after its end.
+    """A controller on one fleet.yaml; may be started again after its end.
 
-    `url` is its main listener's. Its log is appended to `log`.
+    `program` is what Python runs, `autoscaler serve` and its arguments. `url` is its main
+    listener's. Its log is appended to `log`.
     """
 
     def __init__(
-        self, fleet_file: Path, url: str, log: Path, environment: Mapping[str, str], *arguments: str
+        self, program: Sequence[str], url: str, log: Path, environment: Mapping[str, str]
     ) -> None:
         self.url = url
-        self._command = (
-            sys.executable, "-m", "autoscaler.cli", "serve", "-c", str(fleet_file), *arguments,
-        )  # fmt: skip
+        self._command = (sys.executable, *program)
         self._log = log
         # Nothing of the host's own AWS set-up is to be looked at, let alone used.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
@@ -68,6 +67,15 @@ class ControllerProcess:
                     await asyncio.sleep(_READY_POLL)
         except TimeoutError as error:
             raise RuntimeError(f"the controller is not ready:\n{self.log_end()}") from error
+
+    def strike(self) -> None:
+        """SIGKILL, without waiting for its end; nothing happens if it has ended."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGKILL)
+
+    async def ended(self) -> int:
+        """Wait for its end; its exit status, that of a signal negative."""
+        return 0 if self._process is None else await self._process.wait()
 
     async def kill(self) -> None:
         """SIGKILL, and wait for its end."""

@@ -35,8 +35,10 @@ from autoscaler.lab.github.settings import (
 )
 from autoscaler.lab.machine_host import MachineHost
 from autoscaler.lab.machines.crowd import CrowdHost
+from autoscaler.lab.machines.interception import Ear
 from autoscaler.lab.machines.misbehaving_host import MisbehavingHost, Misdeed
 from autoscaler.lab.machines.misbehaviour import Misbehaviour
+from autoscaler.lab.machines.overheard_host import OverheardHost
 from autoscaler.lab.machines.process import ProcessHost
 
 APP_ID = 1234
@@ -50,8 +52,10 @@ class LabFleet:
 
     `scale` is lab seconds per real second; `most_machines` how many there may be at once;
     `limits` GitHub's, `None` for none. `registrations` is that section of fleet.yaml.
+    `github_latency` is what each call to GitHub takes at least, in real seconds.
     `group_repositories` are those (short names) that the runner group is open to, `None` for all.
     `misbehaving` is what the first machines of a SKU do wrong, for up to `MOST_PROCESSES` machines.
+    `ear` listens in on every machine. `program` is what Python runs as `autoscaler`.
     """
 
     organization: str
@@ -60,6 +64,7 @@ class LabFleet:
     scale: float = 60.0
     most_machines: int = MOST_PROCESSES
     limits: Limits | None = None
+    github_latency: float = 0.0
     faults: DeliveryFaults = field(default_factory=DeliveryFaults)
     registrations: Mapping[str, float] = field(
         default_factory=lambda: {"burst": 100_000, "per_second": 100_000.0}
@@ -69,6 +74,8 @@ class LabFleet:
     seed: int = 0
     group_repositories: tuple[str, ...] | None = None
     misbehaving: Mapping[str, Sequence[Misbehaviour]] = field(default_factory=dict)
+    ear: Ear | None = None
+    program: tuple[str, ...] = ("-m", "autoscaler.cli")
 
 
 class Laboratory:
@@ -92,6 +99,8 @@ class Laboratory:
             self.folder.chmod(0o755)
             key = await asyncio.to_thread(rsa.generate_private_key, 65537, 2048)
             host = self._host()
+            if self.fleet.ear is not None:
+                host = OverheardHost(host, self.fleet.ear)
             stack.push_async_callback(host.close)
             self.ec2 = LabEc2(host, self.clock)
             stack.push_async_callback(self.ec2.close)
@@ -165,6 +174,7 @@ class Laboratory:
             LabGitHubOptions(
                 scale=fleet.scale,
                 limits=fleet.limits,
+                latency=fleet.github_latency,
                 faults=fleet.faults,
                 lose_jobs=fleet.lose_jobs,
                 pick="arbitrary" if fleet.pick == "arbitrary" else "fifo",
@@ -240,16 +250,10 @@ class Laboratory:
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "no_proxy": "127.0.0.1",
         }
-        return ControllerProcess(
-            fleet_file,
-            listen,
-            self.folder / "controller.log",
-            environment,
-            "--clock-scale",
-            str(self.clock.scale),
-            "--clock-epoch",
-            repr(self.clock.epoch),
-        )
+        program = [*self.fleet.program, "serve", "-c", str(fleet_file)]
+        program += ["--clock-scale", str(self.clock.scale)]
+        program += ["--clock-epoch", repr(self.clock.epoch)]
+        return ControllerProcess(program, listen, self.folder / "controller.log", environment)
 
 
 def _free_port() -> int:

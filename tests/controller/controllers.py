@@ -99,10 +99,10 @@ class Controller:
         self.reconciler = Reconciler(
             self.journal, world.store, world.github, world.providers, world.clock, arrived_until
         )
-        self.swept_soon: list[ProviderName] = []
+        self.lists_asked_for: list[ProviderName] = []
         gates = dict.fromkeys(world.catalogue.skus, GATE)
         self.desk = BootstrapDesk(
-            self.journal, self.granting, self.releasing, world.providers, gates, self._sweep_soon
+            self.journal, self.granting, self.releasing, world.providers, gates, self._list_soon
         )
         executor = Executor(
             self.journal,
@@ -209,9 +209,9 @@ class Controller:
             self.crashes.append(error)
             self.loop.stop()
 
-    def _sweep_soon(self, provider: ProviderName) -> None:
-        self.swept_soon.append(provider)
-        self.reconciler.sweep_soon(provider)
+    async def _list_soon(self, provider: ProviderName, patience: Seconds) -> None:
+        self.lists_asked_for.append(provider)
+        await self.reconciler.list_soon(provider, patience)
 
 
 def delivery(

@@ -1,5 +1,7 @@
 """Who may say hello: every refusal of the bootstrap desk before a machine is believed."""
 
+import asyncio
+
 import pytest
 
 from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError, StayParked
@@ -82,7 +84,7 @@ async def test_an_instance_that_nobody_launched_is_refused() -> None:
     controller, _ = await launched(World())
     await controller.world.clock.sleep(130.0)
     assert await refusal(Agent(controller, STRANGER).hello()) == (403, "instance")
-    assert controller.swept_soon == []
+    assert controller.lists_asked_for == []
 
 
 @on_virtual_time
@@ -91,7 +93,7 @@ async def test_just_after_a_start_an_unknown_instance_is_asked_to_wait_for_a_lis
     with pytest.raises(NotKnownYetError) as refused:
         await Agent(controller, STRANGER).hello()
     assert refused.value.retry_after > 0
-    assert controller.swept_soon == [EAST]
+    assert controller.lists_asked_for == [EAST]
 
 
 @on_virtual_time
@@ -109,7 +111,7 @@ async def test_while_a_call_is_in_flight_an_unknown_instance_may_be_its_answer()
     agent = Agent(controller, instance)
     with pytest.raises(NotKnownYetError):
         await agent.hello()
-    assert controller.swept_soon == [EAST]
+    assert controller.lists_asked_for == [EAST]
 
     # Bound by its tag in the list that was asked for, it is known at its next try.
     await controller.reconciler.sweep(EAST)
@@ -140,10 +142,25 @@ async def test_a_machine_whose_launch_time_is_not_known_yet_waits_for_a_list() -
     controller.only_machine().launch_time = ""
     with pytest.raises(NotKnownYetError):
         await agent.hello()
-    assert controller.swept_soon == [EAST]
+    assert controller.lists_asked_for == [EAST]
     await controller.reconciler.sweep(EAST)
     await agent.hello()
     assert controller.only_machine().launch_time == agent.instance.launch_time
+
+
+@on_virtual_time
+async def test_a_hello_is_answered_as_soon_as_the_list_it_asked_for_is_there() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    controller.only_machine().launch_time = ""
+    watching = asyncio.create_task(controller.reconciler.run())
+    await asyncio.sleep(5.0)
+    controller.only_machine().launch_time = ""
+    began = world.clock.now()
+    await agent.hello()
+    assert world.clock.now() - began < 1.0
+    watching.cancel()
+    await asyncio.wait({watching})
 
 
 @on_virtual_time

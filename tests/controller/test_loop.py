@@ -42,6 +42,20 @@ async def test_jobs_that_come_together_are_launched_together() -> None:
 
 
 @on_virtual_time
+async def test_a_flood_with_pauses_is_launched_for_together() -> None:
+    world = World()
+    controller = await started(world)
+    for group in range(4):
+        for job in range(10):
+            await queue(controller, 10 * group + job + 1)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(5.0)
+    assert len(world.east.prepared) == 1
+    assert len(world.east.running) == 40
+    await controller.stop()
+
+
+@on_virtual_time
 async def test_a_stream_of_changes_is_not_waited_for_longer_than_a_second() -> None:
     world = World()
     controller = await started(world)

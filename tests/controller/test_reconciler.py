@@ -104,11 +104,13 @@ async def test_a_list_that_was_asked_for_comes_within_seconds() -> None:
     task = asyncio.create_task(controller.reconciler.run())
     await asyncio.sleep(10.0)
     assert world.east.lists == 1
-    for _ in range(5):
-        controller.reconciler.sweep_soon(EAST)
-        controller.reconciler.sweep_soon(ProviderName("of another configuration"))
-    await asyncio.sleep(3.0)
+    asked = world.clock.now()
+    await asyncio.gather(*(controller.reconciler.list_soon(EAST, 60.0) for _ in range(5)))
+    await controller.reconciler.list_soon(ProviderName("of another configuration"), 60.0)
+    assert world.clock.now() - asked < 3.0
     assert world.east.lists == 2
+    await controller.reconciler.list_soon(EAST, 0.5)
+    assert world.east.lists == 2, "not at once after the last one"
     await cancelled(task)
 
 

@@ -96,7 +96,7 @@ class Fleet:
             self.controller.releasing,
             world.providers,
             {},
-            lambda _: None,
+            self.controller.reconciler.list_soon,
         )
         self.endpoint = BootstrapEndpoint(self.desk, b"", CountingTelemetry())
         self.books = Books()

@@ -100,7 +100,7 @@ class Campaign:
 
     def _progress(self, spent: float) -> str:
         rate = self.done / spent
-        left = (self.count - self.done) / rate if rate else 0.0
+        left = max(0, self.count - self.done) / rate if rate else 0.0
         return (
             f"{self.name}: {self.done:,} of {self.count:,}, {rate:,.0f}/s, "
             f"{left:,.0f} s left, {len(self.saved)} found"

@@ -49,9 +49,12 @@ class AnswerFaults:
             return response, response.status
         self.met[fault.kind] += 1
         if fault.kind in {"cut", "garbled"}:
-            return await _halved(request, await handle(request), fault)
+            response = await handle(request)
+            fault.then()
+            return await _halved(request, response, fault)
         if fault.done:
             await handle(request)
+        fault.then()
         if fault.kind == "stall":
             # Until the caller hangs up, which cancels this, or the server is closed.
             await asyncio.Event().wait()

@@ -5,6 +5,7 @@ Every request that comes in is counted by route and status. What a route does is
 Statuses, messages and headers as GitHub's documentation of the REST API and its limits has them.
 """
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.lab.github.credentials import Caller, Credentials, CredentialsRefusedError
 from autoscaler.lab.github.faults import AnswerFaults
 from autoscaler.lab.github.limits import LimitHit, RateLimits
-from autoscaler.lab.github.settings import ENTERPRISE_VERSION
+from autoscaler.lab.github.settings import ENTERPRISE_VERSION, LabGitHubOptions
 
 CORE = "core"
 REGISTRATION = "actions_runner_registration"
@@ -99,15 +100,16 @@ class Gateway:
         limits: RateLimits,
         clock: Clock,
         faults: AnswerFaults,
-        base_path: str,
+        options: LabGitHubOptions,
     ) -> None:
         self.origin = ""
-        self.base_path = base_path
+        self.base_path = options.base_path
         self.limits = limits
         self.faults = faults
         self.calls: Counter[tuple[str, int]] = Counter()
         self._credentials = credentials
         self._clock = clock
+        self._latency = options.latency
 
     def for_app(self, method: str, path: str, handle: Handle) -> web.RouteDef:
         """A route for an App with its JWT."""
@@ -198,6 +200,7 @@ class Gateway:
         name = f"{method} {path}"
 
         async def serve(request: web.Request) -> web.StreamResponse:
+            await asyncio.sleep(self._latency)
             response, status = await self.faults.serve(name, request, handle)
             if self.base_path:
                 response.headers.setdefault("X-GitHub-Enterprise-Version", ENTERPRISE_VERSION)

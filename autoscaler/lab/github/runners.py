@@ -7,6 +7,7 @@ runners: those with an open poll and no job. It never decides which job runs.
 import asyncio
 import math
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -62,6 +63,7 @@ class Runners:
         self._by_name: dict[tuple[str, str], Runner] = {}
         self._of_scope: dict[str, dict[int, Runner]] = {}
         self.registered = 0
+        self.names: Counter[str] = Counter()
 
     def add(
         self,
@@ -75,6 +77,7 @@ class Runners:
         if key in self._by_name:
             raise NameTakenError(name)
         self.registered += 1
+        self.names[name] += 1
         now = self._clock.now()
         runner = Runner(
             id=self.registered,

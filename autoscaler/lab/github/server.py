@@ -106,9 +106,7 @@ class LabGitHub:
         self._protocol = ProtocolRoutes(self._actions, self._options.scale)
         self._limits = RateLimits(self._options.limits)
         self._faults = AnswerFaults(self._options.answer_faults, self._options.seed)
-        self._gateway = Gateway(
-            self._credentials, self._limits, clock, self._faults, self._options.base_path
-        )
+        self._gateway = Gateway(self._credentials, self._limits, clock, self._faults, self._options)
         self._server: web.AppRunner | None = None
         self._timing: asyncio.Task[None] | None = None
         self.api_url = ""
@@ -236,6 +234,11 @@ class LabGitHub:
     def registered_ever(self) -> int:
         """How many runners were ever minted."""
         return self._actions.runners.registered
+
+    @property
+    def names_registered(self) -> Counter[str]:
+        """How often each name was ever minted."""
+        return self._actions.runners.names
 
     @property
     def runners(self) -> list[RegisteredRunnerView]:

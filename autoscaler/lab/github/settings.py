@@ -4,6 +4,7 @@ Frozen values only. Durations are lab seconds unless a name says otherwise.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -121,7 +122,8 @@ class AnswerFault:
 
     `route` is one as `LabGitHub.calls` names it, None any. It strikes the next `times` requests
     (None: all, until other faults are set), or this `share` (0 to 1) of them. `done`: the request
-    is carried out nevertheless, as a cut and a garbled one always are.
+    is carried out nevertheless, as a cut and a garbled one always are. `then` is called when the
+    fault strikes: before the request is carried out, or after that where it is.
     """
 
     kind: Literal["status", "html", "html_as_json", "stall", "dropped", "cut", "garbled"]
@@ -131,6 +133,7 @@ class AnswerFault:
     status: int = 502
     retry_after: int | None = None
     done: bool = False
+    then: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,8 @@ class LabGitHubOptions:
     waited longest, or any (by `seed`). The first `lose_jobs` queued jobs vanish from the queue.
     `delivery_timeout` and `token_lifetime` are real seconds.
     `base_path` stands before every REST path: an Enterprise Server's is `/api/v3`. Lists of runners
-    are answered for `list_cache` seconds as they were, so that `busy` may be stale.
+    are answered for `list_cache` seconds as they were, so that `busy` may be stale. Every request
+    takes `latency` real seconds before anything is done about it.
     """
 
     scale: float = 1.0
@@ -192,3 +196,4 @@ class LabGitHubOptions:
     token_lifetime: float = 3600.0
     base_path: str = ""
     list_cache: float = 0.0
+    latency: float = 0.0

@@ -148,3 +148,10 @@ async def test_lists_may_be_as_old_as_their_cache(make: Make, clock: HandClock) 
     await clock.advance(1)
     after = (await client.ask("GET", RUNNERS)).json["runners"]
     assert [(one["name"], one["busy"]) for one in after] == [("a", True), ("b", False)]
+
+
+async def test_every_call_takes_at_least_the_latency(make: Make) -> None:
+    client = await make(latency=0.05)
+    began = asyncio.get_running_loop().time()
+    await client.token()
+    assert asyncio.get_running_loop().time() - began >= 0.05

@@ -1,0 +1,125 @@
+"""Bodies that are too large, too slow, encoded, or of two lengths at once, on /webhook.
+
+A real socket and a real store, as in `test_hostile_deliveries`: nothing is left behind.
+"""
+
+import asyncio
+import gzip
+
+import pytest
+
+from autoscaler.github.webhook import MAX_BODY
+from autoscaler.server.bodies import MEBIBYTE
+from tests.server.fronts import BODY, BODY_TIMEOUT, Front, headers
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"Content-Length", b"3"),
+        (b"Host", b"y"),
+        (b"Content-Type", b"text/plain"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"Transfer-Encoding", b"gzip, chunked"),
+    ],
+)
+async def test_headers_that_contradict_each_other_are_refused(
+    front: Front, name: bytes, value: bytes
+) -> None:
+    """Two lengths, or a length and chunks: whoever stands before us may see another body."""
+    assert await front.send(BODY, (*headers(BODY), (name, value))) in {400, 415}
+    assert front.stored() == []
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"br", b"zstd", b"identity, gzip", b"x"])
+async def test_an_encoded_body_is_refused_unread(front: Front, encoding: bytes) -> None:
+    """Nothing is ever decompressed, so no bomb goes off."""
+    bomb = gzip.compress(b" " * (4 * MEBIBYTE))
+    given = (*headers(bomb), (b"Content-Encoding", encoding))
+    assert await front.send(bomb, given) == 415
+    assert front.stored() == []
+
+
+async def test_a_body_of_a_byte_too_many_is_refused_and_one_of_the_limit_is_not(
+    front: Front,
+) -> None:
+    largest = BODY[:-1] + b" " * (MAX_BODY - len(BODY)) + b"}"
+    assert await front.send(largest + b" ", headers(largest + b" ")) == 413
+    assert front.stored() == []
+    assert await front.send(largest, headers(largest)) == 202
+
+
+@pytest.mark.parametrize("declared", [2**31, 2**64, 10**30])
+async def test_a_huge_declared_length_is_refused_without_waiting_for_it(
+    front: Front, declared: int
+) -> None:
+    assert await front.send(b"{", headers(BODY), length=declared) in {400, 413}
+    assert front.stored() == []
+
+
+@pytest.mark.parametrize("declared", [b"-1", b"+5", b"0x10", b"1e3", b"5, 5", b" ", b"\xd9\xa3"])
+async def test_a_length_that_is_no_number_is_refused(front: Front, declared: bytes) -> None:
+    head = b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: " + declared
+    assert await front.send_bytes(head + b"\r\n\r\n" + BODY) == 400
+    assert front.stored() == []
+
+
+async def test_an_endless_chunked_body_is_cut_off_at_the_limit(front: Front) -> None:
+    given = b"".join(b"%s: %s\r\n" % pair for pair in headers(BODY))
+    head = b"POST /webhook HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n" + given
+    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    assert await front.send_bytes(head + b"\r\n" + chunk * 20) == 413
+    assert front.stored() == []
+
+
+async def test_a_body_shorter_than_its_length_is_waited_for_and_given_up(front: Front) -> None:
+    assert await front.send(BODY[:-1], headers(BODY), length=len(BODY)) == 408
+    assert front.stored() == []
+
+
+async def test_a_body_that_trickles_is_given_up_after_its_time(front: Front) -> None:
+    """A byte now and then keeps no connection: the time is for the whole body."""
+    address = front.serving.address
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    given = b"".join(b"%s: %s\r\n" % pair for pair in headers(BODY))
+    writer.write(b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(BODY))
+    writer.write(given + b"\r\n")
+    answer = asyncio.create_task(reader.readline())
+    sent = 0
+    while not answer.done():
+        writer.write(BODY[sent : sent + 1])
+        sent += 1
+        await asyncio.sleep(BODY_TIMEOUT / 10)
+    assert b" 408 " in await answer
+    assert sent < len(BODY)
+    writer.close()
+    assert front.stored() == []
+
+
+async def test_idle_connections_that_declare_large_bodies_shed_no_real_delivery(
+    front: Front,
+) -> None:
+    """64 times 1 MiB is all that may be held; what is only declared holds nothing."""
+    address = front.serving.address
+    head = b"".join(b"%s: %s\r\n" % pair for pair in headers(BODY))
+    idle = []
+    for _ in range(64):
+        _, writer = await asyncio.open_connection(address.host, address.port)
+        length = b"Content-Length: %d\r\n" % MEBIBYTE
+        writer.write(b"POST /webhook HTTP/1.1\r\nHost: x\r\n" + length + head + b"\r\n{")
+        idle.append(writer)
+    assert await front.send(BODY, headers(BODY, signature=None)) == 401  # those before are read
+    assert await front.send(BODY, headers(BODY)) == 202
+    assert len(front.stored()) == 1
+    for writer in idle:
+        writer.close()
+    assert "shed" not in front.telemetry.deliveries
+
+
+async def test_bytes_that_are_no_http_are_answered_400(front: Front) -> None:
+    assert await front.send_bytes(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n") == 400
+    long_line = b"POST /webhook?" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    assert await front.send_bytes(long_line) == 400
+    many = b"".join(b"X-%d: y\r\n" % n for n in range(3_000))
+    assert await front.send_bytes(b"POST /webhook HTTP/1.1\r\nHost: x\r\n" + many + b"\r\n") == 400
+    assert front.stored() == []
