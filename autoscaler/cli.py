@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from autoscaler.config import Configuration, Problem
     from autoscaler.config.sku_settings import SkuSettings
-    from autoscaler.model.catalogue import OperatingSystem
+    from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 USAGE_ERROR = 2
 """Exit status of a command line or configuration that cannot be used."""
@@ -89,18 +89,64 @@ def check(
     ] = False,
 ) -> None:
     """Check a configuration; exit status 2 if it has errors."""
-    from autoscaler.config import ConfigurationError, load
+    from autoscaler.app import load_for_service
+    from autoscaler.config import ConfigurationError
 
     try:
-        configuration = load(config, files=not skip_files)
-        errors = _deeper_errors(configuration, skip_files)
+        configuration = load_for_service(config, files=not skip_files)
     except ConfigurationError as error:
         _report(error.problems)
         raise typer.Exit(USAGE_ERROR) from None
-    _report([*configuration.warnings, *errors])
-    if errors:
-        raise typer.Exit(USAGE_ERROR)
+    _report(configuration.warnings)
     _summarise(configuration)
+
+
+@commands.command(name="import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="PyTorch's scale-config.yml.")],
+    prefix: Annotated[
+        str, typer.Option(help="Put before every label: lf., c. or lf.c.", metavar="PREFIX")
+    ] = "",
+    provider: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Write a whole fleet.yaml with this EC2 provider."),
+    ] = None,
+    linux_ami: Annotated[
+        str, typer.Option(metavar="NAME|OWNER", help="The image of types without an ami.")
+    ] = "gpu-runner-linux-*|self",
+    windows_ami: Annotated[
+        str, typer.Option(metavar="NAME|OWNER", help="The same for Windows.")
+    ] = "gpu-runner-windows-*|self",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="A new file; else standard output."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with 1 and write nothing if a key is reported.")
+    ] = False,
+) -> None:
+    """Turn PyTorch's scale-config.yml into SKUs; tell every key that has no place in them."""
+    from autoscaler.config import ConfigurationError
+    from autoscaler.config.importing import ImportRequest, import_scale_config, report_lines
+    from autoscaler.model.catalogue import OperatingSystem
+
+    images = {OperatingSystem.LINUX: linux_ami, OperatingSystem.WINDOWS: windows_ami}
+    try:
+        text, imported = import_scale_config(
+            ImportRequest(file, prefix, provider, images), _architecture_of
+        )
+        reported = bool(imported.reported)
+        if output is not None and not (strict and reported):
+            _write_new(output, text)
+    except ConfigurationError as error:
+        _report(error.problems)
+        raise typer.Exit(USAGE_ERROR) from None
+    for line in report_lines(imported, str(file)):
+        typer.echo(line, err=True)
+    if strict and reported:
+        raise typer.Exit(1)
+    if output is None:
+        typer.echo(text, nl=False)
 
 
 @commands.command()
@@ -127,7 +173,9 @@ def demo(
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Put the controller's log and store there in the end."),
+        typer.Option(
+            metavar="FOLDER", help="Keep the controller's log, configuration and store there."
+        ),
     ] = None,
 ) -> None:
     """Replay one push to a large repository against a GitHub and EC2 on this host."""
@@ -159,28 +207,38 @@ def main() -> None:
 
 def _price_of(instance_type: str, os: "OperatingSystem") -> float:
     """Dollars an hour on demand. Raises ValueError where none is known."""
+    from autoscaler.providers.ec2.instance_types import Prices
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
-    return find(instance_type).dollars_per_hour(os)
+    return find(instance_type).dollars_per_hour(os, Prices())
+
+
+def _architecture_of(instance_type: str, os: "OperatingSystem") -> "Architecture":
+    """What an instance type is. Raises ValueError where it cannot be launched for lack of a price."""
+    from autoscaler.providers.ec2.instance_types import Prices
+    from autoscaler.providers.ec2.instance_types import instance_type as find
+
+    found = find(instance_type)
+    found.dollars_per_hour(os, Prices())
+    return found.arch
+
+
+def _write_new(output: Path, text: str) -> None:
+    """Write a file that was not there: one that was may hold work. Raises ConfigurationError."""
+    from autoscaler.config import ConfigurationError, Problem
+
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        what = f"cannot be written: {error.strerror}"
+        problem = Problem(str(output), 0, "", what, "name a file that is not there yet")
+        raise ConfigurationError([problem]) from None
 
 
 def _report(problems: "Iterable[Problem]") -> None:
     for problem in sorted(problems):
         typer.echo(str(problem), err=True)
-
-
-def _deeper_errors(configuration: "Configuration", skip_files: bool) -> "list[Problem]":
-    """What `load` does not look at: instance types, and whether secret files hold secrets."""
-    from autoscaler.app import offering_problems
-    from autoscaler.config import ConfigurationError, read_private_keys, read_webhook_secrets
-
-    errors = list(offering_problems(configuration))
-    for read in () if skip_files else (read_private_keys, read_webhook_secrets):
-        try:
-            read(configuration)
-        except ConfigurationError as error:
-            errors += error.problems
-    return errors
 
 
 def _summarise(configuration: "Configuration") -> None:

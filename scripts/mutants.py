@@ -160,7 +160,8 @@ def prepare(work: Path) -> None:
     (work / "tests").mkdir(parents=True)
     without = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "autoscaler", work / "autoscaler", ignore=without)
-    shutil.copy2(ROOT / "tests" / "__init__.py", work / "tests")
+    for name in ("__init__.py", "conftest.py"):
+        shutil.copy2(ROOT / "tests" / name, work / "tests")
     for room in ROOMS:
         shutil.copytree(ROOT / "tests" / room, work / "tests" / room, ignore=without)
     shutil.copy2(ROOT / "pyproject.toml", work)

@@ -1,6 +1,7 @@
 """The command line: what each command is given, what it prints where, and its exit status."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from autoscaler.lab.demo import DemoOptions
 from autoscaler.model.catalogue import OperatingSystem
 from tests.config.fleet_file import EXAMPLE, Folder
 
+SCALE_CONFIG = Path(__file__).parent / "config" / "data" / "scale-config.yml"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "commands.md"
 
 
@@ -146,7 +148,105 @@ def test_check_of_a_file_that_is_not_there(tmp_path: Path) -> None:
     result = run("check", tmp_path / "gone.yaml")
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
-    assert "gone.yaml:1: cannot be read: No such file or directory" in result.stderr
+    assert "gone.yaml: cannot be read: No such file or directory" in result.stderr
+
+
+def test_check_tells_what_serve_would_refuse(example: Path) -> None:
+    edit(example, "sqlite:///state.db", "postgresql://autoscaler@db/autoscaler")
+    edit(example, "region: us-east-1 ", "region: us-esat-1 ")
+    (example.parent / "server.key").write_text("")
+    result = run("check", example)
+    assert result.exit_code == 2
+    keys = [line.split(": ")[1] for line in result.stderr.splitlines()]
+    assert keys[:3] == ["server.tls.key_file", "store", "providers.us-east-1.ec2.region"]
+
+
+def test_serve_refuses_what_check_refuses_without_starting_anything(example: Path) -> None:
+    (example.parent / "server.key").write_text("")
+    told = run("check", example)
+    served = run("serve", "-c", example)
+    assert (served.exit_code, served.stderr) == (2, told.stderr)
+    assert "server.tls.key_file" in served.stderr
+    assert not (example.parent / "state.db").exists()
+
+
+def test_import_writes_skus_to_standard_output_and_the_report_to_the_other() -> None:
+    result = run("import", SCALE_CONFIG, "--prefix", "lf.")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1] == "skus:"
+    assert "  lf.canary.linux.g5.4xlarge.nvidia.gpu:" in result.stdout.splitlines()
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith(f"{SCALE_CONFIG}:")
+    assert re.fullmatch(r"\d+ keys: \d+ carried over into 10 SKUs, \d+ reported", lines[-1])
+
+
+def test_import_writes_a_whole_file_that_check_accepts(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    images = ("--linux-ami", "mine-*|self", "--windows-ami", "win-*")
+    result = run("import", SCALE_CONFIG, "--provider", "us-east-1", "-o", file, *images)
+    assert (result.exit_code, result.stdout) == (0, "")
+    checked = run("check", "--skip-files", file)
+    assert checked.exit_code == 0
+    # A variant has its type's extra labels too, and the type stands first.
+    winner = 'is also "linux.g5.4xlarge.nvidia.gpu"'
+    assert [winner in line for line in checked.stderr.splitlines()] == [True] * 4
+    assert "linux.c7i.large" in checked.stdout
+    assert 'image: {name: "win-*", owner: amazon}' in file.read_text()
+
+
+def test_import_overwrites_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text("mine")
+    result = run("import", SCALE_CONFIG, "--output", file)
+    assert result.exit_code == 2
+    assert f"{file}: cannot be written: File exists" in result.stderr
+    assert file.read_text() == "mine"
+
+
+def test_import_strictly_writes_nothing_that_is_not_whole(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    result = run("import", SCALE_CONFIG, "--strict", "-o", file)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "reported" in result.stderr
+    assert not file.exists()
+    assert run("import", SCALE_CONFIG, "--strict").stdout == ""
+    whole = tmp_path / "scale-config.yml"
+    whole.write_text(
+        "runner_types: {linux.one: {instance_type: c5.large, os: linux, is_ephemeral: true}}"
+    )
+    result = run("import", whole, "--strict", "-o", file)
+    assert result.exit_code == 0
+    assert file.read_text().startswith("# Imported")
+
+
+def test_import_of_what_cannot_be_read(tmp_path: Path) -> None:
+    result = run("import", tmp_path / "gone.yml")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "gone.yml: cannot be read: No such file or directory; fix: " in result.stderr
+    result = run("import", SCALE_CONFIG, "--prefix", "lf")
+    assert result.exit_code == 2
+    assert '--prefix: "lf" is not a prefix of labels' in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["schema"], ["check", "--skip-files", "FILE"], ["import", "SCALE"], ["version"], ["--help"]],
+)
+def test_a_reader_that_went_away_is_no_error_of_ours(arguments: list[str], example: Path) -> None:
+    places = {"FILE": str(example), "SCALE": str(SCALE_CONFIG)}
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "autoscaler.cli", *(places.get(a, a) for a in arguments)],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
 
 
 def test_schema_is_json() -> None:
@@ -194,7 +294,7 @@ def test_serve_prints_a_configurations_errors_and_ends_with_2(
     program("autoscaler.app", "serve", serve)
     result = run("serve", "-c", tmp_path / "gone.yaml")
     assert result.exit_code == 2
-    assert "gone.yaml:1: cannot be read" in result.stderr
+    assert "gone.yaml: cannot be read" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,11 @@ def test_commands_that_are_named_exist(path: Path) -> None:
     blocks = [block for kind, block in CODE_BLOCK.findall(path.read_text()) if kind == "sh"]
     code = "\n".join([*WORD.findall(prose(path)), *blocks])
     assert set(re.findall(r"\bmake ([a-z]+)\b", code)) <= targets
-    callbacks = [command.callback for command in commands.registered_commands]
-    known = {callback.__name__ for callback in callbacks if callback is not None}
+    known = {
+        command.name or command.callback.__name__
+        for command in commands.registered_commands
+        if command.callback is not None
+    }
     assert set(re.findall(r"(?<![-/\w])autoscaler ([a-z]+)", code)) <= known
 
 

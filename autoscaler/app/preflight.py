@@ -4,11 +4,14 @@ Decides no rule of its own: it asks the rooms that know EC2's types, its certifi
 that machines boot with. It reaches nobody over the network.
 """
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from autoscaler import config
 from autoscaler.app.translation import offering_problems
 from autoscaler.config.certificates import tls_problems
+from autoscaler.config.document import Document
 from autoscaler.config.problems import nearest, show
 from autoscaler.config.settings import Ec2Settings
 from autoscaler.providers.ec2.identity import (
@@ -16,9 +19,23 @@ from autoscaler.providers.ec2.identity import (
     pinned_certificates,
     pinned_regions,
 )
+from autoscaler.providers.ec2.instance_types import (
+    InstanceTypeError,
+    instance_type,
+    instance_types,
+)
 from autoscaler.providers.ec2.user_data import render_user_data
 
+_TYPE = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 _ANY_SHA256 = "0" * 64
+
+
+def load_for_service(path: Path, *, files: bool = True) -> config.Configuration:
+    """A configuration that can be served. Raises ConfigurationError, all errors at once."""
+    configuration = config.load(path, files=files, also=_unknown_types)
+    if problems := preflight(configuration, files=files):
+        raise config.ConfigurationError(problems)
+    return configuration
 
 
 def preflight(
@@ -36,6 +53,27 @@ def preflight(
         problems += _identity_files(configuration)
         problems += _user_data(configuration)
     return tuple(sorted(problems))
+
+
+def _unknown_types(document: Document) -> Iterator[config.Problem]:
+    skus = document.root.child("skus")
+    for name, sku in skus.entries() if skus else ():
+        ladder = sku.child("on")
+        for index, rung in ladder.items() if ladder else ():
+            types = rung.child("instance_types")
+            for position, node in types.items() if types else ():
+                if not isinstance(node.value, str) or not _TYPE.fullmatch(node.value):
+                    continue  # as `load` says
+                try:
+                    instance_type(node.value)
+                except InstanceTypeError as error:
+                    path = ("skus", name, "on", index, "instance_types", position)
+                    yield document.problem(path, error.what, _near_type(node.value, error.fix))
+
+
+def _near_type(name: str, fix: str) -> str:
+    meant = nearest(name, instance_types())
+    return f"did you mean {meant}?" if meant is not None else fix
 
 
 def _store(configuration: config.Configuration) -> Iterator[config.Problem]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import SecretBytes
 
 from autoscaler.config.load import Configuration, read_bounded
-from autoscaler.config.problems import ConfigurationError, KeyPath, Problem
+from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, show
 
 MAX_SECRET_BYTES = 64 * 1024
 MAX_WEBHOOK_SECRETS = 16
@@ -30,8 +30,9 @@ def read_private_keys(configuration: Configuration) -> tuple[AppCredentials, ...
         path = ("github", "apps", index, "private_key_file")
         try:
             pem = _read(configuration, path, app.private_key_file)
-            if b"-----BEGIN " not in pem or b"PRIVATE KEY-----" not in pem:
-                raise _problem(configuration, path, "names a file without a PEM private key")
+            what = _key_trouble(pem)
+            if what is not None:
+                raise _problem(configuration, path, f"{show(app.private_key_file)} {what}")
         except ConfigurationError as error:
             problems += error.problems
         else:
@@ -50,10 +51,11 @@ def read_webhook_secrets(configuration: Configuration) -> tuple[SecretBytes, ...
     content = _read(configuration, path, configuration.settings.github.webhook_secret_file)
     lines = [line.strip() for line in content.splitlines()]
     secrets = tuple(SecretBytes(line) for line in lines if line)
+    named = show(configuration.settings.github.webhook_secret_file)
     if not secrets:
-        raise _problem(configuration, path, "names an empty file")
+        raise _problem(configuration, path, f"{named} names an empty file")
     if len(secrets) > MAX_WEBHOOK_SECRETS:
-        what = f"names a file of more than {MAX_WEBHOOK_SECRETS} lines"
+        what = f"{named} names a file of more than {MAX_WEBHOOK_SECRETS} lines"
         raise _problem(configuration, path, what)
     return secrets
 
@@ -64,9 +66,28 @@ def _read(configuration: Configuration, path: KeyPath, name: str) -> bytes:
     except ConfigurationError as error:
         raise _problem(configuration, path, error.problems[0].what) from None
     if len(content) > MAX_SECRET_BYTES:
-        what = f"names a file larger than {MAX_SECRET_BYTES // 1024} KiB"
+        what = f"{show(name)} names a file larger than {MAX_SECRET_BYTES // 1024} KiB"
         raise _problem(configuration, path, what)
     return content
+
+
+def _key_trouble(pem: bytes) -> str | None:
+    """Why a PEM text is no App's key: GitHub's are RSA, unencrypted (GitHub Docs, "Managing private
+    keys for GitHub Apps").
+    """
+    if b"-----BEGIN " not in pem or b"PRIVATE KEY-----" not in pem:
+        return "names a file without a PEM private key"
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(pem, password=None)
+    except TypeError:
+        return "names an encrypted private key"
+    except (ValueError, UnsupportedAlgorithm):
+        return "names a private key that cannot be read"
+    return None if isinstance(key, rsa.RSAPrivateKey) else "names a private key that is not RSA"
 
 
 def _problem(configuration: Configuration, path: KeyPath, what: str) -> ConfigurationError:

@@ -31,7 +31,7 @@ def explain(document: Document, errors: Iterable[ErrorDetails]) -> Iterator[Prob
         path = error["loc"]
         if path and path[-1] == _KEY:
             path = path[:-1]
-        what, fix = _sentence(error)
+        what, fix = sentence(error)
         yield document.problem(path, what, fix)
 
 
@@ -76,7 +76,8 @@ def _meant(path: KeyPath) -> str | None:
     return nearest(str(path[-1]), keys(section)) if section else None
 
 
-def _sentence(error: ErrorDetails) -> tuple[str, str]:
+def sentence(error: ErrorDetails) -> tuple[str, str]:
+    """What is wrong, and the fix."""
     kind = error["type"]
     if kind == "wrong":
         context = error["ctx"]

@@ -1,7 +1,7 @@
 """Looks whether the files that fleet.yaml names are there. Never reads what is in them.
 
-The names of secret files are not repeated in problems: some day somebody will write the secret
-itself where its file should stand.
+The name of a secret's file is not repeated while nothing is there: some day somebody will write
+the secret itself where its file should stand.
 """
 
 import os
@@ -13,6 +13,7 @@ from autoscaler.config.document import Document
 from autoscaler.config.problems import KeyPath, Problem, show
 
 SQLITE = "sqlite:///"
+_NOT_THERE = "names a file that is not there"
 _SECRET = {"private_key_file", "webhook_secret_file", "key_file"}
 
 
@@ -25,7 +26,8 @@ def check_files(document: Document, folder: Path) -> Iterator[Problem]:
         secret = path[-1] in _SECRET
         trouble = _trouble(folder / name)
         if trouble:
-            what = trouble if secret else f"{show(name)} {trouble}"
+            # Where nothing is there, the name itself may be the secret.
+            what = trouble if secret and trouble == _NOT_THERE else f"{show(name)} {trouble}"
             fix = f"put the file there, or name another; names are relative to {folder}"
             yield document.problem(path, what, fix)
     yield from _store(document, folder)
@@ -49,7 +51,7 @@ def _paths(document: Document) -> Iterator[KeyPath]:
 def _trouble(path: Path) -> str | None:
     try:
         if not path.exists():
-            return "names a file that is not there"
+            return _NOT_THERE
         if not path.is_file():
             return "names something that is not a file"
     except OSError:

@@ -5,6 +5,7 @@ whether providers sell what is asked for is told by `offerings`.
 """
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,10 +41,15 @@ class Configuration:
         return self.file(store.removeprefix(SQLITE)) if store.startswith(SQLITE) else None
 
 
-def load(path: Path, *, files: bool = True) -> Configuration:
+DocumentCheck = Callable[[Document], Iterable[Problem]]
+"""What somebody who knows more than this room finds in a file as it is written."""
+
+
+def load(path: Path, *, files: bool = True, also: DocumentCheck | None = None) -> Configuration:
     """Read and check `path`; `files` says whether the files it names must be there.
 
-    Raises ConfigurationError with every error that was found.
+    Raises ConfigurationError with every error that was found, and with what `also` finds in a file
+    that is refused anyway: one that is not gets a deeper check.
     """
     document = parse(read_bounded(path, str(path)), str(path))
     problems = list(document.problems)
@@ -58,6 +64,7 @@ def load(path: Path, *, files: bool = True) -> Configuration:
     if files:
         problems += check_files(document, path.parent)
     if problems or settings is None:
+        problems += also(document) if also is not None else ()
         raise ConfigurationError(problems)
     return Configuration(path, settings, tuple(find_warnings(document, settings)), document)
 
@@ -69,7 +76,7 @@ def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:
             return file.read(maximum + 1)
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
-        raise ConfigurationError([Problem(shown, 1, "", what, "name a file to read")]) from None
+        raise ConfigurationError([Problem(shown, 0, "", what, "name a file to read")]) from None
 
 
 def json_schema() -> str:

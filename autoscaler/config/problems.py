@@ -18,7 +18,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One problem. `line` counts from 1; `key` is a dotted path, empty for the whole file."""
+    """One problem. `line` counts from 1, 0 for a file that cannot be read; `key` is a dotted path."""
 
     file: str
     line: int
@@ -31,7 +31,8 @@ class Problem:
         """`file:line: key: what; fix: ...` on one line; a warning says that it is one."""
         kind = "warning: " if self.warning else ""
         key = f"{self.key}: " if self.key else ""
-        return f"{self.file}:{self.line}: {kind}{key}{self.what}; fix: {self.fix}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {kind}{key}{self.what}; fix: {self.fix}"
 
 
 class ConfigurationError(Exception):
@@ -70,6 +71,9 @@ def show(value: object) -> str:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that `word` was most likely meant to be."""
     by_lower = {name.lower(): name for name in known}
+    letters = sorted(word.lower()[:_SHOWN])
+    if swapped := next((name for name in by_lower if sorted(name) == letters), None):
+        return by_lower[swapped]
     found = get_close_matches(word.lower()[:_SHOWN], by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
 

@@ -27,6 +27,8 @@ DURATION = r"^(?=[0-9])(?:[0-9]{1,6}d)?(?:[0-9]{1,6}h)?(?:[0-9]{1,6}m)?(?:[0-9]{
 _PARTS = re.compile(r"([0-9]+)([dhms])")
 _UNIT = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_PUBLIC_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~/\-]*)?")
+_PLAIN_URL = "use letters, digits, dots and - in the host, and _ ~ / too in the path"
 _LABEL_BY_DEFAULT = {"self-hosted", "linux", "windows", "macos", "x64", "arm64", "arm", "x86"}
 
 
@@ -64,10 +66,17 @@ class Matching:
         return value
 
 
-def parsed(parse: Callable[[str], object], pattern: str) -> tuple[PlainValidator, JsonSchema]:
-    """The annotations of a value that is written as text and read by `parse`."""
+def parsed(
+    parse: Callable[[str], object], pattern: str, *, bare_numbers: bool = False
+) -> tuple[PlainValidator, JsonSchema]:
+    """The annotations of a value that is written as text and read by `parse`.
+
+    `bare_numbers` has `parse` say what a whole number without quotes was meant to be.
+    """
 
     def check(value: object) -> object:
+        if bare_numbers and type(value) is int:
+            value = str(value)
         if not isinstance(value, str):
             raise wrong(f"{show(value)} is not text", "write it in quotes")
         if len(value) > MAX_TEXT:
@@ -79,10 +88,11 @@ def parsed(parse: Callable[[str], object], pattern: str) -> tuple[PlainValidator
 
 def parse_duration(text: str) -> float:
     """`90s`, `10m`, `24h`, `7d`, `1h30m`: seconds."""
+    if re.fullmatch(r"[0-9]{1,6}", text):
+        raise wrong(f"{text} has no unit", f"write {text}s or {text}m, or with h or d")
     if re.fullmatch(DURATION, text) is None:
-        raise wrong(
-            f"{show(text)} is not a duration", "write a number and a unit: 90s, 10m, 24h or 7d"
-        )
+        fix = "write a number and a unit: 90s, 10m, 24h or 7d"
+        raise wrong(f"{show(text)} is not a duration", fix)
     seconds = sum(int(number) * _UNIT[unit] for number, unit in _PARTS.findall(text))
     if seconds > MAX_DURATION:
         raise wrong(f"{show(text)} is longer than 365d", "write a shorter time")
@@ -134,6 +144,8 @@ def parse_address(text: str) -> Address:
     """`host:port`, `[::1]:port`."""
     fix = "write HOST:PORT, such as 0.0.0.0:8443 or [::]:8443"
     host, colon, port = text.rpartition(":")
+    if not host and re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= 65535:
+        raise wrong(f"{text} has no host", f"write 0.0.0.0:{port}, or another host before it")
     if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise wrong(f"{show(text)} has no port from 0 to 65535", fix)
     if host.startswith("[") and host.endswith("]"):
@@ -164,6 +176,14 @@ def parse_url(text: str) -> str:
     if url.query or url.fragment:
         raise wrong(f"{show(text)} has a query or fragment", fix)
     return text.rstrip("/")
+
+
+def parse_public_url(text: str) -> str:
+    """A URL that stands in a machine's boot script: of plain letters, digits and signs."""
+    url = parse_url(text)
+    if _PUBLIC_URL.fullmatch(url) is None:
+        raise wrong(f"{show(text)} holds characters that no boot script takes", _PLAIN_URL)
+    return url
 
 
 def parse_secure_url(text: str) -> str:

@@ -20,7 +20,6 @@ from autoscaler.config.shapes import (
     Positive,
     Section,
     Text,
-    Url,
 )
 from autoscaler.config.sku_settings import SkuSettings
 
@@ -53,7 +52,7 @@ class Registrations(Section):
     burst: Positive = 30
     """How many at once."""
     per_second: Annotated[float, Field(gt=0, le=1e6)] = 2.5
-    """How many a second in the long run."""
+    """How many a second in the long run: about 2.5 for each App, 5 at most for one account."""
 
 
 class GitHubSettings(Section):
@@ -91,7 +90,7 @@ class ServerSettings(Section):
     """Left out, the server speaks plain HTTP: on loopback, or with `insecure`."""
     insecure: bool = False
     """Plain HTTP although others can reach it, such as behind a proxy that ends TLS."""
-    public_url: Url
+    public_url: shapes.PublicUrl
     """What a booting machine calls."""
     webhook_listen: shapes.ListenAddress | None = None
     """`host:port` of /webhook alone, plain HTTP; left out, /webhook is on `listen`."""
@@ -104,6 +103,15 @@ class LimitSettings(Section):
     """How many machines at once; left out, no cap."""
     dollars_per_hour: Dollars | None = None
     """What they may cost together in an hour; left out, no cap."""
+
+
+class TokenBucket(Section):
+    """How fast one API of EC2 may be used."""
+
+    burst: Positive
+    """How many at once."""
+    per_second: Annotated[float, Field(gt=0, le=1e6)]
+    """How many a second in the long run."""
 
 
 class Ec2Settings(Section):
@@ -125,8 +133,14 @@ class Ec2Settings(Section):
     """The account that machines must be in; left out, that of the credentials."""
     prices: Mapping[shapes.InstanceType, Dollars] = Field(default_factory=dict)
     """Linux on-demand dollars an hour by instance type, before the built-in table."""
+    spot_price_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """What spot counts at, as a part of the on-demand price."""
     quotas: Mapping[shapes.Quota, Count] = Field(default_factory=dict)
     """vCPUs by family (`G and VT`: spot and on-demand each) or quota (`spot/G and VT`)."""
+    request_buckets: Mapping[Name, TokenBucket] = Field(default_factory=dict)
+    """Requests to EC2 by API (`CreateFleet`), where the account's limits are not EC2's usual ones."""
+    resource_buckets: Mapping[Name, TokenBucket] = Field(default_factory=dict)
+    """Machines in requests by API (`CreateFleet`), likewise."""
 
 
 class KubernetesSettings(Section):
@@ -160,7 +174,7 @@ class Settings(Section):
     """`sqlite:///FILE`, or `postgresql://USER@HOST/DATABASE`."""
     limits: LimitSettings = LimitSettings()
     """Caps over the whole fleet."""
-    providers: Annotated[Mapping[Name, ProviderSettings], Field(min_length=1)]
+    providers: Annotated[Mapping[shapes.ProviderName, ProviderSettings], Field(min_length=1)]
     """Where machines come from, by a name of your choice."""
     skus: Annotated[Mapping[Name, SkuSettings], Field(min_length=1)]
     """Kinds of runners by name, which is a label; the first that serves a job wins."""

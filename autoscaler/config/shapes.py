@@ -23,6 +23,15 @@ Name = Annotated[
     str,
     Matching("[A-Za-z0-9][A-Za-z0-9._-]*", "a name", "use letters, digits, dots, - and _ only"),
 ]
+ProviderName = Annotated[
+    str,
+    Matching(
+        "[A-Za-z0-9][A-Za-z0-9._-]*",
+        "a name",
+        "use letters, digits, dots, - and _ only",
+        maximum=64,
+    ),
+]
 FilePath = Annotated[
     str,
     Matching(r"[^\x00-\x1f\x7f]+", "a path", "name a file, relative to this one", maximum=1024),
@@ -76,7 +85,7 @@ Quota = Annotated[
         "write a family, such as G and VT, or on-demand/G and VT",
     ),
 ]
-Url = Annotated[str, AfterValidator(scalars.parse_url)]
+PublicUrl = Annotated[str, AfterValidator(scalars.parse_public_url)]
 SecureUrl = Annotated[str, AfterValidator(scalars.parse_secure_url)]
 StoreUrl = Annotated[str, AfterValidator(scalars.parse_store)]
 Glob = Annotated[str, AfterValidator(scalars.check_glob)]
@@ -84,19 +93,23 @@ Label = Annotated[str, AfterValidator(scalars.check_label)]
 Cron = Annotated[str, AfterValidator(scalars.check_cron)]
 TimeZone = Annotated[str, AfterValidator(scalars.check_timezone)]
 ListenAddress = Annotated[
-    Address, *scalars.parsed(scalars.parse_address, r"^.+:[0-9]{1,5}$"), PlainSerializer(str)
+    Address,
+    *scalars.parsed(scalars.parse_address, r"^.+:[0-9]{1,5}$", bare_numbers=True),
+    PlainSerializer(str),
 ]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
+Percent = Annotated[float, Field(ge=0, le=100)]
+Gibibytes = Annotated[int, Field(ge=1, le=65536)]
 Dollars = Annotated[float, Field(ge=0, le=1e9)]
 Duration = Annotated[
     float,
-    *scalars.parsed(scalars.parse_positive_duration, scalars.DURATION),
+    *scalars.parsed(scalars.parse_positive_duration, scalars.DURATION, bare_numbers=True),
     PlainSerializer(scalars.write_duration),
 ]
 DurationOrNone = Annotated[
     float,
-    *scalars.parsed(scalars.parse_duration, scalars.DURATION),
+    *scalars.parsed(scalars.parse_duration, scalars.DURATION, bare_numbers=True),
     PlainSerializer(scalars.write_duration),
 ]
 

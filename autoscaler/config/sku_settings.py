@@ -73,6 +73,17 @@ class Accelerator(Section):
     """How many."""
 
 
+class Canary(Section):
+    """An image on trial."""
+
+    name: shapes.ImageName
+    """A glob over image names: `*` and `?`."""
+    owner: shapes.ImageOwner = "self"
+    """`self`, `amazon`, `aws-marketplace` or an account's 12 digits."""
+    percent: shapes.Percent
+    """The share of the launches that take it, 0 to 100."""
+
+
 class Image(Section):
     """The newest machine image of this name."""
 
@@ -80,6 +91,8 @@ class Image(Section):
     """A glob over image names: `*` and `?`."""
     owner: shapes.ImageOwner = "self"
     """`self`, `amazon`, `aws-marketplace` or an account's 12 digits."""
+    canary: Canary | None = None
+    """The newest image of another name, for a share of the launches."""
 
 
 class Schedule(Section):
@@ -143,7 +156,7 @@ class SkuSettings(Section):
     """The machine image; needed on EC2."""
     driver: Driver = Driver.PREINSTALLED
     """`preinstalled`, or `install` on a stock image at boot."""
-    disk_gb: Annotated[int, Field(ge=1, le=65536)] | None = None
+    disk_gb: shapes.Gibibytes | None = None
     """The root disk in GiB; never smaller than the image's own, which it is when left out."""
     labels: tuple[Label, ...] = ()
     """Labels beside the SKU's name."""

@@ -1,6 +1,7 @@
 """Says which keys of a fleet.yaml are accepted and not in force yet.
 
-A key leaves this list in the change that puts it in force.
+What cannot be served at all, such as a store that is not built, is an error of the composition
+root's. A key leaves this list in the change that puts it in force.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from autoscaler.config.sku_settings import Driver, SkuSettings
 
 def not_in_force(settings: Settings) -> list[str]:
     """Each as `key: what it does not do yet`, in the order of the file."""
-    return [*_store(settings), *_providers(settings), *_skus(settings)]
+    return [*_providers(settings), *_skus(settings)]
 
 
 def served_rungs(settings: Settings, name: str) -> tuple[int, ...]:
@@ -23,11 +24,6 @@ def served_rungs(settings: Settings, name: str) -> tuple[int, ...]:
         for index, rung in enumerate(ladder)
         if settings.providers[rung.provider].ec2 is not None
     )
-
-
-def _store(settings: Settings) -> Iterator[str]:
-    if settings.store.startswith("postgresql://"):
-        yield "store: PostgreSQL is not built yet; serve needs sqlite:///FILE"
 
 
 def _providers(settings: Settings) -> Iterator[str]:

@@ -110,7 +110,8 @@ class _Lines:
         if time.monotonic() < self._next and not last:
             return
         self._next = time.monotonic() + PLAIN_EVERY
-        self._print(f"{clock(progress.seconds)} lab time, all: {_words(progress.total)}")
+        words = _words(progress.total) + _left(progress)
+        self._print(f"{clock(progress.seconds)} lab time, all: {words}")
         for sku, row in progress.skus.items():
             words = _words(row)
             if words != self._shown.get(sku, _words(SkuProgress(0, 0, 0, 0, 0, row.jobs))):
@@ -124,6 +125,14 @@ class _Lines:
 def _words(row: SkuProgress) -> str:
     counts = [f"{getattr(row, name)} {name}" for name in _COLUMNS if getattr(row, name)]
     return ", ".join([*counts, f"{_done(row)} done"])
+
+
+def _left(progress: Progress) -> str:
+    """Once every job is done, what is waited for: the machines that are still there."""
+    total, machines = progress.total, progress.machines
+    if total.done < total.jobs or not machines:
+        return ""
+    return f", {machines} machine{'s' if machines > 1 else ''} left"
 
 
 def _shown(count: int) -> str:

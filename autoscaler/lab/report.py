@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from rich.console import Console
 from rich.table import Table
@@ -151,7 +152,23 @@ def print_metrics(console: Console, metrics: Mapping[str, float], report: Report
             continue
         if 'sku="' in name and f'sku="{busiest}"' not in name:
             continue
-        console.print(f"  {name} {value:g}", soft_wrap=True)
+        for line in _metric_lines(name, value, console.width):
+            console.print(line, soft_wrap=True)
+
+
+def _metric_lines(name: str, value: float, width: int) -> list[str]:
+    """One metric; its labels stand below it where all of it is wider than the screen."""
+    line = f"  {name} {value:g}"
+    metric, _, labels = name.partition("{")
+    if len(line) <= width or not labels:
+        return [line]
+    spaced = labels.removesuffix("}").replace('",', '", ')
+    return [
+        f"  {metric} {value:g}",
+        *wrap(
+            spaced, width, initial_indent=" " * 6, subsequent_indent=" " * 6, break_on_hyphens=False
+        ),
+    ]
 
 
 def print_left_out(console: Console, push: Push) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.config import Configuration, ConfigurationError, Problem, load
+from tests.config.keys import certificate, curve_key, pem, rsa_key
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
 
@@ -28,13 +29,13 @@ skus:
 """
 
 NAMED_FILES = {
-    "github-app.pem": "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n",
-    "app.pem": "-----BEGIN PRIVATE KEY-----\nBBBB\n-----END PRIVATE KEY-----\n",
+    "github-app.pem": pem(rsa_key()),
+    "app.pem": pem(rsa_key()),
     "webhook-secret": "old-secret\nnew-secret\n",
     "secret": "only-secret\n",
-    "server.pem": "certificate",
-    "server.key": "key",
-    "ca.pem": "authority",
+    "server.pem": certificate(curve_key()),
+    "server.key": pem(curve_key()),
+    "ca.pem": certificate(curve_key()),
 }
 
 

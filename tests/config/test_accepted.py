@@ -157,7 +157,6 @@ def test_what_is_not_in_force_is_named(folder: Folder) -> None:
     keys = [line.partition(": ")[0] for line in not_in_force(configuration.settings)]
     first, last = 'skus."linux.g5.4xlarge.nvidia.gpu"', 'skus."linux.rocm.gpu.2"'
     assert keys == [
-        "store",
         "providers.us-east-1.ec2.interruption_queue",
         "providers.gpu-cluster.kubernetes",
         f"{first}.on[1]",

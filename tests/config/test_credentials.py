@@ -4,6 +4,7 @@ import pytest
 
 from autoscaler.config import ConfigurationError, read_private_keys, read_webhook_secrets
 from tests.config.fleet_file import EXAMPLE, NAMED_FILES, Folder, changed
+from tests.config.keys import certificate, curve_key, pem, rsa_key
 
 
 def test_keys_and_webhook_secrets_are_read(folder: Folder) -> None:
@@ -20,7 +21,7 @@ def test_secrets_are_in_no_repr(folder: Folder) -> None:
     keys, secrets = read_private_keys(configuration), read_webhook_secrets(configuration)
     shown = f"{keys!r} {secrets!r} {configuration!r} {configuration.settings.model_dump()}"
     assert "secret'" not in shown.replace("webhook-secret'", "")
-    assert "AAAA" not in shown
+    assert NAMED_FILES["github-app.pem"].splitlines()[1] not in shown
 
 
 def test_blank_lines_and_carriage_returns_are_no_secrets(folder: Folder) -> None:
@@ -49,6 +50,29 @@ def test_a_file_that_holds_no_webhook_secret(folder: Folder, content: bytes, wha
     assert "one secret a line" in problem.fix
 
 
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (pem(rsa_key(), b"hush"), "names an encrypted private key"),
+        (pem(curve_key()), "names a private key that is not RSA"),
+        (pem(rsa_key()).replace("MII", "AAA", 1), "names a private key that cannot be read"),
+        (certificate(curve_key()), "names a file without a PEM private key"),
+    ],
+    ids=["encrypted", "curve", "broken", "certificate"],
+)
+def test_a_key_that_no_app_has(folder: Folder, content: str, what: str) -> None:
+    configuration = folder.load(changed())
+    (folder.path / "app.pem").write_text(content)
+    with pytest.raises(ConfigurationError) as caught:
+        read_private_keys(configuration)
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.what) == (
+        "github.apps[0].private_key_file",
+        f'"app.pem" {what}',
+    )
+    assert content.splitlines()[1] not in str(problem)
+
+
 def test_every_bad_key_file_is_told(folder: Folder) -> None:
     two = "[{id: 1, private_key_file: app.pem}, {id: 2, private_key_file: github-app.pem}]"
     text = changed(("[{id: 1, private_key_file: app.pem}]", two))
@@ -60,5 +84,8 @@ def test_every_bad_key_file_is_told(folder: Folder) -> None:
     found = [(problem.key, problem.what) for problem in caught.value.problems]
     assert found == [
         ("github.apps[0].private_key_file", "cannot be read: No such file or directory"),
-        ("github.apps[1].private_key_file", "names a file without a PEM private key"),
+        (
+            "github.apps[1].private_key_file",
+            '"github-app.pem" names a file without a PEM private key',
+        ),
     ]

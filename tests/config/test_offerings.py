@@ -1,8 +1,7 @@
 """Instance types and quotas against what a provider's room knows, with their lines."""
 
-from collections.abc import Mapping
-
 from autoscaler.config import validate_offerings
+from autoscaler.config.settings import Ec2Settings
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from tests.config.fleet_file import Folder, changed
 
@@ -10,14 +9,16 @@ KNOWN = {"g5.xlarge": Architecture.X64, "m7g.large": Architecture.ARM64}
 
 
 def refusal(
-    instance_type: str, os: OperatingSystem, arch: Architecture, prices: Mapping[str, float]
-) -> str | None:
+    instance_type: str, os: OperatingSystem, arch: Architecture, ec2: Ec2Settings
+) -> tuple[str, str] | None:
     """Knows two types, and takes the operator's price for any other."""
-    if instance_type in prices:
+    if instance_type in ec2.prices:
         return None
     if instance_type not in KNOWN:
-        return f"{instance_type} has no price on {os}"
-    return None if KNOWN[instance_type] is arch else f"{instance_type} is not {arch}"
+        return f"{instance_type} has no price on {os}", "give one"
+    if KNOWN[instance_type] is arch:
+        return None
+    return f"{instance_type} is not {arch}", "change arch"
 
 
 def test_types_that_cannot_be_offered(folder: Folder) -> None:
@@ -26,9 +27,9 @@ def test_types_that_cannot_be_offered(folder: Folder) -> None:
         ("[sg-0a]}", "[sg-0a], prices: {g8.own: 2}}"),
     )
     problems = validate_offerings(folder.load(text), refusal, ["P"])
-    assert [(problem.line, problem.key, problem.what) for problem in problems] == [
-        (17, "skus.gpu.on[0].instance_types[1]", "g9.xlarge has no price on linux"),
-        (18, "skus.gpu.on[0].instance_types[2]", "m7g.large is not x64"),
+    assert [(problem.line, problem.key, problem.what, problem.fix) for problem in problems] == [
+        (17, "skus.gpu.on[0].instance_types[1]", "g9.xlarge has no price on linux", "give one"),
+        (18, "skus.gpu.on[0].instance_types[2]", "m7g.large is not x64", "change arch"),
     ]
 
 
@@ -38,6 +39,17 @@ def test_quotas_of_no_family(folder: Folder) -> None:
     assert [(problem.key, problem.fix) for problem in problems] == [
         ('providers.east.ec2.quotas."spot/Q"', "write P or Standard"),
         ("providers.east.ec2.quotas.Standrad", "did you mean Standard?"),
+    ]
+
+
+def test_buckets_of_no_api(folder: Folder) -> None:
+    bucket = "{burst: 1, per_second: 1}"
+    text = changed(("[sg-0a]}", f"[sg-0a], request_buckets: {{CreateFlet: {bucket}}}}}"))
+    problems = validate_offerings(
+        folder.load(text), refusal, ["P"], {"request_buckets": ["CreateFleet"]}
+    )
+    assert [(problem.key, problem.fix) for problem in problems] == [
+        ("providers.east.ec2.request_buckets.CreateFlet", "did you mean CreateFleet?")
     ]
 
 

@@ -1,10 +1,7 @@
 """Several Apps share an account's work: who goes first, and who takes over when."""
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -14,16 +11,7 @@ from autoscaler.controller.ports.github import (
     OperatorError,
     RetryLaterError,
 )
-from autoscaler.github.api import Api
-from autoscaler.github.app_auth import App, Installation
-from autoscaler.github.budget import Budget
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.exchange import Effect, Importance, Request
-from autoscaler.github.gate import Gate
-from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.github.sharing import Sharing
-from autoscaler.github.targets import Target
-from autoscaler.github.transport import Transport
 from autoscaler.model.identifiers import JobId, RunnerName
 from tests.github.conftest import World
 from tests.github.doubles import START
@@ -274,67 +262,3 @@ async def test_a_registration_is_looked_up_and_deleted_by_whoever_can(
     found = await two.find_runner("org:acme", RunnerName("r1"))
     assert found is not None
     assert await two.delete_runner("org:acme", found.github_id) is True
-
-
-async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -> None:
-    budget = Budget(20)  # four registrations a minute
-    gate = Gate(budget, world.clock, 10)
-    settings = GitHubSettings(world.url, (AppKey(1, "unused"),))
-    transport = Transport(settings, world.clock, world.telemetry)
-    api = Api(transport, gate, world.clock, world.telemetry)
-    apps = [App(AppKey(number, world.keys.private_pem), world.clock) for number in (1, 2)]
-    world.github.installed["2", "acme"] = SECOND
-    both = [
-        Installation(app, "acme", number, api, world.clock)
-        for app, number in zip(apps, (FIRST, SECOND), strict=True)
-    ]
-    sharing = Sharing(api, budget, world.clock)
-    request = Request(
-        "POST",
-        "/orgs/{org}/actions/runners/generate-jitconfig",
-        {"org": "acme"},
-        effect=Effect.MINT,
-        importance=Importance.MINT,
-    )
-    for number in range(8):
-        body = {"name": f"r{number}", "runner_group_id": 1, "labels": ["gpu"]}
-        asked = replace(request, body=body)
-        await sharing.carry(both, Target("acme"), asked, partial(api.ask, asked))
-    assert Counter(world.github.minters) == {FIRST: 4, SECOND: 4}
-    with pytest.raises(RetryLaterError, match="points are spent") as caught:
-        await sharing.carry(both, Target("acme"), request, partial(api.ask, request))
-    assert 59.0 <= caught.value.retry_after <= 60.0
-    assert world.github.count(MINT) == 8
-    await sharing.close()
-    await transport.close()
-
-
-async def test_what_waits_for_a_connection_goes_by_importance(world: World) -> None:
-    world.github.runners["acme"] = {5: {"id": 5, "name": "old", "status": "offline", "busy": False}}
-    async with world.client(concurrency=1) as client:
-        await mint(client, 1)
-        await client.redeliver_failed(START)
-        world.github.calls.clear()
-        world.github.hold = asyncio.Event()
-        jobs = [client.read_job("acme/widgets", JobId(number), START) for number in (1, 2)]
-        waiting = [
-            asyncio.create_task(work)
-            for work in (
-                jobs[0],
-                client.redeliver_failed(START),
-                client.delete_runner("org:acme", 5),
-                jobs[1],
-                client.mint("org:acme", "gpu", RunnerName("r2"), ("gpu",)),
-            )
-        ]
-        await world.github.until_under_way(1)
-        world.github.hold.set()
-        await asyncio.gather(*waiting)
-    paths = [call.split("?")[0].rpartition("/api/v3/")[2] for call in world.github.calls]
-    assert paths == [
-        "repos/acme/widgets/actions/jobs/1",
-        "orgs/acme/actions/runners/generate-jitconfig",
-        "repos/acme/widgets/actions/jobs/2",
-        "orgs/acme/actions/runners/5",
-        "app/hook/deliveries",
-    ]

@@ -1,5 +1,6 @@
 """What progress looks like, on a terminal of 80 columns and in plain text."""
 
+from collections import Counter
 from io import StringIO
 
 import pytest
@@ -7,7 +8,7 @@ from rich.console import Console
 
 from autoscaler.lab.live import clock, screen
 from autoscaler.lab.push import read_example
-from autoscaler.lab.report import Report, SkuReport, print_report
+from autoscaler.lab.report import Report, SkuReport, print_metrics, print_report
 from autoscaler.lab.watch import Patience, Progress, SkuProgress
 
 LONGEST = "linux.g6.4xlarge.experimental.nvidia.gpu"
@@ -53,6 +54,32 @@ def test_plain_text_says_at_once_what_moves_and_not_again_what_stands() -> None:
         "1:02 lab time, all: 10/70 done",
         "  windows.4xlarge.nonephemeral: 10/10 done",
     ]
+
+
+@pytest.mark.parametrize(
+    ("machines", "words"), [(0, ""), (1, ", 1 machine left"), (7, ", 7 machines left")]
+)
+def test_plain_text_says_what_is_left_once_every_job_is_done(machines: int, words: str) -> None:
+    out = StringIO()
+    done = SkuProgress(0, 0, 0, 0, 5, 5)
+    with screen(Console(file=out, width=80)) as shown:
+        shown.show(Progress(60.0, machines, {"cpu": done}), last=True)
+    assert out.getvalue().splitlines()[0] == f"1:00 lab time, all: 5/5 done{words}"
+
+
+def test_metrics_fit_80_columns_and_lose_nothing() -> None:
+    launches = f'autoscaler_launches_total{{provider="lab",sku="{LONGEST}"}}'
+    long = f'autoscaler_launch_failures_total{{failure="configuration",sku="{LONGEST}"}}'
+    skus = {LONGEST: SkuReport(1, (), 2, 0.0)}
+    report = Report(skus, 1.0, 1, 0, 1.0, 1, 1.0, Counter(), Counter())
+    out = StringIO()
+    metrics = {long: 3.0, launches: 2.0}
+    print_metrics(Console(file=out, width=80), metrics, report)
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "  autoscaler_launch_failures_total 3" in lines
+    told = "".join(line.strip() for line in lines)
+    assert f'failure="configuration",sku="{LONGEST}"' in told.replace(", ", ",")
 
 
 @pytest.mark.parametrize(

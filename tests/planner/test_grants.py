@@ -239,6 +239,8 @@ def test_only_the_registrations_that_are_too_many_are_taken_back() -> None:
     world.completes(1)
     taken = [WithdrawRunner(name, "its job is gone") for name in names[2:]]
     assert list(world.plan().intents) == taken
+    ((left,),) = world.plan().waiting.values()
+    assert (left.count, left.reason) == (2, "a runner is ready for it: GitHub has to hand it out")
 
 
 def test_machines_taken_back_serve_as_many_jobs_of_another_class() -> None:

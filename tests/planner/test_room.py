@@ -53,3 +53,12 @@ def test_a_call_that_was_partly_earned_comes_sooner() -> None:
     world.now += 1.0
     world.queue(2, 3)
     assert world.plan().again_at == pytest.approx(world.now + 1.0)
+
+
+def test_a_call_that_was_never_sent_is_given_back_once() -> None:
+    world = World(dataclasses.replace(catalogue(), launch_rates={EAST: Rate(3, 0.5)}))
+    for name in ("a", "b", "c"):
+        world.record(1, name)
+    assert world.fleet().launch_calls == {EAST: 0.0}
+    world.do(e.CallWithdrawn, CallId("a"), "its job went away")
+    assert world.fleet().launch_calls == {EAST: 1.0}

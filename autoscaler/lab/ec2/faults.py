@@ -7,7 +7,7 @@ word from the outside everything is plenty and works.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -15,6 +15,8 @@ from autoscaler.lab.ec2.instances import Instance, Pool
 from autoscaler.lab.ec2.query import Ec2Error
 
 Setting = TypeVar("Setting")
+Witness = Callable[[Mapping[str, str]], None]
+"""Is told a request's parameters."""
 NO_CAPACITY = "InsufficientInstanceCapacity"
 NO_SPOT_ROLE = (
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
@@ -30,10 +32,24 @@ class _FailingCalls:
     left: int
 
 
+def _nobody(_: Mapping[str, str]) -> None:
+    """Does nothing."""
+
+
 @dataclass(slots=True)
-class _LostAnswers:
+class _BrokenCalls:
     left: int
     silence: float
+    then: Witness
+
+    def strike(self, fields: Mapping[str, str], struck: Counter[str]) -> bool:
+        """Whether this call is one of them; it is counted then, and the witness told."""
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        struck[fields["Action"]] += 1
+        self.then(fields)
+        return True
 
 
 @dataclass(slots=True)
@@ -66,8 +82,8 @@ class Faults:
         self._refusals: dict[Pool, _ForAWhile[tuple[str, str]]] = {}
         self._addresses: dict[str, int] = {}
         self._failing: dict[str, _FailingCalls] = {}
-        self._losing: dict[str, _LostAnswers] = {}
-        self._cutting: Counter[str] = Counter()
+        self._losing: dict[str, _BrokenCalls] = {}
+        self._cutting: dict[str, _BrokenCalls] = {}
         self._starts: list[_FailingStarts] = []
         self._doomed: dict[str, tuple[str, str]] = {}
         self._leaking: set[str] = set()
@@ -112,14 +128,19 @@ class Faults:
         """Answer the next calls of an action, such as CreateFleet, with an error; 0 ends it."""
         self._failing[action] = _FailingCalls(code, message, calls)
 
-    def lose_answers(self, action: str, calls: int, silence: float = 0.0) -> None:
+    def lose_answers(
+        self, action: str, calls: int, silence: float = 0.0, then: Witness = _nobody
+    ) -> None:
         """Carry out the next calls of an action that can be, and break the connection instead of
-        answering, after so many seconds in which nothing is said; 0 calls end it."""
-        self._losing[action] = _LostAnswers(calls, silence)
+        answering, after so many seconds in which nothing is said; 0 calls end it. `then` is called
+        once such a call is carried out."""
+        self._losing[action] = _BrokenCalls(calls, silence, then)
 
-    def cut_calls(self, action: str, calls: int) -> None:
-        """Break the connection of the next calls of an action, and do nothing; 0 ends it."""
-        self._cutting[action] = calls
+    def cut_calls(self, action: str, calls: int, then: Witness = _nobody) -> None:
+        """Break the connection of the next calls of an action, and do nothing; 0 ends it.
+
+        `then` is called when such a call has arrived."""
+        self._cutting[action] = _BrokenCalls(calls, 0.0, then)
 
     def fail_starts(
         self,
@@ -169,21 +190,16 @@ class Faults:
             failing.left -= 1
             raise Ec2Error(failing.code, failing.message)
 
-    def cuts_call(self, action: str) -> bool:
+    def cuts_call(self, fields: Mapping[str, str]) -> bool:
         """Whether this call is one to cut off before anything is done."""
-        if self._cutting[action] <= 0:
-            return False
-        self._cutting[action] -= 1
-        self.cut[action] += 1
-        return True
+        cutting = self._cutting.get(fields["Action"])
+        return cutting is not None and cutting.strike(fields, self.cut)
 
-    def loses_answer(self, action: str) -> float | None:
+    def loses_answer(self, fields: Mapping[str, str]) -> float | None:
         """The silence before the connection breaks, if this call's answer is one to lose."""
-        losing = self._losing.get(action)
-        if losing is None or losing.left <= 0:
+        losing = self._losing.get(fields["Action"])
+        if losing is None or not losing.strike(fields, self.lost):
             return None
-        losing.left -= 1
-        self.lost[action] += 1
         return losing.silence
 
     def launched(self, instance: Instance) -> None:

@@ -84,12 +84,12 @@ class Front:
             if "ClientToken" in fields:
                 self.sendings[fields["ClientToken"]].append(hashlib.sha256(body).hexdigest())
                 self.first_sent.setdefault(fields["ClientToken"], self._to.now())
-            if self._to.faults.cuts_call(action):
+            if self._to.faults.cuts_call(fields):
                 return _break_off(request)
             self._to.throttling.admit(fields)
             self._to.faults.check_call(action)
             response = await self._answer(fields, body)
-            silence = self._to.faults.loses_answer(action)
+            silence = self._to.faults.loses_answer(fields)
         except Ec2Error as error:
             self.calls["?"] += action == "?"
             self.errors[action, error.code] += 1

@@ -6,11 +6,14 @@ controller anything.
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from autoscaler.lab.github.records import Job as PushedJob
@@ -46,16 +49,31 @@ class Records:
 def read_records(lab: Laboratory) -> Records:
     """Read the store, whether or not its controller runs."""
     with closing(_store(lab)) as file:
+        return records_in(file)
 
-        def texts(table: str) -> list[str]:
-            return [text for (text,) in file.execute(f"SELECT record FROM {table}")]
 
-        return Records(
-            tuple(map(decode_job, texts("jobs"))),
-            tuple(map(decode_call, texts("calls"))),
-            tuple(map(decode_machine, texts("machines"))),
-            tuple(map(decode_runner, texts("runners"))),
-        )
+def records_in(file: sqlite3.Connection) -> Records:
+    """All records of an open store."""
+
+    def texts(table: str) -> list[str]:
+        return [text for (text,) in file.execute(f"SELECT record FROM {table}")]
+
+    return Records(
+        tuple(map(decode_job, texts("jobs"))),
+        tuple(map(decode_call, texts("calls"))),
+        tuple(map(decode_machine, texts("machines"))),
+        tuple(map(decode_runner, texts("runners"))),
+    )
+
+
+@contextmanager
+def copied_store(lab: Laboratory) -> Iterator[sqlite3.Connection]:
+    """A copy of what a dead controller left on disk, to be read without touching what it left."""
+    with TemporaryDirectory() as folder:
+        for suffix in ("", "-wal"):
+            shutil.copy(lab.folder / f"state.db{suffix}", folder)
+        with closing(sqlite3.connect(Path(folder) / "state.db")) as file:
+            yield file
 
 
 def ec2_sku(*instance_types: str, **more: Any) -> dict[str, Any]:

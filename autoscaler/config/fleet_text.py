@@ -1,0 +1,64 @@
+"""Writes SKUs as the text of a fleet.yaml: its `skus` part, or a whole file to be filled in.
+
+Decides how values are written, so that `load` reads back what was given. Decides no value but the
+placeholders of a whole file.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from autoscaler.config.problems import show
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+_WORDS = {"null", "true", "false"}
+
+_REST = """\
+# What is in capitals or all zeros is to be replaced, and the files that are named put beside this one.
+fleet: imported
+github:
+  apps:
+    - {id: 1, private_key_file: github-app.pem}
+  webhook_secret_file: webhook-secret
+  scopes:
+    - {org: YOUR-ORGANISATION}
+server:
+  listen: 0.0.0.0:8443
+  tls: {certificate_file: server.pem, key_file: server.key}
+  public_url: https://YOUR-HOST.example:8443
+store: sqlite:///state.db
+providers:
+  PROVIDER:
+    ec2:
+      region: us-east-1
+      subnets: [subnet-00000000000000000]
+      security_groups: [sg-00000000000000000]
+"""
+
+
+def skus_text(skus: Mapping[str, Mapping[str, Any]], source: str) -> str:
+    """The `skus` part, below a line that says where it comes from; at least one SKU."""
+    lines = [f"# Imported from {show(source)}.", "skus:"]
+    for name, sku in skus.items():
+        lines.append(f"  {_scalar(name)}:")
+        lines += [f"    {key}: {_flow(value)}" for key, value in sku.items()]
+    return "\n".join(lines) + "\n"
+
+
+def whole_text(skus: Mapping[str, Mapping[str, Any]], source: str, provider: str) -> str:
+    """A whole fleet.yaml, its EC2 provider of this name."""
+    return _REST.replace("PROVIDER", _scalar(provider)) + skus_text(skus, source)
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_scalar(key)}: {_flow(at)}" for key, at in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return _scalar(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _scalar(text: str) -> str:
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
+    return text if plain else json.dumps(text)

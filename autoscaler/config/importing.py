@@ -1,0 +1,98 @@
+"""From a scale-config.yml on disk to the text of a fleet.yaml, and the report beside it.
+
+Reads that one file and writes none. What a key means is `runner_keys`'s.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoscaler.config import shapes
+from autoscaler.config.document import MAX_BYTES, parse
+from autoscaler.config.fleet_text import skus_text, whole_text
+from autoscaler.config.load import read_bounded
+from autoscaler.config.problems import ConfigurationError, Problem, show
+from autoscaler.config.runner_keys import ArchitectureOf, ImportOptions, parse_ami, read
+from autoscaler.config.scale_config import Imported, import_types
+from autoscaler.model.catalogue import OperatingSystem
+
+DEFAULT_PROVIDER = "us-east-1"
+"""What SKUs call their provider when no name is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """What to import, and how. Without a `provider`, only the `skus` part is written.
+
+    `images` are `name|owner` for types without an `ami`.
+    """
+
+    file: Path
+    prefix: str
+    provider: str | None
+    images: Mapping[OperatingSystem, str]
+
+
+def import_scale_config(
+    request: ImportRequest, architecture_of: ArchitectureOf
+) -> tuple[str, Imported]:
+    """The text of fleet.yaml, and what became of each key.
+
+    Raises ConfigurationError when the file cannot be read, holds no types, or when nothing in it
+    can be a SKU; and for a prefix, provider or image that fleet.yaml does not take.
+    """
+    _check(request)
+    shown = str(request.file)
+    provider = request.provider or DEFAULT_PROVIDER
+    options = ImportOptions(request.prefix, provider, request.images)
+    document = parse(read_bounded(request.file, shown), shown)
+    imported = import_types(document, architecture_of, options)
+    if not imported.skus:
+        problems = [
+            Problem(shown, one.line, one.key, one.why, "correct it, for no type can be imported")
+            for one in imported.reported
+        ]
+        raise ConfigurationError(problems)
+    text = skus_text(imported.skus, request.file.name)
+    if request.provider is not None:
+        text = whole_text(imported.skus, request.file.name, provider)
+    if len(text) > MAX_BYTES:
+        what = f"comes to more than the {MAX_BYTES // 1024} KiB that a fleet.yaml may have"
+        raise ConfigurationError([Problem(shown, 0, "", what, "import it in parts")])
+    return text, imported
+
+
+def report_lines(imported: Imported, file: str) -> Iterator[str]:
+    """A table by line of the keys that are reported, what was assumed, and the sum of it."""
+    rows = [(f"{file}:{one.line}", one.key, one.why) for one in imported.reported]
+    place, key = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
+    for row in rows:
+        yield f"{row[0]:<{place}}  {row[1]:<{key}}  {row[2]}"
+    for image, count in sorted(imported.assumed.items()):
+        yield f"no ami for {count} SKUs: image {image}"
+    carried, reported = len(imported.carried), len(imported.reported)
+    yield (
+        f"{carried + reported} keys: {carried} carried over into {len(imported.skus)} SKUs, "
+        f"{reported} reported"
+    )
+
+
+def _check(request: ImportRequest) -> None:
+    problems = []
+    if not re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9_-]*\.)*", request.prefix):
+        what = f"{show(request.prefix)} is not a prefix of labels"
+        problems.append(Problem("--prefix", 0, "", what, "write one such as lf. or lf.c."))
+    try:
+        read(shapes.ProviderName, request.provider or DEFAULT_PROVIDER)
+    except ValueError as error:
+        fix = "name it with letters, digits, dots, - and _"
+        problems.append(Problem("--provider", 0, "", str(error), fix))
+    for os, image in request.images.items():
+        try:
+            parse_ami(image)
+        except ValueError as error:
+            fix = 'write "NAME|OWNER", such as "my-runner-*|self"'
+            problems.append(Problem(f"--{os.value}-ami", 0, "", str(error), fix))
+    if problems:
+        raise ConfigurationError(problems)

@@ -1,0 +1,238 @@
+"""What each key of a scale-config.yml's runner type means for a SKU, and which mean nothing.
+
+Decides it for one type at a time, as plain values of fleet.yaml; a value goes through only if
+fleet.yaml takes it. Knows no instance type itself, and no other runner type.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from autoscaler.config import shapes
+from autoscaler.config.explain import sentence
+from autoscaler.config.problems import KeyPath, show
+from autoscaler.config.runner_types import EXPERIMENT, LABELS, Given, RunnerType
+from autoscaler.model.catalogue import Architecture, OperatingSystem
+
+ArchitectureOf = Callable[[str, OperatingSystem], Architecture]
+"""The architecture of an instance type that can be launched. Raises ValueError, saying why not."""
+
+DEFAULT_OWNER = "amazon"
+"""Whose image an `ami` without an owner is (terraform-aws-github-runner, `findAmiID`)."""
+
+_NO_CAP = "is no cap there: max_machines is left out"
+_NO_MINIMUM = "lets the fleet's own minimum hold there; none are kept parked here"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """`images` are for types without an `ami`, as `name|owner` by operating system."""
+
+    prefix: str
+    provider: str
+    images: Mapping[OperatingSystem, str]
+
+
+class UnfitError(ValueError):
+    """A type that cannot become a SKU, because of what stands at `path`."""
+
+    def __init__(self, path: KeyPath, why: str) -> None:
+        super().__init__(why)
+        self.path = path
+
+
+@dataclass(slots=True)
+class Translation:
+    """One type's SKU, and what became of the type's keys."""
+
+    sku: dict[str, Any] = field(default_factory=dict)
+    carried: set[KeyPath] = field(default_factory=set)
+    reported: dict[KeyPath, str] = field(default_factory=dict)
+    assumed: str | None = None
+    """The image that the type itself did not name."""
+
+
+def translate(
+    of_type: RunnerType, architecture_of: ArchitectureOf, options: ImportOptions
+) -> Translation:
+    """Make a SKU of a type. Raises UnfitError when it lacks what no SKU can be without."""
+    done = Translation(carried={of_type.path})
+    _machine(of_type, architecture_of, options, done)
+    for key, meaning in _MEANINGS.items():
+        if key in of_type.keys:
+            meaning(of_type, of_type.keys[key], done)
+    for key in of_type.keys.keys() - _MEANINGS.keys() - {"os", "instance_type", "ami"}:
+        done.reported[of_type.keys[key].path] = "unknown key"
+    return done
+
+
+def parse_ami(text: str) -> dict[str, str]:
+    """An image of `name|owner`, the owner left out for Amazon's. Raises ValueError."""
+    name, bar, owner = text.partition("|")
+    found = {"name": name.strip(), "owner": owner.strip() if bar else DEFAULT_OWNER}
+    read(shapes.ImageName, found["name"])
+    read(shapes.ImageOwner, found["owner"])
+    return found
+
+
+def read(shape: Any, value: object) -> Any:
+    """A value that fleet.yaml takes where it wants this shape. Raises ValueError, saying why not."""
+    try:
+        return _adapter(shape).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        raise ValueError(sentence(error.errors(include_url=False)[0])[0]) from None
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
+
+
+def _machine(
+    of_type: RunnerType,
+    architecture_of: ArchitectureOf,
+    options: ImportOptions,
+    done: Translation,
+) -> None:
+    os = _required(of_type, "os", OperatingSystem)
+    kind = _required(of_type, "instance_type", shapes.InstanceType)
+    path = of_type.keys["instance_type"].path
+    try:
+        arch = architecture_of(kind, os)
+    except ValueError as error:
+        raise UnfitError(path, str(error)) from None
+    if os is OperatingSystem.WINDOWS and arch is Architecture.ARM64:
+        raise UnfitError(path, f"{kind} is arm64, and EC2 has no Windows for it")
+    done.sku["on"] = [{"provider": options.provider, "instance_types": [kind]}]
+    if os is not OperatingSystem.LINUX:
+        done.sku["os"] = os.value
+    if arch is not Architecture.X64:
+        done.sku["arch"] = arch.value
+    done.carried |= {path, of_type.keys["os"].path}
+    ami = of_type.keys.get("ami")
+    if ami is None:
+        done.assumed = options.images[os]
+        done.sku["image"] = parse_ami(done.assumed)
+        return
+    try:
+        done.sku["image"] = parse_ami(read(str, ami.node.plain()))
+    except ValueError as error:
+        raise UnfitError(ami.path, str(error)) from None
+    done.carried.add(ami.path)
+
+
+def _required(of_type: RunnerType, key: str, shape: Any) -> Any:
+    given = of_type.keys.get(key)
+    if given is None:
+        raise UnfitError(of_type.path, f"names no {key}")
+    try:
+        return read(shape, given.node.plain())
+    except ValueError as error:
+        raise UnfitError(given.path, str(error)) from None
+
+
+def _experiment(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
+    parts = {key: Given((*given.path, key), node) for key, node in given.node.entries()}
+    ami, percentage = parts.pop("ami", None), parts.pop("percentage", None)
+    for part in parts.values():
+        done.reported[part.path] = "unknown key"
+    try:
+        ami, percentage = _both(ami, percentage)
+        canary = parse_ami(read(str, ami.node.plain()))
+        read(shapes.Percent, percentage.node.plain())
+    except ValueError as error:
+        for one in (ami, percentage) if ami or percentage else (given,):
+            if one is not None:
+                done.reported[one.path] = f"{error}: every launch takes the type's own image"
+        return
+    done.sku["image"] = done.sku["image"] | {"canary": canary | {"percent": percentage.node.value}}
+    done.carried |= {ami.path, percentage.path}
+
+
+def _both(ami: Given | None, percentage: Given | None) -> tuple[Given, Given]:
+    if ami is None or percentage is None:
+        raise ValueError("not an ami and a percentage")
+    return ami, percentage
+
+
+def _disk(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
+    _copy(given, shapes.Gibibytes, "disk_gb", done)
+
+
+def _most(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
+    value = given.node.value
+    if type(value) is int and value <= 0:
+        done.reported[given.path] = f"{value} {_NO_CAP}"
+        return
+    _copy(given, shapes.Count, "max_machines", done)
+
+
+def _least(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
+    value, most = given.node.value, done.sku.get("max_machines")
+    if type(value) is int and value <= 0:
+        done.reported[given.path] = f"{value} {_NO_MINIMUM}"
+    elif type(value) is int and most is not None and value > most:
+        done.reported[given.path] = f"{value} is more than max_available, {most}: none are kept"
+    elif _copy(given, shapes.Count, "min", done):
+        done.sku["idle"] = {"min": done.sku.pop("min")}
+
+
+def _copy(given: Given, shape: Any, key: str, done: Translation) -> bool:
+    try:
+        done.sku[key] = read(shape, given.node.plain())
+    except ValueError as error:
+        done.reported[given.path] = f"{error}: left out"
+        return False
+    done.carried.add(given.path)
+    return True
+
+
+def _labels(of_type: RunnerType, given: Given, done: Translation) -> None:
+    if not isinstance(given.node.value, list):
+        done.reported[given.path] = f"{show(given.node.plain())} is not a list of labels"
+        return
+    taken = {of_type.label.lower()}
+    kept: list[str] = []
+    for index, node in given.node.items():
+        path = (*given.path, index)
+        try:
+            label = read(shapes.Label, node.plain())
+        except ValueError as error:
+            done.reported[path] = str(error)
+            continue
+        if label.lower() in taken:
+            done.reported[path] = f"{show(label)} is the SKU's already"
+            continue
+        taken.add(label.lower())
+        kept.append(label)
+        done.carried.add(path)
+    if kept:
+        done.sku["labels"] = kept
+    if not given.node.value:
+        done.carried.add(given.path)
+
+
+def _ephemeral(of_type: RunnerType, given: Given, done: Translation) -> None:
+    value = given.node.value
+    if value is False:
+        done.reported[given.path] = "a machine runs one job here, and is new for each"
+    elif value is not True:
+        done.reported[given.path] = f"{show(given.node.plain())} is not true or false"
+    elif "nonephemeral" in of_type.label.lower():
+        done.reported[given.path] = "true contradicts the name; a machine runs one job here"
+    else:
+        done.carried.add(given.path)  # as every runner here
+
+
+_MEANINGS: Mapping[str, Callable[[RunnerType, Given, Translation], None]] = {
+    EXPERIMENT: _experiment,
+    "disk_size": _disk,
+    "max_available": _most,
+    "min_available": _least,  # after the cap, which it may not exceed
+    LABELS: _labels,
+    "is_ephemeral": _ephemeral,
+}

@@ -1,0 +1,121 @@
+"""Imports a scale-config.yml: a SKU for each runner type and variant, and an account of every key.
+
+A key of the file is carried over or reported, never dropped: `carried` and `reported` are all of
+them, each once. What a key means is `runner_keys`'s; nothing is read from or written to disk here.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autoscaler.config import shapes
+from autoscaler.config.document import Document
+from autoscaler.config.problems import KeyPath, dotted
+from autoscaler.config.runner_keys import (
+    ArchitectureOf,
+    ImportOptions,
+    Translation,
+    UnfitError,
+    read,
+    translate,
+)
+from autoscaler.config.runner_types import VARIANTS, RunnerType, keys_of, runner_types
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reported:
+    """A key that is not in force as it stands there, with its line (from 1), and why."""
+
+    line: int
+    key: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """`skus` as fleet.yaml has them; `carried` and `reported` are the file's keys, as dotted paths.
+
+    `assumed` counts the SKUs whose type names no image, by the `name|owner` they got.
+    """
+
+    skus: Mapping[str, Mapping[str, Any]]
+    carried: tuple[str, ...]
+    reported: tuple[Reported, ...]
+    assumed: Mapping[str, int]
+
+
+def import_types(
+    document: Document, architecture_of: ArchitectureOf, options: ImportOptions
+) -> Imported:
+    """Every type and variant as a SKU. Raises ConfigurationError when the file has no types."""
+    importing = _Importing(architecture_of, options)
+    for of_type in runner_types(document, options.prefix):
+        importing.take(of_type)
+    return importing.account(document)
+
+
+class _Importing:
+    """The SKUs so far, and what became of which key."""
+
+    def __init__(self, architecture_of: ArchitectureOf, options: ImportOptions) -> None:
+        self._architecture_of = architecture_of
+        self._options = options
+        self._skus: dict[str, dict[str, Any]] = {}
+        self._taken: dict[str, KeyPath] = {}
+        self._carried: set[KeyPath] = set()
+        self._reported: dict[KeyPath, str] = {}
+        self._left_out: dict[KeyPath, str] = {}
+        self._assumed: Counter[str] = Counter()
+
+    def take(self, of_type: RunnerType) -> None:
+        """Make one type's SKU, or note why it cannot have one."""
+        try:
+            self._check_label(of_type)
+            done = translate(of_type, self._architecture_of, self._options)
+        except UnfitError as error:
+            self._reported.setdefault(error.path, str(error))
+            self._left_out[of_type.path] = str(error)
+            return
+        self._taken[of_type.label.lower()] = of_type.path
+        self._keep(of_type, done)
+
+    def account(self, document: Document) -> Imported:
+        """What became of every key of the file."""
+        carried: list[str] = []
+        reported = [
+            Reported(problem.line, problem.key, f"{problem.what}, which holds")
+            for problem in document.problems
+        ]
+        for given in keys_of(document):
+            if given.path in self._carried and given.path not in self._reported:
+                carried.append(dotted(given.path))
+                continue
+            why = self._reported.get(given.path) or self._why_not(given.path)
+            reported.append(Reported(given.node.line, dotted(given.path), why))
+        return Imported(self._skus, tuple(carried), tuple(sorted(reported)), self._assumed)
+
+    def _check_label(self, of_type: RunnerType) -> None:
+        try:
+            read(shapes.Name, of_type.label)
+        except ValueError as error:
+            raise UnfitError(of_type.path, str(error)) from None
+        first = self._taken.get(of_type.label.lower())
+        if first is not None:
+            raise UnfitError(of_type.path, f"{of_type.label} is the label of {dotted(first)}")
+
+    def _keep(self, of_type: RunnerType, done: Translation) -> None:
+        self._skus[of_type.label] = done.sku
+        self._carried |= done.carried
+        for path, why in done.reported.items():
+            self._reported.setdefault(path, why)
+        if done.assumed is not None:
+            self._assumed[done.assumed] += 1
+
+    def _why_not(self, path: KeyPath) -> str:
+        for end in range(len(path), 1, -1):
+            if path[:end] in self._left_out:
+                return f"left out with its type: {self._left_out[path[:end]]}"
+        if len(path) == 1:
+            return "unknown key"
+        return "holds no variants" if path[-1] == VARIANTS else "not a runner type"

@@ -1,0 +1,59 @@
+"""A provider that does not open says what an operator can do about it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autoscaler.app.hints import hint
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.failures import FailureClass
+from tests.config.fleet_file import Folder, changed
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("NoCredentialsError", "give the AWS SDK credentials"),
+        ("ExpiredToken", "renew the credentials"),
+        ("UnauthorizedOperation", "README.md"),
+        ("InvalidSubnetID.NotFound", "correct subnets"),
+    ],
+)
+def test_codes_that_say_what_to_do(code: str, words: str) -> None:
+    found = hint(ProviderError(FailureClass.CONFIGURATION, code, "as AWS puts it"))
+    assert found is not None
+    assert words in found
+
+
+def test_others_say_it_themselves() -> None:
+    assert hint(ProviderError(FailureClass.UNKNOWN, "InternalError", "sorry")) is None
+    assert hint(OutcomeUnknownError("timed out")) is None
+
+
+def test_serve_without_credentials_says_how_to_give_some(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    file = folder.path / "fleet.yaml"
+    github = "api_url: http://127.0.0.1:9\n  scopes: ["
+    file.write_text(changed(("scopes: [", github)))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    nowhere = {"AWS_EC2_METADATA_DISABLED": "true", "HOME": str(tmp_path)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "autoscaler.cli", "serve", "-c", str(file)],
+        env=clean | nowhere,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = next(line for line in process.stdout if "provider_not_opened" in line)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert "instance role" in json.loads(said)["hint"]
+    assert "NoCredentialsError" in json.loads(said)["error"]

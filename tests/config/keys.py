@@ -1,0 +1,50 @@
+"""Keys and certificates as PEM text, made once for a run of the tests."""
+
+import datetime
+from functools import cache
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+
+@cache
+def rsa_key(which: str = "one") -> rsa.RSAPrivateKey:
+    """The RSA key of this name."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@cache
+def curve_key(which: str = "one") -> ec.EllipticCurvePrivateKey:
+    """The key of this name, which is not RSA."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def pem(key: PrivateKey, password: bytes | None = None) -> str:
+    """A private key as text."""
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if password is not None:
+        encryption = serialization.BestAvailableEncryption(password)
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, encryption).decode()
+
+
+@cache
+def certificate(key: PrivateKey) -> str:
+    """A certificate of a key, signed by itself, as text."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fleet.example")])
+    start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(start)
+        .not_valid_after(start + datetime.timedelta(days=36_500))
+        .sign(key, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM).decode()

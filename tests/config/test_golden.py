@@ -1,0 +1,61 @@
+"""One file with more than a dozen errors: what is said of it, word by word."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autoscaler.app import load_for_service
+from autoscaler.config import ConfigurationError, Settings
+from autoscaler.config.explain import keys, section_in
+from autoscaler.config.problems import nearest
+from autoscaler.config.shapes import Section
+from tests.config.fleet_file import Folder
+
+DATA = Path(__file__).parent / "data"
+
+
+def test_every_error_of_a_file_comes_at_once(folder: Folder) -> None:
+    file = folder.path / "fleet.yaml"
+    file.write_text((DATA / "errors.yaml").read_text())
+    with pytest.raises(ConfigurationError) as caught:
+        load_for_service(file)
+    said = str(caught.value).replace(f"{folder.path}/", "").replace(str(folder.path), "FOLDER")
+    assert said.splitlines() == (DATA / "errors.txt").read_text().splitlines()
+    assert len(caught.value.problems) > 12
+
+
+def sections(of: type[Section]) -> Iterator[type[Section]]:
+    """A section and all below it."""
+    yield of
+    for field in keys(of).values():
+        inner = section_in(field.annotation)
+        if inner is not None:
+            yield from sections(inner)
+
+
+@pytest.mark.parametrize(
+    "section",
+    sorted(set(sections(Settings)), key=str),
+    ids=str,
+)
+def test_a_misspelt_key_is_told_the_right_one(section: type[Section]) -> None:
+    for key in keys(section):
+        dropped, swapped = key[:2] + key[3:], key[:-2] + key[:-3:-1]
+        for misspelt in (dropped, swapped) if len(key) > 3 else ():
+            if misspelt not in keys(section):
+                assert nearest(misspelt, keys(section)) == key, misspelt
+
+
+def test_it_covers_what_can_be_wrong() -> None:
+    said = (DATA / "errors.txt").read_text()
+    for what in (
+        "unknown key; fix: did you mean private_key_file?",
+        "names a file that is not there",
+        "stands twice; the first is on line 17",
+        "instance type g5.xlrage is not known; fix: did you mean g5.xlarge?",
+        "again: labels have no upper case",
+        "is not a whole number",
+        "is empty; fix: write at least one",
+    ):
+        assert what in said

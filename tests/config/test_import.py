@@ -1,0 +1,302 @@
+"""scale-config.yml becomes SKUs, and whatever of it does not is told, line by line."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoscaler.app import preflight
+from autoscaler.cli import _architecture_of
+from autoscaler.config import ConfigurationError, Settings, load
+from autoscaler.config.document import parse
+from autoscaler.config.importing import ImportRequest, import_scale_config, report_lines
+from autoscaler.config.runner_types import prefixed
+from autoscaler.config.scale_config import Imported
+from autoscaler.model.catalogue import Architecture, OperatingSystem
+
+ROOT = Path(__file__).parents[2]
+FIXTURE = Path(__file__).parent / "data" / "scale-config.yml"
+PYTORCH = Path(os.environ.get("SCALE_CONFIGS", ROOT / "../shared/data/pytorch"))
+FILES = [FIXTURE, *sorted(PYTORCH.glob("scale-config*.yml"))]
+"""PyTorch's own two are imported as well where they are."""
+
+IMAGES = {OperatingSystem.LINUX: "mine-*|self", OperatingSystem.WINDOWS: "win-*|amazon"}
+TYPE = 'runner_types."{}".{}'
+
+
+def imported(file: Path, prefix: str = "", provider: str | None = "east") -> tuple[str, Imported]:
+    """The text and the account of a file."""
+    return import_scale_config(ImportRequest(file, prefix, provider, IMAGES), _architecture_of)
+
+
+def settings_of(text: str, folder: Path) -> Settings:
+    """What fleet.yaml makes of the text; whatever `check` would say fails the test."""
+    file = folder / "fleet.yaml"
+    file.write_text(text)
+    configuration = load(file, files=False)
+    assert preflight(configuration, files=False) == ()
+    return configuration.settings
+
+
+def of_text(tmp_path: Path, text: str, prefix: str = "") -> Imported:
+    """The account of a file's text."""
+    file = tmp_path / "scale-config.yml"
+    file.write_text(text)
+    return imported(file, prefix)[1]
+
+
+def reported(account: Imported) -> dict[str, str]:
+    return {one.key: one.why for one in account.reported}
+
+
+def runner_type(**keys: Any) -> str:
+    """A file of one good type, with keys changed or added."""
+    lines = {"instance_type": "c5.large", "os": "linux", "is_ephemeral": "true", "disk_size": 15}
+    body = "".join(f"    {key}: {value}\n" for key, value in (lines | keys).items())
+    return f"runner_types:\n  linux.one:\n{body}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("prefix", ["", "lf.", "c.", "lf.c."])
+def test_every_type_and_variant_becomes_a_sku_that_check_accepts(
+    file: Path, prefix: str, tmp_path: Path
+) -> None:
+    text, account = imported(file, prefix)
+    found = settings_of(text, tmp_path).skus
+    types = parse(file.read_bytes(), file.name).root.plain()["runner_types"]
+    wanted = [
+        prefixed(label, prefix, variant)
+        for label, keys in types.items()
+        for variant in ("", *((keys or {}).get("variants") or ()))
+    ]
+    unfit = {f"{prefix}{label}" for label in ("linux.unknown", "macos.m2", "linux.nothing")}
+    assert list(found) == [label for label in wanted if label not in unfit]
+    assert all(label.startswith(prefix) for label in found)
+    assert all(sku.image is not None for sku in found.values())
+    assert len({*account.carried, *reported(account)}) == len(account.carried) + len(
+        account.reported
+    )
+
+
+@pytest.mark.parametrize(
+    ("label", "prefix", "variant", "expected"),
+    [
+        ("linux.large", "", "", "linux.large"),
+        ("linux.large", "", "am2", "am2.linux.large"),
+        ("linux.large", "lf.", "am2", "lf.am2.linux.large"),
+        ("linux.large", "lf.c.", "am2", "lf.c.am2.linux.large"),
+        ("linux.large", "c.", "", "c.linux.large"),
+        ("lf.linux.large", "", "am2", "lf.am2.linux.large"),
+        ("lf.c.linux.large", "", "am2", "lf.c.am2.linux.large"),
+        ("lf.linux.large", "lf.", "", "lf.linux.large"),
+        ("lf.linux.large", "lf.", "am2", "lf.am2.linux.large"),
+    ],
+)
+def test_the_fleets_prefix_stays_first(
+    label: str, prefix: str, variant: str, expected: str
+) -> None:
+    assert prefixed(label, prefix, variant) == expected
+
+
+def test_what_each_key_becomes(tmp_path: Path) -> None:
+    found = settings_of(imported(FIXTURE)[0], tmp_path).skus
+    gpu = found["linux.g5.4xlarge.nvidia.gpu"]
+    assert (gpu.os, gpu.arch, gpu.disk_gb) == (OperatingSystem.LINUX, Architecture.X64, 150)
+    assert (gpu.max_machines, gpu.idle.minimum, gpu.labels) == (2400, 2, ("a10g", "fast"))
+    assert gpu.ladder[0].provider == "east"
+    assert gpu.ladder[0].instance_types == ("g5.4xlarge",)
+    assert gpu.image is not None
+    assert (gpu.image.name, gpu.image.owner) == ("acme-gpu-2026*", "123456789012")
+    arm = found["linux.arm64.m7g.4xlarge"]
+    assert arm.arch is Architecture.ARM64
+    assert arm.image is not None
+    assert (arm.image.name, arm.image.owner) == (
+        "al2023-ami-2023.5.202*-kernel-6.1-arm64",
+        "amazon",
+    )
+    assert (arm.max_machines, arm.idle.minimum) == (None, 0)
+    windows = found["windows.4xlarge.nonephemeral"]
+    assert windows.os is OperatingSystem.WINDOWS
+    assert windows.image is not None
+    assert (windows.image.name, windows.image.owner) == ("win-*", "amazon")
+
+
+def test_an_ami_experiment_becomes_a_canary_with_its_share(tmp_path: Path) -> None:
+    text, account = imported(FIXTURE)
+    image = settings_of(text, tmp_path).skus["linux.g5.4xlarge.nvidia.gpu"].image
+    assert image is not None
+    assert image.canary is not None
+    assert image.canary.model_dump() == {
+        "name": "acme-gpu-next-*",
+        "owner": "123456789012",
+        "percent": 10.0,
+    }
+    for key in ("ami", "percentage"):
+        key = TYPE.format("linux.g5.4xlarge.nvidia.gpu", f"ami_experiment.{key}")
+        assert key in account.carried
+
+
+def test_a_variant_overrides_and_inherits(tmp_path: Path) -> None:
+    found = settings_of(imported(FIXTURE, "lf.")[0], tmp_path).skus
+    canary = found["lf.canary.linux.g5.4xlarge.nvidia.gpu"]
+    assert canary.image is not None
+    assert canary.image.name == "acme-gpu-2027*"
+    assert (canary.disk_gb, canary.max_machines, canary.idle.minimum) == (150, 2400, 2)
+    big = found["lf.big.linux.g5.4xlarge.nvidia.gpu"]
+    assert big.ladder[0].instance_types == ("g5.12xlarge",)
+    assert (big.max_machines, big.idle.minimum) == (1, 0)
+    assert "lf.am2.linux.c5.large" in found
+
+
+def test_everything_without_a_place_is_reported() -> None:
+    why = reported(imported(FIXTURE)[1])
+    odd, gpu = "linux.odd", "linux.g5.4xlarge.nvidia.gpu"
+    arm, win = "linux.arm64.m7g.4xlarge", "windows.4xlarge.nonephemeral"
+    expected = {
+        "notes": "unknown key",
+        'runner_types."linux.nothing"': "not a runner type",
+        TYPE.format(gpu, "min_available"): "2 is more than max_available, 1",
+        TYPE.format(arm, "is_ephemeral"): "a machine runs one job here",
+        TYPE.format(arm, "max_available"): "0 is no cap there",
+        TYPE.format(arm, "min_available"): "0 lets the fleet's own minimum hold there",
+        TYPE.format(win, "is_ephemeral"): "true contradicts the name",
+        TYPE.format("linux.unknown", "instance_type"): "instance type z9.mega is not known",
+        TYPE.format("linux.unknown", "os"): "left out with its type: instance type z9.mega",
+        TYPE.format("linux.unknown", "disk_size"): "left out with its type",
+        TYPE.format("linux.unknown", "is_ephemeral"): "left out with its type",
+        TYPE.format("macos.m2", "os"): '"macos" is not linux or windows',
+        TYPE.format("macos.m2", "instance_type"): "left out with its type",
+        TYPE.format("macos.m2", "disk_size"): "left out with its type",
+        TYPE.format("macos.m2", "is_ephemeral"): "left out with its type",
+        TYPE.format(odd, "disk_size"): '"big" is not a whole number: left out',
+        TYPE.format(odd, "is_ephemeral"): '"yes" is not true or false',
+        TYPE.format(odd, "min_available"): "9 is more than max_available, 4",
+        TYPE.format(odd, "labels[0]"): '"linux" is a label that every fleet has',
+        TYPE.format(odd, "labels[2]"): "is the SKU's already",
+        TYPE.format(odd, "labels[3]"): "is the SKU's already",
+        TYPE.format(odd, "ami_experiment.ami"): "200 is above 100",
+        TYPE.format(odd, "ami_experiment.percentage"): "200 is above 100",
+        TYPE.format(odd, "ami_experiment.until"): "unknown key",
+        TYPE.format(odd, "spot"): "unknown key",
+        TYPE.format(odd, "variants"): "holds no variants",
+    }
+    assert why.keys() == expected.keys()
+    assert {key: expected[key] in why[key] for key in why} == dict.fromkeys(why, True)
+
+
+def test_a_label_that_is_there_already_is_reported(tmp_path: Path) -> None:
+    other = runner_type().partition("\n")[2]
+    text = runner_type() + other.replace("linux.one", "Linux.One")
+    account = of_text(tmp_path, text)
+    assert list(account.skus) == ["linux.one"]
+    found = {one.why for one in account.reported}
+    assert len(account.reported) == 4
+    assert found == {'left out with its type: Linux.One is the label of runner_types."linux.one"'}
+    text = runner_type(variants="{am2: {disk_size: 20}}") + other.replace("linux", "am2.linux")
+    account = of_text(tmp_path, text)
+    assert account.skus["am2.linux.one"]["disk_gb"] == 20
+    assert len(account.reported) == 4
+
+
+def test_a_key_that_stands_twice_is_reported_and_the_first_holds(tmp_path: Path) -> None:
+    text = runner_type() + "    disk_size: 99\n"
+    account = of_text(tmp_path, text)
+    assert account.skus["linux.one"]["disk_gb"] == 15
+    (found,) = account.reported
+    assert (found.line, found.key) == (7, TYPE.format("linux.one", "disk_size"))
+    assert "stands twice" in found.why
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "why"),
+    [
+        ({"ami": "a{b"}, "ami", "not an image name"),
+        ({"ami": "a|bob"}, "ami", "not an image owner"),
+        ({"ami": "[a]"}, "ami", "a list stands where text should"),
+        ({"ami": ""}, "ami", "has no value"),
+        ({"instance_type": "5"}, "instance_type", "5 is not text"),
+        ({"instance_type": "m7g.large", "os": "windows"}, "instance_type", "no Windows"),
+        ({"os": "{a: b}"}, "os", "linux or windows"),
+    ],
+)
+def test_a_type_that_cannot_be_launched_as_it_stands_is_left_out_whole(
+    tmp_path: Path, keys: dict[str, str], key: str, why: str
+) -> None:
+    text = runner_type(**keys) + runner_type().partition("\n")[2].replace("linux.one", "linux.two")
+    account = of_text(tmp_path, text)
+    assert list(account.skus) == ["linux.two"]
+    assert why in reported(account)[TYPE.format("linux.one", key)]
+    assert all('"linux.one"' in key for key in reported(account))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "is empty"),
+        ("runner_types: [", "is not YAML"),
+        ("a: 1", "holds no types of runners"),
+        ("runner_types: []", "holds no types of runners"),
+        ("- a", "holds no types of runners"),
+        ("runner_types: {a: {os: linux}}", "names no instance_type"),
+        ("runner_types: {a b: {os: linux, instance_type: c5.large}}", "is not a name"),
+    ],
+)
+def test_a_file_that_gives_no_sku_is_an_error(tmp_path: Path, text: str, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what):
+        of_text(tmp_path, text)
+
+
+def test_a_file_that_comes_to_more_than_a_fleet_yaml_holds(tmp_path: Path) -> None:
+    # Each variant is a few bytes here and a whole SKU there.
+    variants = "{" + ", ".join(f"v{number}: {{}}" for number in range(9000)) + "}"
+    with pytest.raises(ConfigurationError, match="comes to more than the 1024 KiB"):
+        of_text(tmp_path, runner_type(variants=variants))
+
+
+@pytest.mark.parametrize(
+    ("request_", "file"),
+    [
+        (ImportRequest(FIXTURE, "lf", None, IMAGES), "--prefix"),
+        (ImportRequest(FIXTURE, "l f.", None, IMAGES), "--prefix"),
+        (ImportRequest(FIXTURE, "", "a b", IMAGES), "--provider"),
+        (ImportRequest(FIXTURE, "", None, {OperatingSystem.LINUX: "{"}), "--linux-ami"),
+        (ImportRequest(FIXTURE, "", None, {OperatingSystem.WINDOWS: "a|b"}), "--windows-ami"),
+    ],
+)
+def test_options_that_cannot_be_used(request_: ImportRequest, file: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        import_scale_config(request_, _architecture_of)
+    (problem,) = caught.value.problems
+    assert problem.file == file
+    assert problem.fix
+
+
+def test_the_report_is_a_table_by_line_with_a_sum() -> None:
+    _, account = imported(FIXTURE)
+    lines = list(report_lines(account, "scale-config.yml"))
+    places = [line.split()[0] for line in lines if line.startswith("scale-config.yml:")]
+    numbers = [int(place.partition(":")[2]) for place in places]
+    assert numbers == sorted(numbers)
+    assert len(numbers) == len(account.reported)
+    columns = {line.index("runner_types") for line in lines if "runner_types" in line}
+    assert len(columns) == 1
+    assert lines[-3:-1] == [
+        "no ami for 3 SKUs: image mine-*|self",
+        "no ami for 1 SKUs: image win-*|amazon",
+    ]
+    total = len(account.carried) + len(account.reported)
+    assert lines[-1] == (
+        f"{total} keys: {len(account.carried)} carried over into 10 SKUs, "
+        f"{len(account.reported)} reported"
+    )
+
+
+def test_the_skus_part_alone_goes_into_another_file(tmp_path: Path) -> None:
+    part, _ = imported(FIXTURE, provider=None)
+    whole, _ = imported(FIXTURE, provider="us-east-1")
+    assert part.startswith('# Imported from "scale-config.yml".\nskus:\n')
+    assert whole.endswith(part)
+    expected: Mapping[str, Any] = settings_of(whole, tmp_path).skus
+    assert settings_of(whole.removesuffix(part) + part, tmp_path).skus == expected

@@ -1,0 +1,212 @@
+"""Whatever stands in a scale-config.yml: keys in are keys out and keys reported, each once."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.app import preflight
+from autoscaler.cli import _architecture_of
+from autoscaler.config import ConfigurationError, load
+from autoscaler.config.importing import ImportRequest, import_scale_config
+from autoscaler.config.problems import dotted
+from autoscaler.config.runner_types import prefixed
+from autoscaler.config.scale_config import Imported
+from autoscaler.model.catalogue import OperatingSystem
+
+IMAGES = {OperatingSystem.LINUX: "mine-*|self", OperatingSystem.WINDOWS: "win-*|self"}
+
+ODD = st.sampled_from(
+    [None, True, -1, 0, 2.5, "", "x y", "undefined", "{", [], ["a"], {}, {"a": 1}]
+)
+GOOD: dict[str, st.SearchStrategy[Any]] = {
+    "instance_type": st.sampled_from(["c5.large"] * 4 + ["g5.xlarge", "m7g.large", "z9.mega"]),
+    "os": st.sampled_from(["linux"] * 5 + ["windows", "macos"]),
+    "disk_size": st.integers(1, 70_000),
+    "is_ephemeral": st.booleans(),
+    "max_available": st.integers(-1, 2_000_000),
+    "min_available": st.integers(-1, 9),
+    "ami": st.sampled_from(["al2023*", "mine (new)|self", "a|123456789012"] * 2 + ["a|b|c", "a{"]),
+    "ami_experiment": st.fixed_dictionaries(
+        {"ami": st.sampled_from(["next-*", "n|self", "{"]), "percentage": st.integers(-1, 101)},
+        optional={"until": st.just("friday")},
+    ),
+    "labels": st.lists(
+        st.sampled_from(["fast", "Gpu", "GPU", "linux", "a b", 7]), max_size=4, unique=True
+    ),
+    "spot": st.booleans(),
+}
+MOSTLY = {key: st.one_of(*[good] * 6, ODD) for key, good in GOOD.items()}
+NEEDED = ("instance_type", "os")
+KEYS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {key: GOOD[key] for key in NEEDED},
+    optional={key: MOSTLY[key] for key in GOOD if key not in NEEDED},
+)
+OVERRIDES = st.fixed_dictionaries({}, optional=MOSTLY)
+VARIANTS = st.one_of(
+    st.dictionaries(
+        st.sampled_from(["am2", "canary", "big", "a b"]), st.one_of(OVERRIDES, ODD), max_size=2
+    ),
+    ODD,
+)
+VARIED = st.builds(lambda keys, variants: keys | {"variants": variants}, KEYS, VARIANTS)
+TYPE = st.one_of(KEYS, VARIED, KEYS, VARIED, ODD)
+LABELS = st.sampled_from(
+    [f"linux.{letter}" for letter in "abcdefgh"]
+    + ["Linux.A", "lf.linux.b", "am2.linux.a", "x.nonephemeral", "a b"]
+)
+FILES = st.builds(
+    lambda types, other: {"runner_types": types} | other,
+    st.dictionaries(LABELS, TYPE, min_size=1, max_size=4),
+    st.sampled_from([{}, {"notes": [1]}]),
+)
+
+Path_ = tuple[str | int, ...]
+
+
+def leaves(path: Path_, value: Any, depth: int = 0) -> Iterator[tuple[Path_, Any]]:
+    """The keys of a type or variant, written anew: lists of labels and experiments are opened."""
+    if not isinstance(value, dict) or not value:
+        yield path, value
+        return
+    for key, below in value.items():
+        if key == "variants" and depth == 0 and isinstance(below, dict) and below:
+            for name, variant in below.items():
+                yield from leaves((*path, key, name), variant, 1)
+        elif key == "ami_experiment" and isinstance(below, dict) and below:
+            yield from (((*path, key, inner), at) for inner, at in below.items())
+        elif key == "labels" and isinstance(below, list) and below:
+            yield from (((*path, key, index), at) for index, at in enumerate(below))
+        else:
+            yield (*path, key), below
+
+
+def image(text: str) -> dict[str, str]:
+    name, _, owner = text.partition("|")
+    return {"name": name, "owner": owner or "amazon"}
+
+
+def stands_in(sku: Mapping[str, Any], key: str, below: Path_, value: Any) -> bool:
+    """Whether a SKU says what a key of the file said."""
+    plain: dict[str, Callable[[], bool]] = {
+        "instance_type": lambda: bool(sku["on"][0]["instance_types"] == [value]),
+        "os": lambda: bool(sku.get("os", "linux") == value),
+        "disk_size": lambda: bool(sku["disk_gb"] == value),
+        "is_ephemeral": lambda: value is True,
+        "max_available": lambda: bool(sku["max_machines"] == value),
+        "min_available": lambda: bool(sku["idle"] == {"min": value}),
+        "ami": lambda: bool(image(value).items() <= sku["image"].items()),
+        "labels": lambda: value == [] or value in sku["labels"],
+    }
+    if key != "ami_experiment":
+        return plain[key]()
+    canary = sku["image"]["canary"]
+    return bool(
+        canary["percent"] == value
+        if below == ("percentage",)
+        else image(value).items() <= canary.items()
+    )
+
+
+def is_plainly_good(key: str, value: Any) -> bool:
+    """What must come through wherever its type does."""
+    if key == "disk_size":
+        return type(value) is int and 0 < value <= 65_536
+    if key == "max_available":
+        return type(value) is int and 0 < value <= 1_000_000
+    return key in {"instance_type", "os", "ami"} or (key == "labels" and value == "fast")
+
+
+def places_of_types(file: Mapping[str, Any]) -> Iterator[Path_]:
+    """Where types and variants stand."""
+    for label, keys in file["runner_types"].items():
+        yield ("runner_types", label)
+        variants = keys.get("variants") if isinstance(keys, dict) else None
+        for name in variants if isinstance(variants, dict) else ():
+            yield ("runner_types", label, "variants", name)
+
+
+def accounted(file: Mapping[str, Any]) -> list[str]:
+    found = [
+        leaf
+        for label, keys in file["runner_types"].items()
+        for leaf, _ in leaves(("runner_types", label), keys)
+    ]
+    return sorted([*(dotted(leaf) for leaf in found), *(key for key in file if key == "notes")])
+
+
+def imported(request: ImportRequest) -> tuple[str, Imported] | set[str]:
+    """Text and account; where nothing can be a SKU, the keys that say why."""
+    try:
+        return import_scale_config(request, _architecture_of)
+    except ConfigurationError as error:
+        return {one.key for one in error.problems}
+
+
+@settings(max_examples=200, deadline=None)
+@given(file=FILES, prefix=st.sampled_from(["", "lf.", "lf.c."]))
+def test_keys_in_are_keys_out_and_keys_reported(
+    tmp_path_factory: pytest.TempPathFactory, file: dict[str, Any], prefix: str
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    source, target = folder / "scale-config.yml", folder / "fleet.yaml"
+    source.write_text(yaml.safe_dump(file, sort_keys=False))
+    outcome = imported(ImportRequest(source, prefix, "east", IMAGES))
+    if isinstance(outcome, set):
+        assert sorted(outcome) == accounted(file)
+        return
+    text, account = outcome
+    reported = {one.key for one in account.reported}
+    assert sorted([*account.carried, *reported]) == accounted(file)
+    assert len(account.carried) + len(account.reported) == len(accounted(file))
+    assert all(one.line >= 1 and one.why for one in account.reported)
+    whole = {one.key for one in account.reported if one.why == "not a runner type"}
+    assert whole <= {dotted(path) for path in places_of_types(file)}
+
+    target.write_text(text)
+    configuration = load(target, files=False)
+    assert preflight(configuration, files=False) == ()
+    assert list(configuration.settings.skus) == list(account.skus)
+    check_carried(file, prefix, account)
+
+
+def merged(
+    file: Mapping[str, Any], prefix: str
+) -> Iterator[tuple[str, Path_, dict[str, tuple[Path_, Any]]]]:
+    """Each type and variant anew: its label, its place, and its keys with place and value."""
+    for label, keys in file["runner_types"].items():
+        base = keys if isinstance(keys, dict) else {}
+        at: Path_ = ("runner_types", label)
+        own = {key: ((*at, key), value) for key, value in base.items() if key != "variants"}
+        yield prefixed(label, prefix), at, own
+        variants = base.get("variants")
+        for name, overrides in variants.items() if isinstance(variants, dict) else ():
+            below = (*at, "variants", name)
+            given = overrides if isinstance(overrides, dict) else {}
+            changed = {key: ((*below, key), value) for key, value in given.items()}
+            yield prefixed(label, prefix, name), below, own | changed
+
+
+def check_carried(file: Mapping[str, Any], prefix: str, account: Imported) -> None:
+    """Each key that was carried over stands in every SKU that the type or variant came to."""
+    carried, shown = set(account.carried), set()
+    found = list(merged(file, prefix))
+    claims = Counter(label.lower() for label, _, _ in found)
+    for label, place, keys in found:
+        sku = account.skus.get(label)
+        for key, (path, value) in keys.items() if sku is not None else ():
+            for leaf, at in leaves((), {key: value}):
+                where = dotted((*path, *leaf[1:]))
+                shown.add(where)
+                if claims[label.lower()] > 1:
+                    continue  # The first that is fit has it: a test of its own.
+                if is_plainly_good(key, at):
+                    assert where in carried, where
+                if where in carried:
+                    assert sku is None or stands_in(sku, key, leaf[1:], at), where
+        shown.add(dotted(place))
+    assert carried <= shown

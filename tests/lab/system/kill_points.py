@@ -1,0 +1,279 @@
+"""The named points at which a controller is killed: how each is met, and what its store then shows.
+
+All but the commit are met from outside, by those whom the controller talks to: they kill it when
+its request has arrived, or when it is carried out and not answered. Nothing is met twice.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from autoscaler.lab.github.settings import AnswerFault
+from autoscaler.lab.laboratory import APP_ID, Laboratory
+from autoscaler.lab.machines.interception import Said
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.runners import Runner, RunnerState
+from tests.lab.system.harness import CALL_TAG, Records, records_in
+from tests.lab.system.mortal_controller import LastWrite, unwritten
+
+MINT = "POST /orgs/{org}/actions/runners/generate-jitconfig"
+Place = Callable[["Trial"], Callable[[sqlite3.Connection], None]]
+"""Arms one place; what it returns checks a dead controller's store, or raises AssertionError."""
+
+
+class Witness:
+    """Listens in on every machine, and strikes at an acknowledgement when it is armed."""
+
+    def __init__(self) -> None:
+        self.unheard: Callable[[str], None] | None = None
+        self.unanswered: Callable[[str], None] | None = None
+
+    async def before(self, said: Said) -> bool:
+        """The machine has sent it, the controller has not got it."""
+        if said.step != "acknowledge" or self.unheard is None:
+            return True
+        strike, self.unheard = self.unheard, None
+        strike(said.body["runner"])
+        return False
+
+    async def after(self, said: Said, status: int, _: dict[str, Any]) -> None:
+        """The controller has answered, the machine has not heard it."""
+        if said.step == "acknowledge" and status == 204 and self.unanswered is not None:
+            strike, self.unanswered = self.unanswered, None
+            strike(said.body["runner"])
+
+
+class Trial:
+    """One laboratory, its witness of machines, and where its controller finds its orders.
+
+    `images` are, by CreateFleet's token, those that there were when it came to that call.
+    """
+
+    def __init__(self, lab: Laboratory, witness: Witness, order: Path) -> None:
+        self.lab = lab
+        self.witness = witness
+        self.order = order
+        self.images: dict[str, frozenset[str]] = {}
+        self.swallowed: list[str] = []
+
+    def renew_images(self, fields: Mapping[str, str]) -> None:
+        """A newer image of each SKU appears while a call is under way."""
+        images = self.lab.ec2.images
+        there = images.named("*")
+        self.images.setdefault(fields["ClientToken"], frozenset(one.id for one in there))
+        for sku in self.lab.fleet.skus:
+            newest = images.named(f"{sku}-*")[-1]
+            images.publish(newest, f"{sku}-{len(there)}")
+
+    def swallow(self) -> None:
+        """Have the next answer of CreateFleet lost while newer images appear."""
+
+        def swallowed(fields: Mapping[str, str]) -> None:
+            self.renew_images(fields)
+            self.swallowed.append(fields["ClientToken"])
+
+        self.lab.ec2.faults.lose_answers("CreateFleet", 1, then=swallowed)
+
+    def strike_at(self, met: list[str], fields: Mapping[str, str]) -> None:
+        """Kill the controller at one of its calls, of which a newer image knows nothing."""
+        self.lab.controller.strike()
+        met.append(fields["ClientToken"])
+        self.renew_images(fields)
+
+
+# --- after the record -------------------------------------------------------------------------
+
+
+def call_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
+    """CreateFleet has arrived, and nothing is done about it."""
+    met: list[str] = []
+    trial.lab.ec2.faults.cut_calls("CreateFleet", 1, lambda fields: trial.strike_at(met, fields))
+
+    def check(store: sqlite3.Connection) -> None:
+        call = _call(store, met)
+        assert call.state is CallState.SENT
+        assert call.request
+
+    return check
+
+
+def template_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
+    """A call is recorded, and its request is not known yet: its launch template is being made."""
+    kill = trial.lab.controller.strike
+    trial.lab.ec2.faults.cut_calls("CreateLaunchTemplate", 1, lambda _: kill())
+
+    def check(store: sqlite3.Connection) -> None:
+        recorded = [c for c in records_in(store).calls if c.state is CallState.RECORDED]
+        assert recorded
+        assert {call.request for call in recorded} == {""}
+
+    return check
+
+
+def mint_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
+    """A registration is asked for and not made."""
+    _drop_mint(trial, done=False)
+
+    def check(store: sqlite3.Connection) -> None:
+        minted = trial.lab.github.names_registered
+        assert [one for one in _unminted(store) if str(one.name) not in minted]
+
+    return check
+
+
+# --- after the call, after the mint -----------------------------------------------------------
+
+
+def call_carried_out(trial: Trial) -> Callable[[sqlite3.Connection], None]:
+    """The machines are there, and nobody was told."""
+    met: list[str] = []
+    trial.lab.ec2.faults.lose_answers(
+        "CreateFleet", 1, then=lambda fields: trial.strike_at(met, fields)
+    )
+
+    def check(store: sqlite3.Connection) -> None:
+        call = _call(store, met)
+        made = [one for one in trial.lab.ec2.instances if one.tags[CALL_TAG] == str(call.id)]
+        assert call.state is CallState.SENT
+        assert len(made) == len(call.slots)
+
+    return check
+
+
+def minted(trial: Trial) -> Callable[[sqlite3.Connection], None]:
+    """The registration is there, and nobody was told."""
+    _drop_mint(trial, done=True)
+
+    def check(store: sqlite3.Connection) -> None:
+        there = {one.name for one in trial.lab.github.runners}
+        assert [one for one in _unminted(store) if str(one.name) in there]
+
+    return check
+
+
+# --- inside a commit --------------------------------------------------------------------------
+
+
+def commit_of(table: str, value: str, column: str = "state") -> Place:
+    """A transaction with such a row has run all its statements, and is not committed."""
+
+    def place(trial: Trial) -> Callable[[sqlite3.Connection], None]:
+        LastWrite(table, column, value).give(trial.order)
+
+        def check(store: sqlite3.Connection) -> None:
+            row = unwritten(trial.order)
+            trial.order.with_suffix(".row").unlink()
+            if table == "inbox":
+                log = trial.lab.github.delivery_log(APP_ID)
+                assert not any(one.succeeded for one in log if one.message.guid == row["id"])
+                return
+            key = "name" if table == "runners" else "id"
+            query = f"SELECT count(*) FROM {table} WHERE {key} = ? AND record = ?"  # noqa: S608
+            assert store.execute(query, (row[key], row["record"])).fetchone() == (0,)
+
+        return check
+
+    return place
+
+
+# --- before the acknowledgement ---------------------------------------------------------------
+
+
+def acknowledgement_sent(trial: Trial) -> Callable[[sqlite3.Connection], None]:
+    """A machine has said that it has its grant, and was not heard."""
+    met: list[str] = []
+
+    def strike(name: str) -> None:
+        trial.lab.controller.strike()
+        met.append(name)
+
+    trial.witness.unheard = strike
+
+    def check(store: sqlite3.Connection) -> None:
+        runner = _runner(store, met)
+        assert runner.state is RunnerState.MINTED
+        assert runner.handed_over_at is not None
+
+    return check
+
+
+def acknowledgement_kept(trial: Trial) -> Callable[[sqlite3.Connection], None]:
+    """It is kept, and the machine does not know that: its runner must not start yet."""
+    met: list[str] = []
+
+    def strike(name: str) -> None:
+        trial.lab.controller.strike()
+        met.append(name)
+
+    trial.witness.unanswered = strike
+
+    def check(store: sqlite3.Connection) -> None:
+        assert _runner(store, met).acknowledged_at is not None
+
+    return check
+
+
+POINTS: dict[str, tuple[Place, ...]] = {
+    "after the record": (
+        call_arrives,
+        mint_arrives,
+        template_arrives,
+        call_arrives,
+        mint_arrives,
+    ),
+    "after the call": (call_carried_out,),
+    "after the mint": (minted,),
+    "inside a commit": (
+        commit_of("inbox", "workflow_job", "event"),
+        commit_of("calls", "recorded"),
+        commit_of("calls", "settled"),
+        commit_of("runners", "minted"),
+        commit_of("runners", "acknowledged"),
+    ),
+    "before the acknowledgement": (acknowledgement_sent, acknowledgement_kept),
+}
+"""By name, the places that belong to it, taken in turn."""
+
+
+def recorded_late(lab: Laboratory, records: Records) -> list[str]:
+    """What a dead controller had sent and its store does not know of, in words."""
+    tried = {call.token: call.attempts for call in records.calls}
+    named = {str(runner.name) for runner in records.runners}
+    slots = {str(call.id): len(call.slots) for call in records.calls}
+    made = Counter(one.tags[CALL_TAG] for one in lab.ec2.instances)
+    found = [
+        f"call with token {token} was sent {len(sent)} times, {tried[token]} are known"
+        for token, sent in lab.ec2.sendings.items()
+        if token in tried and len(sent) > tried[token]
+    ]
+    found += [f"{n} machines of call {call}" for call, n in made.items() if n > slots.get(call, 0)]
+    return found + [f"runner {name}" for name in lab.github.names_registered if name not in named]
+
+
+def _drop_mint(trial: Trial, *, done: bool) -> None:
+    kill = trial.lab.controller.strike
+    trial.lab.github.spoil(AnswerFault("dropped", MINT, done=done, then=kill))
+
+
+def _call(store: sqlite3.Connection, met: list[str]) -> Call:
+    (token,) = met
+    (call,) = (one for one in records_in(store).calls if one.token == token)
+    if call.request:
+        assert json.loads(call.request)["ClientToken"] == token
+    return call
+
+
+def _runner(store: sqlite3.Connection, met: list[str]) -> Runner:
+    (name,) = met
+    (runner,) = (one for one in records_in(store).runners if one.name == name)
+    return runner
+
+
+def _unminted(store: sqlite3.Connection) -> list[Runner]:
+    """Registrations that are recorded, and of which nothing more is known."""
+    states = (RunnerState.NAMED, RunnerState.WITHDRAWING)
+    found = (one for one in records_in(store).runners if one.state in states)
+    return [one for one in found if one.github_id is None]

@@ -1,0 +1,80 @@
+"""A controller that dies inside a commit: `mortal_controller.py ORDER ARGUMENT...`, else `autoscaler`.
+
+While the file ORDER is there, the first transaction that writes such a row is the process's last:
+it is killed after the transaction's last statement and before its COMMIT. What the row was to be
+is left beside the order. It knows the store by its SQL alone, and has no part in it.
+"""
+
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event
+
+
+@dataclass(frozen=True, slots=True)
+class LastWrite:
+    """In which row's transaction to die: one of `table` that has `value` in `column`."""
+
+    table: str
+    column: str
+    value: str
+
+    def give(self, order: Path) -> None:
+        """Put the order where the process looks for it, whole at once."""
+        draft = order.with_suffix(".draft")
+        draft.write_text(json.dumps(asdict(self)))
+        draft.replace(order)
+
+
+def unwritten(order: Path) -> dict[str, Any]:
+    """The row in whose transaction the process died. Raises FileNotFoundError before that."""
+    found: dict[str, Any] = json.loads(order.with_suffix(".row").read_text())
+    return found
+
+
+class _Fate:
+    """Watches what is written. Belongs to the thread that writes."""
+
+    def __init__(self, order: Path) -> None:
+        self._order = order
+        self._row: dict[str, Any] | None = None
+
+    def begin(self, _connection: Connection) -> None:
+        self._row = None
+
+    def wrote(self, _connection: Connection, _cursor: object, statement: str, *rest: Any) -> None:
+        if self._row is not None or not self._order.exists():
+            return
+        order = LastWrite(**json.loads(self._order.read_text()))
+        if not statement.startswith(f"INSERT INTO {order.table} "):
+            return
+        rows = rest[1].compiled_parameters
+        self._row = next((row for row in rows if row.get(order.column) == order.value), None)
+
+    def commit(self, _connection: Connection) -> None:
+        if self._row is None:
+            return
+        texts = {name: value for name, value in self._row.items() if isinstance(value, str)}
+        self._order.with_suffix(".row").write_text(json.dumps(texts))
+        self._order.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(order: Path) -> None:
+    """Be `autoscaler` until the order is carried out."""
+    fate = _Fate(order)
+    event.listen(Engine, "begin", fate.begin)
+    event.listen(Engine, "after_cursor_execute", fate.wrote)
+    event.listen(Engine, "commit", fate.commit)
+    from autoscaler.cli import commands
+
+    commands()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv.pop(1)))

@@ -1,0 +1,127 @@
+"""The controller is killed at each named point, again and again, while jobs flow.
+
+Nothing is done twice, nothing is lost, nothing is left.
+"""
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.model.identifiers import Seconds
+from tests.lab.system.harness import (
+    at_rest,
+    copied_store,
+    ec2_sku,
+    job,
+    records_in,
+    unsettled,
+    until,
+    wrong_runners,
+    wrong_slots,
+)
+from tests.lab.system.kill_points import POINTS, Place, Trial, Witness, recorded_late
+
+ROUNDS = 5
+SEED = 5
+SKUS = {
+    "linux.g5": ec2_sku("g5.xlarge"),
+    "linux.g6": ec2_sku("g6.xlarge"),
+    "linux.arm": ec2_sku("m7g.xlarge", arch="arm64"),
+}
+AT_ONCE = 5
+"""So many jobs are always under way: a point that needs one is never waited for in vain."""
+STARTING: Seconds = 1.5
+"""Real seconds in which a controller opens its store and its provider."""
+PATIENCE: Seconds = 20.0
+"""Real seconds, for a host that is busy with other things; it takes one or two."""
+MORTAL = (str(Path(__file__).with_name("mortal_controller.py")),)
+
+
+async def _keep_pushing(lab: Laboratory, chance: random.Random) -> None:
+    while True:
+        if lab.github.unfinished < AT_ONCE:
+            name = f"j{len(lab.github.jobs)}"
+            lab.github.push([job(name, chance.choice(sorted(SKUS)), chance.uniform(20.0, 60.0))])
+        await asyncio.sleep(0.05)
+
+
+async def _dies(trial: Trial, place: Place) -> None:
+    """Arm a place, let a controller come to it, and look at what it has left."""
+    check = place(trial)
+    controller = trial.lab.controller
+    await until(lambda: not controller.running, PATIENCE, controller.log_end)
+    assert await controller.ended() == -signal.SIGKILL, controller.log_end()
+    with copied_store(trial.lab) as store:
+        check(store)
+        assert recorded_late(trial.lab, records_in(store)) == []
+
+
+async def _keep_killing(trial: Trial, chance: random.Random) -> Counter[str]:
+    """Each life ends at a point, or while it starts; in one an answer of CreateFleet is lost."""
+    kills: Counter[str] = Counter()
+    controller = trial.lab.controller
+    for number in range(ROUNDS):
+        for point, places in POINTS.items():
+            if not controller.running:
+                await controller.start()
+            if point == "after the call":
+                trial.swallow()
+                lost = len(trial.swallowed)
+                await until(
+                    lambda n=lost: len(trial.swallowed) > n,  # type: ignore[misc]
+                    PATIENCE,
+                    controller.log_end,
+                )
+            await _dies(trial, places[number % len(places)])
+            kills[point] += 1
+        await controller.start()
+        await asyncio.sleep(chance.uniform(0.2, STARTING))
+        await controller.kill()
+    return kills
+
+
+@pytest.mark.timeout(900)
+async def test_killed_at_every_point_while_jobs_flow(tmp_path: Path) -> None:
+    witness, order = Witness(), tmp_path / "order"
+    fleet = LabFleet(
+        "acme", ("widgets",), SKUS, scale=30.0, ear=witness, program=(*MORTAL, str(order))
+    )
+    async with Laboratory(fleet) as lab:
+        trial = Trial(lab, witness, order)
+        # From its first start on it knows which deliveries it missed.
+        await lab.start_controller()
+        pushing = asyncio.create_task(_keep_pushing(lab, random.Random(SEED)))
+        kills = await _keep_killing(trial, random.Random(SEED + 1))
+        pushing.cancel()
+        await lab.start_controller()
+        await at_rest(lab, PATIENCE)
+        assert await lab.controller.terminate() == 0
+        assert lab.wrong_jobs() == []
+        assert wrong_slots(lab) == []
+        assert wrong_runners(lab) == []
+        assert unsettled(lab) == []
+        assert kills == dict.fromkeys(POINTS, ROUNDS)
+        _repeated_as_they_were(trial)
+        # No name was minted twice, whatever became of the first answer.
+        assert set(lab.github.names_registered.values()) == {1}
+        # That it was a trial at all: deliveries failed, and the kills fell among the work.
+        assert lab.github.deliveries["redelivered"] > sum(kills.values())
+        assert len(lab.github.jobs) > sum(kills.values())
+
+
+def _repeated_as_they_were(trial: Trial) -> None:
+    """Every request was sent in the same words each time, and knows nothing of newer images."""
+    ec2 = trial.lab.ec2
+    assert len(trial.swallowed) == ROUNDS
+    assert all(len(ec2.sendings[token]) > 1 for token in trial.swallowed)
+    assert {len(set(sent)) for sent in ec2.sendings.values()} == {1}
+    assert ec2.errors["CreateFleet", "IdempotentParameterMismatch"] == 0
+    told = [one for one in ec2.instances if one.client_token in trial.images]
+    assert len(told) >= ROUNDS
+    for one in told:
+        assert one.specification.image.id in trial.images[one.client_token]

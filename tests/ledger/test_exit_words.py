@@ -1,0 +1,43 @@
+"""What a machine says when its runner leaves is no word about a job: GitHub alone says how it ended.
+
+actions/runner's `run.sh` ends with 0 whatever became of the job, and a job may have been root.
+"""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from autoscaler.model.runners import RunnerState
+from tests.ledger.builders import World
+
+SAID = ["the runner exited with status 0", "the runner exited with status 7", "job: success", ""]
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_an_exit_ends_its_machine_and_says_nothing_of_the_job(said: str) -> None:
+    world = World()
+    world.queue(1, 2)
+    one, other = world.ready("a"), world.ready("b")
+    world.starts(1, one)
+    world.starts(2, other)
+    world.do(e.MachineExited, world.runner(one).machine, said)
+    assert world.machine("a0").state is MachineState.EXITED
+    assert world.runner(one).state is RunnerState.DONE
+    assert (world.job(1).state, world.job(1).conclusion) == (JobState.IN_PROGRESS, None)
+    assert world.machine("b0").state is MachineState.GRANTED
+    world.completes(1, conclusion="failure")
+    assert (world.job(1).state, world.job(1).conclusion) == (JobState.COMPLETED, "failure")
+
+
+@pytest.mark.parametrize("conclusion", ["success", "failure", "cancelled"])
+def test_a_completed_job_ends_no_machine_before_its_exit(conclusion: str) -> None:
+    """GitHub says `completed` while hooks, uploads and the listener may still be at work."""
+    world = World()
+    world.queue(1)
+    runner = world.ready("a")
+    world.starts(1, runner)
+    world.completes(1, conclusion=conclusion)
+    world.now += 600.0
+    assert world.machine("a0").state is MachineState.GRANTED
+    assert world.plan().intents == ()
