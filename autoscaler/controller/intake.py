@@ -21,18 +21,17 @@ _log = structlog.get_logger(__name__)
 
 
 class Intake:
-    """Deliveries that are stored and not applied yet wait here for the loop's next turn."""
+    """Deliveries that are stored and not applied yet wait here for the loop.
+
+    `jobs_queued` counts the facts taken in so far that say that a job is queued.
+    """
 
     def __init__(self, store: Store, journal: Journal, parse: Parse) -> None:
         self._store = store
         self._journal = journal
         self._parse = parse
         self._waiting: list[tuple[DeliveryKey, JobObserved | None]] = []
-
-    @property
-    def jobs_queued(self) -> int:
-        """How many of the facts that wait say that a job is queued."""
-        return sum(e is not None and e.state is JobState.QUEUED for _, e in self._waiting)
+        self.jobs_queued = 0
 
     async def accept(self, delivery: Delivery) -> bool:
         """Keep a delivery; False if it was known. Durable on return. Raises StoreError."""
@@ -42,8 +41,11 @@ class Intake:
         return new
 
     def resume(self, *deliveries: Delivery) -> None:
-        """Queue stored deliveries for the next turn."""
-        self._waiting.extend((delivery.key, self._read(delivery)) for delivery in deliveries)
+        """Queue stored deliveries for the loop."""
+        for delivery in deliveries:
+            event = self._read(delivery)
+            self._waiting.append((delivery.key, event))
+            self.jobs_queued += event is not None and event.state is JobState.QUEUED
         self._journal.changed.set()
 
     async def apply_waiting(self) -> int:

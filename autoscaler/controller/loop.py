@@ -149,10 +149,13 @@ class Loop:
         quiet = max(pace.quiet, self._planning_took * (1.0 / pace.share - 1.0))
         calm, enough = 0, 1
         while calm < enough and self._pacing.now() < until:
-            known = self._intake.jobs_queued
+            began, known = self._pacing.now(), self._intake.jobs_queued
             if await _set_within(self._due, quiet):
                 return
-            came = (self._intake.jobs_queued - known) * pace.quiet / quiet
+            # Little by little: deliveries wait for the store behind what a turn writes.
+            await self._intake.apply_waiting()
+            elapsed = self._pacing.now() - began
+            came = (self._intake.jobs_queued - known) * pace.quiet / elapsed
             calm = calm + 1 if came < pace.stream else 0
             enough = pace.lull if came >= pace.flood else enough
 

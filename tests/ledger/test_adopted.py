@@ -8,7 +8,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId
 from autoscaler.model.machines import Machine, MachineState
 from tests.ledger.builders import START, World, listed
-from tests.planner.fleets import EAST
+from tests.planner.fleets import EAST, launched
 
 
 def shown_as(machine: Machine) -> tuple[Any, ...]:
@@ -103,3 +103,13 @@ def test_why_it_ended_is_told_as_the_provider_said_it() -> None:
     world.lists(ended("i-c0", "no capacity: try later"))
     reasons = [hold.reason for hold in world.state.cooldowns.values() if hold.until > world.now]
     assert reasons == ["Server.Code: no capacity: try later"]
+
+
+def test_a_list_tells_the_image_that_the_answer_left_out() -> None:
+    world = World()
+    world.send(1)
+    given = dataclasses.replace(launched("i-1"), image="", launch_time="")
+    world.do(e.CallAnswered, CallId("c"), (given,), ())
+    assert (world.machine("c0").image, world.machine("c0").launch_time) == ("", "")
+    world.lists(listed("i-1", launch_time="t1"))
+    assert (world.machine("c0").image, world.machine("c0").launch_time) == ("ami-1", "t1")

@@ -4,7 +4,9 @@ import dataclasses
 
 import pytest
 
-from autoscaler.model.catalogue import LaunchRate, Limits, Rate
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import LaunchRate, LaunchTokens, Limits, Rate
+from autoscaler.model.identifiers import CallId
 from autoscaler.model.plan import Launch
 from autoscaler.planner.placement import Room
 from tests.ledger.builders import GPU, World
@@ -56,9 +58,10 @@ def test_a_call_that_was_partly_earned_comes_sooner() -> None:
 
 
 def test_a_call_that_was_never_sent_is_given_back_once() -> None:
-    world = World(dataclasses.replace(catalogue(), launch_rates={EAST: Rate(3, 0.5)}))
+    rates = {EAST: LaunchRate(Rate(3, 0.5), Rate(10, 0.5))}
+    world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     for name in ("a", "b", "c"):
-        world.record(1, name)
-    assert world.fleet().launch_calls == {EAST: 0.0}
+        world.record(2, name)
+    assert world.fleet().launch_tokens == {EAST: LaunchTokens(0.0, 4.0)}
     world.do(e.CallWithdrawn, CallId("a"), "its job went away")
-    assert world.fleet().launch_calls == {EAST: 1.0}
+    assert world.fleet().launch_tokens == {EAST: LaunchTokens(1.0, 6.0)}

@@ -1,6 +1,7 @@
 """What the lab makes go wrong on purpose: each fault through the real SDK."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 from botocore.exceptions import ClientError, HTTPClientError
@@ -67,6 +68,21 @@ async def test_an_answer_is_lost_after_a_silence(ec2: Fixture) -> None:
     await ec2.clock.advance(1.0)
     with pytest.raises(HTTPClientError):
         await call
+
+
+async def test_a_witness_is_told_of_a_broken_call_at_its_moment(ec2: Fixture) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def witness(fields: Mapping[str, str]) -> None:
+        seen.append((fields["ClientToken"], len(ec2.lab.instances)))
+
+    ec2.lab.faults.cut_calls("CreateFleet", 1, witness)
+    ec2.lab.faults.lose_answers("CreateFleet", 1, then=witness)
+    for _ in range(2):
+        with pytest.raises(HTTPClientError):
+            await ec2.fleet(2, ClientToken="t-1")
+    assert len(launched(await ec2.fleet(2, ClientToken="t-1"))) == 2
+    assert seen == [("t-1", 0), ("t-1", 2)]
 
 
 async def test_only_answers_to_calls_that_were_carried_out_are_lost(ec2: Fixture) -> None:

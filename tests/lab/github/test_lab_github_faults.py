@@ -67,6 +67,21 @@ async def test_a_dropped_request_was_not_done(client: Client) -> None:
     assert client.lab.calls[MINT, 0] == 1
 
 
+async def test_a_witness_is_told_of_a_fault_at_its_moment(client: Client) -> None:
+    await client.token()
+    seen: list[list[str]] = []
+    client.lab.spoil(
+        AnswerFault("dropped", MINT, then=lambda: seen.append(_names(client))),
+        AnswerFault("dropped", MINT, done=True, then=lambda: seen.append(_names(client))),
+        AnswerFault("cut", MINT, then=lambda: seen.append(_names(client))),
+    )
+    for name in ("a", "b", "c"):
+        with pytest.raises(aiohttp.ClientError):
+            await client.mint(name)
+    assert seen == [[], ["b"], ["b", "c"]]
+    assert client.lab.names_registered == {"b": 1, "c": 1}
+
+
 async def test_a_cut_body_breaks_off_and_a_garbled_one_is_no_json(client: Client) -> None:
     await client.token()
     client.lab.spoil(AnswerFault("cut", MINT), AnswerFault("garbled", MINT))

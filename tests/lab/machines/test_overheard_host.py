@@ -1,0 +1,56 @@
+"""A host that is listened in on: what its machines say passes through, unless it is broken."""
+
+from typing import Any
+
+from autoscaler.lab.machines.crowd import CrowdHost
+from autoscaler.lab.machines.interception import Said
+from autoscaler.lab.machines.overheard_host import OverheardHost
+from tests.lab.machines.conftest import UserData
+from tests.lab.machines.world import World, running, until
+
+
+class Listener:
+    """Breaks the first acknowledgement on its way, and notes what else was said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.broken: list[str] = []
+        self.answered: list[tuple[str, int]] = []
+
+    async def before(self, said: Said) -> bool:
+        self.said.append(said.step)
+        if said.step == "acknowledge" and not self.broken:
+            self.broken.append(said.body["runner"])
+            return False
+        return True
+
+    async def after(self, said: Said, status: int, _: dict[str, Any]) -> None:
+        self.answered.append((said.step, status))
+
+
+async def test_all_machines_are_heard_and_what_is_broken_is_said_again(user_data: UserData) -> None:
+    async with running(World(scale=50, jobs=[0.1] * 2)) as world:
+        listener = Listener()
+        host = OverheardHost(CrowdHost(world.scale), listener)
+        for name in ("i-1", "i-2"):
+            await host.boot(world.machine(name, user_data(world)))
+        await until(lambda: len(world.off) == 2)
+        await host.close()
+        assert len(listener.broken) == 1
+        acknowledged = [status for step, status in listener.answered if step == "acknowledge"]
+        assert (len(acknowledged), world.count("acknowledge")) == (2, 2)
+        assert world.count("completed") == 2
+        assert world.wrong == []
+
+
+async def test_a_plug_that_is_pulled_silences_the_machine(user_data: UserData) -> None:
+    async with running(World(scale=50)) as world:
+        listener = Listener()
+        host = OverheardHost(CrowdHost(world.scale), listener)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(listener.answered))
+        await host.kill("i-1")
+        said = len(listener.said)
+        await host.close()
+        assert len(listener.said) == said
+        assert world.off == []
