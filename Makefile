@@ -3,13 +3,14 @@
 
 BIN := .venv/bin
 ARGS ?=
+SEEDS ?= 1000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types contracts pytest fuzz mutants format clean
+.PHONY: help setup demo test check lint types contracts pytest fuzz chaos chaos-bugs mutants format clean
 
 help: ## List these commands.
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
 
 setup: ## Set up .venv and the Debian packages that it needs.
 	@scripts/bootstrap.sh
@@ -44,6 +45,12 @@ pytest: setup ## The tests; ARGS='-k name' runs some.
 
 fuzz: setup ## A million tries of each fuzzer; ARGS='--seed N' repeats a run.
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+chaos: setup ## Play SEEDS=1000 worlds full of faults; ARGS='--replay FILE' plays one again.
+	@$(BIN)/python -m tests.chaos --seeds $(SEEDS) $(ARGS)
+
+chaos-bugs: setup ## Plant ten bugs, one by one, and see each found; ARGS=no_dedupe: one.
+	@$(BIN)/python -m tests.chaos.bugs $(ARGS)
 
 mutants: setup ## Break planner/ and ledger/ bit by bit (half an hour); ARGS=planner.grants: one.
 	@$(BIN)/python scripts/mutants.py $(ARGS)

@@ -48,6 +48,8 @@ packages=()
 command -v openssl > /dev/null || packages+=(openssl)
 # The lab's machines drop privileges with setpriv when they are run as root.
 command -v setpriv > /dev/null || packages+=(util-linux)
+# A test looks on from the kernel's side while deliveries are taken in.
+command -v strace > /dev/null || packages+=(strace)
 ((${#packages[@]} == 0)) || install_packages "${packages[@]}"
 
 lock="$(cat pyproject.toml uv.lock scripts/bootstrap.sh scripts/npm_packages.py | sha256sum)"

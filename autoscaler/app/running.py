@@ -26,6 +26,7 @@ from autoscaler.app.translation import (
     github_settings,
     server_settings,
 )
+from autoscaler.app.watching import World, make_reconciler
 from autoscaler.controller.asking import Asking
 from autoscaler.controller.bootstrap import BootstrapDesk
 from autoscaler.controller.effects import Effects
@@ -38,7 +39,6 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.launching import Launching
 from autoscaler.controller.loop import Loop, Pace, failure_of
 from autoscaler.controller.ports.store import SavedState, Store, StoreError
-from autoscaler.controller.reconciler import Reconciler
 from autoscaler.controller.releasing import Releasing
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
@@ -145,11 +145,10 @@ class _Fleet:
         )
         agent = files("autoscaler.agent").joinpath("agent.py").read_bytes()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
-        self.github = GuardedGitHub(
-            GitHubClient(
-                github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
-            )
+        client = GitHubClient(
+            github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
         )
+        self.github = GuardedGitHub(client)
         self._ec2 = {
             name: Ec2Provider(ec2, self._telemetry, clock, workers[name])
             for name, ec2 in ec2_settings(configuration, saved.installation, agent_sha256).items()
@@ -161,9 +160,8 @@ class _Fleet:
         self._granting = Granting(self._journal, self.github, clock)
         self._intake = Intake(store, self._journal, parse_workflow_job)
         arrived_until = saved.arrived_until if saved.arrived_until is not None else clock.now()
-        self._reconciler = Reconciler(
-            self._journal, store, self.github, self.providers, clock, arrived_until
-        )
+        world = World(store, client, self.github, self._ec2, self.providers, self._telemetry, clock)
+        self._reconciler = make_reconciler(self._journal, self._intake, world, arrived_until)
         self._desk = BootstrapDesk(
             self._journal,
             self._granting,
@@ -198,7 +196,8 @@ class _Fleet:
         """Take over what an earlier process left. Raises StoreError."""
         ledger, now = self._journal.ledger, self._clock.now()
         ledger.restore(
-            (*saved.calls, *saved.machines, *saved.runners, *saved.jobs), saved.cooldowns
+            (*saved.calls, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
+            saved.cooldowns,
         )
         absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
         await self._journal.record(ControllerStarted(now, absence))

@@ -132,6 +132,7 @@ def _ec2(
         skus=dict(_ec2_skus(configuration, name, agent_sha256)),
         instance_profile=ec2.instance_profile,
         identity_certificates=tuple(map(configuration.file, ec2.identity_certificates)),
+        interruption_queue=ec2.interruption_queue,
         account=ec2.account,
         prices=ec2.prices,
         spot_price_factor=ec2.spot_price_factor,

@@ -61,10 +61,12 @@ def sku(settings: Settings, name: str, ladder: tuple[Rung, ...]) -> Sku:
         ladder=ladder,
         unlabelled=found.unlabelled,
         max_machines=found.max_machines,
+        fair_share=found.fair_share,
         idle=_idle(found),
         deadlines=_deadlines(found),
         lifetime=found.lifetime,
         access=Access(found.access.repositories),
+        rerun_interrupted=found.rerun_interrupted,
     )
 
 

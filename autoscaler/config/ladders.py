@@ -46,6 +46,9 @@ def _platform(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]
 def _minimums(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
     most = _whole(sku, "max_machines")
     if most is None:
+        if sku.child("fair_share") is not None and sku.child("max_machines") is None:
+            what = "is a part of max_machines, which is left out"
+            yield document.problem((*path, "fair_share"), what, "add max_machines, or remove it")
         return
     schedule = sku.get("idle", "schedule")
     places: list[KeyPath] = [("idle", "min")]

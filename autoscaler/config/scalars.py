@@ -19,6 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from autoscaler.config.problems import nearest, show
+from autoscaler.model.interruptions import NO_RERUN
 
 MAX_TEXT = 1024
 MAX_DURATION = 365 * 24 * 3600.0
@@ -29,7 +30,10 @@ _UNIT = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PUBLIC_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~/\-]*)?")
 _PLAIN_URL = "use letters, digits, dots and - in the host, and _ ~ / too in the path"
-_LABEL_BY_DEFAULT = {"self-hosted", "linux", "windows", "macos", "x64", "arm64", "arm", "x86"}
+_LABEL_BY_DEFAULT = {
+    *("self-hosted", "linux", "windows", "macos", "x64", "arm64", "arm", "x86"),
+    NO_RERUN,
+}
 
 
 def wrong(what: str, fix: str) -> PydanticCustomError:

@@ -128,7 +128,7 @@ class Ec2Settings(Section):
     identity_certificates: tuple[FilePath, ...] = ()
     """PEM files that sign instance identity documents, beside AWS's own for the region."""
     interruption_queue: shapes.SecureUrl | None = None
-    """The SQS queue with EC2's notices."""
+    """The URL of the SQS queue with EventBridge's events; left out, interruptions are not heard of."""
     account: shapes.Account | None = None
     """The account that machines must be in; left out, that of the credentials."""
     prices: Mapping[shapes.InstanceType, Dollars] = Field(default_factory=dict)

@@ -100,6 +100,7 @@ ListenAddress = Annotated[
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 Percent = Annotated[float, Field(ge=0, le=100)]
+Share = Annotated[float, Field(gt=0, le=1)]
 Gibibytes = Annotated[int, Field(ge=1, le=65536)]
 Dollars = Annotated[float, Field(ge=0, le=1e9)]
 Duration = Annotated[

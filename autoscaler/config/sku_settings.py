@@ -164,6 +164,8 @@ class SkuSettings(Section):
     """Whether jobs that name no label of ours are this SKU's."""
     max_machines: Count | None = None
     """How many at once; left out, no cap."""
+    fair_share: shapes.Share = 1.0
+    """The part of `max_machines` that one repository may have while others wait; 1 is no bound."""
     idle: Idle = Idle()
     """Machines that wait for jobs."""
     deadlines: DeadlineSettings = DeadlineSettings()
@@ -172,3 +174,5 @@ class SkuSettings(Section):
     """From the moment it is given a runner to its end, whatever it does: at least the longest job."""
     access: AccessSettings = AccessSettings()
     """Who may use it."""
+    rerun_interrupted: Count = 0
+    """How often the jobs of a run are run again that died with their machines; 0, never."""

@@ -30,9 +30,6 @@ def _providers(settings: Settings) -> Iterator[str]:
     for name, provider in settings.providers.items():
         if provider.kubernetes is not None:
             yield f"{dotted(('providers', name, 'kubernetes'))}: Kubernetes is not built yet"
-        if provider.ec2 is not None and provider.ec2.interruption_queue is not None:
-            key = dotted(("providers", name, "ec2", "interruption_queue"))
-            yield f"{key}: interruption notices are not read yet"
 
 
 def _skus(settings: Settings) -> Iterator[str]:

@@ -18,6 +18,13 @@ from autoscaler.controller.ports.github import (
     RegisteredRunner,
     RetryLaterError,
 )
+from autoscaler.controller.ports.github_lists import (
+    GitHubLists,
+    ListedRepository,
+    ListedRun,
+    Listing,
+)
+from autoscaler.controller.ports.notices import Message, NoticeQueue
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -27,6 +34,7 @@ from autoscaler.controller.ports.provider import (
     Provider,
     ProviderError,
 )
+from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
 from autoscaler.model.events import JobObserved, ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
@@ -137,6 +145,75 @@ class GuardedGitHub:
     async def close(self) -> None:
         """See `GitHub`."""
         await self._github.close()
+
+
+class GuardedGitHubLists:
+    """GitHubLists that raise only what the port names."""
+
+    def __init__(self, lists: GitHubLists) -> None:
+        self._lists = lists
+
+    async def repositories(self, scope: str) -> Listing[ListedRepository]:
+        """See `GitHubLists`."""
+        return await _guard(lambda: self._lists.repositories(scope), GitHubError, _later)
+
+    async def newest_runs(self, repository: str) -> Listing[ListedRun]:
+        """See `GitHubLists`."""
+        return await _guard(lambda: self._lists.newest_runs(repository), GitHubError, _later)
+
+    async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
+        """See `GitHubLists`."""
+        return await _guard(lambda: self._lists.runs(repository, status), GitHubError, _later)
+
+    async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
+        """See `GitHubLists`."""
+        return await _guard(lambda: self._lists.run(repository, run_id), GitHubError, _later)
+
+    async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
+        """See `GitHubLists`."""
+        return await _guard(lambda: self._lists.jobs(repository, run_id, now), GitHubError, _later)
+
+    async def runners(self, scope: str) -> Listing[RegisteredRunner]:
+        """See `GitHubLists`."""
+        return await _guard(lambda: self._lists.runners(scope), GitHubError, _later)
+
+    def pace(self, scope: str) -> float:
+        """See `GitHubLists`."""
+        return self._lists.pace(scope)
+
+
+class GuardedReruns:
+    """Reruns that raise only what the port names."""
+
+    def __init__(self, reruns: Reruns) -> None:
+        self._reruns = reruns
+
+    async def rerun(
+        self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
+    ) -> RerunAnswer:
+        """See `Reruns`."""
+        return await _guard(
+            lambda: self._reruns.rerun(repository, run_id, run_attempt, jobs), GitHubError, _later
+        )
+
+
+class GuardedNotices:
+    """A NoticeQueue that raises only what the port names."""
+
+    def __init__(self, queue: NoticeQueue) -> None:
+        self._queue = queue
+
+    async def receive(self, wait: Seconds) -> tuple[Message, ...]:
+        """See `NoticeQueue`."""
+        return await _guard(lambda: self._queue.receive(wait), _LISTED, OutcomeUnknownError)
+
+    async def settle(self, receipts: Sequence[str]) -> None:
+        """See `NoticeQueue`."""
+        await _guard(lambda: self._queue.settle(receipts), _LISTED, OutcomeUnknownError)
+
+    async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
+        """See `NoticeQueue`."""
+        return await _guard(lambda: self._queue.shown(machines), _LISTED, OutcomeUnknownError)
 
 
 _LISTED = (ProviderError, OutcomeUnknownError)

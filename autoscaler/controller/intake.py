@@ -53,7 +53,7 @@ class Intake:
         waiting, self._waiting = self._waiting, []
         for _, event in waiting:
             if event is not None:
-                await self._recall(event)
+                await self.recall(event)
                 self._journal.note(event)
         await self._journal.commit([key for key, _ in waiting])
         return len(waiting)
@@ -66,7 +66,8 @@ class Intake:
             _log.error("delivery_not_understood", delivery=delivery.id, error=str(error))
             return None
 
-    async def _recall(self, event: JobObserved) -> None:
+    async def recall(self, event: JobObserved) -> None:
+        """Bring a job back from the store that has left memory. Raises StoreError."""
         # A job that ended long ago has left memory: its row says so, or a re-run's repeated
         # `completed` would bring it back to life.
         state = self._journal.ledger.state

@@ -4,7 +4,8 @@ It turns what it finds into facts and leaves every decision to the planner.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import structlog
 
@@ -31,6 +32,9 @@ BEAT_EVERY: Seconds = 10.0
 FORGET_EVERY: Seconds = 3600.0
 ROWS_KEPT_FOR: Seconds = 4 * 86400.0
 
+Duty = Callable[[], Coroutine[Any, Any, None]]
+"""Another look at the world, run until it is cancelled. Raises StoreError alone."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -45,13 +49,16 @@ class Reconciler:
         providers: Mapping[ProviderName, Provider],
         clock: Clock,
         arrived_until: Instant,
+        duties: Sequence[Duty] = (),
     ) -> None:
+        """`duties` are looked after beside its own tasks, each endless and of its own trouble."""
         self._journal = journal
         self._store = store
         self._github = github
         self._providers = providers
         self._clock = clock
         self._arrived_until = arrived_until
+        self._duties = duties
         self._sweep_soon = {name: asyncio.Event() for name in providers}
         self._awaited: dict[ProviderName, list[asyncio.Event]] = {name: [] for name in providers}
         self.github_answered = False
@@ -74,6 +81,8 @@ class Reconciler:
             group.create_task(self._redeliveries())
             group.create_task(self._beats())
             group.create_task(self._forgetting())
+            for duty in self._duties:
+                group.create_task(duty())
 
     async def sweep(self, name: ProviderName) -> bool:
         """List a provider's machines once; False if the list is not complete."""

@@ -6,7 +6,9 @@ It never changes anything.
 from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import Changes, HistoryRow
+from autoscaler.model.cooldowns import boots_key, exits_key, on_trial
 from autoscaler.model.identifiers import JobId, MachineId, SkuName
+from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.machines import MachineState
 
 
@@ -32,10 +34,19 @@ def fleet_counts(state: LedgerState) -> FleetCounts:
         machines={key: len(ordered) for key, ordered in state.by_state.items()},
         machines_foreign=sum(len(machines) for machines in state.foreign.values()),
         dollars_per_hour=max(0.0, state.dollars_used),
+        on_trial=tuple(sku for sku in state.catalogue.skus if _is_on_trial(state, sku)),
     )
 
 
+def _is_on_trial(state: LedgerState, sku: SkuName) -> bool:
+    rows = (on_trial(state.cooldowns, key) for key in (boots_key(sku), exits_key(sku)))
+    return any(row is not None for row in rows)
+
+
 def _report_job(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> None:
+    rerun = state.reruns.get(JobId(int(row.record)))
+    if rerun is not None and row.event in _ENDS_OF_RERUNS:
+        telemetry.rerun(rerun.sku, _ENDS_OF_RERUNS[row.event])
     job = state.jobs.get(JobId(int(row.record)))
     if job is None or job.demand is None:
         return
@@ -56,3 +67,8 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -
         telemetry.machine_ended(machine.sku, machine.ground)
     elif row.event == MachineState.FAILED and machine.failure is not None:
         telemetry.launch_failures(machine.sku, machine.failure, 1)
+    elif row.event == "interrupted" and machine.interruption is not None:
+        telemetry.machine_interrupted(machine.sku, machine.interruption)
+
+
+_ENDS_OF_RERUNS = {f"rerun_{outcome}": outcome for outcome in RerunOutcome}

@@ -146,6 +146,20 @@ class Budget:
         free = self._points_per_minute - self.spent(caller, request, now)
         return min(left, float(max(0, free // request.points)))
 
+    def pace(self, caller: str, request: Request, now: Instant, untold: int | None) -> float:
+        """How many requests like this one a second fit until the hour is over.
+
+        `untold` is what an hour is taken to hold where GitHub has not said; None for no limit.
+        """
+        if self.held(caller, request, now):
+            return 0.0
+        kept_back = RESERVES[request.importance]
+        bucket = self._bucket(caller, request, now)
+        if bucket is None:
+            return math.inf if untold is None else untold * (1.0 - kept_back) / _LONGEST
+        free = self._left(caller, bucket) - math.floor(bucket.limit * kept_back)
+        return max(0, free) / max(bucket.reset_at - now, _SHORTEST)
+
     def spent(self, caller: str, request: Request, now: Instant) -> int:
         """Points that this caller has spent on the endpoint within the last minute."""
         points = self._points.get((caller, request.endpoint))

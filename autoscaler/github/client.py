@@ -29,8 +29,11 @@ from autoscaler.github.deliveries import Redelivery
 from autoscaler.github.exchange import Answer, Effect, Importance, Request
 from autoscaler.github.gate import Gate
 from autoscaler.github.installations import Installations
-from autoscaler.github.jobs import Sighting, WorkflowJob, observe
+from autoscaler.github.jobs import JOB_STATES, Sighting, WorkflowJob, observe
+from autoscaler.github.known_pages import KnownPages
+from autoscaler.github.lists import Lists, RunnerPage
 from autoscaler.github.refusals import NotAllowedError, NotShownError, unanswered
+from autoscaler.github.reruns import RunAgain
 from autoscaler.github.runner_groups import RunnerGroups
 from autoscaler.github.settings import GitHubSettings
 from autoscaler.github.sharing import Sharing
@@ -38,34 +41,12 @@ from autoscaler.github.targets import Target, target_of_repository, target_of_sc
 from autoscaler.github.transport import Transport
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
-from autoscaler.model.jobs import JobState
-
-_JOB_STATES = {
-    "queued": JobState.QUEUED,
-    "waiting": JobState.WAITING,
-    # Held back by a concurrency group, or not yet looked at: nothing for a runner to take.
-    "pending": JobState.WAITING,
-    "requested": JobState.WAITING,
-    "in_progress": JobState.IN_PROGRESS,
-    "completed": JobState.COMPLETED,
-}
 
 _log = structlog.get_logger(__name__)
 
 
 class _Shape(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
-
-
-class _ListedRunner(_Shape):
-    id: Annotated[int, Field(gt=0)]
-    name: str
-    status: str
-    busy: bool
-
-
-class _RunnerPage(_Shape):
-    runners: list[_ListedRunner]
 
 
 class _NewRunner(_Shape):
@@ -80,9 +61,9 @@ class _JitAnswer(_Shape):
 class GitHubClient:
     """One GitHub instance, seen by our Apps.
 
-    `token_clock` is for the life of JWTs and tokens, where GitHub lives in another time than
-    `clock` (a lab that runs faster, whose tokens do not). Raises ValueError on a private key
-    that cannot be used.
+    `lists` reads lists within the same limits, `reruns` has jobs run again. `token_clock` is for
+    the life of JWTs and tokens, where GitHub lives in another time than `clock` (a lab that runs
+    faster, whose tokens do not). Raises ValueError on a private key that cannot be used.
     """
 
     def __init__(
@@ -102,6 +83,15 @@ class GitHubClient:
         self._installations = Installations(apps, self._api, tokens)
         self._sharing = Sharing(self._api, budget, clock)
         self._groups = RunnerGroups(self._api, clock)
+        self.lists = Lists(
+            KnownPages(self._api, self._transport.url_of),
+            self._installations,
+            self._sharing,
+            budget,
+            clock,
+            limited=settings.points_per_minute is not None,
+        )
+        self.reruns = RunAgain(self._api, self._installations, self._sharing)
         self._redeliveries = [Redelivery(app, self._api, clock) for app in apps]
 
     async def mint(
@@ -180,7 +170,7 @@ class GitHubClient:
         except NotShownError:
             return None
         read = read_as(WorkflowJob, request, answer)
-        state = _JOB_STATES.get(read.status or "")
+        state = JOB_STATES.get(read.status or "")
         if state is None or read.id != job:
             raise unanswered(request, f"an unknown status {read.status!r}, or another job")
         try:
@@ -221,10 +211,9 @@ class GitHubClient:
         # The filter is GitHub's and may be wider than we mean, or missing on an old GHES.
         async with aclosing(self._api.pages(request, caller)) as pages:
             async for answer in pages:
-                for runner in read_as(_RunnerPage, request, answer).runners:
+                for runner in read_as(RunnerPage, request, answer).runners:
                     if runner.name == name:
-                        online = runner.status == "online"
-                        return RegisteredRunner(runner.id, name, online, runner.busy)
+                        return runner.registered()
         return None
 
     async def _shown(self, request: Request, caller: Installation) -> Answer:

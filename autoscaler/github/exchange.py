@@ -28,7 +28,7 @@ class Importance(IntEnum):
     mint    a registration, and what it takes to make one: tokens, installations, groups
     check   what GitHub says of a job or a runner, asked before a decision
     remove  a registration that is not needed
-    sync    deliveries to be repeated: nothing waits for it
+    sync    lists of jobs and runners, deliveries to be repeated: nothing waits for it
     """
 
     MINT = 0
@@ -42,7 +42,8 @@ class Request:
     """`route` is a URI template (RFC 6570) under the API's root; `url` overrides it for a next page.
 
     `expected` are statuses beside 2xx that the caller reads itself; they count only where the
-    body is GitHub's JSON, since a proxy's 404 proves nothing.
+    body is GitHub's JSON, since a proxy's 404 proves nothing. `etag` names the answer that we
+    have: 304 says that it still stands, and does not count against the hourly limit.
     """
 
     method: str
@@ -53,6 +54,7 @@ class Request:
     importance: Importance = Importance.CHECK
     expected: frozenset[int] = frozenset()
     url: str | None = None
+    etag: str | None = None
 
     @property
     def endpoint(self) -> str:

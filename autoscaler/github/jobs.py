@@ -37,6 +37,17 @@ def repository_name(text: str) -> str:
 
 RepositoryName = Annotated[str, AfterValidator(repository_name)]
 
+JOB_STATES = {
+    "queued": JobState.QUEUED,
+    "waiting": JobState.WAITING,
+    # Held back by a concurrency group, or not yet looked at: nothing for a runner to take.
+    "pending": JobState.WAITING,
+    "requested": JobState.WAITING,
+    "in_progress": JobState.IN_PROGRESS,
+    "completed": JobState.COMPLETED,
+}
+"""GitHub's words for a job in answers to questions."""
+
 _STARTED = (JobState.IN_PROGRESS, JobState.COMPLETED)
 
 

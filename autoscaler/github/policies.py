@@ -71,7 +71,8 @@ _A = Action
 
 POLICIES: Mapping[Outcome, Policy] = {
     Outcome.ANSWERED: Policy(
-        "2xx; a 404, 409 or 422 that the request expects, in GitHub's own form",
+        "2xx; 304 where what we have was named; a 404, 409 or 422 that the request expects, in "
+        "GitHub's own form",
         *(_A.TAKE, _A.TAKE, _A.TAKE),
     ),
     Outcome.UNREADABLE: Policy(
@@ -109,6 +110,7 @@ POLICIES: Mapping[Outcome, Policy] = {
     Outcome.REFUSED: Policy("any other 4xx", *(_A.OPERATOR, _A.OPERATOR, _A.OPERATOR)),
 }
 
+UNCHANGED = 304
 _LIMIT_WORDS = ("rate limit", "abuse detection")
 _PROXIES_SAY_TOO = frozenset({403, 404, 409, 422})
 
@@ -116,6 +118,8 @@ _PROXIES_SAY_TOO = frozenset({403, 404, 409, 422})
 def outcome_of(request: Request, answer: Answer) -> Outcome:
     """Which of the outcomes this answer is. The first that fits."""
     if answer.ok or (answer.status in request.expected and answer.genuine):
+        return Outcome.ANSWERED
+    if answer.status == UNCHANGED and request.etag is not None:
         return Outcome.ANSWERED
     if is_limit(answer):
         return Outcome.LIMITED

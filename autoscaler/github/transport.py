@@ -97,6 +97,8 @@ class Transport:
         headers = sansio.create_headers(self._settings.requester)
         headers["authorization"] = f"Bearer {token}"
         headers["x-github-api-version"] = _API_VERSION
+        if request.etag is not None:
+            headers["if-none-match"] = request.etag
         body = None
         if request.body is not None:
             body = json.dumps(request.body).encode()

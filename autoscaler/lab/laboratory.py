@@ -230,6 +230,7 @@ class Laboratory:
                         "subnets": list(network.subnets),
                         "security_groups": [network.security_group],
                         "identity_certificates": ["identity.pem"],
+                        "interruption_queue": self.ec2.queue_url,
                     }
                 }
             },

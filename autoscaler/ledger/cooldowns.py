@@ -10,9 +10,13 @@ from autoscaler.ledger.state import LedgerState
 from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.cooldowns import (
+    IN_A_ROW,
     Cooldown,
+    boots_key,
     capacity_type_key,
+    exits_key,
     offering_key,
+    on_trial,
     quota_key,
     rung_key,
     throttle_key,
@@ -31,9 +35,6 @@ class Growth:
     first: Seconds
     longest: Seconds
 
-
-FAILED_BOOTS_IN_A_ROW = 3
-"""One bad machine holds nothing back."""
 
 GROWTH: Mapping[FailureClass, Growth] = {
     # Karpenter caches an offering without capacity for 3 minutes; a quota deserves a longer hold.
@@ -98,31 +99,64 @@ def _reached(
 
 
 def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
-    """A machine died before it could serve: from the third in a row on, its rung is held back."""
+    """A machine died before it could serve: from the third in a row on, its rung is held back.
+
+    Its SKU is not, for another rung may work: it is on trial, and launches a probe at a time.
+    """
     key = _rung_of(state, machine)
     if key is None:
         return
-    known = state.cooldowns.get(key)
-    if known is not None and known.until > at:
-        return
+    _count(state, key, at, reason)
+    boots = boots_key(machine.sku)
+    known = state.cooldowns.get(boots)
     strikes = known.strikes + 1 if known is not None else 1
-    hold = 0.0
-    if strikes >= FAILED_BOOTS_IN_A_ROW:
-        growth = GROWTH[FailureClass.UNKNOWN]
-        doublings = min(strikes - FAILED_BOOTS_IN_A_ROW, 16)
-        hold = min(growth.first * 2.0**doublings, growth.longest)
-    state.cool(Cooldown(key, at + hold, strikes, reason))
+    state.cool(Cooldown(boots, at, strikes, reason[:300]))
+    if strikes == IN_A_ROW:
+        state.note(machine, at, "on_trial", reason)
 
 
 def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """A machine came up well: its rung works, and so do its zone and its capacity type."""
+    """A machine came up well: its rung and SKU work, and so do its zone and its capacity type."""
     key = _rung_of(state, machine)
     if key is not None:
         lift(state, key, at)
+        _end_trial(state, boots_key(machine.sku), machine, at)
     lift(state, zone_key(machine.provider, machine.zone), at)
     if machine.capacity_type:
         kind = CapacityType(machine.capacity_type)
         lift(state, capacity_type_key(machine.provider, kind), at)
+
+
+def note_early_exit(state: LedgerState, machine: Machine, at: Instant, said: str) -> None:
+    """A runner left at once without a job: from the third in a row on, its SKU is held back."""
+    reason = f"their runners left at once without a job, the last one of {machine.id}: {said}"
+    if _count(state, exits_key(machine.sku), at, reason) == IN_A_ROW:
+        state.note(machine, at, "on_trial", reason)
+
+
+def note_job_given(state: LedgerState, machine: Machine, at: Instant) -> None:
+    """GitHub gave a runner of this machine a job: its SKU's runners are fit to work."""
+    _end_trial(state, exits_key(machine.sku), machine, at)
+
+
+def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
+    """One more in a row, unless it was under way before the hold: the new length, or 0."""
+    known = state.cooldowns.get(key)
+    if known is not None and known.until > at:
+        return 0
+    strikes = known.strikes + 1 if known is not None else 1
+    hold = 0.0
+    if strikes >= IN_A_ROW:
+        growth = GROWTH[FailureClass.UNKNOWN]
+        hold = min(growth.first * 2.0 ** min(strikes - IN_A_ROW, 16), growth.longest)
+    state.cool(Cooldown(key, at + hold, strikes, reason[:300]))
+    return strikes
+
+
+def _end_trial(state: LedgerState, key: str, machine: Machine, at: Instant) -> None:
+    if on_trial(state.cooldowns, key) is not None:
+        state.note(machine, at, "trial_over")
+    lift(state, key, at)
 
 
 def _rung_of(state: LedgerState, machine: Machine) -> str | None:

@@ -5,10 +5,11 @@ delivery may be lost, late, repeated or out of order.
 """
 
 from autoscaler.ledger.holds import release_holds
+from autoscaler.ledger.interruptions import look_at_job
 from autoscaler.ledger.runners import bind_job, close_runner
 from autoscaler.ledger.state import LedgerState, is_held
 from autoscaler.model.demand import normalise_labels, scope_of
-from autoscaler.model.events import JobObserved, JobReadRequested
+from autoscaler.model.events import JobAbandoned, JobObserved, JobReadRequested
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.runners import Runner
@@ -18,6 +19,9 @@ REREAD_AFTER: Seconds = 60.0
 
 QUEUED_AT_MOST: Seconds = 86_400.0
 """GitHub fails a job that was queued for a day (docs.github.com: Actions limits)."""
+
+ABANDONED = "stale"
+"""The conclusion of a job that GitHub did not end: its own word for what was left incomplete."""
 
 _RANK = {
     JobState.WAITING: 0,
@@ -42,12 +46,25 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
     elif event.read or job.state is not JobState.QUEUED or not is_held(job):
         state.reads.pop(job.id, None)
     _follow(state, job, before, event)
+    look_at_job(state, job, event.at)
 
 
 def on_job_read_requested(state: LedgerState, event: JobReadRequested) -> None:
     """The question is on its way; if no answer comes it is due again later."""
     if event.id in state.reads:
         state.reads[event.id] = event.at + REREAD_AFTER
+
+
+def on_job_abandoned(state: LedgerState, event: JobAbandoned) -> None:
+    """It is no demand any more; one that has started meanwhile is left alone."""
+    job = state.jobs.get(event.id)
+    if job is None or job.state not in (JobState.QUEUED, JobState.WAITING):
+        return
+    with state.changing(job):
+        job.state, job.updated_at, job.disputed = JobState.COMPLETED, event.at, False
+        job.completed_at, job.conclusion = event.at, ABANDONED
+    state.reads.pop(job.id, None)
+    state.note(job, event.at, JobState.COMPLETED, event.reason)
 
 
 def _new_job(state: LedgerState, event: JobObserved) -> Job:
@@ -77,7 +94,9 @@ def _merge(state: LedgerState, job: Job, event: JobObserved) -> None:
             job.demand = state.class_of(job.repository, job.labels)
         job.queued_at = min(job.queued_at, event.queued_at)
         if ahead > 0 or (event.read and ahead == 0):
-            job.state, job.updated_at, job.disputed = event.state, event.at, False
+            if job.disputed or event.state is not job.state:
+                job.updated_at = event.at  # the same answer again makes no job younger
+            job.state, job.disputed = event.state, False
         elif ahead == 0 and event.state is not job.state:
             # Which of the two came last cannot be told from webhooks: GitHub is asked.
             job.disputed = True

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from autoscaler.ledger import calls, holds, jobs, lists, machines, runners
+from autoscaler.ledger import calls, holds, interruptions, jobs, lists, machines, runners
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.calls import Call, CallState
@@ -101,6 +101,10 @@ class Ledger:
             boot_seconds=s.boot_seconds,
             withdrawing=s.withdrawing,
             quotas=s.quotas,
+            booting=s.tallies.booting,
+            unproved=s.tallies.unproved,
+            lines=s.tallies.lines,
+            running=s.tallies.running,
         )
 
 
@@ -120,6 +124,7 @@ def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
 def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
     holds.check_idle_runners(state, event.at)
     holds.probe_held(state, event.at)
+    interruptions.give_up(state, event.at)
     _forget(state, event.at - REMEMBERED_FOR)
 
 
@@ -178,6 +183,7 @@ def _resume_call(state: LedgerState, call: Call, at: Instant) -> None:
 _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.JobObserved: jobs.on_job_observed,
     e.JobReadRequested: jobs.on_job_read_requested,
+    e.JobAbandoned: jobs.on_job_abandoned,
     e.CallRecorded: calls.on_call_recorded,
     e.CallPrepared: calls.on_call_prepared,
     e.CallSent: calls.on_call_sent,
@@ -203,6 +209,9 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.RunnerWithdrawalRequested: runners.on_withdrawal_requested,
     e.RunnerWithdrawn: runners.on_runner_withdrawn,
     e.RunnerClosed: _on_runner_closed,
+    e.MachineNoticed: interruptions.on_machine_noticed,
+    e.RerunRequested: interruptions.on_rerun_requested,
+    e.RerunAnswered: interruptions.on_rerun_answered,
     e.ControllerStarted: _on_controller_started,
     e.TimePassed: _on_time_passed,
 }

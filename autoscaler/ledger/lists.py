@@ -6,6 +6,7 @@ are counted in the caps and never touched.
 
 from autoscaler.ledger.calls import bind, count_sweep
 from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
+from autoscaler.ledger.interruptions import note_gone, note_interruption
 from autoscaler.ledger.machines import close_its_runner, fail, move
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.events import (
@@ -17,6 +18,7 @@ from autoscaler.model.events import (
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, Seconds
+from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import MACHINE_TRANSITIONS, Machine, MachineState
 
 ABSENT = "in no list any more"
@@ -37,6 +39,7 @@ def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
             _see_unbound(state, event, listed)
     if event.complete:
         _believe_absence(state, event)
+        state.swept_at[event.provider] = event.began_at
 
 
 def on_quotas_read(state: LedgerState, event: QuotasRead) -> None:
@@ -89,6 +92,10 @@ def _ended_by_itself(
         offering = f"{machine.provider}/{sold}"
         told = LaunchFailure(failure, code, message, offering, listed.reach)
         hold_back(state, call, told, at)
+        if not early:
+            # No notice came, or not yet. It was there when its agent last spoke.
+            told_at = machine.last_seen or machine.since
+            note_interruption(state, machine, NoticeKind.SPOT_INTERRUPTION, told_at, at, reason)
     if early and failure is None:
         note_failed_boot(state, machine, at, reason)
     if early:
@@ -188,6 +195,7 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
         with state.changing(machine):
             machine.failure = FailureClass.UNKNOWN
         note_failed_boot(state, machine, at, reason)
+    note_gone(state, machine, at)
     close_its_runner(state, machine, at, f"its machine is gone: {reason}")
     move(state, machine, to, at, reason)
 

@@ -3,7 +3,8 @@
 It never decides to end a machine; `due` only says when the planner must look at it.
 """
 
-from autoscaler.ledger.cooldowns import note_failed_boot, note_good_boot
+from autoscaler.ledger.cooldowns import note_early_exit, note_failed_boot, note_good_boot
+from autoscaler.ledger.holds import HANDED_OUT_WITHIN
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import DEFAULT_LIFETIME, Deadlines
 from autoscaler.model.events import (
@@ -19,13 +20,14 @@ from autoscaler.model.events import (
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import (
     MACHINE_TRANSITIONS,
     EndGround,
     Machine,
     MachineState,
 )
-from autoscaler.model.runners import RUNNER_TRANSITIONS, RunnerState
+from autoscaler.model.runners import IDLE_STATES, RUNNER_TRANSITIONS, RunnerState
 
 SILENCE: Seconds = 900.0
 """A granted machine's agent that is silent for this long has GitHub asked about its work."""
@@ -37,6 +39,7 @@ END_AGAIN: Seconds = 120.0
 """How long after asking for an end it is asked again, doubling to ten minutes."""
 
 _S = MachineState
+_LATE = {_S.LAUNCHED: FailureClass.BOOT_DEADLINE, _S.BOOTED: FailureClass.GATE}
 
 
 def on_hello(state: LedgerState, event: MachineSaidHello) -> None:
@@ -93,6 +96,8 @@ def on_exited(state: LedgerState, event: MachineExited) -> None:
     """A machine says that its runner has left; it has two minutes to power itself off."""
     machine = state.machines[event.machine]
     if _S.EXITED in MACHINE_TRANSITIONS[machine.state]:
+        if _left_at_once(state, machine, event.at):
+            note_early_exit(state, machine, event.at, event.detail)
         close_its_runner(state, machine, event.at, event.detail)
         move(state, machine, _S.EXITED, event.at, event.detail)
 
@@ -102,13 +107,12 @@ def on_end_requested(state: LedgerState, event: EndRequested) -> None:
     machine = state.machines[event.machine]
     close_its_runner(state, machine, event.at, event.reason)
     if machine.state is not _S.ENDING:
-        deadline = machine.state is _S.LAUNCHED and event.ground is EndGround.DEADLINE
+        failure = _failure_to_become_ready(machine, event.ground)
         move(state, machine, _S.ENDING, event.at, f"{event.ground}: {event.reason}")
         with state.changing(machine):
             machine.ground = event.ground
-            if deadline:
-                machine.failure = FailureClass.BOOT_DEADLINE
-        if deadline:
+            machine.failure = failure or machine.failure
+        if failure is not None and machine.parked_at is None:
             note_failed_boot(state, machine, event.at, event.reason)
     with state.changing(machine):
         machine.due = event.at + min(END_AGAIN * 2.0 ** min(machine.end_attempts, 8), 600.0)
@@ -193,6 +197,24 @@ def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: 
     state.note(runner, at, RunnerState.DONE, reason)
 
 
+def _failure_to_become_ready(machine: Machine, ground: EndGround) -> FailureClass | None:
+    """What kept a machine from parking that is ended on this ground, if anything of its own did."""
+    if machine.state not in _LATE:
+        return None
+    if ground is EndGround.INTERRUPTED and machine.interruption is NoticeKind.STATE_CHANGE:
+        return FailureClass.UNKNOWN  # nobody took it: it ended by itself
+    return _LATE[machine.state] if ground is EndGround.DEADLINE else None
+
+
+def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
+    """Whether its runner never had a job, and left before GitHub could be blamed for that."""
+    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    if runner is None or runner.job is not None or runner.state not in IDLE_STATES:
+        return False
+    acknowledged = runner.acknowledged_at
+    return acknowledged is None or at - acknowledged < HANDED_OUT_WITHIN
+
+
 def lifetime_end(state: LedgerState, machine: Machine) -> Instant:
     """When a granted machine's lifetime is over, counted from the grant."""
     sku = state.catalogue.skus.get(machine.sku)
@@ -202,6 +224,8 @@ def lifetime_end(state: LedgerState, machine: Machine) -> Instant:
 
 def due(state: LedgerState, machine: Machine) -> Instant | None:
     """When the planner must look at this machine even if nothing happens."""
+    if machine.interruption is not None and machine.is_unused(state.started_at):
+        return machine.since
     deadlines = (state.catalogue.skus.get(machine.sku) or _FALLBACK).deadlines
     match machine.state:
         case _S.LAUNCHED:

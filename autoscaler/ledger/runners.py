@@ -3,7 +3,7 @@
 It never decides to grant, withdraw or delete; it keeps what was done and what GitHub made of it.
 """
 
-from autoscaler.ledger.cooldowns import lift, strike
+from autoscaler.ledger.cooldowns import lift, note_job_given, strike
 from autoscaler.ledger.machines import due, move, see
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.cooldowns import mint_key
@@ -114,6 +114,8 @@ def on_runner_closed(state: LedgerState, event: RunnerClosed) -> None:
 
 def bind_job(state: LedgerState, runner: Runner, job: JobId, at: Instant) -> None:
     """GitHub named this runner for a job."""
+    if (machine := state.machines.get(runner.machine)) is not None:
+        note_job_given(state, machine, at)
     with state.changing(runner):
         runner.job = job
         runner.passed_over = False

@@ -11,6 +11,7 @@ from typing import Any
 
 from sortedcontainers import SortedDict
 
+from autoscaler.ledger.tallies import Tallies
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
 from autoscaler.model.changes import Changes, HistoryRow, Record
@@ -29,6 +30,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import IDLE_STATES, Runner, RunnerState
@@ -59,12 +61,14 @@ class LedgerState:
         self.calls: dict[CallId, Call] = {}
         self.machines: dict[MachineId, Machine] = {}
         self.runners: dict[RunnerName, Runner] = {}
+        self.reruns: dict[JobId, Rerun] = {}
         self.cooldowns: dict[str, Cooldown] = {}
         self.foreign: dict[ProviderName, dict[ProviderMachineId, ListedMachine]] = {}
         self.mint_levels: dict[str, tuple[float, Instant]] = {}
         self.launch_levels: dict[ProviderName, tuple[LaunchTokens, Instant]] = {}
         self.boot_seconds: dict[SkuName, Seconds] = {}
         self.quotas: dict[str, int] = {}
+        self.swept_at: dict[ProviderName, Instant] = {}
 
         self.queues: dict[DemandClass, Any] = {}
         self.held: dict[DemandClass, dict[JobId, Job]] = {}
@@ -77,8 +81,10 @@ class LedgerState:
         self.withdrawable: dict[DemandClass, dict[RunnerName, Runner]] = {}
         self.idle_checks: Any = SortedDict()
         self.forgettable: Any = SortedDict()
+        self.rerun_due: Any = SortedDict()
         self.in_progress: Counter[SkuName] = Counter()
         self.withdrawing: Counter[SkuName] = Counter()
+        self.tallies = Tallies()
         self.machines_used = 0
         self.dollars_used = 0.0
         self.used_by_sku: Counter[SkuName] = Counter()
@@ -113,7 +119,11 @@ class LedgerState:
     def note(self, record: Record, at: Instant, event: str, detail: str = "") -> None:
         """Add a row of history about a record."""
         kind, key = kind_and_key(record)
-        self._history.append(HistoryRow(at, kind, key, event, detail[:500]))
+        self.note_row(HistoryRow(at, kind, key, event, detail[:500]))
+
+    def note_row(self, row: HistoryRow) -> None:
+        """Add a row of history about a record that may have left memory."""
+        self._history.append(row)
 
     def cool(self, cooldown: Cooldown) -> None:
         """Set a cooldown, or lift one (its `until` in the past)."""
@@ -146,6 +156,8 @@ class LedgerState:
             self.calls[record.id] = record
         elif isinstance(record, Machine):
             self.machines[record.id] = record
+        elif isinstance(record, Rerun):
+            self.reruns[record.job] = record
         else:
             self.runners[record.name] = record
         self._index(record)
@@ -161,6 +173,8 @@ class LedgerState:
             del self.calls[record.id]
         elif isinstance(record, Machine):
             del self.machines[record.id]
+        elif isinstance(record, Rerun):
+            del self.reruns[record.job]
         else:
             del self.runners[record.name]
 
@@ -173,6 +187,8 @@ class LedgerState:
             self._index_job(record)
         elif isinstance(record, Runner):
             self._index_runner(record)
+        elif isinstance(record, Rerun):
+            self._index_rerun(record)
         elif record.state is not CallState.SETTLED:
             self.open_calls[record.id] = record
 
@@ -183,6 +199,9 @@ class LedgerState:
             self._unindex_job(record)
         elif isinstance(record, Runner):
             self._unindex_runner(record)
+        elif isinstance(record, Rerun):
+            self.rerun_due.pop((record.due, record.job), None)
+            self.forgettable.pop((_rerun_forgettable_from(record), "rerun", record.job), None)
         else:
             self.open_calls.pop(record.id, None)
 
@@ -193,6 +212,7 @@ class LedgerState:
             return
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] += 1
+            self.tallies.running_job(self.catalogue, job, 1)
         elif job.state is JobState.QUEUED and not job.disputed:
             if is_held(job):
                 self.held.setdefault(job.demand, {})[job.id] = job
@@ -201,6 +221,7 @@ class LedgerState:
                 if queue is None:
                     queue = self.queues[job.demand] = SortedDict()
                 queue[job.queued_at, job.id] = job
+                self.tallies.line_up(self.catalogue, job)
 
     def _unindex_job(self, job: Job) -> None:
         self.forgettable.pop((job.completed_at or job.updated_at, "job", job.id), None)
@@ -208,6 +229,8 @@ class LedgerState:
             return
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] -= 1
+            self.tallies.running_job(self.catalogue, job, -1)
+        self.tallies.leave_line(job)
         queue = self.queues.get(job.demand)
         if queue is not None:
             queue.pop((job.queued_at, job.id), None)
@@ -225,6 +248,7 @@ class LedgerState:
         if ordered is None:
             ordered = self.by_state[key] = SortedDict()
         ordered[machine.since, machine.id] = machine
+        self.tallies.machine(machine, self.calls.get(machine.call), 1)
         if machine.due is not None:
             self.due[machine.due, machine.id] = machine
         if machine.provider_id is not None:
@@ -236,6 +260,7 @@ class LedgerState:
 
     def _unindex_machine(self, machine: Machine) -> None:
         self.by_state[machine.sku, machine.state].pop((machine.since, machine.id), None)
+        self.tallies.machine(machine, self.calls.get(machine.call), -1)
         if machine.due is not None:
             self.due.pop((machine.due, machine.id), None)
         if machine.provider_id is not None:
@@ -257,6 +282,7 @@ class LedgerState:
             self.dollars_used = 0.0  # rounding must not add up over months
 
     def _index_runner(self, runner: Runner) -> None:
+        self.tallies.runner(runner, self.machines.get(runner.machine), 1)
         if runner.state is RunnerState.WITHDRAWING:
             self.withdrawing[self.machines[runner.machine].sku] += 1
         if runner.state in IDLE_STATES and not runner.passed_over:
@@ -266,7 +292,14 @@ class LedgerState:
         if runner.state in _WITHDRAWABLE and runner.handed_over_at is None:
             self.withdrawable.setdefault(runner.demand, {})[runner.name] = runner
 
+    def _index_rerun(self, rerun: Rerun) -> None:
+        if rerun.due is not None:
+            self.rerun_due[rerun.due, rerun.job] = rerun
+        if rerun.ended_at is not None:
+            self.forgettable[_rerun_forgettable_from(rerun), "rerun", rerun.job] = rerun
+
     def _unindex_runner(self, runner: Runner) -> None:
+        self.tallies.runner(runner, self.machines.get(runner.machine), -1)
         if runner.state is RunnerState.WITHDRAWING:
             self.withdrawing[self.machines[runner.machine].sku] -= 1
         if runner.state in IDLE_STATES and not runner.passed_over:
@@ -288,6 +321,11 @@ def _forgettable_from(machine: Machine) -> Instant:
     return machine.since + (DAY if lost else 0.0)
 
 
+def _rerun_forgettable_from(rerun: Rerun) -> Instant:
+    """A run's budget is counted by what was run again of it: remembered as long as its row."""
+    return (rerun.ended_at or 0.0) + 3.0 * DAY
+
+
 def kind_and_key(record: Record) -> tuple[str, str]:
     """A record's kind, as history calls it, and its key as text."""
     if isinstance(record, Job):
@@ -296,4 +334,6 @@ def kind_and_key(record: Record) -> tuple[str, str]:
         return "machine", record.id
     if isinstance(record, Runner):
         return "runner", record.name
+    if isinstance(record, Rerun):
+        return "rerun", str(record.job)
     return "call", record.id

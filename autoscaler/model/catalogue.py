@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
+from autoscaler.model.interruptions import NO_RERUN
 
 MINUTE: Seconds = 60.0
 HOUR: Seconds = 3600.0
@@ -111,7 +112,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Sku:
-    """A kind of runner. `labels` are its own (its name and the extra ones), lower case."""
+    """A kind of runner. `labels` are its own (its name and the extra ones), lower case.
+
+    `fair_share` is the part of `max_machines` that one repository may have while others wait.
+    `rerun_interrupted` is how often a run's jobs are run again that died with their machines.
+    """
 
     name: SkuName
     labels: frozenset[str]
@@ -120,15 +125,24 @@ class Sku:
     ladder: tuple[Rung, ...]
     unlabelled: bool = False
     max_machines: int | None = None
+    fair_share: float = 1.0
     idle: IdlePolicy = field(default_factory=IdlePolicy)
     deadlines: Deadlines = field(default_factory=Deadlines)
     lifetime: Seconds = DEFAULT_LIFETIME
     access: Access = field(default_factory=Access)
+    rerun_interrupted: int = 0
 
     @property
     def offered_labels(self) -> frozenset[str]:
         """Every label that a job of this SKU may ask for, lower case."""
-        return self.labels | {"self-hosted", self.os.value, self.arch.value}
+        return self.labels | {"self-hosted", self.os.value, self.arch.value, NO_RERUN}
+
+    @property
+    def share(self) -> int | None:
+        """How many machines a repository may have while others wait; None is no bound."""
+        if self.max_machines is None or self.fair_share >= 1.0:
+            return None
+        return max(1, math.floor(self.max_machines * self.fair_share + 1e-9))
 
 
 @dataclass(frozen=True, slots=True)

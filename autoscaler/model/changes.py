@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from autoscaler.model.calls import Call
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
 
-Record = Job | Call | Machine | Runner
+Record = Job | Call | Machine | Runner | Rerun
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """What happened to one record and why. `kind` is job, call, machine or runner."""
+    """What happened to one record and why. `kind` is job, call, machine or runner; a rerun is its job's."""
 
     at: Instant
     kind: str

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import Instant, ProviderName, SkuName
 
+IN_A_ROW = 3
+"""One bad machine says nothing: from the third in a row on, only a probe at a time is launched."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cooldown:
@@ -47,9 +50,25 @@ def rung_key(sku: SkuName, rung: int) -> str:
     return f"rung:{sku}/{rung}"
 
 
+def boots_key(sku: SkuName) -> str:
+    """The row of a SKU's machines that did not become ready; one that parks ends it."""
+    return f"boots:{sku}"
+
+
+def exits_key(sku: SkuName) -> str:
+    """The row of a SKU's runners that left at once without a job; one that gets a job ends it."""
+    return f"exits:{sku}"
+
+
 def mint_key(scope: str) -> str:
     """The cooldown of every registration in one scope (`Scope.key`)."""
     return f"mint:{scope}"
+
+
+def on_trial(cooldowns: Mapping[str, Cooldown], key: str) -> Cooldown | None:
+    """The row of failures under a key, if it is so long that only a probe at a time is launched."""
+    known = cooldowns.get(key)
+    return known if known is not None and known.strikes >= IN_A_ROW else None
 
 
 def held(cooldowns: Mapping[str, Cooldown], key: str, now: Instant) -> Cooldown | None:

@@ -19,6 +19,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround
 
@@ -357,3 +358,47 @@ class ControllerStarted(Event):
 @dataclass(frozen=True, slots=True)
 class TimePassed(Event):
     """Nothing happened but the time: lets the ledger forget what is old."""
+
+
+# --- interruptions -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MachineNoticed(Event):
+    """A provider gave notice that a machine is taken back, or may be. `means_at` is when.
+
+    `detail` is bounded text. The machine may be anybody's.
+    """
+
+    provider: ProviderName
+    provider_id: ProviderMachineId
+    kind: NoticeKind
+    means_at: Instant
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RerunRequested(Event):
+    """GitHub is about to be asked to run these jobs of one run again."""
+
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RerunAnswered(Event):
+    """What GitHub made of it: an `outcome`, or None where these jobs can not be run again yet."""
+
+    jobs: tuple[JobId, ...]
+    outcome: RerunOutcome | None
+    detail: str = ""
+
+
+# --- jobs that nobody will run -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JobAbandoned(Event):
+    """A job that GitHub will give to no runner any more, although it has not said so of the job."""
+
+    id: JobId
+    reason: str

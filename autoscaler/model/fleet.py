@@ -62,7 +62,10 @@ class Fleet:
     whose unused registration is being deleted, which makes them parked again. `due` lists
     machines by the moment they must be looked at again. `registrations` is, by account, how
     many may be minted now; `launch_tokens` what each provider with a rate takes now;
-    `boot_seconds` how long a SKU takes from request to parked.
+    `boot_seconds` how long a SKU takes from request to parked. `booting` are the machines that are
+    requested or boot, by SKU and rung; `unproved` counts by SKU the runners that were given no
+    job yet and may be. Of SKUs with a share for each repository, `lines` are the queues by
+    repository (lower case), and `running` counts the jobs that run, by the class's first SKU.
     """
 
     now: Instant
@@ -87,6 +90,10 @@ class Fleet:
     boot_seconds: Mapping[SkuName, Seconds]
     withdrawing: Mapping[SkuName, int]
     quotas: Mapping[str, int] = field(default_factory=dict)
+    booting: Mapping[tuple[SkuName, int], Mapping[MachineId, None]] = field(default_factory=dict)
+    unproved: Mapping[SkuName, int] = field(default_factory=dict)
+    lines: Mapping[DemandClass, Mapping[str, Ordered[Job]]] = field(default_factory=dict)
+    running: Mapping[tuple[SkuName, str], int] = field(default_factory=dict)
 
     def machines_in(self, sku: SkuName, state: MachineState) -> Sequence[Machine]:
         """Machines of one SKU in one state, by the moment they came into it."""

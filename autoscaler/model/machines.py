@@ -14,6 +14,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.interruptions import NoticeKind
 
 
 class MachineState(StrEnum):
@@ -56,6 +57,9 @@ MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
 """`failed -> launched` is a slot that was written off and whose machine appeared after all; a lost
 or gone machine that is shown again is possibly granted, or was never granted and is of no use."""
 
+_UNGRANTED = frozenset(
+    {MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED, MachineState.GRANTED}
+)
 LIVE_STATES = frozenset(MachineState) - {MachineState.GONE, MachineState.LOST}
 BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
@@ -71,10 +75,18 @@ class EndGround(StrEnum):
     SILENT_AND_FINISHED = "silent_and_finished"
     LIFETIME = "lifetime"
     OPERATOR = "operator"
+    INTERRUPTED = "interrupted"
 
 
 UNGRANTED_GROUNDS = frozenset(
-    {EndGround.SURPLUS, EndGround.IDLE, EndGround.MAX_AGE, EndGround.DEADLINE, EndGround.OPERATOR}
+    {
+        EndGround.SURPLUS,
+        EndGround.IDLE,
+        EndGround.MAX_AGE,
+        EndGround.DEADLINE,
+        EndGround.OPERATOR,
+        EndGround.INTERRUPTED,
+    }
 )
 """Grounds that hold only while nothing was ever handed over to the machine."""
 
@@ -88,7 +100,9 @@ class Machine:
     again even if nothing happens. `unproven` marks a machine with our tag whose call we do not
     know: possibly granted, never surplus. `confirmed` says that its agent has
     said hello or polled since the controller started; other words prove no idleness. `absence` is
-    our own measured downtime within `state`.
+    our own measured downtime within `state`. `interruption` is the gravest notice that its
+    provider gave of it, `interrupted_at` the moment that the notice means; `taken_at` says when
+    it was found gone although its agent had not reported the runner's exit.
     """
 
     id: MachineId
@@ -128,6 +142,17 @@ class Machine:
     reason: str = ""
     ground: EndGround | None = None
     end_attempts: int = 0
+    interruption: NoticeKind | None = None
+    interrupted_at: Instant | None = None
+    taken_at: Instant | None = None
+
+    def is_unused(self, started_at: Instant) -> bool:
+        """Whether it is certain that nothing was handed over to it, since we started at that moment.
+
+        A store that was restored may be older than a grant: the machine itself has to have spoken.
+        """
+        known = self.confirmed or self.created_at >= started_at
+        return self.state in _UNGRANTED and not self.handed_over and known
 
     @property
     def occupies(self) -> bool:

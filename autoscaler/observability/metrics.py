@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.observability.labels import BoundedLabel
 
@@ -92,6 +93,10 @@ class PrometheusTelemetry:
         if limit is not None:
             self._github_limit.labels(*values).set(limit)
 
+    def github_staleness(self, account: str, seconds: Seconds) -> None:
+        """See `Telemetry.github_staleness`."""
+        self._github_staleness.labels(self._account.value(account)).set(max(seconds, 0.0))
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:
@@ -132,6 +137,18 @@ class PrometheusTelemetry:
         """See `Telemetry.machine_ended`."""
         self._ended.labels(self._sku.value(sku), ground.value).inc()
 
+    def notice(self, provider: ProviderName, kind: str) -> None:
+        """See `Telemetry.notice`."""
+        self._notices.labels(self._provider.value(provider), self._notice_kind.value(kind)).inc()
+
+    def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
+        """See `Telemetry.machine_interrupted`."""
+        self._interrupted.labels(self._sku.value(sku), kind.value).inc()
+
+    def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
+        """See `Telemetry.rerun`."""
+        self._reruns.labels(self._sku.value(sku), outcome.value).inc()
+
     def loop_pass(self, duration: Seconds) -> None:
         """See `Telemetry.loop_pass`."""
         _observe(self._pass_seconds, duration)
@@ -149,6 +166,8 @@ class PrometheusTelemetry:
         for (sku, state), count in counts.machines.items():
             place = (self._machines, (self._sku.value(sku), state.value))
             now[place] = now.get(place, 0) + count
+        for sku in counts.on_trial:
+            now[self._on_trial, (self._sku.value(sku),)] = 1
         for (gauge, labels), value in now.items():
             if self._shown.get((gauge, labels)) != value:
                 gauge.labels(*labels).set(value)
@@ -174,6 +193,15 @@ class PrometheusTelemetry:
         self._ended = self._counter(
             "machines_ended", "Machines that the controller ended.", ("sku", "ground")
         )
+        self._on_trial = self._gauge(
+            "sku_on_trial", "1 while a SKU launches one machine at a time.", ("sku",)
+        )
+        self._interrupted = self._counter(
+            "machines_interrupted", "Machines that their provider takes back.", ("sku", "kind")
+        )
+        self._reruns = self._counter(
+            "jobs_interrupted", "Jobs whose machine was taken from under them.", ("sku", "outcome")
+        )
         self._dollars = self._gauge(
             "cost_dollars_per_hour", "What the machines cost now, in US dollars an hour.", ()
         )
@@ -193,6 +221,9 @@ class PrometheusTelemetry:
         self._github_limit = self._gauge(
             "github_rate_limit", "Requests that GitHub allows in an hour.", bucket
         )
+        self._github_staleness = self._gauge(
+            "github_staleness_seconds", "Age of the oldest picture of what is active.", ("account",)
+        )
         self._provider_requests = self._counter(
             "provider_requests", "Requests to providers.", ("provider", "operation", "outcome")
         )
@@ -201,6 +232,9 @@ class PrometheusTelemetry:
             "Requests to providers.",
             ("provider", "operation"),
             CALL_BUCKETS,
+        )
+        self._notices = self._counter(
+            "notices", "Messages in providers' queues of notices.", ("provider", "kind")
         )
         self._deliveries = self._counter("deliveries", "Webhook deliveries.", ("answer",))
         self._bootstrap = self._counter(
@@ -227,6 +261,7 @@ class PrometheusTelemetry:
         self._resource = BoundedLabel(extra=16)
         self._operation = BoundedLabel(extra=48)
         self._provider_outcome = BoundedLabel(extra=64)
+        self._notice_kind = BoundedLabel((*NoticeKind, "other", "poison"))
         self._answer = BoundedLabel(extra=32)
         self._step = BoundedLabel(extra=24)
         self._bootstrap_answer = BoundedLabel(extra=32)
@@ -237,12 +272,17 @@ class PrometheusTelemetry:
             self._queue_seconds.labels(sku)
             self._show(self._waiting, sku)
             self._show(self._in_progress, sku)
+            self._show(self._on_trial, sku)
             for state in MachineState:
                 self._show(self._machines, sku, state.value)
             for provider in self._providers:
                 self._launches.labels(sku, provider)
             for failure in FailureClass:
                 self._failures.labels(sku, failure.value)
+            for kind in NoticeKind:
+                self._interrupted.labels(sku, kind.value)
+            for outcome in RerunOutcome:
+                self._reruns.labels(sku, outcome.value)
             for ground in EndGround:
                 self._ended.labels(sku, ground.value)
 

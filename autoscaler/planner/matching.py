@@ -5,7 +5,6 @@ Greedy by age with augmenting paths is both a maximum and fair to the oldest (th
 can be served together form a transversal matroid). It never says what to do with a match.
 """
 
-import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from enum import IntEnum
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
+from autoscaler.planner.shares import Order, Shares
 
 _SPARE = "spare"  # no scope is called so: theirs begin with org: or repo:
 
@@ -40,13 +40,15 @@ class Supply:
 class Matching:
     """How many jobs of each class each pool serves; `matched` are the oldest of the class.
 
-    `machines` is by account how many jobs are served by machines that are to register yet.
+    `machines` is by account how many jobs are served by machines that are to register yet;
+    `taken` by SKU with shares and by repository how many are served.
     """
 
     flow: Counter[tuple[DemandClass, Supply]] = field(default_factory=Counter)
     matched: Counter[DemandClass] = field(default_factory=Counter)
     used: Counter[Supply] = field(default_factory=Counter)
     machines: Counter[str] = field(default_factory=Counter)
+    taken: Counter[tuple[SkuName, str]] = field(default_factory=Counter)
 
     def served(self, demand: DemandClass, kind: SupplyKind) -> int:
         """How many jobs of a class are served from pools of one kind."""
@@ -91,7 +93,8 @@ def match(
     runner_pools = sorted(s for s, n in supply.items() if s.kind is SupplyKind.RUNNER and n > 0)
     pools = {d: pools_of(d, supply, runner_pools) for d in sorted(fleet.queues)}
     users = Counter(pool for chosen in pools.values() for pool in chosen)
-    problem = _Problem(pools, dict(supply))
+    problem, shares = _Problem(pools, dict(supply)), Shares(fleet)
+    problem.matching.taken = shares.taken
     short = _short_of_turns(fleet, reach or {})
     shared = [
         demand
@@ -103,7 +106,7 @@ def match(
         problem.reach = bounds
         for demand in alone:
             problem.take_all(demand, len(fleet.queues[demand]))
-        _by_age(fleet, shared, problem)
+        _by_age(shared, shares, problem)
     problem.keep_spares({spare_class(sku): wanted for sku, wanted in minimum.items()})
     return problem.matching
 
@@ -116,24 +119,14 @@ def _short_of_turns(fleet: Fleet, reach: Mapping[str, int]) -> set[str]:
     return {account for account, count in jobs.items() if count > reach.get(account, count)}
 
 
-def _by_age(fleet: Fleet, shared: list[DemandClass], problem: "_Problem") -> None:
-    heap = [
-        (fleet.queues[demand].values()[done].queued_at, i, done, demand)
-        for i, demand in enumerate(shared)
-        if (done := problem.matching.matched[demand]) < len(fleet.queues[demand])
-    ]
-    heapq.heapify(heap)
-    while heap:
-        _, i, position, demand = heap[0]
-        if not problem.augment(demand, set()):
-            heapq.heappop(heap)  # once it cannot be served, no later job of it can
-            continue
-        problem.matching.matched[demand] += 1
-        if position + 1 < len(fleet.queues[demand]):
-            at = fleet.queues[demand].values()[position + 1].queued_at
-            heapq.heapreplace(heap, (at, i, position + 1, demand))
+def _by_age(shared: list[DemandClass], shares: Shares, problem: "_Problem") -> None:
+    order = Order(shared, shares, problem.matching.matched)
+    for demand in order:
+        if problem.augment(demand, set()):
+            problem.matching.matched[demand] += 1
+            order.served()
         else:
-            heapq.heappop(heap)
+            order.stuck()
 
 
 class _Problem:

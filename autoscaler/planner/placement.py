@@ -4,7 +4,7 @@ It never decides whether to launch, or for whom.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import CapacityType, LaunchTokens, Offering, Rung, Sku
@@ -18,8 +18,9 @@ from autoscaler.model.cooldowns import (
     zone_key,
 )
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant, ProviderName, SkuName
+from autoscaler.model.identifiers import Instant, MachineId, ProviderName, SkuName
 from autoscaler.model.machines import Machine
+from autoscaler.planner.trials import Trials
 
 MAX_MACHINES_PER_CALL = 1000
 """As many as one CreateFleet gives, and Karpenter asks for at once."""
@@ -59,9 +60,11 @@ class Placement:
 
 @dataclass(slots=True)
 class Room:
-    """What is left under every cap while a plan is being made."""
+    """What is left under every cap while a plan is being made that ends the machines `ended`."""
 
     fleet: Fleet
+    ended: Collection[MachineId] = ()
+    trials: Trials = field(init=False)
     machines: int = field(init=False)
     dollars: float = field(init=False)
     by_sku: dict[SkuName, int] = field(default_factory=dict, init=False)
@@ -76,6 +79,7 @@ class Room:
         self.machines = (machines if machines is not None else _NO_CAP) - usage.machines
         self.dollars = (dollars if dollars is not None else _NO_CAP) - usage.dollars_per_hour
         self.tokens = dict(self.fleet.launch_tokens)
+        self.trials = Trials(self.fleet, self.ended)
 
     def in_sku(self, sku: Sku) -> int:
         """How many more machines this SKU may have."""
@@ -111,7 +115,12 @@ class Room:
 
     def takes(self, placement: Placement) -> bool:
         """Whether one more machine can be placed there now."""
-        return self.fits(placement) and self.in_calls(placement)
+        return (
+            self.fits(placement)
+            and self.in_calls(placement)
+            and self.trials.of_sku(placement.sku) is None
+            and self.trials.of_rung(placement.sku, placement.rung) is None
+        )
 
     def next_call_at(self) -> Instant | None:
         """When a provider takes the next call that was put off, if nothing else is in the way."""
@@ -134,6 +143,7 @@ class Room:
             begins = self.placed[placement] % MAX_MACHINES_PER_CALL == 0
             self.tokens[placement.provider] = tokens.less(int(begins), 1)
         self.placed[placement] += 1
+        self.trials.count(placement.sku, placement.rung)
         self.machines -= 1
         self.dollars -= placement.dollars
         self.by_sku[placement.sku] -= 1
@@ -180,12 +190,15 @@ class Search:
         if self.room.machines <= 0:
             limit = self.fleet.catalogue.limits.machines
             return f"the fleet's limit of {limit} machines is reached"
-        return None
+        return self.room.trials.of_sku(self.sku.name)
 
     def _placements(self, index: int, rung: Rung) -> Iterator[Placement]:
         now, cooldowns = self.fleet.now, self.fleet.cooldowns
         if (hold := held(cooldowns, rung_key(self.sku.name, index), now)) is not None:
             self.reasons.append(f"{rung.provider} is held back: {hold.reason}")
+            return
+        if (trial := self.room.trials.of_rung(self.sku.name, index)) is not None:
+            self.reasons.append(f"{rung.provider} is on trial: {trial}")
             return
         for capacity_type in rung.capacity_types:
             offerings = tuple(

@@ -33,7 +33,7 @@ def plan(fleet: Fleet) -> Plan:
     minimum = minimum_in_force(fleet)
     bounds = reach(fleet, stock.supply)
     matching = _match_without_surplus(fleet, stock, minimum, bounds, withdrawals, ended)
-    cutbacks, room = cut_back(matching, stock), Room(fleet)
+    cutbacks, room = cut_back(matching, stock), Room(fleet, ended)
     for cutback in cutbacks:
         for slot in cutback.call.slots[: cutback.drop]:
             room.give_back(fleet.machines[slot])

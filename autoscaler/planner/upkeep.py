@@ -36,6 +36,8 @@ def due_machines(fleet: Fleet) -> list[End | Examine]:
 
 
 def _due(fleet: Fleet, machine: Machine) -> End | Examine | None:
+    if machine.interruption is not None and machine.is_unused(fleet.started_at):
+        return End(machine.id, EndGround.INTERRUPTED, f"{machine.interruption} by its provider")
     match machine.state:
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.PARKED:
             return End(machine.id, EndGround.DEADLINE, _STAGE[machine.state])

@@ -12,6 +12,10 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.plan import Plan, Waiting
 from autoscaler.planner.matching import Matching, SupplyKind
 from autoscaler.planner.scale_up import ScaleUp
+from autoscaler.planner.shares import filled
+
+NAMED_AT_MOST = 3
+"""How many repositories with their share a reason names."""
 
 _BY_KIND = {
     SupplyKind.RUNNER: "a runner is ready for it: GitHub has to hand it out",
@@ -33,9 +37,22 @@ def waiting_reasons(
             parked = runs[SupplyKind.PARKED].count
             runs[SupplyKind.PARKED] = Waiting(parked, reason, blocked=True)
         rest = len(queue) - sum(run.count for run in runs)
-        runs.append(Waiting(rest, launched.blocked.get(demand, "it is planned for next"), True))
+        reason = launched.blocked.get(demand, "it is planned for next")
+        runs.append(Waiting(rest, reason + _shares(fleet, matching, demand), True))
         reasons[demand] = tuple(run for run in runs if run.count > 0)
     return reasons
+
+
+def _shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
+    """Which repositories of a class wait for others, in words to add to a reason."""
+    sku, mine = demand.skus[0], fleet.lines.get(demand, {})
+    full = sorted(r for r in mine if filled(fleet, matching.taken, demand, r))
+    waiting = {r for d, lines in fleet.lines.items() if d.skus[0] == sku for r in lines}
+    if not full or len(waiting) < 2:
+        return ""
+    names = ", ".join(full[:NAMED_AT_MOST]) + (", ..." if len(full) > NAMED_AT_MOST else "")
+    share = fleet.catalogue.skus[sku].share
+    return f"; others go first, for it has its share of {sku} ({share} machines): {names}"
 
 
 def why_waiting(fleet: Fleet, plan: Plan, job_id: JobId) -> str:

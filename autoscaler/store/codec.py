@@ -19,6 +19,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
+from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import EndGround, Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
@@ -27,7 +28,7 @@ from autoscaler.store.fields import Fields
 
 def encode_job(job: Job) -> str:
     """JSON text. Raises ValueError for a number that is not finite, as all encoders here."""
-    return _text(
+    return record_text(
         {
             "id": job.id,
             "repository": job.repository,
@@ -82,7 +83,7 @@ def decode_job(text: str) -> Job:
 
 def encode_call(call: Call) -> str:
     """JSON text; the request stands in it as it is, to be repeated byte for byte."""
-    return _text(
+    return record_text(
         {
             "id": call.id,
             "sku": call.sku,
@@ -135,7 +136,7 @@ def decode_call(text: str) -> Call:
 
 def encode_machine(machine: Machine) -> str:
     """JSON text."""
-    return _text(
+    return record_text(
         {
             "id": machine.id,
             "sku": machine.sku,
@@ -174,6 +175,9 @@ def encode_machine(machine: Machine) -> str:
             "reason": machine.reason,
             "ground": machine.ground,
             "end_attempts": machine.end_attempts,
+            "interruption": machine.interruption,
+            "interrupted_at": machine.interrupted_at,
+            "taken_at": machine.taken_at,
         }
     )
 
@@ -221,12 +225,15 @@ def decode_machine(text: str) -> Machine:
         reason=of.text("reason", ""),
         ground=of.choice_or_none("ground", EndGround),
         end_attempts=of.whole("end_attempts", 0),
+        interruption=of.choice_or_none("interruption", NoticeKind),
+        interrupted_at=of.number_or_none("interrupted_at"),
+        taken_at=of.number_or_none("taken_at"),
     )
 
 
 def encode_runner(runner: Runner) -> str:
     """JSON text."""
-    return _text(
+    return record_text(
         {
             "name": runner.name,
             "machine": runner.machine,
@@ -284,6 +291,7 @@ def _read_demand(of: Fields) -> DemandClass:
     )
 
 
-def _text(values: dict[str, object]) -> str:
+def record_text(values: dict[str, object]) -> str:
+    """A record's fields as its row keeps them. Raises ValueError for a number that is not finite."""
     # ASCII only: a lone surrogate from somebody's JSON must neither fail here nor be changed.
     return json.dumps(values, ensure_ascii=True, allow_nan=False, separators=(",", ":"))

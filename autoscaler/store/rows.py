@@ -19,10 +19,12 @@ from autoscaler.controller.ports.store import (
 )
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.store import codec, tables
+from autoscaler.store.rerun_codec import encode_rerun
 
 Row = dict[str, object]
 
@@ -46,6 +48,8 @@ def record_row(record: Record) -> tuple[Table, Row]:
                 return tables.machines, _machine_row(record)
             case Runner():
                 return tables.runners, _runner_row(record)
+            case Rerun():
+                return tables.reruns, _rerun_row(record)
     except ValueError as error:
         raise StoreError(f"a {type(record).__name__} cannot be stored: {error}") from error
 
@@ -182,6 +186,15 @@ def _runner_row(runner: Runner) -> Row:
         "state": runner.state.value,
         "ended_at": runner.since if runner.state is RunnerState.DONE else None,
         "record": codec.encode_runner(runner),
+    }
+
+
+def _rerun_row(rerun: Rerun) -> Row:
+    return {
+        "job": job_key(rerun.job),
+        "state": rerun.state.value,
+        "ended_at": rerun.ended_at,
+        "record": encode_rerun(rerun),
     }
 
 

@@ -25,13 +25,14 @@ Answer = TypeVar("Answer")
 _OWNER_ONLY = 0o600
 
 _ERROR_WORDS = {
-    "SQLITE_FULL": "the disk is full",
-    "SQLITE_READONLY": "the file or its folder is read-only",
-    "SQLITE_CORRUPT": "the file is damaged: restore a backup",
-    "SQLITE_NOTADB": "the file is not a SQLite database: it is damaged, or another program's",
-    "SQLITE_IOERR": "the disk failed to read or write",
-    "SQLITE_BUSY": "another program holds the file locked",
-    "SQLITE_LOCKED": "another program holds the file locked",
+    "SQLITE_FULL": "the disk is full: make room on it, then start again",
+    "SQLITE_READONLY": "the file or its folder is read-only: let this user write to both",
+    "SQLITE_CORRUPT": "the file is damaged: keep a copy, then restore a backup",
+    "SQLITE_NOTADB": "the file is not a SQLite database: it is another program's, or damaged and "
+    "a backup is to be restored",
+    "SQLITE_IOERR": "the disk failed to read or write: look at its errors, quotas and limits of size",
+    "SQLITE_BUSY": "another program holds the file locked: end it",
+    "SQLITE_LOCKED": "another program holds the file locked: end it",
     "SQLITE_CANTOPEN": "the file cannot be opened: look at its folder and permissions",
 }
 
@@ -92,7 +93,10 @@ class SqliteFile:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
         except OSError as error:
-            raise StoreError(f"{self.path}: {lock} cannot be opened: {error.strerror}") from error
+            raise StoreError(
+                f"{self.path}: {lock} cannot be opened: {error.strerror}; the folder must be there, "
+                "with room for it, and let this user write"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -112,7 +116,10 @@ class SqliteFile:
                 with suppress(FileNotFoundError):
                     self.path.with_name(self.path.name + suffix).chmod(_OWNER_ONLY)
         except OSError as error:
-            raise StoreError(f"{self.path}: cannot be opened: {error.strerror}") from error
+            raise StoreError(
+                f"{self.path}: cannot be opened: {error.strerror}; it must be a file of this user's "
+                "own that it may write to"
+            ) from error
 
     def _explained(self, error: SQLAlchemyError) -> StoreError:
         cause = error.orig if isinstance(error, DBAPIError) else None

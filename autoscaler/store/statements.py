@@ -23,6 +23,7 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    true,
     update,
 )
 
@@ -39,8 +40,19 @@ from autoscaler.model.jobs import Job
 from autoscaler.store.batch import Batch
 from autoscaler.store.codec import decode_call, decode_job, decode_machine, decode_runner
 from autoscaler.store.fields import CorruptRecordError
+from autoscaler.store.rerun_codec import decode_rerun
 from autoscaler.store.rows import Row, compress, read_body, read_history
-from autoscaler.store.tables import calls, cooldowns, history, inbox, jobs, machines, meta, runners
+from autoscaler.store.tables import (
+    calls,
+    cooldowns,
+    history,
+    inbox,
+    jobs,
+    machines,
+    meta,
+    reruns,
+    runners,
+)
 
 Record = TypeVar("Record")
 
@@ -113,6 +125,7 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
         cooldowns=_cooldowns(connection),
         unapplied=_unapplied(connection),
         arrived_until=None if arrived_until is None else float(arrived_until),
+        reruns=_read(connection, reruns, true(), decode_rerun),
     )
 
 
@@ -145,6 +158,7 @@ def forget(connection: Connection, before: Instant) -> int:
     gone += _forget_some(connection, "call", calls, calls.c.ended_at < before, not_(used))
     carried = select(machines.c.id).where(machines.c.id == runners.c.machine).exists()
     gone += _forget_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
+    gone += _forget_some(connection, "rerun", reruns, reruns.c.ended_at < before)
     return gone
 
 
@@ -167,7 +181,7 @@ def forget_leftovers(connection: Connection, before: Instant) -> None:
     connection.execute(delete(cooldowns).where(cooldowns.c.until < before))
 
 
-_KINDS = {"job": jobs, "call": calls, "machine": machines, "runner": runners}
+_KINDS = {"job": jobs, "call": calls, "machine": machines, "runner": runners, "rerun": reruns}
 
 
 def _forget_some(

@@ -67,6 +67,16 @@ runners = Table(
     Index("runners_ended_at", "ended_at"),
 )
 
+reruns = Table(
+    "reruns",
+    metadata,
+    Column("job", _serial, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),
+    Column("ended_at", Double),
+    Column("record", Text, nullable=False),
+    Index("reruns_ended_at", "ended_at"),
+)
+
 inbox = Table(
     "inbox",
     metadata,

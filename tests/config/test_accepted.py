@@ -100,9 +100,23 @@ def test_deadlines_depend_on_the_machine(folder: Folder, keys: str, expected: De
     assert sku(settings, "gpu", ()).deadlines == expected
 
 
+def test_a_share_of_a_capped_sku(folder: Folder) -> None:
+    text = changed(("    on: [{", "    max_machines: 10\n    fair_share: 0.25\n    on: [{"))
+    assert sku(folder.load(text).settings, "gpu", ()).share == 2
+    assert sku(folder.load(changed()).settings, "gpu", ()).share is None
+
+
 def test_labels_are_the_name_and_the_extra_ones_in_lower_case(folder: Folder) -> None:
     settings = folder.load(changed(("  gpu:\n", "  GPU:\n    labels: [A10G, fast]\n"))).settings
     assert sku(settings, "GPU", ()).labels == {"gpu", "a10g", "fast"}
+
+
+def test_jobs_are_run_again_as_often_as_a_sku_says_and_never_by_default(folder: Folder) -> None:
+    told = folder.load(changed(("  gpu:\n", "  gpu:\n    rerun_interrupted: 2\n"))).settings
+    assert sku(told, "gpu", ()).rerun_interrupted == 2
+    assert sku(folder.load(MINIMAL).settings, "gpu", ()).rerun_interrupted == 0
+    problem = folder.problem(changed(("  gpu:\n", "  gpu:\n    labels: [No-Rerun]\n")))
+    assert "every fleet has" in str(problem)
 
 
 def test_scopes_keep_their_order_and_groups(folder: Folder) -> None:
@@ -157,7 +171,6 @@ def test_what_is_not_in_force_is_named(folder: Folder) -> None:
     keys = [line.partition(": ")[0] for line in not_in_force(configuration.settings)]
     first, last = 'skus."linux.g5.4xlarge.nvidia.gpu"', 'skus."linux.rocm.gpu.2"'
     assert keys == [
-        "providers.us-east-1.ec2.interruption_queue",
         "providers.gpu-cluster.kubernetes",
         f"{first}.on[1]",
         f"{first}.accelerator",

@@ -30,6 +30,10 @@ KEYS = [
     ("access: {repositories: [widgets]}", "access.repositories[0]", "not a glob", "OWNER/NAME"),
     ('access: {repositories: ["a/[b"]}', "access.repositories[0]", "bracket", "OWNER/NAME"),
     ('access: {repositories: ["a/b c"]}', "access.repositories[0]", "characters", "OWNER/NAME"),
+    ("fair_share: 0.5", "fair_share", "left out", "add max_machines"),
+    ("max_machines: 4\nfair_share: 0", "fair_share", "not above 0", "number above"),
+    ("max_machines: 4\nfair_share: 50%", "fair_share", "not a number", "a number"),
+    ("max_machines: 4\nfair_share: 1.5", "fair_share", "1", "1"),
     ("max_machines: 1\nidle: {min: 2}", "idle.min", "more than max_machines", "lower"),
     (
         'idle: {schedule: [{cron: "0 7 * *", min: 1}]}',

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from autoscaler.controller.asking import Asking
 from autoscaler.controller.bootstrap import BootstrapDesk
@@ -80,7 +81,7 @@ class Controller:
         self.world = world
         self.fuse = world.fuse(fuse_length)
         self.crashes: list[BaseException] = []
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.journal = Journal(Ledger(world.catalogue), world.store, world.clock, world.telemetry)
         self.effects = Effects(self._crashed)
         self.granting = Granting(self.journal, world.github, world.clock)
@@ -142,7 +143,8 @@ class Controller:
         saved = await self.world.store.load(now - REMEMBERED_FOR)
         self._begin(saved.arrived_until if saved.arrived_until is not None else now)
         self.journal.ledger.restore(
-            (*saved.calls, *saved.machines, *saved.runners, *saved.jobs), saved.cooldowns
+            (*saved.calls, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
+            saved.cooldowns,
         )
         absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
         await self.journal.record(ControllerStarted(now, absence))
@@ -178,8 +180,7 @@ class Controller:
     async def kill(self) -> None:
         """Nothing of it goes on, and nobody hears of it: SIGKILL."""
         self.fuse.blown.set()
-        while self.tasks:
-            tasks = set(self.tasks)
+        while tasks := {task for task in self.tasks if not task.done()}:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)

@@ -1,53 +1,14 @@
-"""Ids, telemetry and the fuse that ends a process in the middle of its work, for tests."""
+"""Telemetry that remembers, beside the simulator's ids and fuse, for tests."""
 
-import asyncio
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, MachineId, ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround
-
-
-class Fuse:
-    """Counts a process's calls of its ports; at the n-th the process hears nothing any more.
-
-    Every call passes it twice: before it has any effect, and after, before its answer arrives.
-    """
-
-    def __init__(self, length: int | None = None) -> None:
-        self.burnt = 0
-        self.blown = asyncio.Event()
-        self._length = length
-
-    async def burn(self) -> None:
-        """Return, or never: from the n-th time on nothing goes out and nothing comes back."""
-        if not self.blown.is_set():
-            self.burnt += 1
-            if self._length is None or self.burnt < self._length:
-                return
-            self.blown.set()
-        await asyncio.Event().wait()
-
-
-class SequentialIds:
-    """Counts up, so that a run can be repeated. One for all processes of an installation."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def machine(self) -> MachineId:
-        return MachineId(self._next())
-
-    def call(self) -> CallId:
-        return CallId(self._next())
-
-    def token(self) -> str:
-        return f"token-{self._next()}"
-
-    def _next(self) -> str:
-        self._last += 1
-        return f"{self._last:016x}"
+from autoscaler.simulator.world.fuse import Fuse as Fuse
+from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
 
 
 @dataclass
@@ -58,6 +19,7 @@ class RecordingTelemetry:
     started: list[tuple[SkuName, Seconds]] = field(default_factory=list)
     counts: FleetCounts = field(default_factory=FleetCounts)
     passes: int = 0
+    staleness: dict[str, Seconds] = field(default_factory=dict)
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         self.said.append(("github_call", endpoint, outcome))
@@ -66,6 +28,9 @@ class RecordingTelemetry:
         self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
     ) -> None:
         self.said.append(("github_budget", str(app), account, resource))
+
+    def github_staleness(self, account: str, seconds: Seconds) -> None:
+        self.staleness[account] = max(seconds, self.staleness.get(account, 0.0))
 
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
@@ -93,6 +58,15 @@ class RecordingTelemetry:
 
     def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
         self.said.append(("machine_ended", sku, ground))
+
+    def notice(self, provider: ProviderName, kind: str) -> None:
+        self.said.append(("notice", provider, kind))
+
+    def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
+        self.said.append(("machine_interrupted", sku, kind))
+
+    def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
+        self.said.append(("rerun", sku, outcome))
 
     def loop_pass(self, duration: Seconds) -> None:
         self.passes += 1

@@ -1,11 +1,12 @@
 """Rule 8: an error that nobody listed becomes the port's own, and stops one thing."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NoReturn
 
 import pytest
 
-from autoscaler.controller.guards import GuardedGitHub, GuardedProvider
+from autoscaler.controller.guards import GuardedGitHub, GuardedGitHubLists, GuardedProvider
 from autoscaler.controller.ports.github import (
     GitHubError,
     MintOutcomeUnknownError,
@@ -21,6 +22,7 @@ from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, RunnerName
 from tests.controller.fakes_github import FakeGitHub
+from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import FakeProvider
 
 
@@ -127,3 +129,28 @@ async def test_any_other_bug_at_github_is_asked_about_again_later(
     with pytest.raises(GitHubError) as caught:
         await call(GuardedGitHub(BrokenGitHub()))
     assert isinstance(caught.value, RetryLaterError)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lists: lists.repositories("org:acme"),
+        lambda lists: lists.newest_runs("acme/widgets"),
+        lambda lists: lists.runs("acme/widgets", "queued"),
+        lambda lists: lists.run("acme/widgets", 7),
+        lambda lists: lists.jobs("acme/widgets", 7, 0.0),
+        lambda lists: lists.runners("org:acme"),
+    ],
+    ids=["repositories", "newest_runs", "runs", "run", "jobs", "runners"],
+)
+async def test_a_bug_in_reading_a_list_costs_that_reading_alone(
+    call: Callable[[GuardedGitHubLists], Awaitable[object]],
+) -> None:
+    lists = FakeLists(lambda: 0.0, latency=0.0)
+    lists.broken = defaultdict(lambda: ZeroDivisionError("a bug"))
+    with pytest.raises(RetryLaterError):
+        await call(GuardedGitHubLists(lists))
+    lists.broken = defaultdict(lambda: OperatorError("403"))
+    with pytest.raises(OperatorError):
+        await call(GuardedGitHubLists(lists))
+    assert GuardedGitHubLists(lists).pace("org:acme") == lists.pace("org:acme")

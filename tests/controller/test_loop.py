@@ -12,12 +12,12 @@ from autoscaler.controller.ports.bootstrap import StayParked
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import LaunchRate, Rate
-from autoscaler.model.identifiers import JobId
+from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import Machine, MachineState
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World
-from tests.controller.virtual_time import on_virtual_time
+from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
 from tests.planner.fleets import EAST, catalogue, sku
 
 
@@ -112,6 +112,26 @@ async def test_a_reason_that_comes_and_goes_is_told_once_a_minute() -> None:
             await say(controller, job, JobState.QUEUED, labels=("a" if job % 2 else "b",))
             await asyncio.sleep(0.2)
     assert len([line for line in logs if line["event"] == "jobs_wait"]) == 2, "one for each SKU"
+    await controller.stop()
+
+
+class StandingClock(VirtualClock):
+    """A clock that was set back: it stands still until the time it showed has come again."""
+
+    def now(self) -> Instant:
+        return EPOCH
+
+
+@on_virtual_time
+async def test_a_clock_that_was_set_back_ends_nothing() -> None:
+    world = World(clock=StandingClock())
+    controller = await started(world)
+    for job in range(1, 4):
+        await queue(controller, job)
+    await asyncio.sleep(5.0)
+    assert len(world.east.running) == 3
+    assert controller.running is not None
+    assert not controller.running.done()
     await controller.stop()
 
 

@@ -23,8 +23,15 @@ def _identity() -> Target:
     return IdentityTarget()
 
 
+def _notice() -> Target:
+    from tests.fuzz.notice_target import NoticeTarget
+
+    return NoticeTarget()
+
+
 TARGETS: dict[str, Callable[[], Target]] = {
     "webhook": _webhook,
     "bootstrap": _bootstrap,
     "identity": _identity,
+    "notice": _notice,
 }

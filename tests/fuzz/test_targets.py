@@ -2,7 +2,9 @@
 
 import hashlib
 import hmac
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,17 +13,21 @@ from asn1crypto import cms
 from cryptography import x509
 
 from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.ports.notices import Notice
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.controller.ports.store import Delivery, Store
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model import events as e
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, RunnerName
+from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import Machine
 from autoscaler.providers.ec2.identity import IdentityVerifier
+from autoscaler.providers.ec2.notices import parse_notice
 from tests.fuzz import bootstrap_world, documents, webhook_target
 from tests.fuzz.bootstrap_target import BootstrapTarget
 from tests.fuzz.identity_target import IdentityTarget
+from tests.fuzz.notice_target import NoticeTarget
 from tests.fuzz.target import Target, try_chunk, try_many
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.webhook_target import WebhookTarget, accept, verify_live
@@ -166,6 +172,36 @@ async def forgets_to_store(store: Store, delivery: Delivery) -> bool:
 )
 def test_a_hole_in_the_webhook_is_found(hole: dict[str, Any], found: str) -> None:
     assert found in first_finding(WebhookTarget(webhook_target.Parts(**hole)))
+
+
+# --- holes in the parsers of notices ------------------------------------------------------------
+
+
+def believes_any_name(body: str) -> Notice | None:
+    """Takes whatever stands where the id is expected."""
+    notice = parse_notice(body)
+    if notice is None or notice.kind is NoticeKind.SCHEDULED_CHANGE:
+        return notice
+    return replace(notice, machines=(json.loads(body)["detail"]["instance-id"][:3],))
+
+
+def reads_with_pythons_json(body: str) -> Notice | None:
+    """Which calls itself for each bracket, and raises of its own."""
+    json.loads(body)
+    return parse_notice(body)
+
+
+@pytest.mark.parametrize(
+    ("parse", "found"),
+    [
+        (believes_any_name, "a machine was named that can be none"),
+        (reads_with_pythons_json, "the parser crashed"),
+    ],
+)
+def test_a_hole_in_the_parsers_of_notices_is_found(
+    parse: Callable[[str], Notice | None], found: str
+) -> None:
+    assert first_finding(NoticeTarget(parse)).startswith(found)
 
 
 # --- holes in the bootstrap desk ---------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
+from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround
 
 START: Instant = 1_800_000_000.0
@@ -42,6 +43,9 @@ class RememberingTelemetry:
     ) -> None:
         self.budgets.append((app, account, resource, remaining, limit))
 
+    def github_staleness(self, account: str, seconds: Seconds) -> None:
+        raise AssertionError("the controller's")
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:
@@ -66,6 +70,15 @@ class RememberingTelemetry:
         raise AssertionError("the controller's")
 
     def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
+        raise AssertionError("the controller's")
+
+    def notice(self, provider: ProviderName, kind: str) -> None:
+        raise AssertionError("the controller's")
+
+    def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
+        raise AssertionError("the controller's")
+
+    def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
         raise AssertionError("the controller's")
 
     def loop_pass(self, duration: Seconds) -> None:

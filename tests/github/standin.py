@@ -19,6 +19,7 @@ from aiohttp.test_utils import TestServer
 from autoscaler.model.identifiers import Instant
 from tests.github.doubles import ManualClock
 from tests.github.faults import Fault
+from tests.github.standin_lists import StandInLists
 
 
 def timestamp(at: Instant) -> str:
@@ -47,6 +48,7 @@ class StandIn:
     minted: list[dict[str, Any]] = field(default_factory=list)
     minters: list[int] = field(default_factory=list)
     registrations: dict[int, int] = field(default_factory=dict)
+    lists: StandInLists = field(default_factory=StandInLists)
     page_size: int = 100
     under_way: int = 0
     most_under_way: int = 0
@@ -237,7 +239,7 @@ class StandIn:
 
     def application(self) -> web.Application:
         """The routes, under a prefix as a GHES has one."""
-        app = web.Application(middlewares=[self.fail])
+        app = web.Application(middlewares=[self.fail, self.lists.tag])
         root, org, repo = "/api/v3", "/api/v3/orgs/{owner}", "/api/v3/repos/{owner}/{repo}"
         app.router.add_post(f"{root}/app/installations/{{id}}/access_tokens", self.access_token)
         app.router.add_get(f"{root}/rate_limit", self.rate_limit)
@@ -245,6 +247,7 @@ class StandIn:
         app.router.add_post(f"{root}/app/hook/deliveries/{{id}}/attempts", self.attempt)
         app.router.add_get(f"{org}/actions/runner-groups", self.list_groups)
         app.router.add_get(f"{repo}/actions/jobs/{{id}}", self.read_job)
+        self.lists.add_routes(app, root, self.need_token, self._page)
         for place in (org, repo):
             app.router.add_get(f"{place}/installation", self.installation)
             app.router.add_post(f"{place}/actions/runners/generate-jitconfig", self.mint)

@@ -218,6 +218,7 @@ class World:
             *old.machines.values(),
             *old.runners.values(),
             *old.jobs.values(),
+            *old.reruns.values(),
         ]
         cooldowns = tuple(old.cooldowns.values())
         self.ledger = Ledger(self.catalogue)

@@ -61,11 +61,11 @@ def test_a_word_from_an_ending_machine_does_not_hurry_the_next_request() -> None
     ("booted", "ground", "failure"),
     [
         (False, EndGround.DEADLINE, FailureClass.BOOT_DEADLINE),
-        (True, EndGround.DEADLINE, None),
+        (True, EndGround.DEADLINE, FailureClass.GATE),
         (False, EndGround.OPERATOR, None),
     ],
 )
-def test_a_machine_that_never_said_hello_failed_to_boot(
+def test_a_machine_that_is_late_failed_in_its_stage(
     booted: bool, ground: EndGround, failure: FailureClass | None
 ) -> None:
     world = World()

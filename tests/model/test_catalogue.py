@@ -41,7 +41,10 @@ def test_an_offering_is_keyed_by_all_that_makes_it_one() -> None:
 
 
 def test_a_sku_offers_its_labels_and_githubs_three() -> None:
-    assert bare_sku().offered_labels == {"win", "big", "self-hosted", "windows", "arm64"}
+    assert bare_sku().offered_labels == {
+        *("win", "big", "self-hosted", "windows", "arm64"),
+        "no-rerun",
+    }
 
 
 def test_a_sku_comes_with_the_designs_defaults() -> None:

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
+from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.observability.labels import OTHER, BoundedLabel
 from autoscaler.observability.metrics import PrometheusTelemetry
@@ -67,6 +68,7 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
             machines={(GPU, MachineState.PARKED): 4, (GPU, MachineState.GRANTED): 2},
             machines_foreign=7,
             dollars_per_hour=12.5,
+            on_trial=[GPU],
         )
     )
     assert value(telemetry, "jobs_waiting", sku=GPU) == 3
@@ -74,7 +76,10 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
     assert value(telemetry, "machines", sku=GPU, state="parked") == 4
     assert value(telemetry, "machines_foreign") == 7
     assert value(telemetry, "cost_dollars_per_hour") == 12.5
+    assert value(telemetry, "sku_on_trial", sku=GPU) == 1
+    assert value(telemetry, "sku_on_trial", sku=WINDOWS) == 0
     telemetry.fleet(FleetCounts(jobs_waiting={GPU: 1}))
+    assert value(telemetry, "sku_on_trial", sku=GPU) == 0
     assert value(telemetry, "jobs_waiting", sku=GPU) == 1
     assert value(telemetry, "jobs_in_progress", sku=GPU) == 0
     assert value(telemetry, "machines", sku=GPU, state="parked") == 0
@@ -102,6 +107,9 @@ def test_everything_that_is_told_is_counted() -> None:
     telemetry.launch_failures(GPU, FailureClass.CAPACITY, 2)
     telemetry.machine_ended(GPU, EndGround.IDLE)
     telemetry.loop_pass(0.004)
+    telemetry.notice(EAST, "poison")
+    telemetry.machine_interrupted(GPU, NoticeKind.SPOT_INTERRUPTION)
+    telemetry.rerun(GPU, RerunOutcome.ACCEPTED)
     route = "GET /orgs/{org}/actions/runners"
     fleet = {"provider": EAST, "operation": "CreateFleet"}
     capacity = "InsufficientInstanceCapacity"
@@ -117,7 +125,19 @@ def test_everything_that_is_told_is_counted() -> None:
     assert value(telemetry, "launches_total", sku=GPU, provider=EAST) == 5
     assert value(telemetry, "launch_failures_total", sku=GPU, reason="capacity") == 2
     assert value(telemetry, "machines_ended_total", sku=GPU, ground="idle") == 1
+    assert value(telemetry, "notices_total", provider=EAST, kind="poison") == 1
+    spot = {"sku": GPU, "kind": "spot_interruption"}
+    assert value(telemetry, "machines_interrupted_total", **spot) == 1
+    assert value(telemetry, "jobs_interrupted_total", sku=GPU, outcome="accepted") == 1
     assert value(telemetry, "loop_pass_duration_seconds_count") == 1
+
+
+def test_how_old_the_picture_of_an_account_is_is_shown() -> None:
+    telemetry = make()
+    telemetry.github_staleness("acme", 75.0)
+    assert value(telemetry, "github_staleness_seconds", account="acme") == 75.0
+    telemetry.github_staleness("acme", 12.5)
+    assert value(telemetry, "github_staleness_seconds", account="acme") == 12.5
 
 
 def test_the_budget_is_shown_by_app_account_and_bucket_where_github_tells_it() -> None:
@@ -160,9 +180,11 @@ def test_a_flood_of_values_makes_a_bounded_number_of_series() -> None:
         word = f"word{number}"
         telemetry.github_call(f"GET /repos/{number}", word, 0.1)
         telemetry.github_budget(number, word, word, 1, 2)
+        telemetry.github_staleness(word, 1.0)
         telemetry.provider_call(ProviderName(word), word, word, 0.1)
         telemetry.delivery(word)
         telemetry.bootstrap("hello", word)
+        telemetry.notice(EAST, word)
         telemetry.job_started(SkuName(word), 1.0)
         telemetry.job_completed(SkuName(word), word)
         telemetry.launches(SkuName(word), ProviderName(word), 1)
@@ -220,10 +242,12 @@ def exported() -> dict[str, tuple[str, frozenset[str]]]:
     telemetry = make()
     telemetry.github_call("GET /x", "200", 0.1)
     telemetry.github_budget(1, "acme", "core", 4999, 5000)
+    telemetry.github_staleness("acme", 75.0)
     telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)
     telemetry.delivery("accepted")
     telemetry.bootstrap("hello", "ok")
     telemetry.job_completed(GPU, "success")
+    telemetry.notice(EAST, "poison")
     found = {}
     for family in text_string_to_metric_families(telemetry.render().decode()):
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}

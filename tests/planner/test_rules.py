@@ -23,6 +23,7 @@ from autoscaler.model.catalogue import (
     Scope,
 )
 from autoscaler.model.changes import Record
+from autoscaler.model.cooldowns import Cooldown, boots_key, exits_key, rung_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, ProviderMachineId, SkuName
 from autoscaler.model.jobs import JobState
@@ -33,14 +34,18 @@ from autoscaler.planner.planner import plan
 from autoscaler.planner.waiting import why_waiting
 from tests.planner.fleets import EAST, apply_plan, catalogue, offering, queued, sku
 
+GPU = SkuName("gpu")
 SPOT = offering("g6.xlarge", "a", CapacityType.SPOT, 0.4, "G-spot")
 CATALOGUE = catalogue(
-    sku(
-        "gpu",
-        offerings=(SPOT, offering(zone="a"), offering("g5.2xlarge", "b", dollars=1.5, units=8)),
-        labels=("shared",),
-        max_machines=4,
-        idle=IdlePolicy(minimum=1, timeout=600.0),
+    dataclasses.replace(
+        sku(
+            "gpu",
+            offerings=(SPOT, offering(zone="a"), offering("g5.2xlarge", "b", dollars=1.5, units=8)),
+            labels=("shared",),
+            max_machines=4,
+            idle=IdlePolicy(minimum=1, timeout=600.0),
+        ),
+        fair_share=0.5,
     ),
     sku(
         "cpu",
@@ -78,7 +83,7 @@ class FleetMachine(RuleBasedStateMachine):
     @rule(
         labels=st.sampled_from(LABELS),
         copies=st.integers(1, 3),
-        repository=st.sampled_from(["acme/widgets", "other/things"]),
+        repository=st.sampled_from(["acme/widgets", "acme/Gadgets", "other/things"]),
     )
     def job_is_queued(self, labels: tuple[str, ...], copies: int, repository: str) -> None:
         for _ in range(copies):
@@ -306,6 +311,13 @@ class FleetMachine(RuleBasedStateMachine):
             finished = machine.handed_over and machine.runner not in self.truly_busy
             self.ledger.apply(e.MachineExamined(self.now, machine.id, finished, "asked"))
 
+    @rule(
+        key=st.sampled_from([boots_key(GPU), exits_key(GPU), rung_key(GPU, 0)]),
+        hold=st.sampled_from([0.0, 60.0]),
+    )
+    def machines_failed_in_a_row(self, key: str, hold: float) -> None:
+        self.state.cool(Cooldown(key, self.now + hold, 3, "no gpu"))
+
     # --- ourselves ------------------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([0.5, 5.0, 61.0, 200.0, 901.0, 4000.0, 90000.0]))
@@ -429,6 +441,12 @@ class FleetMachine(RuleBasedStateMachine):
         assert abs(other.dollars_used - mine.dollars_used) < 1e-6
         assert other.machines_used == mine.machines_used
         assert +other.in_progress == +mine.in_progress
+        assert {k: set(v) for k, v in other.tallies.booting.items() if v} == {
+            k: set(v) for k, v in mine.tallies.booting.items() if v
+        }
+        assert +other.tallies.unproved == +mine.tallies.unproved
+        assert other.tallies.running == mine.tallies.running
+        assert other.tallies.lines == mine.tallies.lines
 
     @invariant()
     def a_slot_has_one_machine(self) -> None:

@@ -5,18 +5,23 @@ import re
 from pathlib import Path
 from typing import Any
 
+from autoscaler.lab.ec2.event_queue import LET_THROUGH
 from autoscaler.ledger.cooldowns import GROWTH
 from autoscaler.providers.ec2.errors import MEANINGS, Meaning
+from autoscaler.providers.ec2.notices import PARSERS
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.tags import FLEET
 
 TEXT = (Path(__file__).parents[2] / "docs" / "ec2.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
 READING = ("Describe", "List", "Get")
+
+WITHOUT_TAGS = {"LaunchFrom", "GiveMachinesTheirRole", "ReadNotices"}
 
 
 def statements() -> list[dict[str, Any]]:
-    (block,) = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
-    found: list[dict[str, Any]] = json.loads(block)["Statement"]
+    policy, _ = BLOCKS
+    found: list[dict[str, Any]] = json.loads(policy)["Statement"]
     return found
 
 
@@ -27,8 +32,9 @@ def actions(statement: dict[str, Any]) -> set[str]:
 
 def test_the_policy_allows_every_call_and_what_calls_lead_to_and_nothing_else() -> None:
     calls = {f"ec2:{name}" for name in OPERATIONS} - {"ec2:GetCallerIdentity"}
-    calls -= {"ec2:ListServiceQuotas"}
+    calls -= {"ec2:ListServiceQuotas", "ec2:ReceiveMessage", "ec2:DeleteMessageBatch"}
     expected = calls | {"servicequotas:ListServiceQuotas"}
+    expected |= {"sqs:ReceiveMessage", "sqs:DeleteMessage"}
     expected |= {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"}
     assert set().union(*(actions(one) for one in statements())) == expected
 
@@ -36,7 +42,7 @@ def test_the_policy_allows_every_call_and_what_calls_lead_to_and_nothing_else() 
 def test_what_makes_tags_ends_or_deletes_is_bound_to_the_fleets_tag() -> None:
     for statement in statements():
         changing = {one for one in actions(statement) if not one.split(":")[1].startswith(READING)}
-        if not changing or statement["Sid"] in {"LaunchFrom", "GiveMachinesTheirRole"}:
+        if not changing or statement["Sid"] in WITHOUT_TAGS:
             continue
         equals = statement["Condition"]["StringEquals"]
         assert [value for key, value in equals.items() if key.endswith(f"/{FLEET}")] == ["FLEET"]
@@ -46,6 +52,14 @@ def test_launching_without_a_condition_makes_nothing() -> None:
     (from_what,) = (one for one in statements() if one["Sid"] == "LaunchFrom")
     made = {"fleet", "instance", "launch-template", "volume"}
     assert not made & {arn.rpartition(":")[2].partition("/")[0] for arn in from_what["Resource"]}
+
+
+def test_the_rules_let_through_what_is_read_and_nothing_else() -> None:
+    rules = list(json.loads(BLOCKS[1]).values())
+    passed = {(source, kind) for r in rules for source in r["source"] for kind in r["detail-type"]}
+    assert passed == set(PARSERS)
+    states = [r["detail"]["state"] for r in rules if "state" in r.get("detail", {})]
+    assert [set(one) for one in states] == [LET_THROUGH]
 
 
 def test_every_code_stands_in_the_row_of_its_class_and_no_other() -> None:

@@ -21,6 +21,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround
 
 NONCE = "0f" * 32
@@ -48,6 +49,9 @@ class CountingTelemetry:
     ) -> None:
         raise AssertionError("not the server's")
 
+    def github_staleness(self, account: str, seconds: Seconds) -> None:
+        raise AssertionError("not the server's")
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:
@@ -66,6 +70,15 @@ class CountingTelemetry:
         raise AssertionError("not the server's")
 
     def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
+        raise AssertionError("not the server's")
+
+    def notice(self, provider: ProviderName, kind: str) -> None:
+        raise AssertionError("not the server's")
+
+    def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
+        raise AssertionError("not the server's")
+
+    def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
         raise AssertionError("not the server's")
 
     def loop_pass(self, duration: Seconds) -> None:

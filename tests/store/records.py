@@ -20,6 +20,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
+from autoscaler.model.interruptions import Rerun, RerunOutcome, RerunState
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
@@ -61,6 +62,24 @@ def _simple(hint: Any) -> st.SearchStrategy[Any]:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return st.sampled_from(list(hint))
     return every_field(hint)
+
+
+def rerun(number: int, state: RerunState = RerunState.DUE, at: float = 100.0) -> Rerun:
+    ended = state is RerunState.ENDED
+    return Rerun(
+        job=JobId(number),
+        repository="acme/widgets",
+        run_id=7,
+        run_attempt=1,
+        sku=SkuName("linux.gpu"),
+        machine=MachineId("m0"),
+        state=state,
+        taken_at=at,
+        created_at=at,
+        due=None if ended else at,
+        ended_at=at if ended else None,
+        outcome=RerunOutcome.ACCEPTED if ended else None,
+    )
 
 
 DEMAND = DemandClass("org:acme", "gpu", ("linux.gpu",), (SkuName("linux.gpu"),))

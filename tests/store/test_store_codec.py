@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.model.calls import Call
+from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
@@ -25,14 +26,16 @@ from autoscaler.store.codec import (
     encode_runner,
 )
 from autoscaler.store.fields import CorruptRecordError, Fields
+from autoscaler.store.rerun_codec import decode_rerun, encode_rerun
 from autoscaler.store.rows import compress, delivery_row, read_body, record_row
-from tests.store.records import call, every_field, job, machine, runner
+from tests.store.records import call, every_field, job, machine, rerun, runner
 
 CODECS: list[tuple[type[Any], Callable[[Any], str], Callable[[str], Any], Any]] = [
     (Job, encode_job, decode_job, job(1)),
     (Call, encode_call, decode_call, call("c")),
     (Machine, encode_machine, decode_machine, machine("m")),
     (Runner, encode_runner, decode_runner, runner("r")),
+    (Rerun, encode_rerun, decode_rerun, rerun(1)),
 ]
 
 

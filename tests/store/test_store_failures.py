@@ -53,7 +53,8 @@ async def test_a_batch_that_fails_fails_whole_and_the_store_goes_on(store: Sqlit
     # An exception of one's own each: a shared one would gather every caller's traceback.
     assert len({id(error) for error in told}) == len(told)
     assert {str(error) for error in told} == {
-        f"{store._file.path}: the file or its folder is read-only (SQLITE_READONLY)"
+        f"{store._file.path}: the file or its folder is read-only: let this user write to both "
+        "(SQLITE_READONLY)"
     }
     assert await store.load(0.0) == before
     assert await store.accept(delivery("a"))

@@ -25,11 +25,12 @@ from autoscaler.controller.ports.store import (
     StoreError,
 )
 from autoscaler.model.calls import Call, CallState
+from autoscaler.model.interruptions import Rerun, RerunState
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.store.sqlite import SqliteStore
-from tests.store.records import call, job, machine, runner
+from tests.store.records import call, job, machine, rerun, runner
 from tests.store.test_store_failures import pragma
 
 Answer = TypeVar("Answer")
@@ -56,6 +57,7 @@ RECORDS = st.one_of(
         TIMES,
         on=st.sampled_from(["m0", "m1"]),
     ),
+    st.builds(rerun, st.integers(0, 3), st.sampled_from(RerunState), TIMES),
 )
 
 
@@ -103,6 +105,8 @@ def kind_and_key(record: Record) -> tuple[str, str]:
             return "machine", record.id
         case Runner():
             return "runner", record.name
+        case Rerun():
+            return "rerun", str(record.job)
 
 
 def ended(record: Record) -> float | None:
@@ -116,6 +120,8 @@ def ended(record: Record) -> float | None:
             return None if record.occupies else record.since
         case Runner():
             return record.since if record.state is RunnerState.DONE else None
+        case Rerun():
+            return record.ended_at
 
 
 @dataclass
@@ -148,8 +154,15 @@ class Model:
         return [d for d in self.inbox.values() if d.key not in self.applied]
 
     def alive(self, horizon: float) -> set[tuple[str, str]]:
-        """What `load` gives: not ended or ended later, and what belongs to a machine it gives."""
-        found = {key for key, record in self.records.items() if not over(record, horizon)}
+        """What `load` gives: not ended or ended later, and what belongs to a machine it gives.
+
+        Reruns all: a run's budget is counted by those that have ended, too.
+        """
+        found = {
+            key
+            for key, record in self.records.items()
+            if isinstance(record, Rerun) or not over(record, horizon)
+        }
         for kind, name in tuple(found):
             carrier = self.records[kind, name]
             if isinstance(carrier, Machine):
@@ -261,6 +274,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         state = self.run(self.store.load(horizon))
         assert list(state.unapplied) == self.model.waiting()
         found: list[Record] = [*state.jobs, *state.calls, *state.machines, *state.runners]
+        found += state.reruns
         assert {kind_and_key(record): record for record in found} == {
             key: self.model.records[key] for key in self.model.alive(horizon)
         }

@@ -14,6 +14,7 @@ from autoscaler.model.changes import HistoryRow as HistoryRow
 from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
 from autoscaler.model.identifiers import InstallationId, Instant, JobId
+from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
@@ -54,7 +55,7 @@ class SavedState:
     `arrived_until` until when all webhook deliveries had arrived.
 
     `jobs` are those not completed, or completed after the horizon given to `load`; `machines`
-    those not gone, or gone after it; calls and runners likewise.
+    those not gone, or gone after it; calls and runners likewise; `reruns` are all.
     """
 
     installation: InstallationId
@@ -66,6 +67,7 @@ class SavedState:
     cooldowns: tuple[Cooldown, ...]
     unapplied: tuple[Delivery, ...]
     arrived_until: Instant | None = None
+    reruns: tuple[Rerun, ...] = ()
 
 
 class Store(Protocol):

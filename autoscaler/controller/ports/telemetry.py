@@ -1,23 +1,28 @@
 """What is counted and timed, as the rooms that know of it say it. Label values are bounded."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, MachineState
 
 
 @dataclass(frozen=True, slots=True)
 class FleetCounts:
-    """The fleet at one moment, by SKU. Jobs of nobody here are not in it."""
+    """The fleet at one moment, by SKU. Jobs of nobody here are not in it.
+
+    `on_trial` are the SKUs that launch one machine at a time, for their last ones were no good.
+    """
 
     jobs_waiting: Mapping[SkuName, int] = field(default_factory=dict)
     jobs_in_progress: Mapping[SkuName, int] = field(default_factory=dict)
     machines: Mapping[tuple[SkuName, MachineState], int] = field(default_factory=dict)
     machines_foreign: int = 0
     dollars_per_hour: float = 0.0
+    on_trial: Collection[SkuName] = ()
 
 
 class Telemetry(Protocol):
@@ -33,6 +38,9 @@ class Telemetry(Protocol):
 
         `resource` is GitHub's name of the bucket; None where GitHub told no numbers.
         """
+
+    def github_staleness(self, account: str, seconds: Seconds) -> None:
+        """How old the oldest picture is that was read of an account's active runs and repositories."""
 
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
@@ -59,6 +67,15 @@ class Telemetry(Protocol):
 
     def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
         """The controller decided to end a machine."""
+
+    def notice(self, provider: ProviderName, kind: str) -> None:
+        """One message of a provider's queue of notices: a NoticeKind, other or poison."""
+
+    def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
+        """A machine of ours is taken back by its provider, or may be."""
+
+    def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
+        """What became of a job whose machine was taken from under it."""
 
     def loop_pass(self, duration: Seconds) -> None:
         """One turn of the control loop."""

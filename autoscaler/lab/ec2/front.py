@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from autoscaler.lab.ec2 import service_quotas
+from autoscaler.lab.ec2 import event_queue, service_quotas
 from autoscaler.lab.ec2.actions import Actions
+from autoscaler.lab.ec2.event_queue import EventQueue
 from autoscaler.lab.ec2.faults import Faults
 from autoscaler.lab.ec2.moto import MotoAnswer, MotoClient
 from autoscaler.lab.ec2.query import Ec2Error, parse_query
@@ -33,6 +34,7 @@ class Answerers:
 
     actions: Actions
     quotas: ServiceQuotas
+    events: EventQueue
     subnets: Subnets
     moto: MotoClient
     faults: Faults
@@ -121,8 +123,12 @@ class Front:
     async def _other_service(
         self, request: web.Request, service: str, body: bytes
     ) -> web.StreamResponse:
-        """Service Quotas here; STS and the rest are moto's, by the caller's own headers."""
+        """Service Quotas and SQS here; STS and the rest are moto's, by the caller's own headers."""
         self.calls[service] += 1
+        if service == event_queue.SERVICE:
+            target = request.headers.get("X-Amz-Target", "")
+            status, text = await self._to.events.answer(target, body)
+            return web.Response(status=status, text=text, content_type=event_queue.CONTENT_TYPE)
         if service == service_quotas.SERVICE:
             target = request.headers.get("X-Amz-Target", "")
             status, text = self._to.quotas.answer(target, body)

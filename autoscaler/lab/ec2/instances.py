@@ -4,7 +4,7 @@ Decides which instances EC2 would still list. Never changes an instance's state:
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -143,6 +143,7 @@ class Instances:
         self._addresses: Counter[str] = Counter()
         self._alive = 0
         self.peak = 0
+        self.on_move: Callable[[Instance], None] = lambda _: None
 
     def __iter__(self) -> Iterator[Instance]:
         return iter(self._by_id.values())
@@ -190,3 +191,4 @@ class Instances:
         self._addresses[instance.specification.subnet.id] += lives
         self._alive += lives
         instance.state = state
+        self.on_move(instance)

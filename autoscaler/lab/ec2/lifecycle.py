@@ -17,6 +17,7 @@ from autoscaler.lab.ec2.query import timestamp
 from autoscaler.lab.machine_host import LabMachine, MachineHost
 
 BY_USER = ("Client.UserInitiatedShutdown", "User initiated shutdown")
+TAKEN_BACK = ("Server.SpotInstanceTermination", "Spot instance termination")
 BY_ITSELF = ("Client.InstanceInitiatedShutdown", "Instance initiated shutdown")
 
 
@@ -68,6 +69,13 @@ class Lifecycle:
             starting.cancel()
         self._end(instance, BY_USER, "User initiated")
         self._spawn(self._kill_and_terminate(instance, starting))
+
+    def take_back(self, instance: Instance) -> None:
+        """End an instance as spot does: at once, whatever it is at."""
+        if instance.ended_at is None:
+            starting = self._starting.get(instance.id)
+            self._end(instance, TAKEN_BACK, "")
+            self._spawn(self._kill_and_terminate(instance, starting))
 
     async def powered_off(self, instance: Instance) -> None:
         """The machine has gone down by itself; what that means is the shutdown behavior's."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.lab.ec2.actions import Actions
 from autoscaler.lab.ec2.describing import InstanceList
+from autoscaler.lab.ec2.event_queue import EventQueue
 from autoscaler.lab.ec2.faults import Faults
 from autoscaler.lab.ec2.front import Answerers, Front
 from autoscaler.lab.ec2.identity import IdentitySigner, render_document
@@ -57,7 +58,7 @@ class LabEc2:
     is given is shared and left running, one for each account; without it one is started here.
     Without a `signer` of identity documents a new one is made.
     `faults`, `quotas`, `throttling` and `delays` may be turned at any time, `instances` is to
-    look at.
+    look at; `events` is the queue at `queue_url`, into which each change of a state goes.
     """
 
     def __init__(
@@ -81,6 +82,8 @@ class LabEc2:
         self.volumes = Volumes(self.instances)
         self.images = Images(self.account, clock.now)
         self.templates = LaunchTemplates(self.account, clock.now, self.faults)
+        self.events = EventQueue(clock.now, self.account, self.region)
+        self.instances.on_move = lambda one: self.events.state_changed(one.id, one.state.value)
         self._clock = clock
         self._lifecycle = Lifecycle(self.instances, host, clock, self.faults, self.delays)
         self._shared_moto = moto
@@ -127,6 +130,7 @@ class LabEc2:
         answerers = Answerers(
             actions=Actions(launcher, listing, self.volumes),
             quotas=ServiceQuotas(self.quotas, self.account, self.region),
+            events=self.events,
             subnets=subnets,
             moto=client,
             faults=self.faults,
@@ -197,6 +201,23 @@ class LabEc2:
         if one is None:
             raise KeyError(instance_id)
         return render_document(self._running.metadata.fields(one) | changes)
+
+    @property
+    def queue_url(self) -> str:
+        """The queue of EventBridge's events, as SQS names it."""
+        return f"{self._running.front.url}/{self.account}/events"
+
+    def interrupt(self, instance_id: str, notice: bool = True) -> None:
+        """Take an instance back as spot does, at once; with `notice` its event comes before.
+
+        Raises KeyError for an instance that never was.
+        """
+        one = self.instances.find(instance_id)
+        if one is None:
+            raise KeyError(instance_id)
+        if notice:
+            self.events.spot_interruption(instance_id)
+        self._lifecycle.take_back(one)
 
     def machines_left(self) -> tuple[Instance, ...]:
         """Every instance that is not terminated."""

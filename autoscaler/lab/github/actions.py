@@ -60,13 +60,13 @@ class Actions:
         """Make the jobs and queue those that need nothing. Raises ValueError (see Workflows)."""
         return self._admit(self._workflows.create(specs, self._clock.now()))
 
-    def rerun_failed(self, run: Run) -> list[Job]:
-        """Try a run's failed jobs again, and say once more that the others are completed.
+    def rerun_failed(self, run: Run, only: Job | None = None) -> list[Job]:
+        """Try a run's failed jobs (or one job) again, and say once more that the others are completed.
 
         Raises ValueError while the run has not ended.
         """
         done = [job for job in run.jobs.values() if job.conclusion == "success"]
-        jobs = self._admit(self._workflows.repeat(run, self._clock.now()))
+        jobs = self._admit(self._workflows.repeat(run, self._clock.now(), only))
         for job in done if jobs else ():
             self._announce(job, "completed")
         return jobs

@@ -6,6 +6,7 @@ Statuses, messages and headers as GitHub's documentation of the REST API and its
 """
 
 import asyncio
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -181,7 +182,9 @@ class Gateway:
                 self._enter(caller)
                 entered = caller.key
                 self._charge(caller, name, resource, write=method in _WRITES)
-                response = await handle(request, caller)
+                response = self._if_changed(
+                    request, await handle(request, caller), resource, caller
+                )
             except CredentialsRefusedError as refused:
                 response = self._refusal(RefusedError(401, str(refused)))
             except RefusedError as refused:
@@ -208,6 +211,24 @@ class Gateway:
             return response
 
         return web.route(method, self.base_path + path, serve)
+
+    def _if_changed(
+        self, request: web.Request, response: web.Response, resource: str | None, caller: Caller
+    ) -> web.Response:
+        """The answer with its ETag; 304 and nothing of the hour where the caller has it already."""
+        if (
+            request.method != "GET"
+            or response.status != 200
+            or not isinstance(response.body, bytes)
+        ):
+            return response
+        etag = f'W/"{hashlib.sha256(response.body).hexdigest()}"'
+        if request.headers.get("If-None-Match") == etag:
+            if resource is not None:
+                self.limits.give_back(caller.key, resource, self._clock.now())
+            response = web.Response(status=304)
+        response.headers["ETag"] = etag
+        return response
 
     def _enter(self, caller: Caller) -> None:
         hit = self.limits.enter(caller.key)

@@ -75,14 +75,28 @@ class JobRoutes:
         self._shapes = shapes
 
     def routes(self) -> list[web.RouteDef]:
-        """A job, a run's jobs, a repository's runs."""
+        """An installation's repositories, a job, a run and its jobs, a repository's runs."""
         add = self._gateway.for_installation
         actions = "/repos/{owner}/{repo}/actions"
         return [
+            add("GET", "/installation/repositories", self._repositories),
             add("GET", f"{actions}/jobs/{{job_id}}", self._job),
             add("GET", f"{actions}/runs", self._runs),
+            add("GET", f"{actions}/runs/{{run_id}}", self._run),
             add("GET", f"{actions}/runs/{{run_id}}/jobs", self._jobs_of_run),
         ]
+
+    async def _repositories(self, request: web.Request, caller: Caller) -> web.Response:
+        if caller.installation is None:
+            raise RefusedError(403, "Resource not accessible by integration")
+        organization = self._directory.organizations[caller.installation.organization.lower()]
+        found = list(organization.repositories.values())
+        page = page_of(request)
+        body = {
+            "repository_selection": "all",
+            "repositories": [self._shapes.repository(one) for one in page.cut(found)],
+        }
+        return self._gateway.paged(request, page, len(found), body)
 
     async def _job(self, request: web.Request, caller: Caller) -> web.Response:
         repository = self._repository(request, caller)
@@ -100,6 +114,13 @@ class JobRoutes:
         jobs = visible(run, every_attempt=request.query.get("filter") == "all")
         shapes = [job_shape(self._shapes, job) for job in page.cut(jobs)]
         return self._gateway.paged(request, page, len(jobs), {"jobs": shapes})
+
+    async def _run(self, request: web.Request, caller: Caller) -> web.Response:
+        repository = self._repository(request, caller)
+        run = self._workflows.runs.get(whole_number(request.match_info["run_id"], 0))
+        if run is None or run.repository is not repository:
+            raise NotFoundError
+        return web.json_response(run_shape(self._shapes, run))
 
     async def _runs(self, request: web.Request, caller: Caller) -> web.Response:
         repository = self._repository(request, caller)

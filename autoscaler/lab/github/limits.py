@@ -120,6 +120,12 @@ class RateLimits:
         hourly.take(1, now)
         return None
 
+    def give_back(self, caller: str, resource: str, now: float) -> None:
+        """A charged request was answered 304, which costs nothing of the hour."""
+        hourly = self.hourly(caller, resource, now)
+        if hourly is not None:
+            hourly.used = max(hourly.used - 1, 0)
+
     def register(self, organization: str, now: float) -> LimitHit | None:
         """Charge one registration to an organization, or say why not."""
         if self._limits is None:

@@ -27,6 +27,7 @@ from autoscaler.lab.github.limits import RateLimits
 from autoscaler.lab.github.matching import Matching
 from autoscaler.lab.github.protocol_routes import ProtocolRoutes
 from autoscaler.lab.github.records import Job, Run
+from autoscaler.lab.github.rerun_routes import RerunRoutes
 from autoscaler.lab.github.runner_routes import RunnerRoutes
 from autoscaler.lab.github.settings import (
     AnswerFault,
@@ -283,6 +284,7 @@ class LabGitHub:
             *DeliveryRoutes(gateway, self._webhooks, self._clock).routes(),
             *RunnerRoutes(gateway, directory, self._actions, shapes, clock, options).routes(),
             *JobRoutes(gateway, directory, self._workflows, shapes).routes(),
+            *RerunRoutes(gateway, directory, self._workflows, self._actions).routes(),
             *self._protocol.routes(),
             *itself.routes(),
             itself.catch_all(),

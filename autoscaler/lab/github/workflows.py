@@ -50,14 +50,15 @@ class Workflows:
             self._check_needs(run_id, by_name)
         return self._linked([self._make(run_id, spec, now) for run_id, spec in planned])
 
-    def repeat(self, run: Run, now: float) -> list[Job]:
-        """A new attempt at a run's jobs that did not succeed, under new ids.
+    def repeat(self, run: Run, now: float, only: Job | None = None) -> list[Job]:
+        """A new attempt at a run's jobs that did not succeed, or at one job alone, under new ids.
 
         Raises ValueError while one of its jobs has not ended.
         """
         if any(job.status is not JobStatus.COMPLETED for job in run.jobs.values()):
             raise ValueError(f"run {run.id} has not ended")
         failed = [job for job in run.jobs.values() if job.conclusion != "success"]
+        failed = failed if only is None else [only]
         if failed:
             run.attempt += 1
             run.earlier += failed

@@ -53,6 +53,7 @@ ThrottlingException TooManyRequestsException
 # `Client.InternalError` ends an instance whose encrypted disk's key it may not use, or whose
 # disks cannot be attached; the same code in an answer is EC2's own trouble, hence the full name.
 _CONFIGURATION = """
+AWS.SimpleQueueService.NonExistentQueue
 AccessDenied AccessDeniedException AuthFailure Blocked Client.InternalError InvalidAMIID
 InvalidAMIName InvalidAction InvalidAvailabilityZone InvalidBlockDeviceMapping
 InvalidClientTokenId InvalidFleetConfig InvalidFleetConfiguration InvalidFormat InvalidGroup
@@ -60,7 +61,7 @@ InvalidIamInstanceProfile InvalidIamInstanceProfileArn InvalidInput InvalidInsta
 InvalidKMSKey InvalidParameter InvalidParameterCombination InvalidParameterValue InvalidSecurity
 InvalidSecurityGroupID InvalidSnapshot InvalidSubnet InvalidSubnetID InvalidTagKey
 InvalidUserData MalformedQueryString MissingAuthenticationToken MissingParameter
-OperationNotPermitted OptInRequired PendingVerification SignatureDoesNotMatch
+OperationNotPermitted OptInRequired PendingVerification QueueDoesNotExist SignatureDoesNotMatch
 UnauthorizedOperation UnknownParameter UnrecognizedClientException UnsupportedOperation
 VPCIdNotSpecified ValidationError
 """

@@ -11,11 +11,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from autoscaler.providers.ec2.rows import (
+    MAX_BODY,
     MAX_TEXT,
     FleetErrorRow,
     FleetInstanceRow,
     ImageRow,
     InstanceRow,
+    MessageRow,
     QuotaRow,
     SubnetRow,
     TemplateRow,
@@ -51,6 +53,11 @@ class Clients:
     def quotas(self) -> Any:
         """Service Quotas' client."""
         return self._client("service-quotas")
+
+    @property
+    def sqs(self) -> Any:
+        """SQS's client."""
+        return self._client("sqs")
 
     def _client(self, service: str) -> Any:
         with self._lock:
@@ -252,6 +259,43 @@ def _instance(one: Any) -> InstanceRow:
     )
 
 
+def receive_message(clients: Clients, arguments: Arguments) -> list[MessageRow]:
+    """Up to `most` messages of the queue `url`; `wait` is whole seconds for the first."""
+    answer = clients.sqs.receive_message(
+        QueueUrl=arguments["url"],
+        MaxNumberOfMessages=arguments["most"],
+        WaitTimeSeconds=arguments["wait"],
+        MessageSystemAttributeNames=["ApproximateReceiveCount"],
+    )
+    return [
+        MessageRow(
+            one["MessageId"],
+            one["ReceiptHandle"],
+            # One character more than is read: it shows that there was more.
+            one.get("Body", "")[: MAX_BODY + 1],
+            int(one.get("Attributes", {}).get("ApproximateReceiveCount", "1")),
+        )
+        for one in answer.get("Messages", ())
+    ]
+
+
+def delete_message_batch(clients: Clients, arguments: Arguments) -> list[tuple[str, str]]:
+    """Take the messages of these `receipts` off the queue `url`; what was refused, and why.
+
+    A receipt that is not known any more is no refusal: the message comes again, or is gone.
+    """
+    entries = [
+        {"Id": str(number), "ReceiptHandle": receipt}
+        for number, receipt in enumerate(arguments["receipts"])
+    ]
+    answer = clients.sqs.delete_message_batch(QueueUrl=arguments["url"], Entries=entries)
+    return [
+        (one["Code"], one.get("Message", "")[:MAX_TEXT])
+        for one in answer.get("Failed", ())
+        if not one["Code"].startswith("ReceiptHandle")
+    ]
+
+
 def _reason(code: str, message: str) -> str:
     # EC2 repeats the code at the start of most messages.
     text = message if message.startswith(code) else f"{code}: {message}"
@@ -266,6 +310,7 @@ OPERATIONS: Mapping[str, Callable[[Clients, Arguments], object]] = {
     "CreateFleet": create_fleet,
     "CreateLaunchTemplate": create_launch_template,
     "DeleteLaunchTemplate": delete_launch_template,
+    "DeleteMessageBatch": delete_message_batch,
     "DeleteVolume": delete_volume,
     "DescribeImages": describe_images,
     "DescribeInstances": describe_instances,
@@ -274,6 +319,7 @@ OPERATIONS: Mapping[str, Callable[[Clients, Arguments], object]] = {
     "DescribeVolumes": describe_volumes,
     "GetCallerIdentity": get_caller_identity,
     "ListServiceQuotas": list_service_quotas,
+    "ReceiveMessage": receive_message,
     "TerminateInstances": terminate_instances,
 }
 """Every operation by the name of its API."""

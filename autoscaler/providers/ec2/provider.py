@@ -40,6 +40,7 @@ from autoscaler.providers.ec2.endings import end_machines
 from autoscaler.providers.ec2.errors import first_part
 from autoscaler.providers.ec2.identity import IdentityVerifier, pinned_certificates
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
+from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
 from autoscaler.providers.ec2.offerings import price_offerings
 from autoscaler.providers.ec2.quotas import (
     COUNTED_STATES,
@@ -93,6 +94,12 @@ class Ec2Provider:
     def name(self) -> ProviderName:
         """As the configuration calls it."""
         return self._settings.name
+
+    @property
+    def notices(self) -> Ec2NoticeQueue | None:
+        """Its queue of interruption notices, where it has one."""
+        url = self._settings.interruption_queue
+        return Ec2NoticeQueue(self._settings, self._api, url) if url is not None else None
 
     @property
     def launch_rate(self) -> LaunchRate:

@@ -8,6 +8,9 @@ from typing import NamedTuple
 MAX_TEXT = 500
 """Characters kept of any message from outside."""
 
+MAX_BODY = 256 * 1024
+"""Characters of an event in a queue: EventBridge's own limit."""
+
 
 class ImageRow(NamedTuple):
     """One image. `created` is EC2's own ISO 8601 text; `root_gb` its root snapshot's size in GiB.
@@ -87,3 +90,12 @@ class TemplateRow(NamedTuple):
     id: str
     name: str
     created: float
+
+
+class MessageRow(NamedTuple):
+    """One message of an SQS queue. `receives` is how often it was given out, this time included."""
+
+    id: str
+    receipt: str
+    body: str
+    receives: int

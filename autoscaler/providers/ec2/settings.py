@@ -89,7 +89,8 @@ class Ec2Settings:
     which has us-east-1's alone; `spot_price_factor` is what spot counts at, as a part of them.
     `quotas` are vCPUs by quota name, such as `spot/G and VT`, before what Service Quotas says.
     `request_buckets` and `resource_buckets` replace EC2's published limits by API name.
-    `identity_certificates` are PEM files whose certificates are believed beside AWS's own.
+    `identity_certificates` are PEM files whose certificates are believed beside AWS's own;
+    `interruption_queue` is the URL of the SQS queue with EventBridge's events.
     """
 
     name: ProviderName
@@ -101,6 +102,7 @@ class Ec2Settings:
     skus: Mapping[SkuName, Ec2Sku]
     instance_profile: str | None = None
     identity_certificates: tuple[Path, ...] = ()
+    interruption_queue: str | None = None
     account: str | None = None
     endpoint_url: str | None = None
     prices: Mapping[str, float] = field(default_factory=dict)

@@ -128,10 +128,22 @@ async def _jobs(client: Recorder) -> None:
     await client.ask("GET", path)
     await client.ask("GET", f"{jobs}?filter=all&per_page=2")
     lab.rerun_failed(running.run)
+    await client.ask("POST", f"{ROCKET}/jobs/{running.id}/rerun")
+    await client.ask("POST", f"{ROCKET}/runs/{running.run.id}/rerun-failed-jobs")
+    (alone,) = lab.push([job("alone")])
+    lab.cancel(alone)
+    await client.ask("POST", f"{ROCKET}/jobs/{alone.id}/rerun")
+    (failed,) = lab.push([job("failed")])
+    lab.cancel(failed)
+    await client.ask("POST", f"{ROCKET}/runs/{failed.run.id}/rerun-failed-jobs")
     await client.ask("GET", f"{jobs}?filter=latest")
     await client.ask("GET", f"{ROCKET}/runs")
-    for unknown in ("jobs/1", "runs/1/jobs"):
+    await client.ask("GET", f"{ROCKET}/runs/{running.run.id}")
+    await client.ask("GET", "/installation/repositories?per_page=1")
+    for unknown in ("jobs/1", "runs/1", "runs/1/jobs"):
         await client.ask("GET", f"{ROCKET}/{unknown}")
+    for unknown in ("jobs/1/rerun", "runs/1/rerun-failed-jobs"):
+        await client.ask("POST", f"{ROCKET}/{unknown}")
     await client.ask("GET", "/repos/acme/none/actions/runs")
 
 

@@ -90,3 +90,22 @@ def test_a_window_never_gives_more_than_its_limit(steps: list[tuple[int, float]]
             given_in[bucket.reset] = given_in.get(bucket.reset, 0) + cost
         assert bucket.reset > now
     assert all(total <= 10 for total in given_in.values())
+
+
+async def test_what_a_caller_has_already_costs_nothing_of_its_hour(make: Make) -> None:
+    client = await make(limits=Limits(requests_per_hour=10))
+    first = await client.ask("GET", RUNNERS)
+    url = client.lab.api_url + RUNNERS
+    headers = {
+        "Authorization": f"Bearer {await client.token()}",
+        "If-None-Match": first.headers["etag"],
+    }
+    async with client.session.get(url, headers=headers) as again:
+        assert again.status == 304
+        assert await again.read() == b""
+        assert again.headers["x-ratelimit-remaining"] == first.headers["x-ratelimit-remaining"]
+    await client.mint("new")
+    async with client.session.get(url, headers=headers) as changed:
+        assert changed.status == 200
+        assert changed.headers["etag"] != first.headers["etag"]
+        assert int(changed.headers["x-ratelimit-remaining"]) == 8

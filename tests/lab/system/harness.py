@@ -153,10 +153,10 @@ def wrong_runners(lab: Laboratory) -> list[str]:
 
 
 def github_calls(lab: Laboratory) -> Counter[str]:
-    """The controller's REST calls by status; machines' checks of whether GitHub is there left out."""
+    """The controller's REST calls by status that count; not 304, nor machines' looks at GitHub."""
     found: Counter[str] = Counter()
     for (route, status), count in lab.github.calls.items():
-        if route != "GET /":
+        if route != "GET /" and status != 304:
             found[str(status)] += count
     return found
 

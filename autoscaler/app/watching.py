@@ -1,0 +1,64 @@
+"""Puts together what looks at the world beside the loop: lists, notices, GitHub's lists, re-runs.
+
+It decides nothing that these parts find or do.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoscaler.controller.guards import (
+    GuardedGitHub,
+    GuardedGitHubLists,
+    GuardedNotices,
+    GuardedProvider,
+    GuardedReruns,
+)
+from autoscaler.controller.intake import Intake
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.noticing import Noticing
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.store import Store
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.reconciler import Reconciler
+from autoscaler.controller.rerunning import Rerunning
+from autoscaler.controller.syncing import Syncing
+from autoscaler.github.client import GitHubClient
+from autoscaler.model.identifiers import Instant, ProviderName
+from autoscaler.providers.ec2.provider import Ec2Provider
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What there is to look at, and by whose clock."""
+
+    store: Store
+    client: GitHubClient
+    github: GuardedGitHub
+    ec2: Mapping[ProviderName, Ec2Provider]
+    providers: Mapping[ProviderName, GuardedProvider]
+    telemetry: Telemetry
+    clock: Clock
+
+
+def make_reconciler(
+    journal: Journal, intake: Intake, world: World, arrived_until: Instant
+) -> Reconciler:
+    """The reconciler with every duty beside its own."""
+    lists = GuardedGitHubLists(world.client.lists)
+    syncing = Syncing(journal, lists, world.github, intake.recall, world.telemetry, world.clock)
+    queues = {
+        name: GuardedNotices(provider.notices)
+        for name, provider in world.ec2.items()
+        if provider.notices is not None
+    }
+    noticing = Noticing(journal, queues, world.telemetry, world.clock)
+    rerunning = Rerunning(journal, GuardedReruns(world.client.reruns), world.clock)
+    return Reconciler(
+        journal,
+        world.store,
+        world.github,
+        world.providers,
+        world.clock,
+        arrived_until,
+        (syncing.run, rerunning.run, *noticing.duties),
+    )

@@ -1,0 +1,119 @@
+"""Reads providers' notices, makes facts of them, and takes them off their queues once durable.
+
+It never decides what follows. A message that cannot be understood is logged, counted and taken
+off the queue; one that could not be applied comes again, a few times at most.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import structlog
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.reconciler import Duty
+from autoscaler.model.events import Event, MachineNoticed, MachinesListed
+from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Seconds
+from autoscaler.model.interruptions import NoticeKind
+
+WAIT: Seconds = 20.0
+"""SQS lets a request wait no longer (real seconds)."""
+
+FIRST_PAUSE: Seconds = 5.0
+LONGEST_PAUSE: Seconds = 300.0
+POISON = "poison"
+OTHER = "other"
+
+_log = structlog.get_logger(__name__)
+
+
+class Noticing:
+    """One endless task for each queue; a queue's trouble is its own."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        queues: Mapping[ProviderName, NoticeQueue],
+        telemetry: Telemetry,
+        clock: Clock,
+    ) -> None:
+        self._journal = journal
+        self._queues = queues
+        self._telemetry = telemetry
+        self._clock = clock
+
+    @property
+    def duties(self) -> list[Duty]:
+        """One for each queue, to be looked after by the reconciler."""
+        return [partial(self._attend, name) for name in self._queues]
+
+    async def _attend(self, name: ProviderName) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self.read(name)
+            except (ProviderError, OutcomeUnknownError) as error:
+                _log.warning("notices_not_read", provider=name, error=str(error))
+                await self._clock.sleep(pause)
+                pause = min(2.0 * pause, LONGEST_PAUSE)
+            else:
+                pause = FIRST_PAUSE
+
+    async def read(self, name: ProviderName) -> int:
+        """Receive, apply, settle; how many messages. Raises ProviderError, OutcomeUnknownError,
+        StoreError."""
+        queue = self._queues[name]
+        messages = await queue.receive(WAIT)
+        if not messages:
+            return 0
+        notices = [self._understood(name, message) for message in messages]
+        understood = [notice for notice in notices if notice is not None]
+        events: list[Event] = [
+            MachineNoticed(self._journal.now, name, machine, one.kind, one.means_at, one.detail)
+            for one in understood
+            for machine in one.machines
+        ]
+        events += await self._looked_at(name, queue, understood)
+        # Durable before it is taken off the queue: a crash in between has it come again.
+        await self._journal.record(*events)
+        await queue.settle([message.receipt for message in messages])
+        return len(messages)
+
+    def _understood(self, name: ProviderName, message: Message) -> Notice | None:
+        kind = message.notice.kind if message.notice is not None else OTHER
+        if message.poison:
+            kind = POISON
+            _log.warning(
+                "notice_set_aside",
+                provider=name,
+                message=message.id,
+                reason=message.poison,
+                excerpt=message.excerpt,
+            )
+        self._telemetry.notice(name, kind)
+        return None if message.poison else message.notice
+
+    async def _looked_at(
+        self, name: ProviderName, queue: NoticeQueue, notices: Sequence[Notice]
+    ) -> list[Event]:
+        """What the provider shows of our machines whose state is said to have changed."""
+        changed = {
+            machine
+            for one in notices
+            if one.kind is NoticeKind.STATE_CHANGE
+            for machine in one.machines
+            if self._is_there(machine)
+        }
+        if not changed:
+            return []
+        began_at = self._journal.now
+        shown = await queue.shown(sorted(changed))
+        return [MachinesListed(self._journal.now, name, began_at, False, shown)]
+
+    def _is_there(self, machine: ProviderMachineId) -> bool:
+        state = self._journal.ledger.state
+        known = state.by_provider_id.get(machine)
+        return known is not None and state.machines[known].occupies

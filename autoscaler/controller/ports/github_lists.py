@@ -1,0 +1,71 @@
+"""GitHub's lists as the controller reads them: repositories, runs, a run's jobs, runners.
+
+Reading them changes nothing at GitHub and comes after everything else that is asked there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from autoscaler.controller.ports.github import RegisteredRunner
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRepository:
+    """A repository that an App may see. `pushed_at` is the last push, where GitHub tells it."""
+
+    name: str
+    pushed_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A workflow run. `mark` is another text whenever GitHub shows the run as changed."""
+
+    id: int
+    completed: bool
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[Item]):
+    """A whole list, and how many answers of it counted against GitHub's hourly limit.
+
+    An answer that nothing has changed since the last one (304) does not count.
+    """
+
+    items: Sequence[Item] = field(default=())
+    calls: int = 0
+
+
+class GitHubLists(Protocol):
+    """Every list raises RetryLaterError and OperatorError, and nothing else."""
+
+    async def repositories(self, scope: str) -> Listing[ListedRepository]:
+        """What the Apps on a scope's account may see; of a repository's scope, that one."""
+
+    async def newest_runs(self, repository: str) -> Listing[ListedRun]:
+        """The newest 100 runs of a repository, whatever their state."""
+
+    async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
+        """All runs of a repository in one of GitHub's states, such as `queued`."""
+
+    async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
+        """One run; an empty list for 404."""
+
+    async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
+        """The jobs of a run's last attempt, as facts with `read` set; an empty list for 404."""
+
+    async def runners(self, scope: str) -> Listing[RegisteredRunner]:
+        """Every registration in a scope, other people's included."""
+
+    def pace(self, scope: str) -> float:
+        """Questions a second that a scope's account has to spare for lists until its hour is over.
+
+        What is kept back for minting, checking and removing runners is not in it. 0.0 while a
+        limit holds.
+        """

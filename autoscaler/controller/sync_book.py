@@ -1,0 +1,223 @@
+"""What is known of one account's lists at GitHub, and what each answer adds to the ledger.
+
+A list may be a little older than a webhook, so it only carries a job forward; where it contradicts,
+the job itself is asked about. It never decides what to read next and asks nobody.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
+from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Known, KnownRun, Read
+from autoscaler.ledger.jobs import QUEUED_AT_MOST
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.demand import scope_of
+from autoscaler.model.events import Event, JobAbandoned, JobObserved
+from autoscaler.model.identifiers import Instant, JobId, Seconds
+from autoscaler.model.jobs import Job, JobState
+
+GHOST_AFTER: Seconds = 60.0
+"""How long a run must have been over in two readings before its queued job is given up."""
+
+UNLISTED_FOR: Seconds = 700.0
+"""A run that no list has shown for this long is looked at by itself."""
+
+ASK_AGAIN: Seconds = 300.0
+ASK_AT_ONCE = 3
+"""How many of a run's jobs that its list does not show are asked about after one reading."""
+
+MOST_REPOSITORIES = 5_000
+MOST_RUNS = 20_000
+
+_OPEN = frozenset({JobState.QUEUED, JobState.WAITING, JobState.IN_PROGRESS})
+_NOT_STARTED = frozenset({JobState.QUEUED, JobState.WAITING})
+
+RunKey = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run that is, or was until lately, at work. `open_jobs` are the ledger's."""
+
+    known_at: Instant
+    listed_at: Instant
+    mark: str = ""
+    changed: bool = False
+    completed_since: Instant | None = None
+    open_jobs: frozenset[JobId] = frozenset()
+    ghosts: dict[JobId, Instant] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Facts for the ledger, and jobs that GitHub must be asked about one by one."""
+
+    events: tuple[Event, ...] = ()
+    ask: tuple[JobId, ...] = ()
+
+
+class SyncBook:
+    """The memory of one account's sync. Lost with the process, and read again by the next."""
+
+    def __init__(self, account: str, scopes: Iterable[str], began_at: Instant) -> None:
+        self.account = account
+        self._began_at = began_at
+        self._scopes = dict.fromkeys(scopes, False)
+        self._repositories: dict[str, Instant] = {}
+        self._of_scope: dict[str, frozenset[str]] = {}
+        self._runs: dict[RunKey, _Run] = {}
+        self._read_at: dict[Read, Instant] = {}
+        self._asked: dict[JobId, Instant] = {}
+
+    def known(self, now: Instant) -> Known:
+        """What the schedule goes by."""
+        runs = {
+            key: KnownRun(run.known_at, run.changed, now - run.listed_at > UNLISTED_FOR)
+            for key, run in self._runs.items()
+        }
+        return Known(self._began_at, self._scopes, self._repositories, runs, self._read_at)
+
+    def tried(self, read: Read, now: Instant) -> None:
+        """It was read, or could not be: it has had its turn."""
+        self._read_at[read] = now
+
+    def suspect(self, scope: str, suspects: bool) -> None:
+        """Whether some of a scope's registrations seem to have lost their machine."""
+        self._scopes[scope] = suspects
+
+    def look_at(self, state: LedgerState, now: Instant) -> tuple[JobAbandoned, ...]:
+        """Take over what the ledger has heard of; the jobs that were queued for too long. O(jobs)."""
+        open_jobs: dict[RunKey, set[JobId]] = {}
+        given_up: list[JobAbandoned] = []
+        for job in state.jobs.values():
+            if job.repository.partition("/")[0].lower() != self.account:
+                continue
+            self._alive(job.repository, job.updated_at, state)
+            if job.state is JobState.QUEUED and now - job.updated_at >= QUEUED_AT_MOST:
+                given_up.append(JobAbandoned(now, job.id, "queued for a day, GitHub's longest"))
+            elif job.state in _OPEN and job.demand is not None and job.run_id is not None:
+                open_jobs.setdefault((job.repository, job.run_id), set()).add(job.id)
+        for key in open_jobs:
+            if key not in self._runs and len(self._runs) < MOST_RUNS:
+                self._runs[key] = _Run(now, now)
+        for key, run in self._runs.items():
+            run.open_jobs = frozenset(open_jobs.get(key, ()))
+        self._asked = {job: at for job, at in self._asked.items() if now - at < ASK_AGAIN}
+        return tuple(given_up)
+
+    def listed_repositories(
+        self, scope: str, listed: Sequence[ListedRepository], state: LedgerState
+    ) -> None:
+        """These are there; what the scope does not cover, and what is gone, is not looked at."""
+        found = {
+            repository.name: repository.pushed_at or 0.0
+            for repository in listed[:MOST_REPOSITORIES]
+            if (covering := scope_of(state.catalogue, repository.name)) and covering.key == scope
+        }
+        for name in self._of_scope.get(scope, frozenset()) - found.keys():
+            self._forget_repository(name)
+        self._of_scope[scope] = frozenset(found)
+        for name, pushed_at in found.items():
+            self._repositories[name] = max(pushed_at, self._repositories.get(name, 0.0))
+
+    def listed_runs(self, repository: str, listed: Sequence[ListedRun], now: Instant) -> None:
+        """Remember runs that are not over, and which of the known ones have changed."""
+        for seen in listed:
+            key = (repository, seen.id)
+            run = self._runs.get(key)
+            if run is None:
+                if seen.completed or len(self._runs) >= MOST_RUNS:
+                    continue
+                run = self._runs[key] = _Run(now, now, seen.mark)
+            run.changed = run.changed or run.mark != seen.mark
+            run.mark, run.listed_at = seen.mark, now
+            if not seen.completed:
+                run.completed_since = None
+                run.ghosts.clear()
+                if repository in self._repositories:
+                    self._repositories[repository] = now
+            elif run.completed_since is None:
+                run.completed_since = now
+
+    def run_is_not_there(self, repository: str, run_id: int, now: Instant) -> None:
+        """404: deleted, or not shown to us any more."""
+        run = self._runs.get((repository, run_id))
+        if run is not None:
+            run.listed_at = now
+            if not run.open_jobs:
+                self._forget_run((repository, run_id))
+
+    def listed_jobs(
+        self, key: RunKey, listed: Sequence[JobObserved], state: LedgerState, now: Instant
+    ) -> Findings:
+        """What a run's jobs add to the ledger, and which of its jobs they do not tell of."""
+        run = self._runs.get(key)
+        if run is None:
+            return Findings()
+        run.changed = False
+        events: list[Event] = []
+        for seen in listed:
+            if run.completed_since is not None and seen.state in _NOT_STARTED:
+                events += self._ghost(run, seen, now)
+            elif (event := news(state, seen)) is not None:
+                events.append(event)
+        shown = {seen.id for seen in listed}
+        missing = [job for job in run.open_jobs - shown if self._may_ask(state, job, now)]
+        ask = tuple(sorted(missing)[:ASK_AT_ONCE])
+        self._asked.update(dict.fromkeys(ask, now))
+        if run.completed_since is not None and not run.open_jobs:
+            self._forget_run(key)
+        return Findings(tuple(events), ask)
+
+    def _ghost(self, run: _Run, seen: JobObserved, now: Instant) -> list[Event]:
+        """A job that GitHub shows as queued although its run is over: no runner will be given it."""
+        if seen.id not in run.open_jobs:
+            return []
+        if now - run.ghosts.setdefault(seen.id, now) < GHOST_AFTER:
+            return []
+        return [JobAbandoned(now, seen.id, "GitHub shows it queued, and its run completed")]
+
+    def _may_ask(self, state: LedgerState, job_id: JobId, now: Instant) -> bool:
+        job = state.jobs.get(job_id)
+        if job is None or job.state is JobState.COMPLETED or job_id in self._asked:
+            return False
+        return now - job.updated_at > GHOST_AFTER  # a list may be older than a fresh job
+
+    def _alive(self, repository: str, at: Instant, state: LedgerState) -> None:
+        if self._repositories.get(repository, -1.0) >= at:
+            return
+        covering = scope_of(state.catalogue, repository)
+        if covering is not None and covering.key in self._scopes:
+            self._repositories[repository] = at
+
+    def _forget_repository(self, name: str) -> None:
+        self._repositories.pop(name, None)
+        for kind in (Kind.NEWEST, *BY_STATUS):
+            self._read_at.pop(Read(kind, name), None)
+
+    def _forget_run(self, key: RunKey) -> None:
+        self._runs.pop(key, None)
+        for kind in (Kind.JOBS, Kind.RUN):
+            self._read_at.pop(Read(kind, *key), None)
+
+
+def news(state: LedgerState, seen: JobObserved) -> JobObserved | None:
+    """What a list says of a job as a fact that the ledger does not have yet, if it is one."""
+    job = state.jobs.get(seen.id)
+    if job is None:
+        wanted = state.class_of(seen.repository, seen.labels) is not None
+        return seen if wanted and seen.state in _OPEN else None
+    if job.state is JobState.COMPLETED or job.disputed:
+        return None
+    if seen.state in _NOT_STARTED and job.state in _NOT_STARTED:
+        # Which of the two came last cannot be told: said as a webhook would, it is asked about.
+        return replace(seen, read=False) if seen.state is not job.state else None
+    return seen if _is_ahead(seen, job) else None
+
+
+def _is_ahead(seen: JobObserved, job: Job) -> bool:
+    if seen.state is JobState.COMPLETED:
+        return True
+    if seen.state is not JobState.IN_PROGRESS:
+        return False
+    return job.state in _NOT_STARTED or (job.runner_name is None and seen.runner_name is not None)

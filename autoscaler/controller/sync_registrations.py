@@ -1,0 +1,72 @@
+"""Which registrations at GitHub have lost their machine, and may be removed.
+
+Only names of this installation, only once two lists a minute apart agree, and never one that may
+be at work: GitHub must show it offline and not busy in both, and its machine must be provably gone.
+It never deletes anything itself.
+"""
+
+from collections.abc import Sequence
+
+from autoscaler.controller.ports.github import RegisteredRunner
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds
+from autoscaler.model.machines import MachineState
+
+CONFIRMED_AFTER: Seconds = 60.0
+
+
+class Registrations:
+    """Remembers since when each registration of one scope seems to have lost its machine."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, Instant] = {}
+
+    @property
+    def suspects(self) -> bool:
+        """Whether the next list is awaited sooner than usual."""
+        return bool(self._since)
+
+    def listed(
+        self, runners: Sequence[RegisteredRunner], state: LedgerState, began_at: Instant
+    ) -> list[RegisteredRunner]:
+        """Take a complete list in, begun at that moment; what is to be removed now."""
+        lost = {
+            runner.github_id: runner for runner in runners if has_lost_its_machine(runner, state)
+        }
+        self._since = {number: self._since.get(number, began_at) for number in lost}
+        confirmed = [
+            runner
+            for number, runner in lost.items()
+            if began_at - self._since[number] >= CONFIRMED_AFTER
+            and _swept_since(state, self._since[number])
+        ]
+        for runner in confirmed:
+            del self._since[runner.github_id]  # whatever comes of it, it takes two lists again
+        return confirmed
+
+
+def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState) -> bool:
+    """Whether a registration is one of ours, does nothing, and has no machine any more."""
+    if runner.online or runner.busy:
+        return False
+    machine_id = _machine_of(runner.name, state)
+    if machine_id is None:
+        return False
+    machine = state.machines.get(machine_id)
+    if machine is not None:
+        return machine.state is MachineState.GONE
+    # A restored store knows less than there is: a machine that it cannot tell may be this one's.
+    return not any(one.unproven and one.occupies for one in state.machines.values())
+
+
+def _machine_of(name: RunnerName, state: LedgerState) -> MachineId | None:
+    prefix = f"{state.catalogue.fleet}-{state.catalogue.installation}-"
+    machine, _, attempt = name.removeprefix(prefix).rpartition("-")
+    ours = name.startswith(prefix) and machine and attempt.isascii() and attempt.isdigit()
+    return MachineId(machine) if ours else None
+
+
+def _swept_since(state: LedgerState, moment: Instant) -> bool:
+    """Whether every provider has been listed completely since then."""
+    providers = {rung.provider for sku in state.catalogue.skus.values() for rung in sku.ladder}
+    return all(state.swept_at.get(provider, 0.0) > moment for provider in providers)

@@ -1,0 +1,191 @@
+"""Which of GitHub's lists to read next, from what is known and when it was read. Pure.
+
+Runs never read go first; then what is latest by its own interval, the newest runs of active
+repositories and changed runs ahead of the rest. Where calls are too few for all, the rest gets
+later in the same proportion, each in its turn, and nothing is forgotten. It never decides how many
+calls there are, nor what an answer means.
+
+With a list of runs every 40 s and each active run's jobs every 45 s, a job is seen within a
+minute of its `queued`: 20 repositories with 75 runs take about 150 calls a minute, with 9 runs 55.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from autoscaler.model.identifiers import Instant, Seconds
+
+
+class Kind(StrEnum):
+    """What is read.
+
+    repositories  those of a scope
+    runners       the registrations of a scope
+    newest        a repository's newest 100 runs: new and changed ones are among them
+    queued, in_progress, waiting
+                  its runs in that state: those that 100 newer ones hide
+    jobs          a run's jobs
+    run           the run itself: whether it is over although a job of it is said to be queued
+    """
+
+    REPOSITORIES = "repositories"
+    RUNNERS = "runners"
+    NEWEST = "newest"
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
+    WAITING = "waiting"
+    JOBS = "jobs"
+    RUN = "run"
+
+
+BY_STATUS = (Kind.QUEUED, Kind.IN_PROGRESS, Kind.WAITING)
+
+INTERVALS: Mapping[Kind, Seconds] = {
+    Kind.REPOSITORIES: 300.0,
+    Kind.RUNNERS: 300.0,
+    Kind.NEWEST: 40.0,
+    Kind.QUEUED: 180.0,
+    Kind.IN_PROGRESS: 600.0,
+    Kind.WAITING: 600.0,
+    Kind.JOBS: 45.0,
+    Kind.RUN: 600.0,
+}
+"""How often each is read while there are calls enough."""
+
+SUSPECTS_EVERY: Seconds = 60.0
+"""How often a scope's registrations are read while some of them have lost their machine."""
+
+CHANGED_EVERY: Seconds = 15.0
+"""How often the jobs of a run are read that GitHub shows as changed each time."""
+
+AHEAD = 30.0
+"""By how much what finds new and changed runs, and the changed ones, are ahead of the rest."""
+
+ACTIVE_FOR: Seconds = 900.0
+"""How long after its last push, run or job a repository counts as active."""
+
+QUIET_PER_SECOND = 4.0
+"""How many quiet repositories are looked at in a second: most such answers are 304 and free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One reading. `of` is a scope or a repository."""
+
+    kind: Kind
+    of: str
+    run: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """A run that is not over as far as is known. `changed`: since its jobs were read.
+
+    `doubtful`: a job of it has been queued for so long that the run itself is to be looked at.
+    """
+
+    known_at: Instant
+    changed: bool = False
+    doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What one account's lists are about, and when each was last read.
+
+    `scopes` says which of them have registrations that may have lost their machine,
+    `repositories` when each last showed a sign of life, `runs` are by repository and id.
+    """
+
+    began_at: Instant
+    scopes: Mapping[str, bool] = field(default_factory=dict)
+    repositories: Mapping[str, Instant] = field(default_factory=dict)
+    runs: Mapping[tuple[str, int], KnownRun] = field(default_factory=dict)
+    read_at: Mapping[Read, Instant] = field(default_factory=dict)
+
+
+def next_reads(
+    known: Known, now: Instant, most: int, under_way: AbstractSet[Read] = frozenset()
+) -> list[Read]:
+    """What to read now, the most urgent first; `most` at most, and nothing that is under way."""
+    due = (
+        (one.urgency, -number, one.read)
+        for number, one in enumerate(_candidates(known, now))
+        if one.lateness >= 1.0 and one.read not in under_way
+    )
+    # The number breaks ties in the order of the candidates, so that reads are never compared.
+    return [read for _, _, read in heapq.nlargest(max(0, most), due)]
+
+
+def staleness(known: Known, now: Instant) -> Seconds:
+    """How old the oldest picture is: of an active repository's runs, or of an active run's jobs."""
+    oldest = now
+    for (repository, number), run in known.runs.items():
+        read_at = known.read_at.get(Read(Kind.JOBS, repository, number), run.known_at)
+        oldest = min(oldest, read_at)
+    for repository, active_at in known.repositories.items():
+        if now - active_at < ACTIVE_FOR:
+            newest = Read(Kind.NEWEST, repository)
+            oldest = min(oldest, known.read_at.get(newest, known.began_at))
+    return now - oldest
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A reading; its time has come when `lateness` is 1.0. `first` goes before everything else."""
+
+    read: Read
+    lateness: float
+    first: bool = False
+    ahead: bool = False
+
+    @property
+    def urgency(self) -> tuple[bool, float]:
+        return self.first, self.lateness * (AHEAD if self.ahead else 1.0)
+
+
+def _candidates(known: Known, now: Instant) -> Iterator[_Candidate]:
+    for scope, suspects in known.scopes.items():
+        repositories = Read(Kind.REPOSITORIES, scope)
+        never = repositories not in known.read_at
+        yield _Candidate(repositories, _lateness(known, repositories, now), first=never)
+        runners = Read(Kind.RUNNERS, scope)
+        every = SUSPECTS_EVERY if suspects else None
+        yield _Candidate(runners, _lateness(known, runners, now, every))
+    for (repository, number), run in known.runs.items():
+        jobs = Read(Kind.JOBS, repository, number)
+        if jobs not in known.read_at:
+            yield _Candidate(jobs, 1.0, first=True)
+        else:
+            every = CHANGED_EVERY if run.changed else None
+            yield _Candidate(jobs, _lateness(known, jobs, now, every), ahead=run.changed)
+        if run.doubtful:
+            doubt = Read(Kind.RUN, repository, number)
+            yield _Candidate(doubt, _lateness(known, doubt, now))
+    yield from _of_repositories(known, now)
+
+
+def _of_repositories(known: Known, now: Instant) -> Iterator[_Candidate]:
+    active = {name for name, at in known.repositories.items() if now - at < ACTIVE_FOR}
+    quiet = len(known.repositories) - len(active)
+    every = max(INTERVALS[Kind.NEWEST], quiet / QUIET_PER_SECOND)
+    for repository in known.repositories:
+        newest = Read(Kind.NEWEST, repository)
+        if repository not in active:
+            yield _Candidate(newest, _lateness(known, newest, now, every))
+            continue
+        yield _Candidate(newest, _lateness(known, newest, now), ahead=True)
+        for kind in BY_STATUS:
+            read = Read(kind, repository)
+            yield _Candidate(read, _lateness(known, read, now))
+
+
+def _lateness(known: Known, read: Read, now: Instant, every: Seconds | None = None) -> float:
+    """1.0 when its time has come, 2.0 an interval later."""
+    interval = INTERVALS[read.kind] if every is None else every
+    read_at = known.read_at.get(read)
+    if read_at is None:
+        return 1.0 + (now - known.began_at) / interval
+    return (now - read_at) / interval

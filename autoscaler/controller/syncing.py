@@ -1,0 +1,217 @@
+"""Reads GitHub's lists inside a budget of calls, so that a lost webhook costs a minute and no more.
+
+It keeps the pace: as many questions a second as every account has to spare, given back where GitHub
+answers that nothing has changed. What to read next is the schedule's to say, what it means the
+book's; what follows from it is planned elsewhere.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from autoscaler.controller.asking import Asking
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
+from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.sync_book import SyncBook, news
+from autoscaler.controller.sync_registrations import Registrations
+from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Read, next_reads, staleness
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant, Seconds
+
+TICK: Seconds = 1.0
+LEDGER_EVERY: Seconds = 5.0
+AT_ONCE = 10
+"""How many readings may be under way, and begin in one tick: 600 a minute, of GitHub's 900 points."""
+
+SAVED_FOR: Seconds = 30.0
+"""How much of the pace may be saved up and spent at once."""
+
+TROUBLE_AFTER = 3
+"""How many failures in a row are an outage: the account is then left alone for a while."""
+
+_log = structlog.get_logger(__name__)
+
+Recall = Callable[[JobObserved], Awaitable[None]]
+"""Brings a job that has left memory back from the store."""
+
+
+class Syncing:
+    """One task for each account, so that one's trouble is not another's."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        lists: GitHubLists,
+        github: GitHub,
+        recall: Recall,
+        telemetry: Telemetry,
+        clock: Clock,
+    ) -> None:
+        self._journal = journal
+        self._lists = lists
+        self._github = github
+        self._recall = recall
+        self._telemetry = telemetry
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises StoreError."""
+        scopes: dict[str, list[str]] = {}
+        for scope in self._journal.ledger.state.catalogue.scopes:
+            scopes.setdefault(scope.owner.lower(), []).append(scope.key)
+        async with asyncio.TaskGroup() as group:
+            for account, keys in scopes.items():
+                book = SyncBook(account, keys, self._clock.now())
+                sync = _AccountSync(
+                    book, keys, self._journal, self._lists, self._github, self._recall, self._clock
+                )
+                group.create_task(self._of_account(sync))
+
+    async def _of_account(self, sync: "_AccountSync") -> None:
+        async with asyncio.TaskGroup() as readings:
+            while True:
+                await sync.tick(readings)
+                self._telemetry.github_staleness(sync.book.account, sync.staleness)
+                await self._clock.sleep(TICK)
+
+
+class _AccountSync:
+    """One account: its book, its budget, and its readings under way."""
+
+    def __init__(
+        self,
+        book: SyncBook,
+        scopes: list[str],
+        journal: Journal,
+        lists: GitHubLists,
+        github: GitHub,
+        recall: Recall,
+        clock: Clock,
+    ) -> None:
+        self.book = book
+        self._scope = scopes[0]
+        self._registrations = {scope: Registrations() for scope in scopes}
+        self._journal = journal
+        self._lists = lists
+        self._github = github
+        self._asking = Asking(journal, github)
+        self._recall = recall
+        self._clock = clock
+        self._under_way: set[Read] = set()
+        self._level, self._filled_at = 0.0, clock.now()
+        self._ledger_at: Instant = 0.0
+        self._failures = 0
+        self._not_before: Instant = 0.0
+
+    @property
+    def staleness(self) -> Seconds:
+        """How old the oldest picture of something active is."""
+        now = self._clock.now()
+        return staleness(self.book.known(now), now)
+
+    async def tick(self, readings: asyncio.TaskGroup) -> None:
+        """Begin what is due and can be paid for. Raises StoreError."""
+        now = self._clock.now()
+        self._refill(now)
+        if now - self._ledger_at >= LEDGER_EVERY:
+            self._ledger_at = now
+            given_up = self.book.look_at(self._journal.ledger.state, now)
+            if given_up:
+                await self._journal.record(*given_up)
+        if now < self._not_before:
+            return
+        most = min(AT_ONCE - len(self._under_way), int(self._level))
+        for read in next_reads(self.book.known(now), now, most, self._under_way):
+            self._under_way.add(read)
+            self._level -= 1.0
+            readings.create_task(self._read(read))
+
+    def _refill(self, now: Instant) -> None:
+        pace = self._lists.pace(self._scope)
+        saved = self._level + pace * (now - self._filled_at)
+        self._level = min(saved, max(float(AT_ONCE), pace * SAVED_FOR))
+        self._filled_at = now
+
+    async def _read(self, read: Read) -> None:
+        began_at = self._clock.now()
+        try:
+            calls = await self._carry_out(read, began_at)
+        except GitHubError as error:
+            self._failed(read, error)
+        else:
+            self._failures = 0
+            self._level += 1.0 - calls
+        finally:
+            self._under_way.discard(read)
+            self.book.tried(read, began_at)
+
+    def _failed(self, read: Read, error: GitHubError) -> None:
+        self._failures += 1
+        _log.info("not_read", kind=read.kind, of=read.of, run=read.run or None, error=str(error))
+        if isinstance(error, RetryLaterError) and self._failures >= TROUBLE_AFTER:
+            self._not_before = self._clock.now() + error.retry_after
+            _log.warning("sync_paused", account=self.book.account, error=str(error))
+
+    async def _carry_out(self, read: Read, began_at: Instant) -> int:
+        """Read it and take it in; how many answers counted."""
+        match read.kind:
+            case Kind.REPOSITORIES:
+                repositories = await self._lists.repositories(read.of)
+                state = self._journal.ledger.state
+                self.book.listed_repositories(read.of, repositories.items, state)
+                return repositories.calls
+            case Kind.RUNNERS:
+                return await self._read_runners(read.of, began_at)
+            case Kind.JOBS:
+                return await self._read_jobs(read)
+            case Kind.RUN:
+                return await self._read_run(read)
+        runs = await (
+            self._lists.runs(read.of, read.kind)
+            if read.kind in BY_STATUS
+            else self._lists.newest_runs(read.of)
+        )
+        self.book.listed_runs(read.of, runs.items, self._clock.now())
+        return runs.calls
+
+    async def _read_run(self, read: Read) -> int:
+        found = await self._lists.run(read.of, read.run)
+        now = self._clock.now()
+        if found.items:
+            self.book.listed_runs(read.of, found.items, now)
+        else:
+            self.book.run_is_not_there(read.of, read.run, now)
+        return found.calls
+
+    async def _read_jobs(self, read: Read) -> int:
+        listed = await self._lists.jobs(read.of, read.run, self._clock.now())
+        state = self._journal.ledger.state
+        for seen in listed.items:
+            if seen.id not in state.jobs and news(state, seen) is not None:
+                await self._recall(seen)
+        key, now = (read.of, read.run), self._clock.now()
+        findings = self.book.listed_jobs(key, listed.items, state, now)
+        if findings.events:
+            await self._journal.record(*findings.events)
+        for job in findings.ask:
+            await self._asking.read_job(job)
+        return listed.calls + len(findings.ask)
+
+    async def _read_runners(self, scope: str, began_at: Instant) -> int:
+        listed = await self._lists.runners(scope)
+        registrations = self._registrations[scope]
+        lost = registrations.listed(listed.items, self._journal.ledger.state, began_at)
+        for runner in lost:
+            try:
+                removed = await self._github.delete_runner(scope, runner.github_id)
+            except RunnerBusyError as error:
+                # Final for now: it was at work after all, and is looked at anew.
+                _log.warning("registration_busy", runner=runner.name, error=str(error))
+                continue
+            _log.info("registration_removed", runner=runner.name, there=removed)
+        self.book.suspect(scope, registrations.suspects)
+        return listed.calls + len(lost)

@@ -1,0 +1,246 @@
+"""Machines that are taken back by their provider, and the jobs that died with them.
+
+A machine that will be taken and was never handed anything is due to be ended; what is sold like it
+is held back. A job was killed by its machine's interruption only where all of this holds: GitHub
+bound it to a runner of ours, the provider gave notice of that machine (or its reason for the end),
+the machine was gone without a report of the runner's exit, and the job failed after that notice.
+It never asks GitHub to run a job again; it says which jobs are due.
+"""
+
+from collections.abc import Iterator
+
+from autoscaler.ledger.cooldowns import strike
+from autoscaler.ledger.machines import due
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.cooldowns import offering_key
+from autoscaler.model.events import MachineNoticed, RerunAnswered, RerunRequested
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import Instant, JobId, Seconds
+from autoscaler.model.interruptions import (
+    NO_RERUN,
+    NoticeKind,
+    Rerun,
+    RerunOutcome,
+    RerunState,
+)
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import Machine, MachineState
+
+FIRST_ASKED_AFTER: Seconds = 15.0
+"""A run is complete some seconds after its last job (and much later where others still run)."""
+
+RAREST_ASKED: Seconds = 900.0
+GIVEN_UP_AFTER: Seconds = 7 * 86_400.0
+"""GitHub lets a job run for five days (docs.github.com: Actions limits)."""
+
+_GRAVITY = {kind: rank for rank, kind in enumerate(NoticeKind)}
+_TAKES = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.SCHEDULED_CHANGE})
+"""Only these take a machine from a job that did nothing wrong."""
+
+_SHORT = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.REBALANCE_RECOMMENDATION})
+"""These say that capacity is short; a host that is serviced says nothing of the next one."""
+
+_LEAVING = frozenset({MachineState.EXITED, MachineState.ENDING, MachineState.FAILED})
+
+
+def on_machine_noticed(state: LedgerState, event: MachineNoticed) -> None:
+    """Mark the machine; one that was handed nothing is due to be replaced."""
+    known = state.by_provider_id.get(event.provider_id)
+    machine = state.machines[known] if known is not None else None
+    if machine is None or machine.provider != event.provider:
+        return
+    if not machine.occupies or machine.state in _LEAVING:
+        return
+    if event.kind is NoticeKind.STATE_CHANGE and machine.handed_over:
+        return  # every machine of ours goes that way, after its job and by itself
+    note_interruption(state, machine, event.kind, event.means_at, event.at, event.detail)
+
+
+def note_interruption(
+    state: LedgerState,
+    machine: Machine,
+    kind: NoticeKind,
+    means_at: Instant,
+    at: Instant,
+    detail: str = "",
+) -> None:
+    """The provider takes this machine, or may. Said again, or said less gravely, changes nothing."""
+    before = machine.interruption
+    if before is not None and _GRAVITY[before] >= _GRAVITY[kind]:
+        return
+    with state.changing(machine):
+        machine.interruption, machine.interrupted_at = kind, means_at
+        machine.due = due(state, machine)
+    state.note(machine, at, "interrupted", f"{kind}: {detail}" if detail else kind)
+    if kind in _SHORT:
+        sold = f"{machine.provider}/{machine.instance_type}/{machine.zone}/{machine.capacity_type}"
+        strike(state, offering_key(sold), FailureClass.CAPACITY, at, f"{kind} of {machine.id}")
+
+
+def note_gone(state: LedgerState, machine: Machine, at: Instant) -> None:
+    """A machine is found gone: if it was taken from under its job, the job is looked at."""
+    if machine.state is not MachineState.GRANTED or machine.interruption not in _TAKES:
+        return
+    with state.changing(machine):
+        machine.taken_at = at
+    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    job = state.jobs.get(runner.job) if runner is not None and runner.job is not None else None
+    if job is not None:
+        look_at_job(state, job, at)
+
+
+def look_at_job(state: LedgerState, job: Job, at: Instant) -> None:
+    """Something became known of a job: whether it died with its machine, and what follows."""
+    rerun = state.reruns.get(job.id)
+    if rerun is None:
+        machine = _taken_under(state, job)
+        if machine is None or job.run_id is None:
+            return
+        rerun = _new_rerun(state, job, job.run_id, machine, at)
+    if rerun.state is not RerunState.WAITING or job.state is not JobState.COMPLETED:
+        return
+    if job.conclusion != "failure" or (job.completed_at or at) < rerun.taken_at:
+        _end(state, rerun, RerunOutcome.NOT_KILLED, at, job.conclusion or "no conclusion")
+        return
+    refusal = _unwanted(state, job, rerun)
+    if refusal is not None:
+        _end(state, rerun, refusal, at)
+        return
+    with state.changing(rerun):
+        rerun.state, rerun.due = RerunState.DUE, at + FIRST_ASKED_AFTER
+    _note(state, rerun, at, "rerun_due", "its machine was taken from under it")
+
+
+def on_rerun_requested(state: LedgerState, event: RerunRequested) -> None:
+    """The request is about to leave; the next one follows later each time."""
+    for rerun in _known(state, event.jobs):
+        wait = min(FIRST_ASKED_AFTER * 2.0 ** min(rerun.asked, 8), RAREST_ASKED)
+        with state.changing(rerun):
+            rerun.asked += 1
+            rerun.unanswered += 1
+            rerun.due = event.at + wait
+
+
+def on_rerun_answered(state: LedgerState, event: RerunAnswered) -> None:
+    """GitHub runs them again, never will, or (no outcome) does not yet."""
+    accepted = None
+    for rerun in _known(state, event.jobs):
+        outcome = event.outcome
+        if outcome is RerunOutcome.SUPERSEDED and rerun.unanswered > 1:
+            # The run has a further attempt, and an earlier request of ours had no answer.
+            outcome = RerunOutcome.ACCEPTED
+        if outcome is None:
+            with state.changing(rerun):
+                rerun.unanswered, rerun.reason = 0, event.detail[:500]
+            continue
+        _end(state, rerun, outcome, event.at, event.detail)
+        if outcome is RerunOutcome.ACCEPTED:
+            accepted = rerun
+    if accepted is not None:
+        _count_attempt(state, accepted)
+
+
+def due_reruns(state: LedgerState, now: Instant) -> list[tuple[Rerun, ...]]:
+    """What GitHub is to be asked now: the due jobs of one run and attempt together."""
+    groups: dict[tuple[str, int, int], list[Rerun]] = {}
+    for rerun in _due(state, now):
+        if rerun.state is RerunState.DUE:
+            key = (rerun.repository, rerun.run_id, rerun.run_attempt)
+            groups.setdefault(key, []).append(rerun)
+    return [tuple(group) for group in groups.values()]
+
+
+def over_budget(state: LedgerState, rerun: Rerun) -> bool:
+    """Whether its run was tried again as often as the SKU allows."""
+    sku = state.catalogue.skus.get(rerun.sku)
+    used = {
+        other.run_attempt
+        for other in state.reruns.values()
+        if (other.repository, other.run_id) == (rerun.repository, rerun.run_id)
+        and other.outcome is RerunOutcome.ACCEPTED
+    }
+    return len(used) >= (sku.rerun_interrupted if sku is not None else 0)
+
+
+def give_up(state: LedgerState, at: Instant) -> None:
+    """End what waited too long: for its job's end, or for GitHub's leave."""
+    for rerun in tuple(_due(state, at)):
+        if at - rerun.created_at >= GIVEN_UP_AFTER:
+            _end(state, rerun, RerunOutcome.EXPIRED, at, rerun.reason)
+        elif rerun.state is RerunState.DUE and over_budget(state, rerun):
+            _end(state, rerun, RerunOutcome.OVER_BUDGET, at)
+
+
+def _due(state: LedgerState, now: Instant) -> Iterator[Rerun]:
+    for (moment, _), rerun in state.rerun_due.items():
+        if moment > now:
+            return
+        yield rerun
+
+
+def _known(state: LedgerState, jobs: tuple[JobId, ...]) -> list[Rerun]:
+    found = (state.reruns.get(job) for job in jobs)
+    return [rerun for rerun in found if rerun is not None and rerun.state is RerunState.DUE]
+
+
+def _taken_under(state: LedgerState, job: Job) -> Machine | None:
+    runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
+    if runner is None or runner.job != job.id:
+        return None
+    machine = state.machines.get(runner.machine)
+    return machine if machine is not None and machine.taken_at is not None else None
+
+
+def _new_rerun(state: LedgerState, job: Job, run_id: int, machine: Machine, at: Instant) -> Rerun:
+    rerun = Rerun(
+        job=job.id,
+        repository=job.repository,
+        run_id=run_id,
+        run_attempt=job.run_attempt,
+        sku=machine.sku,
+        machine=machine.id,
+        state=RerunState.WAITING,
+        taken_at=machine.interrupted_at or at,
+        created_at=at,
+        due=at + GIVEN_UP_AFTER,
+    )
+    state.add(rerun)
+    _note(state, rerun, at, "interrupted", f"{machine.interruption} of {machine.id}")
+    return rerun
+
+
+def _unwanted(state: LedgerState, job: Job, rerun: Rerun) -> RerunOutcome | None:
+    sku = state.catalogue.skus.get(rerun.sku)
+    if sku is None or not sku.rerun_interrupted:
+        return RerunOutcome.OFF
+    if NO_RERUN in job.labels:
+        return RerunOutcome.OPTED_OUT
+    return RerunOutcome.OVER_BUDGET if over_budget(state, rerun) else None
+
+
+def _count_attempt(state: LedgerState, done: Rerun) -> None:
+    """Its run has one more attempt: that is nobody else's doing for the run's other jobs."""
+    for other in tuple(state.reruns.values()):
+        if (
+            (other.repository, other.run_id) == (done.repository, done.run_id)
+            and other.state is not RerunState.ENDED
+            and other.run_attempt == done.run_attempt
+        ):
+            with state.changing(other):
+                other.run_attempt += 1
+
+
+def _end(
+    state: LedgerState, rerun: Rerun, outcome: RerunOutcome, at: Instant, detail: str = ""
+) -> None:
+    with state.changing(rerun):
+        rerun.state, rerun.outcome, rerun.unanswered = RerunState.ENDED, outcome, 0
+        rerun.due, rerun.ended_at = None, at
+        rerun.reason = detail[:500]
+    _note(state, rerun, at, f"rerun_{outcome}", detail)
+
+
+def _note(state: LedgerState, rerun: Rerun, at: Instant, event: str, detail: str) -> None:
+    # In the job's own history, which may have left memory by now.
+    state.note_row(HistoryRow(at, "job", str(rerun.job), event, detail[:500]))

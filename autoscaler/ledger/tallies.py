@@ -1,0 +1,78 @@
+"""Counts that follow from the records, for trials and shares: who boots where, whose jobs run.
+
+They are a function of the records alone, kept with every change of one. It decides nothing.
+"""
+
+from collections import Counter
+from typing import Any
+
+from sortedcontainers import SortedDict
+
+from autoscaler.model.calls import Call
+from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import BOOTING_STATES, Machine
+from autoscaler.model.runners import IDLE_STATES, Runner
+
+
+class Tallies:
+    """See `Fleet` for what each holds. Every change costs O(log n)."""
+
+    def __init__(self) -> None:
+        self.booting: dict[tuple[SkuName, int], dict[MachineId, None]] = {}
+        self.unproved: Counter[SkuName] = Counter()
+        self.lines: dict[DemandClass, dict[str, Any]] = {}
+        self.running: Counter[tuple[SkuName, str]] = Counter()
+
+    def machine(self, machine: Machine, call: Call | None, sign: int) -> None:
+        """Count a machine in or out of those that boot on a rung."""
+        if call is None or machine.state not in BOOTING_STATES:
+            return
+        key = (machine.sku, call.rung)
+        if sign > 0:
+            self.booting.setdefault(key, {})[machine.id] = None
+        else:
+            self.booting.get(key, {}).pop(machine.id, None)
+
+    def runner(self, runner: Runner, machine: Machine | None, sign: int) -> None:
+        """Count a registration in or out of those that may still be given a job.
+
+        No machine is left only to a registration that is over.
+        """
+        if machine is not None and runner.state in IDLE_STATES and not runner.passed_over:
+            self.unproved[machine.sku] += sign
+
+    def running_job(self, catalogue: Catalogue, job: Job, sign: int) -> None:
+        """Count a job in or out of its repository's part of a SKU that is shared."""
+        if job.demand is not None and job.state is JobState.IN_PROGRESS and shared(catalogue, job):
+            key = (job.demand.skus[0], job.repository.lower())
+            self.running[key] += sign
+            if not self.running[key]:
+                del self.running[key]
+
+    def line_up(self, catalogue: Catalogue, job: Job) -> None:
+        """Put a queued job of a shared SKU into its repository's line."""
+        if job.demand is not None and shared(catalogue, job):
+            lines = self.lines.setdefault(job.demand, {})
+            line = lines.setdefault(job.repository.lower(), SortedDict())
+            line[job.queued_at, job.id] = job
+
+    def leave_line(self, job: Job) -> None:
+        """Take a job out of its repository's line, if it stands in one."""
+        lines = self.lines.get(job.demand) if job.demand is not None else None
+        line = lines.get(job.repository.lower()) if lines is not None else None
+        if lines is None or line is None or job.demand is None:
+            return
+        line.pop((job.queued_at, job.id), None)
+        if not line:
+            del lines[job.repository.lower()]
+        if not lines:
+            del self.lines[job.demand]
+
+
+def shared(catalogue: Catalogue, job: Job) -> bool:
+    """Whether the SKU that a job is launched on has a share for each repository."""
+    sku = catalogue.skus.get(job.demand.skus[0]) if job.demand is not None else None
+    return sku is not None and sku.share is not None

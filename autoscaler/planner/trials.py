@@ -1,0 +1,80 @@
+"""Which SKUs and rungs are on trial, so that only one machine at a time is launched there.
+
+A SKU is on trial after a row of machines that did not become ready, until one parks, or after a
+row of runners that left at once without a job, until one gets a job; a rung after a row of its own
+machines. It never holds back what is under way.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from autoscaler.model.cooldowns import boots_key, exits_key, held, on_trial, rung_key
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.runners import IDLE_STATES
+
+
+@dataclass(slots=True)
+class Trials:
+    """What is on trial, and which probes are under way, while a plan is being made.
+
+    `ended` are the machines that the plan ends: none of them is a probe any more.
+    """
+
+    fleet: Fleet
+    ended: Collection[MachineId]
+    placed: Counter[tuple[SkuName, int]] = field(default_factory=Counter)
+
+    def of_sku(self, sku: SkuName) -> str | None:
+        """Why no machine of a SKU may be launched now, or None."""
+        cooldowns = self.fleet.cooldowns
+        if (row := on_trial(cooldowns, exits_key(sku))) is not None:
+            words = f"{row.strikes} or more machines of {sku} in a row are no good: {row.reason}"
+            if held(cooldowns, exits_key(sku), self.fleet.now) is not None:
+                return f"{words}; another is tried in a while"
+            if self._booting_of(sku) + self._unproved(sku) > 0:
+                return f"{words}; one at a time is tried until one gets a job"
+        if (row := on_trial(cooldowns, boots_key(sku))) is not None and self._booting_of(sku) > 0:
+            return (
+                f"{row.strikes} machines of {sku} in a row did not become ready, the last one: "
+                f"{row.reason}; one at a time is tried until one parks"
+            )
+        return None
+
+    def of_rung(self, sku: SkuName, rung: int) -> str | None:
+        """Why no machine may be launched on a rung now, or None."""
+        row = on_trial(self.fleet.cooldowns, rung_key(sku, rung))
+        if row is None or self._booting(sku, rung) <= 0:
+            return None
+        return f"{row.reason}; one at a time is tried"
+
+    def count(self, sku: SkuName, rung: int) -> None:
+        """One more is launched."""
+        self.placed[sku, rung] += 1
+
+    def _booting_of(self, sku: SkuName) -> int:
+        rungs = {r for name, r in (*self.fleet.booting, *self.placed) if name == sku}
+        return sum(self._booting(sku, rung) for rung in rungs)
+
+    def _booting(self, sku: SkuName, rung: int) -> int:
+        there = self.fleet.booting.get((sku, rung), {})
+        ended = sum(machine in there for machine in self.ended)
+        return len(there) - ended + self.placed[sku, rung]
+
+    def _unproved(self, sku: SkuName) -> int:
+        """Machines that are parked, or whose runners were given no job yet."""
+        fleet = self.fleet
+        there = fleet.count(sku, MachineState.PARKED) + fleet.unproved.get(sku, 0)
+        gone = sum(self._is_unproved(fleet.machines[m]) for m in self.ended if self._is_of(sku, m))
+        return there + fleet.withdrawing.get(sku, 0) - gone
+
+    def _is_of(self, sku: SkuName, machine: MachineId) -> bool:
+        return self.fleet.machines[machine].sku == sku
+
+    def _is_unproved(self, machine: Machine) -> bool:
+        runner = self.fleet.runners.get(machine.runner) if machine.runner is not None else None
+        if runner is None:
+            return machine.state is MachineState.PARKED
+        return runner.state in IDLE_STATES and not runner.passed_over

@@ -1,0 +1,79 @@
+"""The SQS queue that EventBridge puts EC2's events into, as `NoticeQueue` demands it.
+
+It decides which messages are set aside: those that cannot be understood, and those that came so
+often that applying them must have failed again and again. It never takes one off by itself.
+"""
+
+from collections.abc import Sequence
+
+from autoscaler.controller.ports.notices import Message
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.events import ListedMachine
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderMachineId, Seconds
+from autoscaler.providers.ec2.answers import listed_machine
+from autoscaler.providers.ec2.calls import MeteredApi
+from autoscaler.providers.ec2.notices import PoisonError, parse_notice
+from autoscaler.providers.ec2.rows import InstanceRow, MessageRow
+from autoscaler.providers.ec2.settings import Ec2Settings
+
+AT_ONCE = 10
+"""The most that SQS gives in one answer, or takes off in one request."""
+
+MOST_RECEIVES = 5
+"""A message that comes again after that is set aside: whatever it does, it is not for us."""
+
+_EXCERPT = 200
+
+
+class Ec2NoticeQueue:
+    """One queue, read through the provider's own worker."""
+
+    def __init__(self, settings: Ec2Settings, api: MeteredApi, url: str) -> None:
+        self._settings = settings
+        self._api = api
+        self._url = url
+
+    async def receive(self, wait: Seconds) -> tuple[Message, ...]:
+        """See `NoticeQueue`."""
+        arguments = {"url": self._url, "wait": int(min(max(wait, 0), 20)), "most": AT_ONCE}
+        rows = await self._api.call("ReceiveMessage", arguments)
+        return tuple(_message(MessageRow(*row)) for row in rows)
+
+    async def settle(self, receipts: Sequence[str]) -> None:
+        """See `NoticeQueue`."""
+        for start in range(0, len(receipts), AT_ONCE):
+            arguments = {"url": self._url, "receipts": list(receipts[start : start + AT_ONCE])}
+            refused = await self._api.call("DeleteMessageBatch", arguments)
+            if refused:
+                code, message = refused[0]
+                raise ProviderError(FailureClass.UNKNOWN, code, message)
+
+    async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
+        """See `NoticeQueue`. Machines of other fleets are left out."""
+        found: list[ListedMachine] = []
+        page: str | None = None
+        while True:
+            arguments = {
+                "filter": "instance-id",
+                "values": list(machines),
+                "size": 500,
+                "page": page,
+            }
+            rows, page = await self._api.call("DescribeInstances", arguments)
+            listed = (InstanceRow(*row) for row in rows)
+            of_ours = (row for row in listed if row.fleet == self._settings.fleet)
+            found += [listed_machine(self._settings, row) for row in of_ours]
+            if not page:
+                return tuple(found)
+
+
+def _message(row: MessageRow) -> Message:
+    excerpt = "".join(c if c.isprintable() else " " for c in row.body[:_EXCERPT])
+    if row.receives > MOST_RECEIVES:
+        poison = f"received {row.receives} times"
+        return Message(row.id, row.receipt, poison=poison, excerpt=excerpt)
+    try:
+        return Message(row.id, row.receipt, parse_notice(row.body))
+    except PoisonError as error:
+        return Message(row.id, row.receipt, poison=str(error), excerpt=excerpt)

@@ -1,0 +1,1 @@
+"""The unmodified controller on virtual time, in a world that is made up."""

@@ -1,0 +1,32 @@
+"""The clock of the controller's host: right, but for the jumps of the schedule.
+
+As the product's own clock it never goes back within a process. It tells time and decides nothing.
+"""
+
+import asyncio
+
+from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.simulator.world.schedule import FaultKind
+from autoscaler.simulator.world.virtual_time import EPOCH
+from autoscaler.simulator.world.weather import Weather
+
+
+class HostClock:
+    """A Clock for one process."""
+
+    def __init__(self, weather: Weather) -> None:
+        self._weather = weather
+        self._latest: Instant = 0.0
+
+    def now(self) -> Instant:
+        """Unix seconds, as this host has them."""
+        now = EPOCH + asyncio.get_running_loop().time()
+        jump = self._weather.holding(FaultKind.CLOCK_JUMP)
+        if jump is not None:
+            now += jump.target
+        self._latest = max(self._latest, now)
+        return self._latest
+
+    async def sleep(self, seconds: Seconds) -> None:
+        """Return after so much time, however the clock jumps."""
+        await asyncio.sleep(seconds)

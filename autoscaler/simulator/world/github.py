@@ -1,0 +1,152 @@
+"""GitHub as the controller meets it: the port over `actions`, with outages, limits and lies.
+
+It decides what is answered, never which job runs where.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    MintedRunner,
+    MintOutcomeUnknownError,
+    OperatorError,
+    Redelivered,
+    RegisteredRunner,
+    RetryLaterError,
+    RunnerBusyError,
+    RunnerExistsError,
+)
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
+from autoscaler.simulator.world.actions import REPOSITORY, Actions, Registration
+from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.schedule import FaultKind
+from autoscaler.simulator.world.weather import Weather
+from autoscaler.simulator.world.webhooks import Webhooks
+from autoscaler.simulator.world.witness import Witness
+
+T = TypeVar("T")
+LATENCY: Seconds = 0.2
+SECONDARY_WAIT: Seconds = 60.0
+
+
+class SimulatedGitHub:
+    """Implements the GitHub port for one process after another; `fuse` is the living one's."""
+
+    def __init__(
+        self,
+        actions: Actions,
+        webhooks: Webhooks,
+        weather: Weather,
+        witness: Witness,
+        now: Callable[[], Instant],
+    ) -> None:
+        self.fuse = Fuse()
+        self._actions = actions
+        self._webhooks = webhooks
+        self._weather = weather
+        self._witness = witness
+        self._now = now
+
+    async def mint(
+        self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
+    ) -> MintedRunner:
+        """Register a runner: it is offline until its machine listens."""
+        del runner_group  # there is one here
+
+        def carry_out() -> MintedRunner:
+            if self._weather.strikes(FaultKind.MINT_REFUSED):
+                raise OperatorError("403 Resource not accessible by integration")
+            known = self._actions.registrations.get(name)
+            if known is not None and known.deleted_at is None:
+                raise RunnerExistsError(f"409 {name}")
+            made = self._actions.register(scope, name, labels)
+            return MintedRunner(made.id, secret_of(made))
+
+        self._witness.minting(name)
+        return await self._answer(carry_out, MintOutcomeUnknownError("the connection broke"))
+
+    async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
+        """The runner as it is listed, which may be as it was."""
+
+        def carry_out() -> RegisteredRunner | None:
+            stale = self._weather.strikes(FaultKind.STALE_LIST)
+            then = self._now() - (stale.target if stale is not None else 0.0)
+            found = self._actions.registrations.get(name)
+            if found is None or found.scope != scope or not found.listed_by(then):
+                return None
+            busy = found.busy_by(then)
+            if busy and self._weather.strikes(FaultKind.LIST_SAYS_IDLE):
+                busy = False
+            return RegisteredRunner(found.id, name, found.online_by(then), busy)
+
+        return await self._answer(carry_out, _later())
+
+    async def delete_runner(self, scope: str, github_id: int) -> bool:
+        """Delete a registration; a runner at work is refused, or so it should be."""
+
+        def carry_out() -> bool:
+            found = next(
+                (
+                    r
+                    for r in self._actions.registrations.values()
+                    if (r.scope, r.id) == (scope, github_id)
+                ),
+                None,
+            )
+            if found is None or found.deleted_at is not None:
+                return False
+            if found.works and not self._weather.strikes(FaultKind.DELETE_OF_BUSY):
+                raise RunnerBusyError("422 is still running a job")
+            if not found.works and self._weather.strikes(FaultKind.DELETE_SAYS_BUSY):
+                raise RunnerBusyError("422 is still running a job")
+            self._actions.delete(found)
+            return True
+
+        return await self._answer(carry_out, _later())
+
+    async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
+        """What GitHub says of a job, which may be what it said."""
+
+        def carry_out() -> JobObserved | None:
+            found = self._actions.jobs.get(job)
+            if found is None or repository != REPOSITORY:
+                return None
+            stale = self._weather.strikes(FaultKind.STALE_JOB)
+            then = self._now() - (stale.target if stale is not None else 0.0)
+            return found.word_at(then).fact(now, read=True)
+
+        return await self._answer(carry_out, _later())
+
+    async def redeliver_failed(self, since: Instant) -> Redelivered:
+        """Send failed deliveries again."""
+        return await self._answer(lambda: self._webhooks.redeliver(since), _later())
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def _answer(self, carry_out: Callable[[], T], lost: GitHubError) -> T:
+        fuse, weather = self.fuse, self._weather
+        await fuse.burn()
+        await asyncio.sleep(LATENCY / 2)
+        if weather.strikes(FaultKind.SECONDARY_LIMIT):
+            raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
+        if weather.strikes(FaultKind.GITHUB_5XX):
+            raise lost
+        answer = carry_out()
+        await asyncio.sleep(LATENCY / 2)
+        await fuse.burn()
+        if weather.strikes(FaultKind.GITHUB_SWALLOWED):
+            raise lost
+        return answer
+
+
+def secret_of(registration: Registration) -> str:
+    """Its JIT configuration: whoever shows it is this runner."""
+    return f"SECRET-JIT-{registration.id}"
+
+
+def _later() -> RetryLaterError:
+    return RetryLaterError("502 Bad Gateway", 1.0)

@@ -1,0 +1,107 @@
+"""GitHub's lists as the controller reads them: a run for each job, and every runner.
+
+It decides what is listed, which may be what there was.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
+from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant, JobId, Seconds
+from autoscaler.model.jobs import JobState
+from autoscaler.simulator.world.actions import REPOSITORY, Actions
+from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.schedule import FaultKind
+from autoscaler.simulator.world.weather import Weather
+
+T = TypeVar("T")
+LATENCY: Seconds = 0.3
+SECONDARY_WAIT: Seconds = 60.0
+PER_SECOND = 1.0
+"""What an account with 5,000 calls an hour has to spare for lists."""
+
+
+class SimulatedLists:
+    """Implements the GitHubLists port for one process after another."""
+
+    def __init__(self, actions: Actions, weather: Weather, now: Callable[[], Instant]) -> None:
+        self.fuse = Fuse()
+        self._actions = actions
+        self._weather = weather
+        self._now = now
+
+    async def repositories(self, scope: str) -> Listing[ListedRepository]:
+        """The one there is."""
+        del scope
+        return await self._answer(lambda: [ListedRepository(REPOSITORY, self._now())])
+
+    async def newest_runs(self, repository: str) -> Listing[ListedRun]:
+        """The newest hundred."""
+        del repository
+        return await self._answer(lambda: self._runs(None)[-100:])
+
+    async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
+        """All in a state."""
+        del repository
+        return await self._answer(lambda: self._runs(status))
+
+    async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
+        """One, if it is there."""
+        del repository
+        return await self._answer(lambda: [run for run in self._runs(None) if run.id == run_id])
+
+    async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
+        """A run's one job, which may be as it was."""
+        del repository
+
+        def read() -> list[JobObserved]:
+            job = self._actions.jobs.get(JobId(run_id))
+            if job is None:
+                return []
+            stale = self._weather.strikes(FaultKind.STALE_JOB)
+            then = self._now() - (stale.target if stale is not None else 0.0)
+            return [job.word_at(then).fact(now, read=True)]
+
+        return await self._answer(read)
+
+    async def runners(self, scope: str) -> Listing[RegisteredRunner]:
+        """Every registration, which may be as it was."""
+
+        def read() -> list[RegisteredRunner]:
+            stale = self._weather.strikes(FaultKind.STALE_LIST)
+            then = self._now() - (stale.target if stale is not None else 0.0)
+            idle = self._weather.strikes(FaultKind.LIST_SAYS_IDLE) is not None
+            return [
+                RegisteredRunner(r.id, r.name, r.online_by(then), r.busy_by(then) and not idle)
+                for r in self._actions.registrations.values()
+                if r.scope == scope and r.listed_by(then)
+            ]
+
+        return await self._answer(read)
+
+    def pace(self, scope: str) -> float:
+        """The same at any time."""
+        del scope
+        return 0.0 if self._weather.holding(FaultKind.SECONDARY_LIMIT) else PER_SECOND
+
+    def _runs(self, status: str | None) -> list[ListedRun]:
+        return [
+            ListedRun(job.id, job.state is JobState.COMPLETED, job.state)
+            for job in self._actions.jobs.values()
+            if status is None or job.state == status
+        ]
+
+    async def _answer(self, read: Callable[[], Sequence[T]]) -> Listing[T]:
+        fuse, weather = self.fuse, self._weather
+        await fuse.burn()
+        await asyncio.sleep(LATENCY)
+        if weather.strikes(FaultKind.SECONDARY_LIMIT):
+            raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
+        if weather.strikes(FaultKind.GITHUB_5XX):
+            raise RetryLaterError("502 Bad Gateway", 1.0)
+        items = read()
+        await fuse.burn()
+        return Listing(items, 1)

@@ -1,0 +1,203 @@
+"""A machine from power on to power off, with an agent that speaks to the desk as docs/bootstrap.md says.
+
+It decides what its agent says and when it leaves, never which job comes to it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.ports.bootstrap import (
+    BootstrapRefusedError,
+    Granted,
+    NotKnownYetError,
+)
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
+from autoscaler.simulator.world.actions import Actions, Registration
+from autoscaler.simulator.world.github import secret_of
+from autoscaler.simulator.world.instances import Seat
+from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
+from autoscaler.simulator.world.schedule import FaultKind
+from autoscaler.simulator.world.weather import Weather
+from autoscaler.simulator.world.witness import Witness
+
+T = TypeVar("T")
+PATIENCE: Seconds = 900.0
+BEAT: Seconds = 60.0
+UNUSED: Seconds = 120.0
+REPORTS_FOR: Seconds = 300.0
+GATE_TAKES: Seconds = 10.0
+LISTENER_STARTS: Seconds = 3.0
+RUNNER_LEAVES: Seconds = 8.0
+POWER_OFF: Seconds = 4.0
+POLL: Seconds = 50.0
+_POWER_OFF = frozenset({403, 410, 426})
+
+
+class PoweredOffError(Exception):
+    """This machine does not go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a machine meets. `process` raises ProcessGoneError while no controller is there."""
+
+    process: Callable[[], ControllerProcess]
+    actions: Actions
+    weather: Weather
+    witness: Witness
+    now: Callable[[], Instant]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a machine comes up. `boot` None: it never says a word."""
+
+    provider: ProviderName
+    boot: Seconds | None
+    gate_passes: bool = True
+
+
+class SimulatedMachine:
+    """`live` returns when the machine powers itself off."""
+
+    def __init__(self, around: Surroundings, seat: Seat, manner: Manner) -> None:
+        self._around = around
+        self._seat = seat
+        self._manner = manner
+        self._nonce = f"SECRET-NONCE-{seat.instance.id}"
+        self._id = MachineId("")
+        self._heard: Instant = 0.0
+
+    async def live(self) -> None:
+        """From the power button to the end."""
+        if self._manner.boot is None:
+            await asyncio.Event().wait()
+            return
+        await asyncio.sleep(self._manner.boot)
+        self._heard = self._around.now()
+        try:
+            while True:
+                try:
+                    await self._serve()
+                except BootstrapRefusedError as refused:
+                    if refused.status in _POWER_OFF:
+                        raise PoweredOffError(refused.reason) from refused
+                    await self._pause(5.0)
+        except PoweredOffError:
+            self._seat.parked_since = None
+            self._seat.listens = False
+
+    async def _serve(self) -> None:
+        seat, proof, provider = self._seat, self._seat.instance.proof(), self._manner.provider
+        answer = await self._ask(lambda d: d.hello(provider, proof, self._nonce, 1, "1.0"))
+        seat.machine = self._id = answer.machine
+        passes = self._manner.gate_passes
+        await asyncio.sleep(GATE_TAKES)
+        seat.gate_passed = passes
+        await self._ask(lambda d: d.gate(self._id, self._nonce, passes, "disk"))
+        if not passes:
+            await asyncio.sleep(BEAT)
+            raise PoweredOffError("its gate failed")
+        while True:
+            answered = await self._ask(lambda d: d.poll(self._id, self._nonce, POLL))
+            if isinstance(answered, Granted):
+                seat.parked_since = None
+                self._around.witness.granted(seat, answered.jit_config)
+                await self._run(answered)
+            seat.parked_since = seat.parked_since or self._around.now()
+
+    async def _run(self, granted: Granted) -> None:
+        seat, name = self._seat, granted.runner
+        registration = self._around.actions.registrations.get(name)
+        if registration is None or granted.jit_config != secret_of(registration):
+            raise PoweredOffError("another runner's configuration")
+        await self._ask(lambda d: d.acknowledge(self._id, self._nonce, name))
+        seat.registration, seat.listens = registration, True
+        await asyncio.sleep(LISTENER_STARTS)
+        if registration.deleted_at is None:
+            self._around.actions.listen(registration)
+            await self._until_over(registration)
+            await asyncio.sleep(RUNNER_LEAVES)
+        seat.listens = False
+        await self._report(name)
+        await asyncio.sleep(POWER_OFF)
+        raise PoweredOffError("its runner has left")
+
+    async def _until_over(self, registration: Registration) -> None:
+        asked_at = self._around.now()
+        while not registration.over.is_set():
+            try:
+                async with asyncio.timeout(BEAT):
+                    await registration.over.wait()
+            except TimeoutError:
+                await self._try(lambda d: d.heartbeat(self._id, self._nonce))
+            if registration.busy_at is not None:
+                continue
+            if self._around.weather.strikes(FaultKind.IDLE_REMOVED):
+                self._around.actions.delete(registration)
+            if registration.deleted_at is not None:
+                return
+            if self._around.now() - asked_at >= UNUSED:
+                asked_at = self._around.now()
+                if await self._leaves_unused(registration):
+                    return
+
+    async def _leaves_unused(self, registration: Registration) -> bool:
+        if not await self._try(lambda d: d.may_release(self._id, self._nonce)):
+            return False
+        if registration.busy_at is not None:
+            return False
+        registration.frozen = True
+        status = await self._try(lambda d: d.release(self._id, self._nonce))
+        if status in (204, 404):
+            return True
+        registration.frozen = False
+        self._around.actions.hand_out()
+        return False
+
+    async def _report(self, name: RunnerName) -> None:
+        try:
+            async with asyncio.timeout(REPORTS_FOR):
+                self._heard = self._around.now()
+                await self._ask(lambda d: d.exited(self._id, self._nonce, f"{name} left"))
+        except (TimeoutError, BootstrapRefusedError):
+            return
+
+    # --- speaking -------------------------------------------------------------------------------
+
+    async def _ask(self, request: Callable[[BootstrapDesk], Coroutine[Any, Any, T]]) -> T:
+        """Ask until there is an answer. Raises BootstrapRefusedError, PoweredOffError."""
+        while True:
+            wait = 2.0
+            try:
+                answer = await self._once(request)
+            except (ProcessGoneError, StoreError):
+                pass
+            except NotKnownYetError as later:
+                wait = later.retry_after
+            else:
+                self._heard = self._around.now()
+                return answer
+            await self._pause(wait)
+
+    async def _try(self, request: Callable[[BootstrapDesk], Coroutine[Any, Any, T]]) -> T | None:
+        """Ask once: from the acknowledgement on nothing hangs on an answer."""
+        try:
+            return await self._once(request)
+        except (ProcessGoneError, StoreError, NotKnownYetError, BootstrapRefusedError):
+            return None
+
+    async def _once(self, request: Callable[[BootstrapDesk], Coroutine[Any, Any, T]]) -> T:
+        if self._around.now() < self._seat.cut_off_until:
+            raise ProcessGoneError
+        process = self._around.process()
+        return await process.serve(request(process.ready.desk))
+
+    async def _pause(self, seconds: Seconds) -> None:
+        if self._around.now() - self._heard > PATIENCE:
+            raise PoweredOffError("nobody answers")
+        await asyncio.sleep(seconds)

@@ -1,0 +1,124 @@
+"""All machines of a world: switched on when a provider launches them, and off when they end.
+
+It decides how each comes up, never when one is wanted.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderName, Seconds
+from autoscaler.simulator.world.instances import Instance, Seat
+from autoscaler.simulator.world.machine import Manner, SimulatedMachine, Surroundings
+from autoscaler.simulator.world.provider import SimulatedProvider
+from autoscaler.simulator.world.schedule import Fault, FaultKind
+from autoscaler.simulator.world.virtual_time import unowned
+
+SLOW_BOOT: Seconds = 600.0
+DIES_AFTER: Seconds = 4.0
+
+
+class Machines:
+    """`boot` is how long machines of a SKU take to come up; other installations' do nothing."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        providers: Mapping[ProviderName, SimulatedProvider],
+        boot: Mapping[str, Seconds],
+        installation: str,
+    ) -> None:
+        self._around = around
+        self._providers = providers
+        self._boot = boot
+        self._installation = installation
+        self._lives: dict[Instance, asyncio.Task[None]] = {}
+        self._seats: dict[Instance, Seat] = {}
+        for provider in providers.values():
+            provider.on_launch, provider.on_end = self._switch_on, self._switch_off
+
+    @property
+    def running(self) -> list[Instance]:
+        """The running machines of this installation."""
+        return [
+            instance
+            for provider in self._providers.values()
+            for instance in provider.running.values()
+            if instance.installation == self._installation
+        ]
+
+    @property
+    def seats(self) -> list[Seat]:
+        """All machines of this installation that ever ran."""
+        return list(self._seats.values())
+
+    def take(self, fault: Fault) -> None:
+        """The provider wants one back, at once."""
+        instance = self._some(fault)
+        if instance is not None:
+            reason = "Server.SpotInstanceTermination: taken back"
+            self._providers[instance.offering.provider].terminate(
+                instance, reason, FailureClass.CAPACITY
+            )
+
+    def cut_off(self, fault: Fault) -> None:
+        """One's words do not reach the controller for a while."""
+        instance = self._some(fault)
+        if instance is not None:
+            self._seats[instance].cut_off_until = self._around.now() + fault.lasts
+
+    def stop(self) -> None:
+        """The world ends."""
+        for life in self._lives.values():
+            life.cancel()
+
+    def _some(self, fault: Fault) -> Instance | None:
+        running = self.running
+        if not running:
+            return None
+        self._around.weather.hits[fault.kind] += 1
+        return running[fault.target % len(running)]
+
+    def _switch_on(self, instance: Instance) -> None:
+        self._around.witness.began(instance)
+        if instance.installation != self._installation:
+            return
+        seat = self._seats[instance] = Seat(instance)
+        self._around.witness.seats.append(seat)
+        machine = SimulatedMachine(self._around, seat, self._manner(instance))
+        self._lives[instance] = unowned(self._live(machine, instance))
+
+    def _manner(self, instance: Instance) -> Manner:
+        strikes = self._around.weather.strikes
+        boot: Seconds | None = self._boot[instance.sku]
+        if boot is not None and strikes(FaultKind.SLOW_BOOT):
+            boot += SLOW_BOOT
+        if strikes(FaultKind.HUNG_BOOT):
+            boot = None
+        if strikes(FaultKind.DIES_EARLY):
+            boot = None
+            asyncio.get_running_loop().call_later(DIES_AFTER, self._die_early, instance)
+        return Manner(instance.offering.provider, boot, not strikes(FaultKind.FAILED_GATE))
+
+    def _die_early(self, instance: Instance) -> None:
+        reason = "Server.InsufficientInstanceCapacity: none"
+        self._providers[instance.offering.provider].terminate(
+            instance, reason, FailureClass.CAPACITY
+        )
+
+    async def _live(self, machine: SimulatedMachine, instance: Instance) -> None:
+        await machine.live()
+        reason = "Client.InstanceInitiatedShutdown: it powered itself off"
+        self._providers[instance.offering.provider].terminate(instance, reason)
+
+    def _switch_off(self, instance: Instance) -> None:
+        self._around.witness.ended(instance)
+        seat = self._seats.get(instance)
+        if seat is None:
+            return
+        if seat.registration is not None:
+            self._around.actions.take_machine(seat.registration)
+        seat.parked_since, seat.listens = None, False
+        life = self._lives.pop(instance)
+        if life is not asyncio.current_task():
+            life.cancel()

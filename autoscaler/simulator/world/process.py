@@ -1,0 +1,247 @@
+"""One controller process on a world's ports: what `app` puts together, to be started and killed.
+
+It decides nothing. The parts are the product's own, unmodified; but for the guards against errors
+that nobody listed, which would hide a mistake of the world's own.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from autoscaler.controller.asking import Asking
+from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.effects import Effects
+from autoscaler.controller.ending import Ending
+from autoscaler.controller.executor import Executor
+from autoscaler.controller.granting import Granting
+from autoscaler.controller.intake import Intake, Parse
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.launching import Launching
+from autoscaler.controller.loop import Loop, Pace
+from autoscaler.controller.ports.clock import Clock, Ids
+from autoscaler.controller.ports.github import GitHub
+from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.controller.ports.provider import Provider
+from autoscaler.controller.ports.store import SavedState, Store
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.reconciler import Duty, Reconciler
+from autoscaler.controller.releasing import Releasing
+from autoscaler.controller.syncing import Syncing
+from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.events import ControllerStarted
+from autoscaler.model.identifiers import ProviderName, Seconds
+from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.virtual_time import OWNER
+
+T = TypeVar("T")
+REOPEN: Seconds = 5.0
+
+
+class ProcessGoneError(Exception):
+    """The controller that was asked is no longer there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a process stands on. `pace` is how it gathers changes, `parse` how it reads a body.
+
+    Without `lists` GitHub's are not read, as by a controller whose calls are used up.
+    """
+
+    catalogue: Catalogue
+    store: Store
+    github: GitHub
+    providers: Mapping[ProviderName, Provider]
+    clock: Clock
+    ids: Ids
+    lists: GitHubLists | None
+    telemetry: Telemetry
+    parse: Parse
+    pace: Pace
+
+
+class ControllerProcess:
+    """From start to its end, by its own failure, SIGTERM or SIGKILL.
+
+    `crashes` are the errors of its effects; the caller's `fuse` stands in every port.
+    """
+
+    def __init__(self, ports: Ports, fuse: Fuse) -> None:
+        self.fuse = fuse
+        self.crashes: list[BaseException] = []
+        self.running: asyncio.Task[None] | None = None
+        self.parts: Parts | None = None
+        self._ports = ports
+        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+    @property
+    def state(self) -> LedgerState:
+        """Its ledger. Raises ProcessGoneError before it has one."""
+        return self.ready.journal.ledger.state
+
+    @property
+    def ready(self) -> "Parts":
+        """Its parts, once it serves. Raises ProcessGoneError."""
+        if self.parts is None or self.fuse.blown.is_set():
+            raise ProcessGoneError
+        return self.parts
+
+    def start(self) -> None:
+        """Begin: take over what the store holds, then turn the loop."""
+        self.running = self._own(self._life())
+
+    async def serve(self, request: Coroutine[Any, Any, T]) -> T:
+        """Answer a request in this process; raises ProcessGoneError when it dies before that."""
+        if self.fuse.blown.is_set() or self.running is None or self.running.done():
+            request.close()
+            raise ProcessGoneError
+        try:
+            return await self._own(request)
+        except asyncio.CancelledError:
+            asking = asyncio.current_task()
+            if self.fuse.blown.is_set() and asking is not None and not asking.cancelling():
+                raise ProcessGoneError from None
+            raise
+
+    async def kill(self) -> None:
+        """Nothing of it goes on, and nobody hears of it: SIGKILL."""
+        self.fuse.blown.set()
+        while tasks := {task for task in self._tasks if not task.done()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def stop(self) -> None:
+        """SIGTERM: finish what is in flight. Raises StoreError."""
+        if self.parts is not None and self.running is not None:
+            self.parts.loop.stop()
+            await self.running
+            self.parts.desk.leave()
+            await self.parts.loop.drain(30.0)
+        await self.kill()
+
+    async def _life(self) -> None:
+        ports = self._ports
+        now = ports.clock.now()
+        saved = await ports.store.load(now - REMEMBERED_FOR)
+        parts = Parts(ports, saved, self._crashed)
+        journal = parts.journal
+        journal.ledger.restore(
+            (*saved.calls, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
+            saved.cooldowns,
+        )
+        absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
+        await journal.record(ControllerStarted(now, absence))
+        parts.intake.resume(*saved.unapplied)
+        self.parts = parts
+        for name in ports.providers:
+            self._own(parts.open_provider(name))
+        await parts.loop.run()
+
+    def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        token = OWNER.set(self._tasks)
+        try:
+            return asyncio.get_running_loop().create_task(work)
+        finally:
+            OWNER.reset(token)
+
+    def _crashed(self, error: BaseException) -> None:
+        self.crashes.append(error)
+        if self.parts is not None:
+            self.parts.loop.stop()
+
+
+class Parts:
+    """The product's parts, put together on the ports."""
+
+    def __init__(self, ports: Ports, saved: SavedState, crashed: Any) -> None:
+        self._ports = ports
+        self._opened: dict[ProviderName, Provider] = {}
+        github = ports.github
+        self._providers = ports.providers
+        self.journal = Journal(
+            Ledger(_for_sale(ports.catalogue, self._opened)),
+            ports.store,
+            ports.clock,
+            ports.telemetry,
+        )
+        self._effects = Effects(crashed)
+        self._granting = Granting(self.journal, github, ports.clock)
+        self.intake = Intake(ports.store, self.journal, ports.parse)
+        arrived = saved.arrived_until if saved.arrived_until is not None else ports.clock.now()
+        self._reconciler = Reconciler(
+            self.journal,
+            ports.store,
+            github,
+            self._providers,
+            ports.clock,
+            arrived,
+            self._duties(),
+        )
+        self.desk = BootstrapDesk(
+            self.journal,
+            self._granting,
+            Releasing(self.journal, github, self._granting, self._effects),
+            self._providers,
+            {sku: {"disk_gb": 10} for sku in ports.catalogue.skus},
+            self._reconciler.list_soon,
+            opened=self._opened,
+        )
+        self.loop = self._make_loop(github)
+
+    async def open_provider(self, name: ProviderName) -> None:
+        """List a provider's machines; its offerings are for sale from then on."""
+        while not await self._reconciler.sweep(name):
+            await self._ports.clock.sleep(REOPEN)
+        self._opened[name] = self._providers[name]
+        self.journal.ledger.replace_catalogue(_for_sale(self._ports.catalogue, self._opened))
+
+    def _duties(self) -> list[Duty]:
+        ports = self._ports
+        if ports.lists is None:
+            return []
+        recall = self.intake.recall
+        telemetry, clock = ports.telemetry, ports.clock
+        return [Syncing(self.journal, ports.lists, ports.github, recall, telemetry, clock).run]
+
+    def _make_loop(self, github: GitHub) -> Loop:
+        ports = self._ports
+        executor = Executor(
+            self.journal,
+            ports.ids,
+            self._effects,
+            Launching(self.journal, self._providers),
+            self._granting,
+            Ending(self.journal, self._providers, ports.clock),
+            Asking(self.journal, github),
+        )
+        return Loop(
+            self.journal,
+            self.intake,
+            executor,
+            self._reconciler,
+            self._effects,
+            ports.telemetry,
+            ports.clock,
+            ports.clock,
+            ports.pace,
+        )
+
+
+def _for_sale(catalogue: Catalogue, opened: Mapping[ProviderName, Provider]) -> Catalogue:
+    """The catalogue without what providers offer that were not listed yet."""
+    skus = {
+        name: replace(
+            sku,
+            ladder=tuple(
+                rung if rung.provider in opened else replace(rung, offerings=())
+                for rung in sku.ladder
+            ),
+        )
+        for name, sku in catalogue.skus.items()
+    }
+    return replace(catalogue, skus=skus)

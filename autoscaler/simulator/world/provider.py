@@ -1,0 +1,252 @@
+"""EC2 as the controller meets it: a token launches once, lists lag, and every answer can go wrong.
+
+It decides what is launched and answered, never what a machine does. Answers to launches carry no
+launch time, as CreateFleet's do: the next list has it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from autoscaler.controller.ports.provider import (
+    LaunchAnswer,
+    LaunchOrder,
+    OutcomeUnknownError,
+    ProvenIdentity,
+    ProviderError,
+)
+from autoscaler.model.catalogue import Offering
+from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import (
+    CallId,
+    Instant,
+    ProviderMachineId,
+    ProviderName,
+    Seconds,
+    SkuName,
+)
+from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.instances import IMAGE, Instance
+from autoscaler.simulator.world.schedule import FaultKind
+from autoscaler.simulator.world.weather import Weather
+from autoscaler.simulator.world.witness import Witness
+
+PAGE = 20
+LATENCY: Seconds = 0.5
+SHOWN_AFTER_END: Seconds = 3600.0
+"""Terminated instances are listed for about an hour (EC2 guide: terminate instances)."""
+
+
+class SimulatedProvider:
+    """Implements the Provider port for one process after another; `fuse` is the living one's.
+
+    `quota` is how many units of each quota the account has. `on_launch` and `on_end` are told of
+    each machine that begins and ends, whoever wanted it.
+    """
+
+    def __init__(
+        self,
+        name: ProviderName,
+        offerings: Mapping[str, Offering],
+        quota: Mapping[str, int],
+        weather: Weather,
+        witness: Witness,
+        installation: str,
+        now: Callable[[], Instant],
+    ) -> None:
+        self.fuse = Fuse()
+        self.instances: dict[ProviderMachineId, Instance] = {}
+        self.running: dict[ProviderMachineId, Instance] = {}
+        self.on_launch: Callable[[Instance], None] = lambda _: None
+        self.on_end: Callable[[Instance], None] = lambda _: None
+        self._name = name
+        self._offerings = offerings
+        self._quota = quota
+        self._weather = weather
+        self._witness = witness
+        self._installation = installation
+        self._now = now
+        self._answers: dict[str, LaunchAnswer] = {}
+
+    @property
+    def name(self) -> ProviderName:
+        """As the catalogue calls it."""
+        return self._name
+
+    async def prepare(self, order: LaunchOrder) -> str:
+        """The request, with the image that a name stands for."""
+        await self.fuse.burn()
+        await asyncio.sleep(LATENCY)
+        return json.dumps(
+            {
+                "call": order.call,
+                "sku": order.sku,
+                "offerings": order.offerings,
+                "count": order.count,
+                "token": order.token,
+                "image": IMAGE,
+            }
+        )
+
+    async def launch(self, request: str) -> LaunchAnswer:
+        """Launch what can be had; the same token again launches nothing more."""
+        fuse, strikes = self.fuse, self._weather.strikes
+        await fuse.burn()
+        order = json.loads(request)
+        known = self._answers.get(order["token"])
+        self._witness.launching(request, repeated=known is not None)
+        if strikes(FaultKind.THROTTLED):
+            await asyncio.sleep(LATENCY)
+            raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
+        if strikes(FaultKind.LAUNCH_5XX):
+            await asyncio.sleep(LATENCY)
+            raise OutcomeUnknownError("500 InternalError")
+        answer = known or self._carry_out(order)
+        self._answers[order["token"]] = answer
+        slow = strikes(FaultKind.LAUNCH_SLOW)
+        await asyncio.sleep(LATENCY if slow is None else float(slow.target))
+        await fuse.burn()
+        if strikes(FaultKind.LAUNCH_SWALLOWED):
+            raise OutcomeUnknownError("the connection broke")
+        return answer
+
+    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+        """Terminate; what is unknown is no error."""
+        fuse, strikes = self.fuse, self._weather.strikes
+        await fuse.burn()
+        if strikes(FaultKind.END_REFUSED):
+            raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
+        for machine in machines:
+            instance = self.running.get(machine)
+            if instance is not None:
+                self._witness.ending(instance)
+                self.terminate(instance, "User initiated")
+        await asyncio.sleep(LATENCY)
+        await fuse.burn()
+        if strikes(FaultKind.END_SWALLOWED):
+            raise OutcomeUnknownError("the connection broke")
+        return {}
+
+    async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+        """What is shown, which may be what was there."""
+        fuse = self.fuse
+        await fuse.burn()
+        eventual = self._weather.strikes(FaultKind.EVENTUAL)
+        then = self._now() - (eventual.target if eventual is not None else 0.0)
+        shown = [
+            instance
+            for instance in self.instances.values()
+            if instance.launched_at <= then
+            and (instance.ended_at is None or instance.ended_at > then - SHOWN_AFTER_END)
+        ]
+        await asyncio.sleep(LATENCY)
+        breaks = self._weather.strikes(FaultKind.LIST_BREAKS)
+        for start in range(0, len(shown), PAGE):
+            yield tuple(self._listed(instance, then) for instance in shown[start : start + PAGE])
+            if breaks is not None:
+                break
+        if breaks is not None:
+            raise OutcomeUnknownError("the connection broke")
+        await fuse.burn()
+
+    async def quotas(self) -> Mapping[str, int]:
+        """What the account has."""
+        await self.fuse.burn()
+        await asyncio.sleep(LATENCY)
+        return dict(self._quota)
+
+    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+        """Launches leave nothing behind here."""
+        del requests
+        await self.fuse.burn()
+        return ()
+
+    def verify(self, proof: bytes) -> ProvenIdentity:
+        """Who speaks; proofs are not forged here."""
+        instance, image, launch_time = proof.decode().removeprefix("signed:").split(",")
+        return ProvenIdentity(ProviderMachineId(instance), image, launch_time)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def add(self, instance: Instance) -> None:
+        """A machine begins, whoever launched it."""
+        self.instances[instance.id] = self.running[instance.id] = instance
+        self.on_launch(instance)
+
+    def terminate(
+        self, instance: Instance, reason: str, failure: FailureClass | None = None
+    ) -> None:
+        """A machine ends, whoever wanted it."""
+        if self.running.pop(instance.id, None) is not None:
+            instance.ended_at = self._now()
+            instance.reason, instance.failure = reason, failure
+            self.on_end(instance)
+
+    def _carry_out(self, order: dict[str, str]) -> LaunchAnswer:
+        count = int(order["count"])
+        wanted = (count + 1) // 2 if self._weather.strikes(FaultKind.PARTIAL_FLEET) else count
+        launched: list[LaunchedMachine] = []
+        failures: dict[str, LaunchFailure] = {}
+        dry = self._weather.strikes(FaultKind.NO_CAPACITY)
+        no_quota = self._weather.strikes(FaultKind.NO_QUOTA) is not None
+        for key in order["offerings"]:
+            offering = self._offerings[key]
+            if dry is not None and ord(offering.zone) - ord("a") < dry.target:
+                failures[key] = _failure(
+                    FailureClass.CAPACITY, "InsufficientInstanceCapacity", offering
+                )
+                continue
+            while len(launched) < wanted:
+                if no_quota or self._quota_left(offering) < offering.quota_units:
+                    failures[key] = _failure(FailureClass.QUOTA, "VcpuLimitExceeded", offering)
+                    break
+                launched.append(self._start(order, offering))
+        if len(launched) < count and not failures:
+            key = order["offerings"][0]
+            failures[key] = _failure(
+                FailureClass.CAPACITY, "UnfulfillableCapacity", self._offerings[key]
+            )
+        short = tuple(failures.values()) if len(launched) < count else ()
+        return LaunchAnswer(tuple(launched), short)
+
+    def _quota_left(self, offering: Offering) -> int:
+        used = sum(
+            i.offering.quota_units
+            for i in self.running.values()
+            if i.offering.quota_key == offering.quota_key
+        )
+        return self._quota[offering.quota_key] - used
+
+    def _start(self, order: dict[str, str], offering: Offering) -> LaunchedMachine:
+        machine = ProviderMachineId(f"i-{self._name}-{len(self.instances) + 1}")
+        call, sku = CallId(order["call"]), SkuName(order["sku"])
+        self.add(Instance(machine, call, sku, offering, self._installation, self._now()))
+        return LaunchedMachine(
+            machine, offering.instance_type, offering.zone, offering.capacity_type
+        )
+
+    def _listed(self, instance: Instance, then: Instant) -> ListedMachine:
+        offering = instance.offering
+        ended = instance.ended_at is not None and instance.ended_at <= then
+        return ListedMachine(
+            instance.id,
+            instance.installation,
+            instance.call,
+            instance.sku,
+            ended,
+            offering.instance_type,
+            offering.zone,
+            offering.capacity_type,
+            offering.dollars_per_hour,
+            ((offering.quota_key, offering.quota_units),),
+            IMAGE,
+            instance.launch_time,
+            instance.reason if ended else "",
+            instance.failure if ended else None,
+        )
+
+
+def _failure(failure: FailureClass, code: str, offering: Offering) -> LaunchFailure:
+    return LaunchFailure(failure, code, "none now", offering.key)

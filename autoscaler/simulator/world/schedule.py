@@ -1,0 +1,163 @@
+"""What happens to a world, written out: jobs that are queued and faults that befall it.
+
+A schedule is a value: it can be kept in a file, shrunk and played again. Times are seconds since
+the world began. It draws nothing by chance.
+"""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from autoscaler.model.identifiers import Seconds
+
+
+class FaultKind(StrEnum):
+    """What can go wrong. A fault holds for its `lasts`; `every` n-th of what it concerns is hit.
+
+    What `target` means is said with each kind that has one.
+    """
+
+    # Webhooks: every n-th delivery.
+    WEBHOOK_FAILED = "webhook_failed"  # not delivered, and logged as failed
+    WEBHOOK_VANISHED = "webhook_vanished"  # not delivered, and nobody knows of it
+    WEBHOOK_REPEATED = "webhook_repeated"  # delivered again after half a minute
+    WEBHOOK_LATE = "webhook_late"  # delivered after `target` seconds, behind what follows
+
+    # GitHub's API: every n-th request.
+    GITHUB_5XX = "github_5xx"  # not carried out
+    GITHUB_SWALLOWED = "github_swallowed"  # carried out, and the answer is lost
+    SECONDARY_LIMIT = "secondary_limit"  # refused for a minute
+    MINT_REFUSED = "mint_refused"  # 403: somebody took the App's permission away
+    STALE_LIST = "stale_list"  # runners as they were `target` seconds ago
+    STALE_JOB = "stale_job"  # jobs as they were `target` seconds ago
+    LIST_SAYS_IDLE = "list_says_idle"  # of runners at work
+    DELETE_SAYS_BUSY = "delete_says_busy"  # 422 for an idle runner
+    DELETE_OF_BUSY = "delete_of_busy"  # 204 for a runner at work, which goes on
+    STOLEN = "stolen"  # runners go to the youngest fitting job with the fewest labels
+    IDLE_REMOVED = "idle_removed"  # idle JIT registrations are removed after a minute
+
+    # EC2: every n-th request.
+    THROTTLED = "throttled"
+    LAUNCH_5XX = "launch_5xx"  # not carried out, and nobody knows
+    LAUNCH_SWALLOWED = "launch_swallowed"  # carried out, and the answer is lost
+    LAUNCH_SLOW = "launch_slow"  # answered after `target` seconds
+    NO_CAPACITY = "no_capacity"  # in the first `target` zones
+    PARTIAL_FLEET = "partial_fleet"  # half of what was asked for
+    NO_QUOTA = "no_quota"
+    EVENTUAL = "eventual"  # lists are `target` seconds old
+    LIST_BREAKS = "list_breaks"  # after its first page
+    END_REFUSED = "end_refused"
+    END_SWALLOWED = "end_swallowed"  # carried out, and the answer is lost
+
+    # Machines: every n-th launch, or one that runs (the `target`-th, round about).
+    HUNG_BOOT = "hung_boot"
+    SLOW_BOOT = "slow_boot"  # takes ten minutes longer
+    FAILED_GATE = "failed_gate"
+    DIES_EARLY = "dies_early"  # pending -> terminated, with a reason
+    TAKEN = "taken"  # without notice, under its job if it has one
+    CUT_OFF = "cut_off"  # its words do not reach the controller
+
+    # Ourselves.
+    CRASH = "crash"  # in the middle, `target` calls of the ports later; back after `lasts`
+    STORE_FAILS = "store_fails"
+    STORE_SLOW = "store_slow"
+    CLOCK_JUMP = "clock_jump"  # by `target` seconds, and back at the end
+    STORE_RESTORED = "store_restored"  # from a backup `target` seconds old
+    STORE_LOST = "store_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault, from `at` on."""
+
+    at: Seconds
+    kind: FaultKind
+    lasts: Seconds = 0.0
+    every: int = 1
+    target: int = 0
+
+    @property
+    def until(self) -> Seconds:
+        """When it is over."""
+        return self.at + self.lasts
+
+
+@dataclass(frozen=True, slots=True)
+class JobArrival:
+    """A job that is queued at `at` and works for `works` seconds.
+
+    `cancelled` seconds later somebody cancels it, `approved` seconds later somebody lets it past
+    its environment's protection; None: nobody does, or need not.
+    """
+
+    at: Seconds
+    job: int
+    labels: tuple[str, ...]
+    works: Seconds
+    cancelled: Seconds | None = None
+    approved: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Everything that happens. `lists`: the controller reads GitHub's lists, too."""
+
+    seed: int
+    jobs: tuple[JobArrival, ...]
+    faults: tuple[Fault, ...]
+    lists: bool = False
+
+    @property
+    def calm_from(self) -> Seconds:
+        """When the last fault is over, and the last job queued."""
+        ends = [f.until for f in self.faults] + [j.at + (j.approved or 0.0) for j in self.jobs]
+        return max(ends, default=0.0)
+
+    def __len__(self) -> int:
+        """How many things happen."""
+        return len(self.jobs) + len(self.faults)
+
+    def without(self, happenings: frozenset[Fault | JobArrival]) -> "Schedule":
+        """The same with these left out."""
+        return replace(
+            self,
+            jobs=tuple(job for job in self.jobs if job not in happenings),
+            faults=tuple(fault for fault in self.faults if fault not in happenings),
+        )
+
+    def to_json(self) -> str:
+        """As text, to be kept and played again."""
+        return json.dumps(asdict(self), indent=1)
+
+    def timeline(self) -> str:
+        """For a person: what happens, in its order."""
+        lines = sorted(
+            [(fault.at, _told_fault(fault)) for fault in self.faults]
+            + [(job.at, _told_job(job)) for job in self.jobs]
+        )
+        return "\n".join(f"{at:9.1f}  {text}" for at, text in lines)
+
+
+def from_json(text: str) -> Schedule:
+    """What `to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+    said: dict[str, Any] = json.loads(text)
+    return Schedule(
+        int(said["seed"]),
+        tuple(JobArrival(**{**job, "labels": tuple(job["labels"])}) for job in said["jobs"]),
+        tuple(Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in said["faults"]),
+        bool(said.get("lists", False)),
+    )
+
+
+def _told_fault(fault: Fault) -> str:
+    lasts = f" for {fault.lasts:.0f} s" if fault.lasts else ""
+    every = f", every {fault.every}." if fault.every > 1 else ""
+    target = f", target {fault.target}" if fault.target else ""
+    return f"{fault.kind}{lasts}{every}{target}"
+
+
+def _told_job(job: JobArrival) -> str:
+    cancelled = f", cancelled after {job.cancelled:.0f} s" if job.cancelled is not None else ""
+    approved = f", approved after {job.approved:.0f} s" if job.approved is not None else ""
+    return f"job {job.job} [{', '.join(job.labels)}] of {job.works:.0f} s{cancelled}{approved}"

@@ -1,0 +1,14 @@
+"""Telemetry that nobody listens to: what happens is read from the world. It decides nothing."""
+
+
+class Silence:
+    """Implements the Telemetry port."""
+
+    def _hear(self, *said: object, **named: object) -> None:
+        """Whatever it is."""
+
+    github_call = github_budget = github_staleness = _hear
+    provider_call = launches = launch_failures = _hear
+    delivery = bootstrap = job_started = job_completed = _hear
+    notice = machine_interrupted = machine_ended = rerun = _hear
+    loop_pass = fleet = _hear

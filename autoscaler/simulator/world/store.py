@@ -1,0 +1,241 @@
+"""A store in memory that is slow enough to be overtaken, remembers every commit, and can fail."""
+
+import asyncio
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from autoscaler.controller.ports.store import (
+    Cooldown,
+    Delivery,
+    DeliveryKey,
+    HistoryRow,
+    Record,
+    SavedState,
+    StoreError,
+)
+from autoscaler.ledger.state import kind_and_key
+from autoscaler.model.calls import Call, CallState
+from autoscaler.model.identifiers import (
+    InstallationId,
+    Instant,
+    JobId,
+    MachineId,
+    RunnerName,
+    Seconds,
+)
+from autoscaler.model.interruptions import Rerun
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import Machine
+from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.simulator.world.fuse import Fuse
+
+INSTALLATION = InstallationId("0badcafe")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One transaction as it was kept."""
+
+    records: tuple[Record, ...]
+    history: tuple[HistoryRow, ...]
+    applied: tuple[DeliveryKey, ...]
+    cooldowns: tuple[Cooldown, ...]
+
+
+@dataclass(frozen=True)
+class Backup:
+    """What was durable at one moment; nothing, if not said otherwise."""
+
+    records: dict[tuple[str, str], Record] = field(default_factory=dict)
+    inbox: dict[DeliveryKey, Delivery] = field(default_factory=dict)
+    applied: set[DeliveryKey] = field(default_factory=set)
+    cooldowns: dict[str, Cooldown] = field(default_factory=dict)
+    heartbeat: Instant | None = None
+    arrived_until: Instant | None = None
+
+
+class MemoryStore:
+    """Writes in the order of the calls, those that overlap together, `latency` seconds later."""
+
+    def __init__(self, latency: Seconds = 0.002) -> None:
+        self.fuse = Fuse()
+        self.latency = latency
+        self.failure: StoreError | None = None
+        self.records: dict[tuple[str, str], Record] = {}
+        self.inbox: dict[DeliveryKey, Delivery] = {}
+        self.applied: set[DeliveryKey] = set()
+        self.cooldowns: dict[str, Cooldown] = {}
+        self.commits: list[Commit] = []
+        self.heartbeat: Instant | None = None
+        self.arrived_until: Instant | None = None
+        self.forgotten: list[Instant] = []
+        self._group: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+
+    def reopen(self, fuse: Fuse) -> None:
+        """As a new process finds it: what was not durable is lost."""
+        self.fuse = fuse
+        self._group = []
+
+    def snapshot(self) -> "Backup":
+        """Everything durable, as a backup keeps it."""
+        return Backup(
+            dict(self.records),
+            dict(self.inbox),
+            set(self.applied),
+            dict(self.cooldowns),
+            self.heartbeat,
+            self.arrived_until,
+        )
+
+    def restore(self, backup: "Backup") -> None:
+        """Be as the backup was; for when no process has the store open."""
+        self.records = dict(backup.records)
+        self.inbox = dict(backup.inbox)
+        self.applied = set(backup.applied)
+        self.cooldowns = dict(backup.cooldowns)
+        self.heartbeat = backup.heartbeat
+        self.arrived_until = backup.arrived_until
+
+    def of_kind(self, kind: type[T]) -> list[T]:
+        """The durable records of one kind."""
+        return [record for record in self.records.values() if isinstance(record, kind)]
+
+    def machine(self, machine: MachineId) -> Machine:
+        """One machine as it is on disk."""
+        return next(m for m in self.of_kind(Machine) if m.id == machine)
+
+    def runner(self, name: RunnerName) -> Runner:
+        """One registration as it is on disk."""
+        return next(r for r in self.of_kind(Runner) if r.name == name)
+
+    async def load(self, horizon: Instant) -> SavedState:
+        """What is durable."""
+        await self.fuse.burn()
+        machines = [m for m in self.of_kind(Machine) if m.occupies or m.since > horizon]
+        kept, their_calls = {m.id for m in machines}, {m.call for m in machines}
+        return SavedState(
+            INSTALLATION,
+            self.heartbeat,
+            _copies(
+                j
+                for j in self.of_kind(Job)
+                if j.state is not JobState.COMPLETED or _after(j.completed_at, horizon)
+            ),
+            _copies(
+                c
+                for c in self.of_kind(Call)
+                if c.state is not CallState.SETTLED
+                or _after(c.settled_at, horizon)
+                or c.id in their_calls
+            ),
+            _copies(machines),
+            _copies(
+                r
+                for r in self.of_kind(Runner)
+                if r.state is not RunnerState.DONE or r.since > horizon or r.machine in kept
+            ),
+            tuple(self.cooldowns.values()),
+            tuple(d for d in self.inbox.values() if d.key not in self.applied),
+            self.arrived_until,
+            _copies(self.of_kind(Rerun)),
+        )
+
+    async def accept(self, delivery: Delivery) -> bool:
+        """Keep a delivery."""
+
+        def keep() -> bool:
+            new = delivery.key not in self.inbox
+            self.inbox.setdefault(delivery.key, delivery)
+            return new
+
+        return await self._durably(keep)
+
+    async def commit(
+        self,
+        records: Sequence[Record],
+        history: Sequence[HistoryRow],
+        applied: Sequence[DeliveryKey] = (),
+        cooldowns: Sequence[Cooldown] = (),
+    ) -> None:
+        """Keep a transaction."""
+        kept = Commit(_copies(records), tuple(history), tuple(applied), tuple(cooldowns))
+
+        def keep() -> None:
+            self.records.update({kind_and_key(record): record for record in kept.records})
+            self.applied.update(kept.applied)
+            self.cooldowns.update({cooldown.key: cooldown for cooldown in kept.cooldowns})
+            self.commits.append(kept)
+
+        await self._durably(keep)
+
+    async def beat(self, at: Instant, arrived_until: Instant | None = None) -> None:
+        """Keep a sign of life; at once, for nothing waits for it."""
+        await self.fuse.burn()
+        if self.failure is not None:
+            raise self.failure
+        self.heartbeat = at
+        if arrived_until is not None:
+            self.arrived_until = arrived_until
+
+    async def find_job(self, job: JobId) -> Job | None:
+        """A job's durable record."""
+        await self.fuse.burn()
+        found = self.records.get(("job", str(job)))
+        return copy.copy(found) if isinstance(found, Job) else None
+
+    async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
+        """Rows of the commits so far."""
+        rows = [row for commit in self.commits for row in commit.history]
+        return tuple(row for row in rows if (row.kind, row.record) == (kind, record))[:limit]
+
+    async def forget(self, before: Instant) -> int:
+        """Note it, and forget nothing."""
+
+        def drop() -> int:
+            self.forgotten.append(before)
+            return 0
+
+        return await self._durably(drop)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def _durably(self, write: Callable[[], T]) -> T:
+        await self.fuse.burn()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        if not self._group:
+            loop.call_later(self.latency, self._write, self._group, self.fuse)
+        self._group.append((write, done))
+        result = await done
+        await self.fuse.burn()
+        return result
+
+    def _write(
+        self, group: list[tuple[Callable[[], Any], asyncio.Future[Any]]], fuse: Fuse
+    ) -> None:
+        if self._group is group:
+            self._group = []
+        if fuse.blown.is_set():
+            return
+        for write, done in group:
+            # A caller that has left does not take its transaction back.
+            if self.failure is not None:
+                if not done.done():
+                    done.set_exception(self.failure)
+                continue
+            result = write()
+            if not done.done():
+                done.set_result(result)
+
+
+def _copies(records: Any) -> tuple[Any, ...]:
+    return tuple(copy.copy(record) for record in records)
+
+
+def _after(at: Instant | None, horizon: Instant) -> bool:
+    return at is not None and at > horizon

@@ -1,0 +1,107 @@
+"""Starts one controller process after another, as a host's service manager does.
+
+It decides when a process ends and when the next begins, never what one does.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.model.identifiers import Seconds
+from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
+from autoscaler.simulator.world.schedule import Fault
+from autoscaler.simulator.world.store import Backup, MemoryStore
+from autoscaler.simulator.world.weather import Weather
+
+DOWN: Seconds = 5.0
+"""How soon a process that ended is started again."""
+
+
+class Supervisor:
+    """`make` gives a process that stands on the world's ports, with its fuse in each of them."""
+
+    def __init__(
+        self,
+        make: Callable[[Fuse], ControllerProcess],
+        store: MemoryStore,
+        weather: Weather,
+        failed: Callable[[str], None],
+    ) -> None:
+        self.process: ControllerProcess | None = None
+        self._make = make
+        self._store = store
+        self._weather = weather
+        self._failed = failed
+        self._down_until: Seconds = 0.0
+        self._backups: dict[Fault, Backup] = {}
+        self._restoring: Fault | None = None
+
+    def living(self) -> ControllerProcess:
+        """The process that there is, or was. Raises ProcessGoneError before the first."""
+        if self.process is None:
+            raise ProcessGoneError
+        return self.process
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Have a delivery taken in. Raises ProcessGoneError, StoreError."""
+        process = self.living()
+        await process.serve(process.ready.intake.accept(delivery))
+
+    async def run(self) -> None:
+        """Until cancelled, which kills the last one."""
+        try:
+            while True:
+                await self._one()
+                await asyncio.sleep(max(DOWN, self._down_until - self._weather.time))
+        finally:
+            if self.process is not None:
+                await self.process.kill()
+                self._judge(self.process)
+
+    def crash(self, fault: Fault, calls: int) -> None:
+        """Kill the process that many calls of its ports from now; the next comes after the fault."""
+        if self.process is not None:
+            self.process.fuse.light(calls)
+            self._down_until = fault.until
+            self._weather.hits[fault.kind] += 1
+
+    def back_up(self, fault: Fault) -> None:
+        """Keep what the store holds, for this fault to restore."""
+        self._backups[fault] = self._store.snapshot()
+
+    def restore(self, fault: Fault) -> None:
+        """Kill the process; the next finds the fault's backup, or an empty store if it has none."""
+        self._restoring = fault
+        self.crash(fault, 1)
+
+    async def _one(self) -> None:
+        fuse = Fuse()
+        process = self.process = self._make(fuse)
+        process.start()
+        assert process.running is not None
+        gone = asyncio.ensure_future(fuse.blown.wait())
+        try:
+            await asyncio.wait({process.running, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        await process.kill()
+        self._judge(process)
+        if self._restoring is not None:
+            self._store.restore(self._backups.get(self._restoring, Backup()))
+            self._restoring = None
+
+    def _judge(self, process: ControllerProcess) -> None:
+        errors, running = list(process.crashes), process.running
+        if running is not None and running.done() and not running.cancelled():
+            error = running.exception()
+            errors += [error] if error is not None else []
+        for error in errors:
+            if not _is_the_stores(error):
+                self._failed(f"the controller failed: {type(error).__name__}: {error}")
+
+
+def _is_the_stores(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_the_stores(one) for one in error.exceptions)
+    return isinstance(error, StoreError)

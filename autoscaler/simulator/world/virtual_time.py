@@ -1,0 +1,86 @@
+"""An event loop whose time jumps to the next timer: hours pass in milliseconds, in one order.
+
+It decides when timers are due and nothing else. Nothing here waits for real time.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from contextvars import ContextVar
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from autoscaler.model.identifiers import Instant, Seconds
+
+T = TypeVar("T")
+
+EPOCH: Instant = 1_800_000_000.0
+
+OWNER: ContextVar[WeakSet[asyncio.Task[Any]] | None] = ContextVar("OWNER", default=None)
+"""Where tasks are noted that come from this context: those of one process, to be killed with it."""
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Lets the loop's time jump instead of waiting for it."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout == 0:
+            return []  # there is work at hand; what comes from outside is seen before a jump
+        ready = super().select(0)
+        if ready:
+            return ready
+        if timeout is None:
+            raise RuntimeError("everything waits, and no timer is set")
+        self.now += max(0.0, timeout)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Timers are due in their order, and at once."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+        self.set_task_factory(_owned_task)
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._jumping.now
+
+
+def _owned_task(
+    loop: asyncio.AbstractEventLoop, work: Any, context: Any = None
+) -> asyncio.Task[Any]:
+    task = asyncio.Task(work, loop=loop, context=context)
+    if (owner := OWNER.get()) is not None:
+        owner.add(task)
+    return task
+
+
+def unowned(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Start something that belongs to the world, whoever's doing it is."""
+    token = OWNER.set(None)
+    try:
+        return asyncio.get_running_loop().create_task(work)
+    finally:
+        OWNER.reset(token)
+
+
+class VirtualClock:
+    """A Clock on the loop's virtual time."""
+
+    def now(self) -> Instant:
+        """Unix seconds."""
+        return EPOCH + asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: Seconds) -> None:
+        """Let so much virtual time pass."""
+        await asyncio.sleep(seconds)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run something to its end on virtual time; what it left running is cancelled."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work)

@@ -1,0 +1,152 @@
+"""Stands in the world and notes what must never happen. It reads the world, not the ledger.
+
+The store is looked at for one thing: whether what is sent was durable before.
+"""
+
+import json
+from collections import Counter
+
+from autoscaler.model.calls import Call
+from autoscaler.model.catalogue import Catalogue, Offering
+from autoscaler.model.demand import normalise_labels
+from autoscaler.model.identifiers import Instant, RunnerName, Seconds, SkuName
+from autoscaler.simulator.world.actions import SimulatedJob
+from autoscaler.simulator.world.instances import Instance, Seat
+from autoscaler.simulator.world.store import MemoryStore
+
+SERVED_WITHIN: Seconds = 3700.0
+"""A queued job and a parked machine that fits it, both there for so long, are starvation: nothing is
+held back for longer than an hour."""
+
+_ROUNDING = 1e-6
+
+
+class Witness:
+    """`violations` in the order they happened; `time` is seconds since the world began."""
+
+    def __init__(self, catalogue: Catalogue, store: MemoryStore) -> None:
+        self.violations: list[str] = []
+        self.seats: list[Seat] = []
+        self.launches = 0
+        self._catalogue = catalogue
+        self._store = store
+        self._offerings = {
+            offering.key: offering
+            for sku in catalogue.skus.values()
+            for rung in sku.ladder
+            for offering in rung.offerings
+        }
+        self._running: set[Instance] = set()
+        self._requests: dict[str, str] = {}
+        self._tokens: dict[str, str] = {}
+        self._handed: dict[str, Seat] = {}
+
+    def note(self, violation: str) -> None:
+        """Note one, once."""
+        if violation not in self.violations:
+            self.violations.append(violation)
+
+    # --- machines come and go -------------------------------------------------------------------
+
+    def began(self, instance: Instance) -> None:
+        """A machine is there."""
+        self._running.add(instance)
+        self.launches += 1
+
+    def ended(self, instance: Instance) -> None:
+        """A machine is there no more."""
+        self._running.discard(instance)
+
+    def launching(self, request: str, *, repeated: bool) -> None:
+        """A request to launch arrives at a provider."""
+        order = json.loads(request)
+        call = self._store.records.get(("call", order["call"]))
+        if not isinstance(call, Call) or call.request != request:
+            self.note(f"call {order['call']} was sent before it was stored")
+        elif order["count"] > len(call.slots):
+            self.note(f"call {call.id} asks for more machines than it has slots")
+        if self._requests.setdefault(order["token"], request) != request:
+            self.note(f"token {order['token']} came with another request")
+        if self._tokens.setdefault(order["call"], order["token"]) != order["token"]:
+            self.note(f"a slot filled twice: call {order['call']} has another token")
+        if not repeated:
+            self._check_caps(order)
+
+    def ending(self, instance: Instance) -> None:
+        """The controller has a machine ended that runs."""
+        if instance.installation != self._catalogue.installation:
+            self.note(f"{instance.id} of another installation was ended")
+        for seat in self.seats:
+            if seat.instance is not instance:
+                continue
+            if seat.works:
+                self.note(f"{instance.id} was stopped at work")
+            elif seat.listens:
+                self.note(f"{instance.id} was stopped while its runner listened")
+
+    def _check_caps(self, order: dict[str, object]) -> None:
+        keys, count = order["offerings"], order["count"]
+        assert isinstance(keys, list)
+        assert isinstance(count, int)
+        offerings = [self._offerings[key] for key in keys]
+        sku, limits = SkuName(str(order["sku"])), self._catalogue.limits
+        most = self._catalogue.skus[sku].max_machines
+        there = sum(instance.sku == sku for instance in self._running)
+        if most is not None and there + count > most:
+            self.note(f"cap of {sku} broken: {there} + {count} of {most}")
+        if limits.machines is not None and len(self._running) + count > limits.machines:
+            self.note(f"cap of machines broken: {len(self._running)} + {count}")
+        dollars = sum(i.offering.dollars_per_hour for i in self._running)
+        dollars += count * max(offering.dollars_per_hour for offering in offerings)
+        if limits.dollars_per_hour is not None and dollars > limits.dollars_per_hour + _ROUNDING:
+            self.note(f"cap of dollars broken: {dollars:g}")
+        self._check_quotas(offerings, count)
+
+    def _check_quotas(self, offerings: list[Offering], count: int) -> None:
+        used: Counter[str] = Counter()
+        for instance in self._running:
+            used[instance.offering.quota_key] += instance.offering.quota_units
+        for offering in offerings:
+            most = self._catalogue.limits.quotas.get(offering.quota_key)
+            units = used[offering.quota_key] + count * offering.quota_units
+            if most is not None and units > most:
+                self.note(f"quota {offering.quota_key} broken: {units} of {most}")
+
+    # --- grants ---------------------------------------------------------------------------------
+
+    def minting(self, name: RunnerName) -> None:
+        """A registration is asked for."""
+        if ("runner", name) not in self._store.records:
+            self.note(f"{name} was minted before it was stored")
+        for seat in self.seats:
+            if seat.machine and f"-{seat.machine}-" in name:
+                if not seat.gate_passed:
+                    self.note(f"{name} was minted before its machine's gate")
+                if seat.listens:
+                    self.note(f"{name} was minted for a machine whose runner listens")
+
+    def granted(self, seat: Seat, config: str) -> None:
+        """A JIT configuration reaches a machine."""
+        if self._handed.setdefault(config, seat) is not seat:
+            self.note(f"one configuration reached two machines: {seat.instance.id}")
+        if not seat.gate_passed:
+            self.note(f"{seat.instance.id} was granted before its gate")
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def look(self, queued: list[SimulatedJob], now: Instant, calm: Seconds) -> None:
+        """Nothing was wrong for `calm` seconds: is a job left beside a machine that could serve it?"""
+        if calm <= SERVED_WITHIN:
+            return
+        parked = [
+            self._catalogue.skus[seat.instance.sku].offered_labels
+            for seat in self.seats
+            if seat.parked_since is not None
+            and seat.instance.ended_at is None
+            and now - seat.parked_since > SERVED_WITHIN
+        ]
+        for job in queued:
+            labels = set(normalise_labels(job.arrival.labels))
+            waited = now - max(job.queued_at, job.words[-1][0])
+            if waited > SERVED_WITHIN and any(offered >= labels for offered in parked):
+                self.note(f"job {job.id} starves beside a parked machine")

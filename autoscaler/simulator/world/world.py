@@ -1,0 +1,205 @@
+"""Plays a schedule: jobs, faults and machines around one controller process after another.
+
+It decides when each thing of the schedule happens and when all is over, never what the controller
+does about it.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoscaler.controller.loop import Pace
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.model.catalogue import Catalogue, Offering
+from autoscaler.model.identifiers import CallId, Instant, ProviderMachineId, ProviderName, Seconds
+from autoscaler.model.jobs import JobState
+from autoscaler.simulator.world.actions import Actions
+from autoscaler.simulator.world.clock import HostClock
+from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.github import SimulatedGitHub
+from autoscaler.simulator.world.ids import SequentialIds
+from autoscaler.simulator.world.instances import Instance
+from autoscaler.simulator.world.lists import SimulatedLists
+from autoscaler.simulator.world.machine import Surroundings
+from autoscaler.simulator.world.machines import Machines
+from autoscaler.simulator.world.process import ControllerProcess, Ports
+from autoscaler.simulator.world.provider import SimulatedProvider
+from autoscaler.simulator.world.schedule import Fault, FaultKind, Schedule
+from autoscaler.simulator.world.store import MemoryStore
+from autoscaler.simulator.world.supervisor import Supervisor
+from autoscaler.simulator.world.virtual_time import EPOCH
+from autoscaler.simulator.world.weather import Weather
+from autoscaler.simulator.world.webhooks import Webhooks, parse
+from autoscaler.simulator.world.witness import Witness
+
+LOOK_EVERY: Seconds = 60.0
+SLOW_STORE: Seconds = 1.0
+STRANGER = "another"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a world is made of. `quota` is what the account has, by `Offering.quota_key`.
+
+    `boot` is how long machines of a SKU take to say hello, `strangers` how many machines each
+    provider runs under this fleet's name for another installation.
+    """
+
+    catalogue: Catalogue
+    quota: Mapping[str, int]
+    boot: Mapping[str, Seconds]
+    telemetry: Telemetry
+    pace: Pace
+    strangers: int = 1
+
+
+class SimulatedWorld:
+    """One run of one schedule. Made and run inside a virtual loop."""
+
+    def __init__(self, setting: Setting, schedule: Schedule) -> None:
+        self._setting = setting
+        self._schedule = schedule
+        self._began = asyncio.get_running_loop().time()
+        self._ids = SequentialIds()
+        self.weather = Weather(schedule.faults, self._began)
+        self.store = MemoryStore()
+        self._latency = self.store.latency
+        self.witness = Witness(setting.catalogue, self.store)
+        self.supervisor = Supervisor(self._make, self.store, self.weather, self.witness.note)
+        self.webhooks = Webhooks(self.weather, _now, self.supervisor.deliver)
+        self.actions = Actions(self.weather, _now, self.webhooks.tell)
+        self.github = SimulatedGitHub(self.actions, self.webhooks, self.weather, self.witness, _now)
+        self.lists = SimulatedLists(self.actions, self.weather, _now)
+        self.providers = {name: self._provider(name) for name in _providers(setting.catalogue)}
+        around = Surroundings(
+            self.supervisor.living, self.actions, self.weather, self.witness, _now
+        )
+        self.machines = Machines(
+            around, self.providers, setting.boot, setting.catalogue.installation
+        )
+
+    async def run(self, patience: Seconds) -> None:
+        """Play the schedule until all is quiet, or for `patience` seconds after its last fault."""
+        self._set_out()
+        supervising = asyncio.get_running_loop().create_task(self.supervisor.run())
+        calm = self._schedule.calm_from
+        while self.weather.time < calm + patience and not (
+            self.weather.time >= calm and self.quiet
+        ):
+            await asyncio.sleep(LOOK_EVERY)
+            self._look()
+            if supervising.done():
+                break
+        supervising.cancel()
+        await asyncio.wait({supervising})
+        self.webhooks.stop()
+        self.machines.stop()
+        if not supervising.cancelled():
+            supervising.result()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether every job is over and nothing is under way."""
+        process = self.supervisor.process
+        if process is None or process.parts is None or not self.webhooks.settled:
+            return False
+        state = process.parts.journal.ledger.state
+        return (
+            all(job.state is JobState.COMPLETED for job in self.actions.jobs.values())
+            and not self.machines.running
+            and not state.open_calls
+            and not any(machine.occupies for machine in state.machines.values())
+            and not any(job.state is not JobState.COMPLETED for job in state.jobs.values())
+        )
+
+    def _set_out(self) -> None:
+        loop = asyncio.get_running_loop()
+        for provider in self.providers.values():
+            for number in range(self._setting.strangers):
+                provider.add(self._stranger(provider.name, number))
+        for job in self._schedule.jobs:
+            loop.call_at(self._began + job.at, self.actions.queue, job)
+        for fault in self._schedule.faults:
+            loop.call_at(self._began + fault.at, self._befall, fault)
+            if fault.kind is FaultKind.STORE_RESTORED:
+                kept_at = max(0.0, fault.at - fault.target)
+                loop.call_at(self._began + kept_at, self.supervisor.back_up, fault)
+
+    def _make(self, fuse: Fuse) -> ControllerProcess:
+        self.store.reopen(fuse)
+        self.github.fuse = self.lists.fuse = fuse
+        for provider in self.providers.values():
+            provider.fuse = fuse
+        setting = self._setting
+        ports = Ports(
+            setting.catalogue,
+            self.store,
+            self.github,
+            self.providers,
+            HostClock(self.weather),
+            self._ids,
+            self.lists if self._schedule.lists else None,
+            setting.telemetry,
+            parse,
+            setting.pace,
+        )
+        return ControllerProcess(ports, fuse)
+
+    def _befall(self, fault: Fault) -> None:
+        """Begin what strikes at one moment; the rest is asked of the weather."""
+        match fault.kind:
+            case FaultKind.TAKEN:
+                self.machines.take(fault)
+            case FaultKind.CUT_OFF:
+                self.machines.cut_off(fault)
+            case FaultKind.CRASH:
+                self.supervisor.crash(fault, max(1, fault.target))
+            case FaultKind.STORE_RESTORED | FaultKind.STORE_LOST:
+                self.supervisor.restore(fault)
+            case FaultKind.STORE_FAILS | FaultKind.STORE_SLOW:
+                self.weather.hits[fault.kind] += 1
+                if fault.kind is FaultKind.STORE_FAILS:
+                    self.store.failure = StoreError("disk full")
+                else:
+                    self.store.latency = SLOW_STORE
+                asyncio.get_running_loop().call_later(fault.lasts, self._mend)
+            case FaultKind.CLOCK_JUMP:
+                self.weather.hits[fault.kind] += 1
+
+    def _mend(self) -> None:
+        self.store.failure = None
+        self.store.latency = self._latency
+
+    def _provider(self, name: ProviderName) -> SimulatedProvider:
+        catalogue = self._setting.catalogue
+        quota = {k: n for k, n in self._setting.quota.items() if k.startswith(f"{name}/")}
+        offerings = {offering.key: offering for offering in _offerings(catalogue)}
+        return SimulatedProvider(
+            name, offerings, quota, self.weather, self.witness, catalogue.installation, _now
+        )
+
+    def _stranger(self, name: ProviderName, number: int) -> Instance:
+        skus = self._setting.catalogue.skus.values()
+        sku = next(sku for sku in skus if sku.ladder[-1].provider == name)
+        machine = ProviderMachineId(f"i-{name}-other-{number}")
+        offering = sku.ladder[-1].offerings[-1]
+        return Instance(machine, CallId("other"), sku.name, offering, STRANGER, _now())
+
+    def _look(self) -> None:
+        calm = self.weather.calm_for
+        if calm is not None:
+            self.witness.look(list(self.actions.queued.values()), _now(), calm)
+
+
+def _now() -> Instant:
+    return EPOCH + asyncio.get_running_loop().time()
+
+
+def _offerings(catalogue: Catalogue) -> list[Offering]:
+    rungs = [rung for sku in catalogue.skus.values() for rung in sku.ladder]
+    return [offering for rung in rungs for offering in rung.offerings]
+
+
+def _providers(catalogue: Catalogue) -> list[ProviderName]:
+    return sorted({rung.provider for sku in catalogue.skus.values() for rung in sku.ladder})

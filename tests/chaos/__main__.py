@@ -1,0 +1,114 @@
+"""`make chaos SEEDS=10000`: play seeds and tell what they came to; or play one schedule's file again.
+
+Exit status: 0 without a violation, 1 with one, 130 after Ctrl-C.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from autoscaler.simulator.world.schedule import Schedule, from_json
+from tests.chaos.campaign import campaign, quiet
+from tests.chaos.mix import schedule_of
+from tests.chaos.shrink import shrink
+from tests.chaos.trial import Outcome, play
+
+FOUND = Path(".cache/chaos")
+INTERRUPTED = 130
+SHRUNK = 3
+"""How many failing seeds are shrunk: one bug fails many."""
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status."""
+    options = _options(arguments)
+    console = Console(soft_wrap=True, highlight=False)
+    quiet()
+    try:
+        if options.replay is not None:
+            return _replay(console, from_json(options.replay.read_text()))
+        return _play(console, options)
+    except KeyboardInterrupt:
+        console.print("interrupted")
+        return INTERRUPTED
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first one")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--until-found", action="store_true", help="stop at the first violation")
+    parser.add_argument("--tries", type=int, default=200, help="schedules played to shrink one")
+    parser.add_argument("--folder", type=Path, default=FOUND, help="where schedules are written")
+    parser.add_argument("--replay", type=Path, help="play the schedule in this file again")
+    return parser.parse_args(arguments)
+
+
+def _play(console: Console, options: argparse.Namespace) -> int:
+    seeds = range(options.first, options.first + options.seeds)
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=len(seeds))
+        bad = 0
+
+        def each(outcome: Outcome) -> None:
+            nonlocal bad
+            bad += bool(outcome.violations)
+            progress.update(task, advance=1, description=f"{bad} bad" if bad else "")
+
+        figures = campaign(seeds, options.processes, each, options.until_found)
+    console.print(figures.told())
+    for outcome in figures.bad:
+        console.print(f"seed {outcome.seed}: {'; '.join(outcome.violations[:3])}")
+    for outcome in figures.bad[:SHRUNK]:
+        _tell_shrunk(console, outcome, options)
+    return 1 if figures.bad else 0
+
+
+def _replay(console: Console, schedule: Schedule) -> int:
+    outcome = play(schedule)
+    console.print(schedule.timeline())
+    console.print("\n".join(outcome.violations) or "no violation")
+    return 1 if outcome.violations else 0
+
+
+def _tell_shrunk(console: Console, outcome: Outcome, options: argparse.Namespace) -> None:
+    wanted = kind_of(outcome.violations[0])
+    small = shrink(
+        schedule_of(outcome.seed),
+        lambda part: wanted in map(kind_of, play(part).violations),
+        options.tries,
+    )
+    options.folder.mkdir(parents=True, exist_ok=True)
+    path = options.folder / f"{outcome.seed}.json"
+    path.write_text(small.to_json())
+    console.print(f"\nseed {outcome.seed}, shrunk to {len(small)} events: {outcome.violations[0]}")
+    console.print(small.timeline())
+    console.print(f"again: .venv/bin/python -m tests.chaos --replay {path}")
+
+
+def kind_of(violation: str) -> str:
+    """A violation without its names and numbers: what stays the same while a schedule shrinks."""
+    return re.sub(r"\S*\d\S*", "#", violation)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""Ten planted bugs, each a patch: is each found, and how soon?
+
+    python -m tests.chaos.bugs [NAME ...]        NAME as in patches/NAME.patch
+
+A patch is applied to a copy of the package in a temporary folder, where the seeds are played by a
+process of its own. The checkout is not touched; the shrunken schedules lie in .cache/chaos.
+patches/NAME.json is one that was found so, and is played again by the tests.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PATCHES = Path(__file__).parent / "patches"
+FOUND = ROOT / ".cache" / "chaos"
+WITHIN = 300
+"""Seeds within which every bug is to be found."""
+
+_COPIED = ("autoscaler", "tests/chaos")
+_SHRUNK = re.compile(r"^seed (\d+), shrunk to (\d+) events: (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """What became of one planted bug. `events` is the length of the shrunk schedule."""
+
+    name: str
+    found: bool
+    seed: int
+    events: int
+    violation: str
+    took: float
+    output: str
+
+
+def names() -> list[str]:
+    """Every planted bug."""
+    return sorted(path.stem for path in PATCHES.glob("*.patch"))
+
+
+def hunt(name: str, tries: int = 100) -> Hunt:
+    """Play seeds with a planted bug until one finds it, and shrink that in so many `tries`.
+
+    Raises CalledProcessError where the patch does not apply.
+    """
+    began = time.monotonic()
+    with planted(name) as copy:
+        options = ["--until-found", "--seeds", str(WITHIN), "--tries", str(tries)]
+        done = play_in(copy, *options, "--folder", str(copy / "found"))
+        told = _SHRUNK.search(done.stdout)
+        seed, events, violation = told.groups() if told is not None else ("-1", "0", "")
+        FOUND.mkdir(parents=True, exist_ok=True)
+        for path in (copy / "found").glob("*.json"):
+            shutil.copy(path, FOUND / f"{name}.json")
+    took = time.monotonic() - began
+    output = done.stdout + done.stderr
+    return Hunt(name, told is not None, int(seed), int(events), violation, took, output)
+
+
+@contextmanager
+def planted(name: str) -> Iterator[Path]:
+    """A copy of what the seeds need with one bug planted. Raises CalledProcessError."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for part in _COPIED:
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        (copy / "tests" / "__init__.py").touch()
+        patch = ["patch", "-p1", "--fuzz=3", "--quiet", "-i", str(PATCHES / f"{name}.patch")]
+        subprocess.run(patch, cwd=copy, check=True)
+        yield copy
+
+
+def play_in(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the seeds' command in a copy."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.chaos", *options],
+        cwd=copy,
+        env={"PYTHONPATH": str(copy), "PATH": os.defpath, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status: 0 if every bug was found."""
+    hunts = []
+    for name in arguments or names():
+        done = hunt(name)
+        hunts.append(done)
+        what = f"seed {done.seed}, {done.events} events: {done.violation}"
+        text = what if done.found else f"NOT FOUND\n{done.output}"
+        sys.stdout.write(f"{name:32} {done.took:6.1f} s  {text}\n")
+        sys.stdout.flush()
+    found = sum(done.found for done in hunts)
+    sys.stdout.write(f"{found} of {len(hunts)} planted bugs found\n")
+    return 0 if found == len(hunts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,116 @@
+"""Many seeds on several processes, and the figures they come to.
+
+It decides in which order seeds are played and when to stop, never what is a violation.
+"""
+
+import gc
+import logging
+import signal
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from multiprocessing import get_context
+
+import structlog
+
+from autoscaler.simulator.world.schedule import FaultKind
+from tests.chaos.mix import schedule_of
+from tests.chaos.trial import Outcome, play
+
+_AT_ONCE = 4
+"""Seeds that one process plays for one question: a question costs less than a seed."""
+
+_IN_FLIGHT = 3
+"""Questions handed out for each process, so that none waits for the other."""
+
+
+@dataclass
+class Figures:
+    """What all seeds so far came to."""
+
+    seeds: int = 0
+    events: int = 0
+    jobs: int = 0
+    hits: Counter[FaultKind] = field(default_factory=Counter)
+    seeds_with: Counter[FaultKind] = field(default_factory=Counter)
+    bad: list[Outcome] = field(default_factory=list)
+
+    def count(self, outcome: Outcome) -> None:
+        """Take one seed in."""
+        self.seeds += 1
+        self.events += outcome.events
+        self.jobs += outcome.jobs
+        self.hits.update(outcome.hits)
+        self.seeds_with.update(kind for kind, times in outcome.hits.items() if times)
+        if outcome.violations:
+            self.bad.append(outcome)
+
+    def told(self) -> str:
+        """For a person."""
+        violations = sum(len(outcome.violations) for outcome in self.bad)
+        lines = [
+            f"{self.seeds:,} seeds, {self.jobs:,} jobs, {self.events:,} events, "
+            f"{sum(self.hits.values()):,} faults, {violations} violations in {len(self.bad)} seeds"
+        ]
+        lines += [
+            f"  {kind:20} {self.hits[kind]:9,} times in {self.seeds_with[kind]:6,} seeds"
+            for kind in sorted(self.hits)
+            if self.hits[kind]
+        ]
+        return "\n".join(lines)
+
+
+def campaign(
+    seeds: range,
+    processes: int = 2,
+    each: Callable[[Outcome], None] = lambda _: None,
+    until_found: bool = False,
+) -> Figures:
+    """Play the seeds; `each` hears of every one. Stops at the first violation if `until_found`."""
+    figures = Figures()
+    for outcome in _outcomes(seeds, processes):
+        figures.count(outcome)
+        each(outcome)
+        if until_found and figures.bad:
+            break
+    return figures
+
+
+def _outcomes(seeds: range, processes: int) -> Iterator[Outcome]:
+    # In their order: which seed is the first to find something is the same each time.
+    pool = ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=set_up_process
+    )
+    left = iter([seeds[n : n + _AT_ONCE] for n in range(0, len(seeds), _AT_ONCE)])
+    waiting: deque[Future[list[Outcome]]] = deque()
+    try:
+        while True:
+            for some in islice(left, _IN_FLIGHT * processes - len(waiting)):
+                waiting.append(pool.submit(play_some, some))
+            if not waiting:
+                return
+            yield from waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def play_some(seeds: range) -> list[Outcome]:
+    """Play a few seeds in this process."""
+    outcomes = [play(schedule_of(seed)) for seed in seeds]
+    gc.collect()
+    return outcomes
+
+
+def set_up_process() -> None:
+    """Ctrl-C is the parent's to answer; what is logged is nobody's to read."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    quiet()
+    # A run's garbage is small, and is collected after it.
+    gc.disable()
+
+
+def quiet() -> None:
+    """Log nothing below critical."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

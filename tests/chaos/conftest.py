@@ -1,0 +1,15 @@
+"""Chaos without a line for each refusal."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from tests.chaos.campaign import quiet
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    quiet()
+    yield
+    structlog.reset_defaults()

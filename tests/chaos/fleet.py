@@ -1,0 +1,99 @@
+"""The fleet that the chaos befalls: four SKUs, two providers, caps that pinch."""
+
+from autoscaler.controller.loop import Pace
+from autoscaler.model.catalogue import (
+    Architecture,
+    CapacityType,
+    Catalogue,
+    IdlePolicy,
+    LaunchRate,
+    Limits,
+    Offering,
+    OperatingSystem,
+    Rate,
+    Rung,
+    ScheduledMinimum,
+    Scope,
+    Sku,
+)
+from autoscaler.model.identifiers import ProviderName, SkuName
+from autoscaler.simulator.world.silence import Silence
+from autoscaler.simulator.world.store import INSTALLATION
+from autoscaler.simulator.world.world import Setting
+
+EAST, WEST = ProviderName("east"), ProviderName("west")
+SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
+
+
+def _rung(provider: ProviderName, kind: str, dollars: float, *capacity: CapacityType) -> Rung:
+    quota = {"g": "G", "c": "C"}[kind[0]]
+    units = 48 if "12x" in kind else 4
+    return Rung(
+        provider,
+        capacity,
+        tuple(
+            Offering(
+                provider, kind, zone, c, dollars * dear / (3 if c is SPOT else 1), quota, units
+            )
+            for c in capacity
+            for zone, dear in (("a", 1.0), ("b", 1.5))
+        ),
+    )
+
+
+def _sku(name: str, *ladder: Rung, most: int | None, warm: int = 0, arm: bool = False) -> Sku:
+    # The world begins at 8:00 UTC: the minimum ends before the chaos does.
+    schedule = (ScheduledMinimum("0 8 * * *", "UTC", 5400.0, warm),) if warm else ()
+    return Sku(
+        SkuName(name),
+        frozenset({name}),
+        OperatingSystem.LINUX,
+        Architecture.ARM64 if arm else Architecture.X64,
+        ladder,
+        max_machines=most,
+        idle=IdlePolicy(timeout=600.0, schedule=schedule),
+    )
+
+
+QUOTA = {"east/G": 120, "west/G": 192, "west/C": 60}
+
+SKUS = (
+    _sku("gpu", _rung(EAST, "g5.xlarge", 1.0, SPOT, ON_DEMAND), most=12, warm=1),
+    _sku(
+        "big",
+        _rung(EAST, "g5.12xlarge", 5.7, SPOT),
+        _rung(WEST, "g6.12xlarge", 4.6, ON_DEMAND),
+        most=3,
+    ),
+    _sku("cpu", _rung(WEST, "c7i.xlarge", 0.2, ON_DEMAND), most=6),
+    _sku("arm", _rung(WEST, "c7g.xlarge", 0.2, SPOT), most=None, arm=True),
+)
+
+LABELS: tuple[tuple[str, ...], ...] = (
+    ("gpu",),
+    ("gpu",),
+    ("gpu", "linux"),
+    ("self-hosted", "gpu", "x64"),
+    ("big",),
+    ("cpu",),
+    ("cpu", "Linux"),
+    ("arm",),
+    ("arm", "ARM64"),
+)
+
+CATALOGUE = Catalogue(
+    fleet="ci",
+    installation=INSTALLATION,
+    skus={sku.name: sku for sku in SKUS},
+    scopes=(Scope("acme", None),),
+    limits=Limits(machines=20, dollars_per_hour=16.0, quotas=QUOTA),
+    launch_rates={EAST: LaunchRate(Rate(5, 0.5)), WEST: LaunchRate(Rate(5, 0.5))},
+)
+
+SETTING = Setting(
+    catalogue=CATALOGUE,
+    quota=QUOTA,
+    boot={SkuName("gpu"): 40.0, SkuName("big"): 90.0, SkuName("cpu"): 25.0, SkuName("arm"): 30.0},
+    telemetry=Silence(),
+    pace=Pace(quiet=0.035, longest=1.0, tick=30.0),
+)

@@ -1,0 +1,124 @@
+"""From a seed to a schedule: which jobs come, and which faults befall them. The only chance there is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from autoscaler.model.identifiers import Seconds
+from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Schedule
+from tests.chaos.fleet import LABELS
+
+JOBS = (50, 60)
+LASTS: Seconds = 7200.0
+"""When the last fault is over."""
+
+KINDS = (6, 11)
+K = FaultKind
+
+NOT_YET: Mapping[FaultKind, str] = {
+    K.STORE_RESTORED: "words taken in after the backup are not asked for again",
+    K.STORE_LOST: "what runs is shown and kept until an operator confirms, who cannot yet",
+}
+"""Kinds of which the product does not heal by itself yet, and why: no seed has them."""
+
+
+LISTS_EVERY = 10
+"""Every so many seeds GitHub's lists are read, which doubles what a seed costs."""
+
+NEED_LISTS = (K.WEBHOOK_VANISHED, K.STALE_JOB)
+"""Kinds that nothing else heals: each of these seeds has one of them, and no other seed has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Habit:
+    """How a kind comes: how often, for how long, how many of what it concerns, and its target."""
+
+    times: tuple[int, int] = (1, 2)
+    lasts: tuple[float, float] = (300.0, 1800.0)
+    every: tuple[int, ...] = (1, 2, 3)
+    target: tuple[int, int] = (0, 0)
+
+
+HABITS: Mapping[FaultKind, Habit] = {
+    K.WEBHOOK_FAILED: Habit(lasts=(600, 5000), every=(2, 3, 5)),
+    K.WEBHOOK_VANISHED: Habit(lasts=(600, 5000), every=(3, 5)),
+    K.WEBHOOK_REPEATED: Habit(lasts=(600, 5000), every=(1, 2, 3)),
+    K.WEBHOOK_LATE: Habit(lasts=(600, 5000), every=(2, 3), target=(2, 240)),
+    K.GITHUB_5XX: Habit(every=(1, 2, 3)),
+    K.GITHUB_SWALLOWED: Habit(every=(1, 2, 3)),
+    K.SECONDARY_LIMIT: Habit(lasts=(60, 600), every=(1,)),
+    K.MINT_REFUSED: Habit(lasts=(60, 900), every=(1, 2)),
+    K.STALE_LIST: Habit(lasts=(600, 5000), every=(1, 2), target=(30, 60)),
+    K.STALE_JOB: Habit(lasts=(600, 5000), every=(1, 2), target=(30, 60)),
+    K.LIST_SAYS_IDLE: Habit(lasts=(600, 5000), every=(1,)),
+    K.DELETE_SAYS_BUSY: Habit(lasts=(300, 3000), every=(1, 2)),
+    K.DELETE_OF_BUSY: Habit(lasts=(600, 7000), every=(1,)),
+    K.STOLEN: Habit(lasts=(1200, 7000), every=(1,)),
+    K.IDLE_REMOVED: Habit(lasts=(600, 5000), every=(1,)),
+    K.THROTTLED: Habit(every=(1, 2, 3)),
+    K.LAUNCH_5XX: Habit(every=(1, 2, 3)),
+    K.LAUNCH_SWALLOWED: Habit(every=(1, 2, 3)),
+    K.LAUNCH_SLOW: Habit(every=(1, 2), target=(5, 120)),
+    K.NO_CAPACITY: Habit(every=(1,), target=(1, 2)),
+    K.PARTIAL_FLEET: Habit(lasts=(600, 5000), every=(1, 2)),
+    K.NO_QUOTA: Habit(lasts=(300, 1200), every=(1,)),
+    K.EVENTUAL: Habit(lasts=(600, 5000), every=(1, 2), target=(5, 45)),
+    K.LIST_BREAKS: Habit(every=(1, 2)),
+    K.END_REFUSED: Habit(every=(1, 2)),
+    K.END_SWALLOWED: Habit(every=(1, 2)),
+    K.HUNG_BOOT: Habit(every=(1, 2, 3)),
+    K.SLOW_BOOT: Habit(every=(1, 2, 3)),
+    K.FAILED_GATE: Habit(every=(1, 2, 3)),
+    K.DIES_EARLY: Habit(every=(1, 2, 3)),
+    K.TAKEN: Habit(times=(1, 5), lasts=(0, 0), every=(1,), target=(0, 50)),
+    K.CUT_OFF: Habit(times=(1, 3), lasts=(60, 2400), every=(1,), target=(0, 50)),
+    K.CRASH: Habit(times=(1, 5), lasts=(5, 900), every=(1,), target=(1, 60)),
+    K.STORE_FAILS: Habit(times=(1, 2), lasts=(5, 120), every=(1,)),
+    K.STORE_SLOW: Habit(lasts=(60, 900), every=(1,)),
+    K.CLOCK_JUMP: Habit(times=(1, 2), lasts=(60, 1800), every=(1,), target=(-600, 1200)),
+    K.STORE_RESTORED: Habit(times=(1, 1), lasts=(30, 30), every=(1,), target=(60, 3600)),
+    K.STORE_LOST: Habit(times=(1, 1), lasts=(30, 30), every=(1,)),
+}
+
+
+def schedule_of(seed: int) -> Schedule:
+    """What happens in this seed's world, always the same."""
+    random = Random(seed)
+    lists = seed % LISTS_EVERY == 0
+    drawn = [k for k in FaultKind if k not in NOT_YET and k not in NEED_LISTS]
+    kinds = random.sample(drawn, random.randint(*KINDS))
+    if lists:
+        kinds.append(NEED_LISTS[seed // LISTS_EVERY % len(NEED_LISTS)])
+    faults = [fault for kind in kinds for fault in _faults(random, kind)]
+    faults.sort(key=lambda fault: (fault.at, fault.kind))
+    return Schedule(seed, tuple(_jobs(random)), tuple(faults), lists)
+
+
+def _faults(random: Random, kind: FaultKind) -> list[Fault]:
+    habit = HABITS[kind]
+    found = []
+    for _ in range(random.randint(*habit.times)):
+        lasts = round(random.uniform(*habit.lasts), 1)
+        at = round(random.uniform(0.0, LASTS - lasts), 1)
+        target = random.randint(*habit.target)
+        found.append(Fault(at, kind, lasts, random.choice(habit.every), target))
+    return found
+
+
+def _jobs(random: Random) -> list[JobArrival]:
+    count = random.randint(*JOBS)
+    moments: list[float] = []
+    while len(moments) < count:
+        begun = random.uniform(0.0, LASTS - 300.0)
+        moments += [begun + random.uniform(0.0, 20.0) for _ in range(random.choice((1, 1, 3, 9)))]
+    return [
+        JobArrival(
+            round(at, 2),
+            number,
+            random.choice(LABELS),
+            round(min(30.0 * 2.0 ** random.uniform(0.0, 6.0), 1800.0), 1),
+            round(random.uniform(1.0, 900.0), 1) if random.random() < 0.1 else None,
+            round(random.uniform(1.0, 300.0), 1) if random.random() < 0.06 else None,
+        )
+        for number, at in enumerate(sorted(moments[:count]), 1)
+    ]

@@ -1,0 +1,70 @@
+"""The smallest part of a schedule that still goes wrong: delta debugging (Zeller, Hildebrandt 2002).
+
+It leaves out jobs and faults, in ever smaller parts, as long as what is left goes wrong too.
+"""
+
+from collections.abc import Callable
+from itertools import chain
+
+from autoscaler.simulator.world.schedule import Fault, JobArrival, Schedule
+
+Happening = Fault | JobArrival
+
+
+def shrink(
+    schedule: Schedule, goes_wrong: Callable[[Schedule], bool], tries: int = 400
+) -> Schedule:
+    """A part of `schedule` that goes wrong, of which no single thing can be left out.
+
+    `tries` is how many schedules are played at most: what is found by then is returned.
+    """
+    search = _Search(schedule, goes_wrong, tries)
+    # Faults first: with fewer of them every later try is quicker.
+    kept = search.least([*schedule.faults], [*schedule.jobs])
+    jobs = search.least([*schedule.jobs], kept)
+    kept = search.least(kept, jobs)
+    return search.only([*kept, *jobs])
+
+
+class _Search:
+    def __init__(
+        self, schedule: Schedule, goes_wrong: Callable[[Schedule], bool], tries: int
+    ) -> None:
+        self._schedule = schedule
+        self._goes_wrong = goes_wrong
+        self._left = tries
+
+    def only(self, kept: list[Happening]) -> Schedule:
+        """The schedule with nothing but these."""
+        everything: frozenset[Happening] = frozenset((*self._schedule.jobs, *self._schedule.faults))
+        return self._schedule.without(everything - frozenset(kept))
+
+    def least(self, things: list[Happening], beside: list[Happening]) -> list[Happening]:
+        """As few of the things as go wrong beside those others."""
+        parts = 2
+        while things and self._left > 0:
+            size = max(1, len(things) // parts)
+            chunks = [things[start : start + size] for start in range(0, len(things), size)]
+            rest = next(
+                (
+                    rest
+                    for n in range(len(chunks))
+                    if self._wrong(rest := _others(chunks, n), beside)
+                ),
+                None,
+            )
+            if rest is not None:
+                things, parts = rest, max(2, parts - 1)
+            elif size == 1:
+                break
+            else:
+                parts = min(len(things), 2 * parts)
+        return things
+
+    def _wrong(self, things: list[Happening], beside: list[Happening]) -> bool:
+        self._left -= 1
+        return self._left >= 0 and self._goes_wrong(self.only([*things, *beside]))
+
+
+def _others(chunks: list[list[Happening]], left_out: int) -> list[Happening]:
+    return list(chain.from_iterable(c for n, c in enumerate(chunks) if n != left_out))

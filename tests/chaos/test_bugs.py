@@ -1,0 +1,54 @@
+"""Planted bugs are found: each kept schedule goes wrong with its bug, and well without it.
+
+`make chaos-bugs` finds all of them from nothing; here one is, and the rest are played again.
+"""
+
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from autoscaler.simulator.world.schedule import from_json
+from tests.chaos.bugs import PATCHES, WITHIN, hunt, names, planted, play_in
+from tests.chaos.trial import play
+
+
+def test_there_are_ten_of_them() -> None:
+    assert len(names()) >= 10
+    assert {path.stem for path in PATCHES.glob("*.json")} == set(names())
+
+
+@pytest.fixture(scope="module")
+def replays() -> dict[str, subprocess.CompletedProcess[str]]:
+    """Every kept schedule, played where its bug is planted."""
+
+    def replay(name: str) -> subprocess.CompletedProcess[str]:
+        with planted(name) as copy:
+            return play_in(copy, "--replay", str(PATCHES / f"{name}.json"))
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(names(), pool.map(replay, names()), strict=True))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", names())
+def test_a_planted_bug_is_found_by_a_shrunken_schedule(
+    name: str, replays: dict[str, subprocess.CompletedProcess[str]]
+) -> None:
+    schedule = from_json((PATCHES / f"{name}.json").read_text())
+    assert len(schedule) < 30
+    assert schedule.seed < WITHIN
+    assert play(schedule).violations == ()
+    done = replays[name]
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "no violation" not in done.stdout
+
+
+@pytest.mark.timeout(600)
+def test_a_planted_bug_is_found_from_nothing_and_shrunk() -> None:
+    found = hunt("sent_before_stored", tries=40)
+    assert found.found, found.output
+    assert found.seed < WITHIN
+    assert found.events < 30
+    assert json.loads((PATCHES / "sent_before_stored.json").read_text())["seed"] == found.seed

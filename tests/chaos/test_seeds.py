@@ -1,0 +1,36 @@
+"""Three hundred worlds full of faults, and nothing wrong with any in the end."""
+
+import pytest
+
+from autoscaler.simulator.world.schedule import FaultKind
+from tests.chaos.campaign import campaign
+from tests.chaos.fleet import CATALOGUE
+from tests.chaos.mix import HABITS, LASTS, NOT_YET, schedule_of
+
+SEEDS = range(300)
+
+
+def test_a_seed_has_fifty_jobs_four_skus_two_hours_and_five_kinds_of_fault() -> None:
+    assert len(CATALOGUE.skus) == 4
+    for seed in SEEDS:
+        schedule = schedule_of(seed)
+        assert len(schedule.jobs) >= 50
+        assert len({fault.kind for fault in schedule.faults}) >= 5
+        assert LASTS == 7200.0
+        assert schedule.calm_from <= LASTS
+        assert {job.labels[0] for job in schedule.jobs} >= {"gpu", "cpu"}
+
+
+def test_every_kind_is_in_the_mix_or_has_a_reason_why_not() -> None:
+    drawn = {fault.kind for seed in SEEDS for fault in schedule_of(seed).faults}
+    assert drawn == set(FaultKind) - set(NOT_YET)
+    assert set(HABITS) == set(FaultKind)
+
+
+@pytest.mark.timeout(1200)
+def test_whatever_fails_nothing_is_lost_and_nothing_leaks() -> None:
+    figures = campaign(SEEDS)
+    assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
+    assert figures.seeds == len(SEEDS)
+    never = {FaultKind.DELETE_OF_BUSY}  # no runner at work is ever asked to be deleted
+    assert set(figures.seeds_with) == set(FaultKind) - set(NOT_YET) - never

@@ -1,0 +1,239 @@
+"""Notices on their way from a queue into the ledger: durable before they leave it, each kind's due."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from autoscaler.controller.noticing import FIRST_PAUSE, LONGEST_PAUSE, WAIT, Noticing
+from autoscaler.controller.ports.notices import Message, Notice
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.events import ListedMachine
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderMachineId, Seconds
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines import EndGround, MachineState
+from tests.controller.agents import Agent, launched
+from tests.controller.controllers import Controller, World
+from tests.controller.fakes_store import FakeStore
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
+
+SPOT = NoticeKind.SPOT_INTERRUPTION
+STATE = NoticeKind.STATE_CHANGE
+
+
+@dataclass
+class FakeQueue:
+    """Gives out what waits, again until it is settled. `script` is what happens instead."""
+
+    world: World
+    store: FakeStore
+    waiting: dict[str, Message] = field(default_factory=dict)
+    script: deque[Exception] = field(default_factory=deque)
+    shows: deque[Exception] = field(default_factory=deque)
+    asked_at: list[float] = field(default_factory=list)
+    looked_at: list[tuple[ProviderMachineId, ...]] = field(default_factory=list)
+    settled: list[str] = field(default_factory=list)
+    commits_when_settled: list[int] = field(default_factory=list)
+
+    def put(self, *messages: Message) -> None:
+        self.waiting.update({message.receipt: message for message in messages})
+
+    async def receive(self, wait: Seconds) -> tuple[Message, ...]:
+        self.asked_at.append(self.world.clock.now())
+        if self.script:
+            raise self.script.popleft()
+        if not self.waiting:
+            await asyncio.sleep(wait)
+        return tuple(self.waiting.values())
+
+    async def settle(self, receipts: Sequence[str]) -> None:
+        self.commits_when_settled.append(len(self.store.commits))
+        for receipt in receipts:
+            self.waiting.pop(receipt, None)
+            self.settled.append(receipt)
+
+    async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
+        self.looked_at.append(tuple(machines))
+        if self.shows:
+            raise self.shows.popleft()
+        pages = [page async for page in self.world.east.machines()]
+        return tuple(one for page in pages for one in page if one.provider_id in machines)
+
+
+def said(
+    kind: NoticeKind, *machines: ProviderMachineId, at: float = 0.0, receipt: str = "r"
+) -> Message:
+    return Message("m", receipt, Notice(kind, machines, at, "words"))
+
+
+async def parked(world: World) -> tuple[Controller, Agent]:
+    """A machine that a grant waits for, and the loop has not turned."""
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    return controller, agent
+
+
+def attend(controller: Controller) -> tuple[Noticing, FakeQueue]:
+    world = controller.world
+    queue = FakeQueue(world, world.store)
+    return Noticing(controller.journal, {EAST: queue}, world.telemetry, world.clock), queue
+
+
+def test_a_parked_machine_is_ended_and_another_launched_once_the_notice_is_durable() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await parked(world)
+        noticing, queue = attend(controller)
+        machine = controller.only_machine()
+        assert machine.provider_id is not None
+        queue.put(said(SPOT, machine.provider_id))
+        before = len(world.store.commits)
+        assert await noticing.read(EAST) == 1
+        assert queue.settled == ["r"]
+        assert queue.commits_when_settled == [before + 1]
+        assert world.store.machine(machine.id).interruption is SPOT
+        await controller.turn()
+        assert controller.state.machines[machine.id].ground is EndGround.INTERRUPTED
+        assert world.telemetry.said.count(("notice", EAST, SPOT)) == 1
+        assert world.telemetry.said.count(("machine_interrupted", "gpu", SPOT)) == 1
+        assert world.telemetry.said.count(("machine_ended", "gpu", EndGround.INTERRUPTED)) == 1
+
+    scenario()
+
+
+def test_a_state_that_changed_is_looked_at_and_the_machine_is_gone_at_once() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await launched(world)
+        noticing, queue = attend(controller)
+        machine = controller.only_machine()
+        assert machine.provider_id is not None
+        world.east.terminate(machine.provider_id)
+        stranger = ProviderMachineId("i-of-others")
+        queue.put(said(STATE, machine.provider_id, stranger))
+        await noticing.read(EAST)
+        assert queue.looked_at == [(machine.provider_id,)]
+        assert controller.state.machines[machine.id].state is MachineState.GONE
+        assert world.store.machine(machine.id).state is MachineState.GONE
+
+    scenario()
+
+
+def test_a_lie_about_a_state_ends_no_machine_at_work() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        await agent.start_runner()
+        noticing, queue = attend(controller)
+        machine = controller.only_machine()
+        assert machine.provider_id is not None
+        queue.put(said(STATE, machine.provider_id))
+        await noticing.read(EAST)
+        await controller.turn()
+        assert machine.state is MachineState.GRANTED
+        assert world.east.ended == []
+
+    scenario()
+
+
+def test_poison_is_counted_and_taken_off_and_stops_nothing_beside_it() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await parked(world)
+        noticing, queue = attend(controller)
+        machine = controller.only_machine()
+        assert machine.provider_id is not None
+        poison = Message("m-1", "r-1", poison="no JSON", excerpt="{")
+        queue.put(poison, Message("m-2", "r-2"), said(SPOT, machine.provider_id, receipt="r-3"))
+        assert await noticing.read(EAST) == 3
+        assert queue.settled == ["r-1", "r-2", "r-3"]
+        kinds = [word[2] for word in world.telemetry.said if word[0] == "notice"]
+        assert kinds == ["poison", "other", SPOT]
+        assert machine.interruption is SPOT
+
+    scenario()
+
+
+def test_what_could_not_be_looked_at_stays_in_the_queue() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await launched(world)
+        noticing, queue = attend(controller)
+        machine = controller.only_machine()
+        assert machine.provider_id is not None
+        queue.put(said(STATE, machine.provider_id))
+        queue.shows.append(OutcomeUnknownError("no answer"))
+        with pytest.raises(OutcomeUnknownError):
+            await noticing.read(EAST)
+        assert queue.settled == []
+        await noticing.read(EAST)
+        assert queue.settled == ["r"]
+
+    scenario()
+
+
+def test_what_is_not_durable_stays_in_the_queue() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await parked(world)
+        noticing, queue = attend(controller)
+        machine = controller.only_machine()
+        assert machine.provider_id is not None
+        queue.put(said(SPOT, machine.provider_id))
+        world.store.failure = StoreError("disk full")
+        with pytest.raises(StoreError):
+            await noticing.read(EAST)
+        assert queue.settled == []
+
+    scenario()
+
+
+def test_a_queue_in_trouble_is_asked_ever_more_seldom_and_then_as_before() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller = Controller(world)
+        noticing, queue = attend(controller)
+        refused = ProviderError(FailureClass.CONFIGURATION, "AccessDenied", "words")
+        queue.script.extend([refused] * 8)
+        (duty,) = noticing.duties
+        task = asyncio.ensure_future(duty())
+        await asyncio.sleep(2000.0)
+        task.cancel()
+        gaps = [b - a for a, b in zip(queue.asked_at, queue.asked_at[1:], strict=False)]
+        assert gaps[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
+        assert max(gaps) == LONGEST_PAUSE
+        assert gaps[-1] == WAIT
+
+    scenario()
+
+
+def test_the_words_of_a_notice_are_in_the_machine_s_history() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await parked(world)
+        noticing, queue = attend(controller)
+        machine = controller.only_machine()
+        assert machine.provider_id is not None
+        message = said(SPOT, machine.provider_id)
+        assert message.notice is not None
+        queue.put(replace(message, notice=replace(message.notice, detail="to terminate")))
+        await noticing.read(EAST)
+        rows = await world.store.history("machine", machine.id)
+        assert [row.detail for row in rows if row.event == "interrupted"] == [
+            "spot_interruption: to terminate"
+        ]
+
+    scenario()

@@ -1,0 +1,146 @@
+"""Jobs that died with their machines: asked for until GitHub allows it, through crashes, once."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
+from autoscaler.controller.ports.reruns import RerunAnswer
+from autoscaler.controller.rerunning import Rerunning
+from autoscaler.ledger.interruptions import FIRST_ASKED_AFTER
+from autoscaler.model.events import JobObserved, MachineNoticed
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.interruptions import NoticeKind, Rerun, RerunOutcome
+from autoscaler.model.jobs import JobState
+from tests.controller.agents import launched, say
+from tests.controller.controllers import Controller, World
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST, catalogue
+
+JOB = JobId(1)
+ACCEPTED = RerunAnswer((JOB,), RerunOutcome.ACCEPTED)
+NOT_YET = RerunAnswer((JOB,), None, "the run is in_progress")
+
+
+@dataclass
+class FakeReruns:
+    """Answers from the left; keeps what it was asked, and what was durable by then."""
+
+    world: World
+    script: deque[RerunAnswer | GitHubError] = field(default_factory=deque)
+    asked: list[tuple[str, int, int, tuple[JobId, ...]]] = field(default_factory=list)
+    asked_at: list[float] = field(default_factory=list)
+    durable: list[int] = field(default_factory=list)
+
+    async def rerun(
+        self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
+    ) -> RerunAnswer:
+        self.asked.append((repository, run_id, run_attempt, tuple(jobs)))
+        self.asked_at.append(self.world.clock.now())
+        self.durable.append(max(r.asked for r in self.world.store.of_kind(Rerun)))
+        step = self.script.popleft()
+        if isinstance(step, GitHubError):
+            raise step
+        return step
+
+
+async def killed() -> tuple[World, Controller, FakeReruns, Rerunning]:
+    """A job whose spot machine was taken from under it, and that has failed."""
+    known = catalogue()
+    skus = {name: replace(sku, rerun_interrupted=2) for name, sku in known.skus.items()}
+    world = World(catalogue=replace(known, skus=skus))
+    controller, (agent,) = await launched(world)
+    granted = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    await controller.turn()
+    machine = controller.only_machine()
+    assert machine.provider_id is not None
+    now = world.clock.now()
+    notice = MachineNoticed(now, EAST, machine.provider_id, NoticeKind.SPOT_INTERRUPTION, now)
+    await controller.journal.record(notice)
+    world.east.terminate(machine.provider_id)
+    await controller.reconciler.sweep(EAST)
+    await world.clock.sleep(600.0)
+    job = controller.state.jobs[JOB]
+    now = world.clock.now()
+    failed = JobObserved(now, JOB, JobState.COMPLETED, job.repository, job.labels, job.queued_at)
+    await controller.journal.record(
+        replace(failed, run_id=7, conclusion="failure", completed_at=now)
+    )
+    await world.clock.sleep(FIRST_ASKED_AFTER)
+    reruns = FakeReruns(world)
+    return world, controller, reruns, Rerunning(controller.journal, reruns, world.clock)
+
+
+def outcome(world: World) -> RerunOutcome | None:
+    """As it is on disk."""
+    (rerun,) = world.store.of_kind(Rerun)
+    return rerun.outcome
+
+
+async def ask_when_due(world: World, rerunning: Rerunning) -> None:
+    """Ask, and let the time until the next try pass."""
+    await rerunning.ask_for_due()
+    (rerun,) = world.store.of_kind(Rerun)
+    if rerun.due is not None:
+        await world.clock.sleep(rerun.due - world.clock.now())
+
+
+def test_github_refuses_until_the_run_is_complete_and_then_runs_it_again() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world, _, reruns, rerunning = await killed()
+        reruns.script.extend([NOT_YET, OperatorError("403"), NOT_YET, ACCEPTED])
+        for _ in range(5):
+            await ask_when_due(world, rerunning)
+        assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))] * 4
+        assert reruns.durable == [1, 2, 3, 4], "recorded first, then sent"
+        gaps = [b - a for a, b in zip(reruns.asked_at, reruns.asked_at[1:], strict=False)]
+        assert gaps == pytest.approx([FIRST_ASKED_AFTER * 2**n for n in range(3)])
+        assert outcome(world) is RerunOutcome.ACCEPTED
+        assert ("rerun", "gpu", RerunOutcome.ACCEPTED) in world.telemetry.said
+
+    scenario()
+
+
+def test_nothing_is_asked_before_its_time() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        _, _, reruns, rerunning = await killed()
+        reruns.script.append(NOT_YET)
+        await rerunning.ask_for_due()
+        await rerunning.ask_for_due()
+        assert len(reruns.asked) == 1
+
+    scenario()
+
+
+def test_a_request_whose_answer_was_lost_is_not_done_twice() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world, _, reruns, rerunning = await killed()
+        superseded = RerunAnswer((JOB,), RerunOutcome.SUPERSEDED, "attempt 2")
+        reruns.script.extend([RetryLaterError("the connection broke", 30.0), superseded])
+        for _ in range(3):
+            await ask_when_due(world, rerunning)
+        assert len(reruns.asked) == 2
+        assert outcome(world) is RerunOutcome.ACCEPTED
+
+    scenario()
+
+
+def test_the_list_outlives_the_controller() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world, controller, _, _ = await killed()
+        await controller.kill()
+        again = Controller(world)
+        await again.resume()
+        reruns = FakeReruns(world, deque([ACCEPTED]))
+        await Rerunning(again.journal, reruns, world.clock).ask_for_due()
+        assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))]
+        assert outcome(world) is RerunOutcome.ACCEPTED
+
+    scenario()

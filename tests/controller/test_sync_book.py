@@ -1,0 +1,205 @@
+"""What lists add to the ledger: lost words, ghosts, and nothing that is known already."""
+
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
+from autoscaler.controller.sync_book import ASK_AT_ONCE, GHOST_AFTER, UNLISTED_FOR, SyncBook
+from autoscaler.controller.sync_schedule import Kind, Read
+from autoscaler.ledger.jobs import QUEUED_AT_MOST
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.model.catalogue import Catalogue, Scope
+from autoscaler.model.events import Event, JobAbandoned, JobObserved
+from autoscaler.model.identifiers import JobId, RunnerName
+from autoscaler.model.jobs import JobState
+from tests.planner.fleets import catalogue, queued
+
+NOW = 1_000_000.0
+WIDGETS = "acme/widgets"
+KEY = (WIDGETS, 7)
+ACTIVE, OVER = ListedRun(7, False, "in_progress 1"), ListedRun(7, True, "completed 1")
+QUEUED, WAITING, STARTED, ENDED = (
+    JobState.QUEUED,
+    JobState.WAITING,
+    JobState.IN_PROGRESS,
+    JobState.COMPLETED,
+)
+
+
+def told(job: int, state: JobState = QUEUED, *labels: str, at: float = NOW) -> JobObserved:
+    return replace(queued(job, at, *labels, state=state), run_id=7)
+
+
+def listed(job: int, state: JobState = QUEUED, *labels: str) -> JobObserved:
+    return replace(told(job, state, *labels), read=True)
+
+
+class Desk:
+    """A book beside a ledger."""
+
+    def __init__(self, known: Catalogue | None = None) -> None:
+        self.ledger = Ledger(known or catalogue())
+        self.book = SyncBook("acme", ["org:acme"], NOW)
+
+    def hear(self, *events: Event) -> None:
+        for event in events:
+            self.ledger.apply(event)
+        self.book.look_at(self.ledger.state, NOW)
+
+    def read(self, *jobs: JobObserved, at: float = NOW) -> tuple[Event, ...]:
+        found = self.book.listed_jobs(KEY, jobs, self.ledger.state, at)
+        for event in found.events:
+            self.ledger.apply(event)
+        self.book.look_at(self.ledger.state, at)
+        return found.events
+
+    def state(self, job: int) -> JobState:
+        return self.ledger.state.jobs[JobId(job)].state
+
+
+@pytest.fixture
+def desk() -> Desk:
+    made = Desk()
+    made.book.listed_runs(WIDGETS, [ACTIVE], NOW)
+    return made
+
+
+def test_a_job_that_no_webhook_told_of_is_demand(desk: Desk) -> None:
+    assert desk.read(listed(1)) == (listed(1),)
+    (queue,) = desk.ledger.state.queues.values()
+    assert [job.id for job in queue.values()] == [1]
+    assert desk.read(listed(1)) == ()
+
+
+@pytest.mark.parametrize(
+    "seen", [listed(1, QUEUED, "elsewhere"), listed(1, ENDED)], ids=["of others", "over"]
+)
+def test_what_is_nobodys_or_over_is_not_remembered(desk: Desk, seen: JobObserved) -> None:
+    assert desk.read(seen) == ()
+    assert not desk.ledger.state.jobs
+
+
+def test_lost_starts_and_ends_are_made_up_for(desk: Desk) -> None:
+    desk.hear(told(1), told(2), told(3, STARTED))
+    assert len(desk.read(listed(1, STARTED), listed(2, ENDED), listed(3, ENDED))) == 3
+    assert [desk.state(n) for n in (1, 2, 3)] == [STARTED, ENDED, ENDED]
+
+
+def test_an_older_list_takes_nothing_back(desk: Desk) -> None:
+    desk.hear(told(1, STARTED), told(2, ENDED))
+    assert desk.read(listed(1), listed(2), listed(2, STARTED)) == ()
+
+
+def test_a_runners_name_that_came_without_is_added_once(desk: Desk) -> None:
+    desk.hear(told(1, STARTED))
+    named = replace(listed(1, STARTED), runner_name=RunnerName("r"))
+    assert desk.read(named) == (named,)
+    assert desk.read(named) == ()
+
+
+@pytest.mark.parametrize(("said", "shown"), [(QUEUED, WAITING), (WAITING, QUEUED)])
+def test_a_list_that_contradicts_has_the_job_itself_asked_about(
+    desk: Desk, said: JobState, shown: JobState
+) -> None:
+    desk.hear(told(1, said))
+    assert desk.read(listed(1, shown)) == (told(1, shown),)
+    assert desk.ledger.state.jobs[JobId(1)].disputed
+    assert JobId(1) in desk.ledger.state.reads
+    assert desk.read(listed(1, shown)) == ()
+
+
+def test_a_job_queued_for_ever_in_a_run_that_is_over_stops_being_demand(desk: Desk) -> None:
+    desk.hear(told(1))
+    desk.book.listed_runs(WIDGETS, [OVER], NOW)
+    assert desk.read(listed(1)) == ()
+    assert desk.read(listed(1), at=NOW + GHOST_AFTER - 1.0) == ()
+    (given_up,) = desk.read(listed(1), at=NOW + GHOST_AFTER)
+    assert isinstance(given_up, JobAbandoned)
+    assert desk.state(1) is ENDED
+    assert not desk.ledger.state.queues
+    assert desk.ledger.state.jobs[JobId(1)].conclusion == "stale"
+    assert desk.read(listed(1), at=NOW + 120.0) == ()
+
+
+def test_a_run_that_works_again_has_no_ghosts(desk: Desk) -> None:
+    desk.hear(told(1))
+    for at in (NOW, NOW + 100.0):
+        desk.book.listed_runs(WIDGETS, [OVER], at)
+        assert desk.read(listed(1), at=at) == ()
+        desk.book.listed_runs(WIDGETS, [ACTIVE], at)
+        assert desk.read(listed(1), at=at) == ()
+
+
+def test_what_a_run_that_is_over_shows_as_queued_is_not_begun_with(desk: Desk) -> None:
+    desk.hear(told(1))
+    desk.book.listed_runs(WIDGETS, [OVER], NOW)
+    desk.read(listed(1), listed(2))
+    assert JobId(2) not in desk.ledger.state.jobs
+
+
+def test_a_job_queued_for_a_day_is_forgotten_and_one_asked_about_meanwhile_is_no_younger(
+    desk: Desk,
+) -> None:
+    desk.hear(told(1), told(2))
+    desk.ledger.apply(replace(told(1, at=NOW + 3600.0), read=True, queued_at=NOW))
+    desk.ledger.apply(replace(told(2, WAITING, at=NOW + 3600.0), read=True))
+    desk.ledger.apply(replace(told(2, at=NOW + 7200.0), read=True))
+    assert desk.book.look_at(desk.ledger.state, NOW + QUEUED_AT_MOST - 1.0) == ()
+    (given_up,) = desk.book.look_at(desk.ledger.state, NOW + QUEUED_AT_MOST)
+    assert given_up.id == 1
+    desk.ledger.apply(given_up)
+    assert [desk.state(n) for n in (1, 2)] == [ENDED, QUEUED]
+
+
+def test_giving_up_a_job_that_has_started_changes_nothing(desk: Desk) -> None:
+    desk.hear(told(1, STARTED))
+    desk.ledger.apply(JobAbandoned(NOW, JobId(1), "too late"))
+    desk.ledger.apply(JobAbandoned(NOW, JobId(9), "unknown"))
+    assert desk.state(1) is STARTED
+
+
+def test_jobs_that_a_list_does_not_show_are_asked_about_a_few_at_a_time(desk: Desk) -> None:
+    desk.hear(*(told(n) for n in range(1, 6)))
+    fresh = desk.book.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW)
+    assert fresh.ask == ()
+    later = desk.book.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW + 120.0)
+    assert later.ask == (2, 3, 4)
+    assert len(later.ask) == ASK_AT_ONCE
+    assert desk.book.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW + 121.0).ask == (5,)
+
+
+def test_runs_are_remembered_from_lists_and_from_the_ledger_until_they_are_over(
+    desk: Desk,
+) -> None:
+    desk.hear(replace(told(1), run_id=8), replace(told(2, QUEUED, "elsewhere"), run_id=9))
+    assert set(desk.book.known(NOW).runs) == {KEY, (WIDGETS, 8)}
+    desk.book.listed_runs(WIDGETS, [OVER, replace(OVER, id=8), replace(OVER, id=10)], NOW)
+    assert desk.book.known(NOW).runs[KEY].changed
+    desk.read(listed(3, ENDED))
+    assert set(desk.book.known(NOW).runs) == {(WIDGETS, 8)}
+
+
+def test_a_run_that_no_list_shows_any_more_is_looked_at_by_itself(desk: Desk) -> None:
+    late = NOW + UNLISTED_FOR + 1.0
+    assert not desk.book.known(NOW).runs[KEY].doubtful
+    assert desk.book.known(late).runs[KEY].doubtful
+    desk.book.run_is_not_there(*KEY, late)
+    assert KEY not in desk.book.known(late).runs
+    desk.hear(told(1))
+    desk.book.run_is_not_there(*KEY, late)
+    assert not desk.book.known(late).runs[KEY].doubtful
+
+
+def test_repositories_are_those_of_the_scope_and_show_when_they_were_last_alive() -> None:
+    scopes = (Scope("acme", "tools"), Scope("acme", None, repositories=("acme/w*",)))
+    desk = Desk(replace(catalogue(), scopes=scopes))
+    names = [WIDGETS, "acme/world", "acme/tools", "acme/other"]
+    found = [ListedRepository(name, 5.0) for name in names]
+    desk.book.listed_repositories("org:acme", found, desk.ledger.state)
+    assert desk.book.known(NOW).repositories == {WIDGETS: 5.0, "acme/world": 5.0}
+    desk.hear(told(1), replace(queued(2, NOW), repository="globex/else"))
+    desk.book.tried(Read(Kind.NEWEST, "acme/world"), NOW)
+    desk.book.listed_repositories("org:acme", found[:1], desk.ledger.state)
+    assert desk.book.known(NOW).repositories == {WIDGETS: NOW}
+    assert desk.book.known(NOW).read_at == {}

@@ -1,0 +1,112 @@
+"""Registrations whose machine is gone: which are removed, and how many are not."""
+
+import pytest
+
+from autoscaler.controller.ports.github import RegisteredRunner
+from autoscaler.controller.sync_registrations import CONFIRMED_AFTER, Registrations
+from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.machines import MachineState
+from tests.ledger.builders import START, World, listed
+
+OURS = "ci-0badcafe-"
+UNKNOWN = f"{OURS}00000000000000aa-1"
+
+
+def registered(name: str, *, online: bool = False, busy: bool = False) -> RegisteredRunner:
+    return RegisteredRunner(1, RunnerName(name), online, busy)
+
+
+def removed(world: World, first: RegisteredRunner, second: RegisteredRunner | None = None) -> bool:
+    """Whether two lists a minute apart, with a sweep between, have it removed."""
+    registrations = Registrations()
+    assert registrations.listed([first], world.state, world.now) == []
+    world.after(CONFIRMED_AFTER)
+    world.lists(*(world.listed(m.id) for m in world.state.machines.values() if m.occupies))
+    world.after(1.0)
+    found = registrations.listed([second or first], world.state, world.now)
+    return found == [second or first]
+
+
+def test_a_registration_of_ours_without_a_machine_is_removed() -> None:
+    assert removed(World(), registered(UNKNOWN))
+
+
+def test_one_whose_machine_is_known_to_be_gone_is_removed() -> None:
+    world = World()
+    world.park()
+    world.lists(world.listed("c0", terminated=True))
+    assert world.machine("c0").state is MachineState.GONE
+    assert removed(world, registered(f"{OURS}c0-1"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "somebody-else",
+        "ci-0badcafe",
+        "ci-0badcafe-1",
+        "ci-0badcafe-00000000000000aa-x",
+        "ci-deadbeef-00000000000000aa-1",
+        "other-0badcafe-00000000000000aa-1",
+        "x-ci-0badcafe-00000000000000aa-1",
+    ],
+)
+def test_only_names_of_this_installation_are_removed(name: str) -> None:
+    assert not removed(World(), registered(name))
+
+
+@pytest.mark.parametrize(("online", "busy"), [(True, False), (False, True), (True, True)])
+def test_what_may_be_at_work_is_kept_whenever_it_is_shown_so(online: bool, busy: bool) -> None:
+    idle, at_work = registered(UNKNOWN), registered(UNKNOWN, online=online, busy=busy)
+    assert not removed(World(), at_work)
+    assert not removed(World(), at_work, idle)
+    assert not removed(World(), idle, at_work)
+
+
+def test_a_machine_that_is_there_or_was_lost_keeps_its_registration() -> None:
+    world = World()
+    world.park()
+    assert not removed(world, registered(f"{OURS}c0-1"))
+    for moment in (1.0, 62.0):
+        world.after(moment)
+        world.lists()
+    assert world.machine("c0").state is MachineState.LOST
+    assert not removed(world, registered(f"{OURS}c0-1"))
+
+
+def test_after_a_restored_backup_nothing_unknown_is_removed_while_a_machine_is_unexplained() -> (
+    None
+):
+    world = World()
+    world.lists(listed("newer than the backup", call="unknown"))
+    assert any(machine.unproven for machine in world.state.machines.values())
+    registrations = Registrations()
+    for _ in range(3):
+        assert registrations.listed([registered(UNKNOWN)], world.state, world.now) == []
+        assert not registrations.suspects
+        world.after(CONFIRMED_AFTER)
+
+
+def test_before_every_provider_was_listed_nothing_is_removed() -> None:
+    world, registrations = World(now=START), Registrations()
+    for _ in range(5):
+        assert registrations.listed([registered(UNKNOWN)], world.state, world.now) == []
+        assert registrations.suspects
+        world.after(CONFIRMED_AFTER)
+    world.lists(complete=False)
+    assert registrations.listed([registered(UNKNOWN)], world.state, world.now) == []
+    world.lists()
+    assert registrations.listed([registered(UNKNOWN)], world.state, world.now) != []
+
+
+def test_less_than_a_minute_between_two_lists_is_not_enough_and_a_gap_begins_anew() -> None:
+    world, registrations = World(), Registrations()
+    one = registered(UNKNOWN)
+    assert registrations.listed([one], world.state, world.now) == []
+    world.after(CONFIRMED_AFTER - 1.0)
+    world.lists()
+    assert registrations.listed([one], world.state, world.now) == []
+    assert registrations.listed([], world.state, world.now) == []
+    assert not registrations.suspects
+    world.after(1.0)
+    assert registrations.listed([one], world.state, world.now) == []

@@ -1,0 +1,146 @@
+"""Which list is read next: pure values in, an order out."""
+
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoscaler.controller.sync_schedule import (
+    ACTIVE_FOR,
+    CHANGED_EVERY,
+    INTERVALS,
+    QUIET_PER_SECOND,
+    SUSPECTS_EVERY,
+    Kind,
+    Known,
+    KnownRun,
+    Read,
+    next_reads,
+    staleness,
+)
+from autoscaler.model.identifiers import Instant
+
+NOW: Instant = 100_000.0
+BEGAN: Instant = 50_000.0
+SCOPE = "org:acme"
+WIDGETS = "acme/widgets"
+
+
+def everything_read(known: Known, at: Instant) -> dict[Read, Instant]:
+    """All that there is to read, read at one moment."""
+    never = Known(BEGAN, known.scopes, known.repositories, known.runs)
+    return dict.fromkeys(next_reads(never, NOW, 10_000), at)
+
+
+def reads(
+    known: Known, read_at: Mapping[Read, Instant], now: Instant, most: int = 99
+) -> list[Read]:
+    whole = Known(BEGAN, known.scopes, known.repositories, known.runs, read_at)
+    return next_reads(whole, now, most)
+
+
+def jobs(run: int, repository: str = WIDGETS) -> Read:
+    return Read(Kind.JOBS, repository, run)
+
+
+def test_each_kind_is_read_at_its_own_interval() -> None:
+    known = Known(
+        BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {(WIDGETS, 1): KnownRun(BEGAN, doubtful=True)}
+    )
+    read_at = everything_read(known, NOW)
+    assert {read.kind for read in read_at} == set(Kind)
+    for kind, interval in INTERVALS.items():
+        before = {read.kind for read in reads(known, read_at, NOW + interval - 0.1)}
+        after = {read.kind for read in reads(known, read_at, NOW + interval)}
+        assert kind not in before
+        assert kind in after
+
+
+def test_a_run_never_read_goes_before_everything_that_is_late() -> None:
+    known = Known(
+        BEGAN,
+        {SCOPE: True},
+        {WIDGETS: NOW},
+        {(WIDGETS, 1): KnownRun(BEGAN), (WIDGETS, 2): KnownRun(NOW)},
+    )
+    read_at = everything_read(known, BEGAN)
+    del read_at[jobs(2)]
+    assert reads(known, read_at, NOW, most=1) == [jobs(2)]
+
+
+def test_what_finds_runs_and_changed_runs_are_ahead_of_the_rest_and_hold_it_up_only_so_long() -> (
+    None
+):
+    runs = {(WIDGETS, n): KnownRun(BEGAN, changed=n == 3) for n in range(1, 6)}
+    known = Known(BEGAN, {}, {WIDGETS: NOW}, runs)
+    read_at = everything_read(known, NOW - 60.0)
+    first = reads(known, read_at, NOW, most=2)
+    assert set(first) == {jobs(3), Read(Kind.NEWEST, WIDGETS)}
+    read_at |= dict.fromkeys(first, NOW - CHANGED_EVERY)
+    read_at[jobs(4)] = NOW - 60 * INTERVALS[Kind.JOBS]
+    assert reads(known, read_at, NOW, most=1) == [jobs(4)]
+
+
+def test_with_too_few_calls_the_rest_is_read_in_turn() -> None:
+    known = Known(BEGAN, {}, {}, {(WIDGETS, n): KnownRun(BEGAN) for n in range(10)})
+    read_at = {jobs(n): NOW - 1000.0 + n for n in range(10)}
+    order = []
+    for tick in range(20):
+        (read,) = reads(known, read_at, NOW + tick, most=1)
+        read_at[read] = NOW + tick
+        order.append(read.run)
+        if tick == 9:
+            read_at = {read: at - 100.0 for read, at in read_at.items()}
+    assert order == [*range(10), *range(10)]
+
+
+def test_quiet_repositories_are_looked_at_for_new_runs_alone_and_never_too_many() -> None:
+    names = [f"acme/r{n}" for n in range(2000)]
+    known = Known(BEGAN, {}, dict.fromkeys(names, NOW - ACTIVE_FOR))
+    read_at = everything_read(known, NOW)
+    assert {read.kind for read in read_at} == {Kind.NEWEST}
+    every = len(names) / QUIET_PER_SECOND
+    assert reads(known, read_at, NOW + every - 1.0) == []
+    assert len(reads(known, read_at, NOW + every)) == 99
+
+
+def test_registrations_without_a_machine_are_looked_at_again_after_a_minute() -> None:
+    read_at = {Read(Kind.RUNNERS, SCOPE): NOW, Read(Kind.REPOSITORIES, SCOPE): NOW}
+    for suspects, due in ((True, [Read(Kind.RUNNERS, SCOPE)]), (False, [])):
+        assert reads(Known(BEGAN, {SCOPE: suspects}), read_at, NOW + SUSPECTS_EVERY) == due
+
+
+def test_staleness_is_the_oldest_picture_of_what_is_active() -> None:
+    quiet, active = "acme/quiet", WIDGETS
+    known = Known(
+        BEGAN,
+        {},
+        {quiet: 0.0, active: NOW},
+        {(active, 1): KnownRun(NOW - 70.0)},
+        {Read(Kind.NEWEST, active): NOW - 30.0},
+    )
+    assert staleness(known, NOW) == 70.0
+    read = {jobs(1): NOW - 10.0, Read(Kind.NEWEST, active): NOW - 30.0}
+    assert staleness(Known(BEGAN, {}, known.repositories, known.runs, read), NOW) == 30.0
+    assert staleness(Known(BEGAN), NOW) == 0.0
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.floats(BEGAN, NOW), max_size=6),
+    st.dictionaries(
+        st.tuples(st.sampled_from("abc"), st.integers(1, 9)), st.booleans(), max_size=9
+    ),
+    st.integers(-3, 12),
+    st.floats(0.0, 2000.0),
+)
+def test_never_more_than_may_be_read_never_twice_and_nothing_under_way(
+    active: dict[str, Instant], changed: dict[tuple[str, int], bool], most: int, later: float
+) -> None:
+    runs = {key: KnownRun(BEGAN, is_changed) for key, is_changed in changed.items()}
+    known = Known(BEGAN, {SCOPE: False}, active, runs)
+    read_at = everything_read(known, NOW)
+    found = reads(known, read_at, NOW + later, most)
+    assert len(found) == len(set(found)) <= max(0, most)
+    again = Known(BEGAN, known.scopes, active, runs, read_at)
+    assert not set(next_reads(again, NOW + later, 999, frozenset(found))) & set(found)
+    assert found == reads(known, read_at, NOW + later, most)

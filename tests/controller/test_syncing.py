@@ -1,0 +1,158 @@
+"""The duty that reads GitHub's lists: one error stops one thing, and what is removed at GitHub."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.controller.ports.github import OperatorError, RegisteredRunner, RetryLaterError
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.sync_registrations import CONFIRMED_AFTER
+from autoscaler.controller.syncing import Syncing
+from autoscaler.ledger.jobs import QUEUED_AT_MOST
+from autoscaler.model.catalogue import Scope
+from autoscaler.model.identifiers import JobId, RunnerName, Seconds
+from autoscaler.model.jobs import JobState
+from tests.controller.controllers import Controller, World, cancelled
+from tests.controller.fakes_github import Registration
+from tests.controller.fakes_lists import FakeLists
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST, catalogue
+
+OURS = RunnerName("ci-0badcafe-00000000000000aa-1")
+
+
+def syncing_of(controller: Controller, lists: FakeLists) -> Syncing:
+    world = controller.world
+    return Syncing(
+        controller.journal,
+        lists,
+        world.github,
+        controller.intake.recall,
+        world.telemetry,
+        world.clock,
+    )
+
+
+async def begin(world: World) -> tuple[Controller, FakeLists]:
+    controller = Controller(world)
+    await controller.resume()
+    return controller, FakeLists(world.clock.now, since=world.clock.now())
+
+
+async def watch(controller: Controller, lists: FakeLists, seconds: Seconds) -> None:
+    """Let it run for a while."""
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(seconds)
+    if task.done():
+        await task
+    await cancelled(task)
+
+
+@on_virtual_time
+async def test_one_repositorys_trouble_is_not_anothers() -> None:
+    controller, lists = await begin(World())
+    for n in (1, 2):
+        lists.queue(f"acme/r{n}", n, n, controller.journal.now)
+    lists.broken["acme/r1"] = OperatorError("404")
+    await watch(controller, lists, 60.0)
+    assert list(controller.state.jobs) == [JobId(2)]
+    del lists.broken["acme/r1"]
+    await watch(controller, lists, 60.0)
+    assert set(controller.state.jobs) == {JobId(1), JobId(2)}
+
+
+@on_virtual_time
+async def test_in_an_outage_an_account_is_left_alone_for_as_long_as_github_says() -> None:
+    scopes = (Scope("acme", None), Scope("globex", None))
+    controller, lists = await begin(World(catalogue=replace(catalogue(), scopes=scopes)))
+    for n in range(10):
+        lists.queue(f"acme/r{n}", n, n, controller.journal.now)
+    await watch(controller, lists, 5.0)
+    for n in range(10):
+        lists.broken[f"acme/r{n}"] = RetryLaterError("502", 300.0)
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(30.0)
+    asked = lists.asked.total()
+    await asyncio.sleep(240.0)
+    assert lists.asked.total() - asked <= 2  # the other account's
+    lists.broken.clear()
+    await asyncio.sleep(60.0)
+    assert lists.asked["jobs"] >= 10
+    await cancelled(task)
+
+
+@on_virtual_time
+async def test_a_store_that_fails_ends_it() -> None:
+    world = World()
+    controller, lists = await begin(world)
+    lists.queue("acme/widgets", 1, 1, controller.journal.now)
+    controller.journal.broken = StoreError("disk full")
+    with pytest.raises(ExceptionGroup) as caught:
+        await watch(controller, lists, 60.0)
+    assert caught.group_contains(StoreError)
+
+
+@on_virtual_time
+async def test_a_job_that_ended_long_ago_and_left_memory_is_not_begun_again() -> None:
+    world = World()
+    controller, lists = await begin(world)
+    lists.queue("acme/widgets", 7, 1, controller.journal.now)
+    await watch(controller, lists, 30.0)
+    await asyncio.sleep(QUEUED_AT_MOST)
+    await watch(controller, lists, 30.0)
+    job = controller.state.jobs[JobId(1)]
+    assert (job.state, job.conclusion) == (JobState.COMPLETED, "stale")
+    await asyncio.sleep(3600.0)
+    await controller.turn()
+    assert JobId(1) not in controller.state.jobs
+    await watch(controller, lists, 60.0)
+    assert controller.state.jobs[JobId(1)].state is JobState.COMPLETED
+
+
+@on_virtual_time
+async def test_a_job_that_its_runs_list_does_not_show_is_asked_about_by_itself() -> None:
+    world = World()
+    controller, lists = await begin(world)
+    lists.queue("acme/widgets", 7, 1, controller.journal.now)
+    lists.queue("acme/widgets", 7, 2, controller.journal.now)
+    await watch(controller, lists, 30.0)
+    seen = lists.active["acme/widgets"][7].jobs.pop(JobId(1))
+    world.github.jobs[JobId(1)] = replace(seen, state=JobState.COMPLETED)
+    await asyncio.sleep(120.0)
+    await watch(controller, lists, 60.0)
+    assert controller.state.jobs[JobId(1)].state is JobState.COMPLETED
+    assert controller.state.jobs[JobId(2)].state is JobState.QUEUED
+
+
+@on_virtual_time
+async def test_a_ghost_in_a_run_that_only_github_knows_to_be_over_is_given_up() -> None:
+    controller, lists = await begin(World())
+    lists.queue("acme/widgets", 7, 1, controller.journal.now)
+    await watch(controller, lists, 30.0)
+    lists.active["acme/widgets"][7].status = "completed"
+    lists.hidden.add(7)  # a hundred newer runs stand before it
+    await watch(controller, lists, 1800.0)
+    assert lists.asked["run"] >= 1
+    assert controller.state.jobs[JobId(1)].state is JobState.COMPLETED
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_registration_without_a_machine_is_removed_unless_github_refuses(busy: bool) -> None:
+    @on_virtual_time
+    async def lists_and_sweeps() -> None:
+        world = World()
+        controller, lists = await begin(world)
+        lists.registrations = [RegisteredRunner(5, OURS, online=False, busy=False)]
+        world.github.registrations[OURS] = Registration(5, "org:acme", OURS, ("gpu",), busy=busy)
+        task = asyncio.create_task(syncing_of(controller, lists).run())
+        await asyncio.sleep(CONFIRMED_AFTER / 2)
+        await controller.reconciler.sweep(EAST)
+        assert world.github.deleted == []
+        await asyncio.sleep(CONFIRMED_AFTER)
+        assert not task.done()
+        await cancelled(task)
+        assert world.github.asked.count("delete_runner") == 1
+        assert (OURS in world.github.registrations) is busy
+
+    lists_and_sweeps()

@@ -1,0 +1,183 @@
+"""Lists of repositories, runs, jobs and runners: what is read of them, and what an ETag saves."""
+
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.github import OperatorError, RetryLaterError
+from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.lists import FASTEST
+from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.jobs import JobState
+from tests.github.conftest import World
+from tests.github.doubles import START
+from tests.github.faults import Fault
+
+WIDGETS = "acme/widgets"
+
+
+def run(number: int, status: str = "in_progress", attempt: int = 1) -> dict[str, Any]:
+    return {
+        "id": number,
+        "status": status,
+        "run_attempt": attempt,
+        "updated_at": "2026-11-01T10:00:00Z",
+    }
+
+
+def job(number: int, status: str = "queued") -> dict[str, Any]:
+    return {
+        "id": number,
+        "run_id": 7,
+        "status": status,
+        "labels": ["gpu"],
+        "created_at": "2026-11-01T10:00:00Z",
+    }
+
+
+async def test_the_newest_runs_are_one_page_and_those_of_a_state_are_all(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.page_size = 2
+    world.github.lists.runs[WIDGETS] = [
+        run(n, "queued" if n < 4 else "completed") for n in range(1, 8)
+    ]
+    newest = await client.lists.newest_runs(WIDGETS)
+    assert [one.id for one in newest.items] == [7, 6]
+    assert newest.calls == 1
+    queued = await client.lists.runs(WIDGETS, "queued")
+    assert [one.id for one in queued.items] == [3, 2, 1]
+    assert queued.calls == 2
+    assert not any(one.completed for one in queued.items)
+    assert all(one.completed for one in newest.items)
+
+
+async def test_a_run_is_marked_by_its_state_and_its_attempt(
+    world: World, client: GitHubClient
+) -> None:
+    marks = set()
+    for shown in (run(1), run(1, "queued"), run(1, "queued", 2)):
+        world.github.lists.runs[WIDGETS] = [shown]
+        (listed,) = (await client.lists.run(WIDGETS, 1)).items
+        marks.add(listed.mark)
+    assert len(marks) == 3
+    assert (await client.lists.run(WIDGETS, 2)).items == ()
+
+
+async def test_what_has_not_changed_is_read_again_for_nothing(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.page_size = 2
+    world.github.lists.etags = True
+    world.github.lists.jobs[WIDGETS, 7] = [job(n) for n in range(1, 6)]
+    first = await client.lists.jobs(WIDGETS, 7, START)
+    again = await client.lists.jobs(WIDGETS, 7, START + 60)
+    assert [one.id for one in again.items] == [one.id for one in first.items] == [1, 2, 3, 4, 5]
+    assert (first.calls, again.calls) == (3, 0)
+    assert {one.at for one in again.items} == {START + 60}
+    world.github.lists.jobs[WIDGETS, 7][4]["status"] = "completed"
+    changed = await client.lists.jobs(WIDGETS, 7, START + 120)
+    assert changed.calls == 1
+    assert [one.state for one in changed.items] == [JobState.QUEUED] * 4 + [JobState.COMPLETED]
+
+
+async def test_a_304_that_was_not_asked_for_is_no_answer(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.faults.append(Fault("/runs", status=304, body=b""))
+    with pytest.raises(OperatorError):
+        await client.lists.newest_runs(WIDGETS)
+
+
+@pytest.mark.parametrize("etag", ["no quotes", '"' + "x" * 300 + '"', '"a\tb"', ""])
+async def test_an_etag_that_is_none_is_not_sent_back(
+    world: World, client: GitHubClient, etag: str
+) -> None:
+    body = {"total_count": 0, "workflow_runs": []}
+    fault = Fault("/runs", status=200, body=body, headers={"ETag": etag} if etag else {}, times=1)
+    world.github.faults.append(fault)
+    world.github.lists.etags = True
+    world.github.lists.runs[WIDGETS] = [run(1)]
+    assert (await client.lists.newest_runs(WIDGETS)).items == ()
+    assert (await client.lists.newest_runs(WIDGETS)).calls == 1
+    assert world.github.lists.conditional == 0
+
+
+async def test_jobs_are_facts_that_were_read(world: World, client: GitHubClient) -> None:
+    states = ["queued", "pending", "waiting", "in_progress", "completed", "thinking"]
+    world.github.lists.jobs[WIDGETS, 7] = [job(n, state) for n, state in enumerate(states, 1)]
+    listed = await client.lists.jobs(WIDGETS, 7, START)
+    assert [one.state.value for one in listed.items] == [
+        "queued", "waiting", "waiting", "in_progress", "completed",
+    ]  # fmt: skip
+    assert all(one.read and one.repository == WIDGETS and one.run_id == 7 for one in listed.items)
+    assert (await client.lists.jobs(WIDGETS, 8, START)).items == ()
+
+
+async def test_registrations_are_listed_by_scope(world: World, client: GitHubClient) -> None:
+    world.github.page_size = 2
+    runners = {
+        n: {"id": n, "name": f"r{n}", "status": "online" if n == 1 else "offline", "busy": n == 2}
+        for n in (1, 2, 3)
+    }
+    world.github.runners["acme"] = runners
+    listed = await client.lists.runners("org:acme")
+    assert [(one.name, one.online, one.busy) for one in listed.items] == [
+        ("r1", True, False),
+        ("r2", False, True),
+        ("r3", False, False),
+    ]
+    assert (await client.lists.runners("repo:acme/widgets")).items == ()
+
+
+async def test_repositories_are_those_of_the_installation_without_archived_ones(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.lists.repositories = [
+        {"full_name": "acme/widgets", "pushed_at": "2026-11-01T10:00:00Z", "archived": False},
+        {"full_name": "acme/old", "pushed_at": None, "archived": True},
+        {"full_name": "acme/new", "pushed_at": None, "archived": False},
+    ]
+    listed = await client.lists.repositories("org:acme")
+    assert [one.name for one in listed.items] == ["acme/widgets", "acme/new"]
+    assert listed.items[0].pushed_at == 1793527200.0
+    alone = await client.lists.repositories("repo:acme/widgets")
+    assert list(alone.items) == [ListedRepository("acme/widgets")]
+    assert alone.calls == 0
+
+
+async def test_a_list_of_another_shape_is_asked_for_again_later(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.faults.append(Fault("/runs", status=200, body={"workflow_runs": [{"id": -1}]}))
+    with pytest.raises(RetryLaterError):
+        await client.lists.newest_runs(WIDGETS)
+    assert ListedRun(1, False, "") not in (await client.lists.newest_runs(WIDGETS)).items
+
+
+async def test_the_pace_is_what_the_hour_has_left_above_the_reserve(
+    world: World, client: GitHubClient
+) -> None:
+    assert client.lists.pace("org:acme") == 1.0
+    await client.lists.newest_runs(WIDGETS)
+    assert client.lists.pace("org:acme") == FASTEST  # a server without limits
+    limits = {
+        "x-ratelimit-limit": "5000",
+        "x-ratelimit-remaining": "4600",
+        "x-ratelimit-reset": str(int(world.clock.now()) + 1800),
+        "x-ratelimit-resource": "core",
+    }
+    body: dict[str, Any] = {"workflow_runs": []}
+    world.github.faults.append(Fault("/runs", status=200, body=body, headers=limits))
+    await client.lists.newest_runs(WIDGETS)
+    assert client.lists.pace("org:acme") == pytest.approx(3600 / 1800)
+    limits["x-ratelimit-remaining"] = "1000"
+    world.github.faults.append(Fault("/runs", status=200, body=body, headers=limits))
+    await client.lists.newest_runs(WIDGETS)
+    assert client.lists.pace("org:acme") == 0.0
+    calls = len(world.github.calls)
+    with pytest.raises(RetryLaterError):
+        await client.lists.newest_runs(WIDGETS)
+    assert await client.find_runner("org:acme", RunnerName("nobody")) is None
+    assert len(world.github.calls) == calls + 1

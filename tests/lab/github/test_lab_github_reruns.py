@@ -1,0 +1,131 @@
+"""The controller's way of having jobs run again, on the lab's GitHub: when, which, and how often."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from autoscaler.controller.ports.github import RetryLaterError
+from autoscaler.controller.system import SystemClock
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.reruns import RunAgain
+from autoscaler.github.settings import AppKey, GitHubSettings
+from autoscaler.lab.github.records import Job
+from autoscaler.lab.github.settings import AnswerFault
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.interruptions import RerunOutcome
+from tests.github.doubles import RememberingTelemetry
+from tests.lab.github.harness import APP, REPOSITORY, Client, Key, job
+
+Make = Callable[..., Awaitable[Client]]
+RERUN = "POST /repos/{owner}/{repo}/actions/jobs/{job_id}/rerun"
+
+
+@pytest.fixture
+async def lab(make: Make) -> Client:
+    return await make()
+
+
+@pytest.fixture
+async def reruns(lab: Client, key: Key) -> AsyncIterator[RunAgain]:
+    settings = GitHubSettings(lab.lab.api_url, (AppKey(APP, key.private.decode()),))
+    client = GitHubClient(settings, SystemClock(), RememberingTelemetry())
+    yield client.reruns
+    await client.close()
+
+
+async def end(lab: Client, conclusion: str) -> None:
+    """Have a runner take the next job and end it."""
+    runner = await lab.runner(f"r-{sum(lab.lab.calls.values())}")
+    number = await runner.take()
+    assert number is not None
+    await runner.say("started", job=number)
+    await runner.say("completed", job=number, conclusion=conclusion)
+
+
+def names(lab: Client) -> list[tuple[str, int]]:
+    return [(one.spec.name, one.attempt) for one in lab.lab.jobs]
+
+
+async def ask(reruns: RunAgain, *jobs: Job, attempt: int = 1) -> RerunOutcome | None:
+    numbers = [JobId(one.id) for one in jobs]
+    answer = await reruns.rerun(REPOSITORY, jobs[0].run.id, attempt, numbers)
+    assert set(answer.jobs) <= set(numbers)
+    return answer.outcome
+
+
+async def test_a_run_that_is_not_complete_is_left_alone(lab: Client, reruns: RunAgain) -> None:
+    first, _ = lab.lab.push([job("one"), job("two")])
+    await end(lab, "failure")
+    assert await ask(reruns, first) is None
+    path = f"/repos/{REPOSITORY}/actions/jobs/{first.id}/rerun"
+    assert (await lab.ask("POST", path)).status == 403
+    await end(lab, "success")
+    assert await ask(reruns, first) is RerunOutcome.ACCEPTED
+    assert names(lab) == [("one", 1), ("two", 1), ("one", 2)]
+
+
+async def test_only_ours_run_again_where_others_failed_too(lab: Client, reruns: RunAgain) -> None:
+    first, second, _ = lab.lab.push([job("one"), job("two"), job("bad")])
+    for _ in range(3):
+        await end(lab, "failure")
+    answer = await reruns.rerun(REPOSITORY, first.run.id, 1, [JobId(first.id), JobId(second.id)])
+    assert (answer.jobs, answer.outcome) == ((first.id,), RerunOutcome.ACCEPTED)
+    assert names(lab)[3:] == [("one", 2)]
+
+
+async def test_all_of_a_run_that_failed_run_again_by_one_request(
+    lab: Client, reruns: RunAgain
+) -> None:
+    first, second, _ = lab.lab.push([job("one"), job("two"), job("good")])
+    for conclusion in ("failure", "failure", "success"):
+        await end(lab, conclusion)
+    answer = await reruns.rerun(REPOSITORY, first.run.id, 1, [JobId(first.id), JobId(second.id)])
+    assert answer.outcome is RerunOutcome.ACCEPTED
+    assert set(answer.jobs) == {first.id, second.id}
+    assert names(lab)[3:] == [("one", 2), ("two", 2)]
+
+
+async def test_a_run_that_somebody_tried_again_is_left_to_them(
+    lab: Client, reruns: RunAgain
+) -> None:
+    (first,) = lab.lab.push([job("one")])
+    await end(lab, "failure")
+    lab.lab.rerun_failed(first.run)
+    assert await ask(reruns, first) is RerunOutcome.SUPERSEDED
+    assert names(lab) == [("one", 1), ("one", 2)]
+
+
+async def test_a_run_that_is_gone_is_refused(lab: Client, reruns: RunAgain) -> None:
+    lab.lab.push([job("one")])
+    answer = await reruns.rerun(REPOSITORY, 1, 1, [JobId(1)])
+    assert answer.outcome is RerunOutcome.REFUSED
+
+
+async def test_a_job_that_is_not_of_the_run_is_refused(lab: Client, reruns: RunAgain) -> None:
+    (first,) = lab.lab.push([job("one")])
+    await end(lab, "failure")
+    answer = await reruns.rerun(REPOSITORY, first.run.id, 1, [JobId(7)])
+    assert answer.outcome is RerunOutcome.REFUSED
+    assert answer.detail.startswith("404")
+
+
+async def test_a_limit_is_told_and_nothing_is_done(lab: Client, reruns: RunAgain) -> None:
+    (first,) = lab.lab.push([job("one")])
+    await end(lab, "failure")
+    lab.lab.spoil(AnswerFault("status", RERUN, status=403, retry_after=7))
+    with pytest.raises(RetryLaterError) as refusal:
+        await ask(reruns, first)
+    assert 6 < refusal.value.retry_after <= 7
+    assert names(lab) == [("one", 1)]
+
+
+async def test_a_request_whose_answer_is_lost_is_seen_by_the_runs_attempt(
+    lab: Client, reruns: RunAgain
+) -> None:
+    (first,) = lab.lab.push([job("one")])
+    await end(lab, "failure")
+    lab.lab.spoil(AnswerFault("dropped", RERUN, done=True))
+    with pytest.raises(RetryLaterError):
+        await ask(reruns, first)
+    assert await ask(reruns, first) is RerunOutcome.SUPERSEDED
+    assert names(lab) == [("one", 1), ("one", 2)]

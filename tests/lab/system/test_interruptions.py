@@ -1,0 +1,87 @@
+"""Machines that spot takes back, in a whole laboratory: with notice, without, at work and parked."""
+
+from dataclasses import replace
+
+from autoscaler.lab.ec2.instances import Instance, InstanceState
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines import EndGround, Machine, MachineState
+from tests.lab.system.harness import (
+    SKU_TAG,
+    ec2_sku,
+    job,
+    log_lines,
+    read_records,
+    started,
+    until,
+)
+
+SKUS = {
+    "again": ec2_sku("g5.xlarge", rerun_interrupted=1),
+    "quiet": ec2_sku("g6.xlarge", rerun_interrupted=1),
+    "off": ec2_sku("g4dn.xlarge"),
+    "warm": ec2_sku("g4dn.2xlarge", idle={"min": 1}),
+}
+PATIENCE = 40.0
+
+
+def alive(lab: Laboratory, sku: str) -> list[Instance]:
+    up = (InstanceState.PENDING, InstanceState.RUNNING)
+    return [one for one in lab.ec2.instances if one.tags[SKU_TAG] == sku and one.state in up]
+
+
+def machines(lab: Laboratory, sku: str) -> list[Machine]:
+    return [machine for machine in read_records(lab).machines if machine.sku == sku]
+
+
+def runs_of(lab: Laboratory, sku: str) -> list[str | None]:
+    """The conclusions of the tries at a SKU's job, in order."""
+    return [one.conclusion for one in lab.github.jobs if one.spec.name == sku]
+
+
+async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again() -> None:
+    fleet = LabFleet("acme", ("widgets",), SKUS, scale=150.0)
+    async with Laboratory(fleet) as lab:
+        await lab.start_controller()
+        names = ("again", "quiet", "off")
+        # Each in a run of its own, or a run's other jobs would be waited for.
+        pushed = lab.github.push([replace(job(sku, sku, 86_400.0), workflow=sku) for sku in names])
+        lab.ec2.events.send("{not an event}")
+        await until(lambda: started(pushed), PATIENCE, lab.controller.log_end)
+        await until(
+            lambda: [one.state for one in machines(lab, "warm")] == [MachineState.PARKED],
+            PATIENCE,
+            lab.controller.log_end,
+        )
+        parked = alive(lab, "warm")[0]
+        lab.ec2.events.rebalance(parked.id)
+        for sku in names:
+            lab.ec2.interrupt(alive(lab, sku)[0].id, notice=sku != "quiet")
+
+        def replaced() -> bool:
+            return [one.id for one in alive(lab, "warm") if one is not parked] != []
+
+        def again() -> bool:
+            return all(runs_of(lab, sku)[:1] == ["failure"] for sku in names) and started(
+                [one for one in lab.github.jobs if one.spec.name != "off"]
+            )
+
+        await until(replaced, PATIENCE, lab.controller.log_end)
+        await until(lambda: again() and len(lab.github.jobs) == 5, PATIENCE, lab.controller.log_end)
+        assert [len(runs_of(lab, sku)) for sku in names] == [2, 2, 1]
+        (first,) = (one for one in machines(lab, "warm") if one.provider_id == parked.id)
+        assert first.ground is EndGround.INTERRUPTED
+        assert first.interruption is NoticeKind.REBALANCE_RECOMMENDATION
+        (taken,) = (one for one in machines(lab, "quiet") if one.taken_at is not None)
+        assert taken.interruption is NoticeKind.SPOT_INTERRUPTION
+        (poison,) = log_lines(lab, "notice_set_aside")
+        assert poison["excerpt"] == "{not an event}"
+        await until(lambda: len(lab.ec2.events) == 0, PATIENCE, lab.controller.log_end)
+        metrics = await lab.controller.metrics()
+        for name in (
+            'autoscaler_notices_total{kind="poison",provider="lab"}',
+            'autoscaler_machines_interrupted_total{kind="spot_interruption",sku="quiet"}',
+            'autoscaler_jobs_interrupted_total{outcome="accepted",sku="again"}',
+            'autoscaler_jobs_interrupted_total{outcome="off",sku="off"}',
+        ):
+            assert metrics[name] == 1, name

@@ -1,0 +1,47 @@
+"""No webhook ever arrives, and every job runs: GitHub is looked at, inside a budget of calls."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.lab.github.settings import DeliveryFaults, Limits
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from tests.lab.system.harness import at_rest, ec2_sku, job, read_records
+
+pytestmark = pytest.mark.asyncio
+
+SCALE = 60.0
+PATIENCE = 30.0
+SLACK = 15.0
+"""Lab seconds: a quarter of a real one, for a machine that has other things to do."""
+
+LIST = "GET /repos/{owner}/{repo}/actions/runs"
+
+
+async def test_every_job_has_its_machine_asked_for_within_a_minute_and_runs_once() -> None:
+    fleet = LabFleet(
+        "acme",
+        ("widgets", "gadgets"),
+        {"gpu": ec2_sku("g5.xlarge")},
+        scale=SCALE,
+        limits=Limits(requests_per_hour=15_000),
+        faults=DeliveryFaults(drop=1.0),
+    )
+    async with Laboratory(fleet) as lab:
+        await lab.start_controller()
+        await asyncio.sleep(20.0 / SCALE)
+        for repository in fleet.repositories:
+            name = f"acme/{repository}"
+            lab.github.push([job(f"{repository} {n}", "gpu", 30.0, name) for n in range(4)])
+        (cancelled,) = lab.github.push([job("cancelled", "gpu", 30.0)])
+        lab.github.cancel(cancelled)
+        await at_rest(lab, PATIENCE)
+        assert lab.wrong_jobs() == []
+        assert lab.github.deliveries["ok"] == 0
+        records = read_records(lab)
+        queued = [j.queued_at for j in lab.github.jobs if j.queued_at is not None]
+        asked = [machine.created_at for machine in records.machines]
+        assert len(asked) == 8
+        assert max(asked) - min(queued) <= 60.0 + SLACK, asked
+        assert lab.github.calls[LIST, 304] > 0
+        assert not [route for route, status in lab.github.calls if status in (403, 429)]

@@ -1,0 +1,423 @@
+"""Machines that are taken back: what is marked and replaced, and which jobs died of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autoscaler.ledger.interruptions import (
+    FIRST_ASKED_AFTER,
+    GIVEN_UP_AFTER,
+    RAREST_ASKED,
+    due_reruns,
+)
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.cooldowns import held, offering_key
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import JobId, ProviderMachineId
+from autoscaler.model.interruptions import NO_RERUN, NoticeKind, RerunOutcome, RerunState
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.plan import End, Grant, Launch
+from tests.ledger.builders import GPU, GPU_CLASS, World
+from tests.planner.fleets import EAST, catalogue
+
+SPOT = NoticeKind.SPOT_INTERRUPTION
+REBALANCE = NoticeKind.REBALANCE_RECOMMENDATION
+CHANGE = NoticeKind.SCHEDULED_CHANGE
+STATE = NoticeKind.STATE_CHANGE
+SOLD = offering_key("east/g5.xlarge/a/on-demand")
+
+
+def opted_in(times: int = 2) -> Catalogue:
+    known = catalogue()
+    skus = {name: replace(sku, rerun_interrupted=times) for name, sku in known.skus.items()}
+    return replace(known, skus=skus)
+
+
+def notice(world: World, machine: str, kind: NoticeKind = SPOT, means_at: Any = None) -> None:
+    provider_id = world.machine(machine).provider_id
+    at = world.now if means_at is None else means_at
+    world.do(e.MachineNoticed, EAST, provider_id, kind, at, "words")
+
+
+def at_work(world: World, job: int = 1, name: str = "c", labels: tuple[str, ...] = ("gpu",)) -> str:
+    """A machine whose runner has a job of run 7."""
+    world.queue(job, labels=labels)
+    runner = world.grant(world.park(1, name)[0], replace(GPU_CLASS, labels=labels))
+    world.observe(job, JobState.IN_PROGRESS, labels, runner_name=runner, run_id=7)
+    return f"{name}0"
+
+
+def vanish(world: World, *machines: str) -> None:
+    """The provider shows them terminated."""
+    world.lists(*(world.listed(machine, terminated=True) for machine in machines), complete=False)
+
+
+def fails(world: World, job: int = 1, **fields: Any) -> None:
+    fields.setdefault("completed_at", world.now)
+    world.completes(job, conclusion="failure", **fields)
+
+
+def killed(times: int = 2, job: int = 1, labels: tuple[str, ...] = ("gpu",)) -> World:
+    """A job that died with its machine: noticed, gone, and failed ten minutes later."""
+    world = World(opted_in(times))
+    machine = at_work(world, job, labels=labels)
+    notice(world, machine)
+    vanish(world.after(120.0), machine)
+    fails(world.after(600.0), job, labels=labels)
+    return world
+
+
+def outcome(world: World, job: int = 1) -> RerunOutcome | None:
+    return world.state.reruns[JobId(job)].outcome
+
+
+def due(world: World) -> list[tuple[int, ...]]:
+    return [tuple(one.job for one in group) for group in due_reruns(world.state, world.now)]
+
+
+# --- machines --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", NoticeKind)
+def test_a_parked_machine_is_replaced_and_never_granted(kind: NoticeKind) -> None:
+    world = World()
+    world.park(1)
+    world.queue(1)
+    assert len(world.intents(Grant)) == 1
+    notice(world, "c0", kind)
+    assert world.intents(Grant) == []
+    (end,) = world.intents(End)
+    assert (end.machine, end.ground) == ("c0", EndGround.INTERRUPTED)
+    made = world.carry_out()
+    launches = [one for one in made.intents if isinstance(one, Launch)]
+    cooled = held(world.state.cooldowns, SOLD, world.now) is not None
+    assert cooled is (kind in (SPOT, REBALANCE))
+    assert [one.sku for one in launches] == [GPU]
+    assert not any(SOLD.endswith(key) for one in launches for key in one.offerings if cooled)
+    assert world.machine("c0").state is MachineState.ENDING
+
+
+def test_a_machine_that_still_boots_is_replaced_too() -> None:
+    world = World()
+    world.launch(1)
+    notice(world, "c0")
+    assert [end.ground for end in world.intents(End)] == [EndGround.INTERRUPTED]
+
+
+def test_a_registration_that_was_not_fetched_goes_with_its_machine() -> None:
+    world = World()
+    runner = world.mint(world.park(1)[0])
+    notice(world, "c0")
+    world.carry_out()
+    assert world.machine("c0").state is MachineState.ENDING
+    assert world.runner(runner).state == "done"
+
+
+@pytest.mark.parametrize("kind", NoticeKind)
+def test_a_machine_at_work_is_marked_and_never_ended(kind: NoticeKind) -> None:
+    world = World()
+    machine = at_work(world)
+    notice(world, machine, kind)
+    assert world.intents(End) == []
+    marked = world.machine(machine).interruption
+    assert marked is (None if kind is STATE else kind)
+    cooled = held(world.state.cooldowns, SOLD, world.now) is not None
+    assert cooled is (kind in (SPOT, REBALANCE))
+
+
+def test_after_a_restart_only_a_machine_that_has_spoken_is_ended_for_a_notice() -> None:
+    """A restored store may be older than the machine's grant."""
+    world = World()
+    world.park(1)
+    world.restart(60.0)
+    notice(world, "c0")
+    assert world.intents(End) == []
+    world.do(e.MachineSeen, world.machine("c0").id, True)
+    assert [end.ground for end in world.intents(End)] == [EndGround.INTERRUPTED]
+
+
+def test_a_notice_that_comes_again_or_says_less_changes_nothing() -> None:
+    world = World()
+    machine = at_work(world)
+    notice(world, machine, REBALANCE)
+    notice(world, machine, SPOT)
+    world.ledger.take_changes()
+    notice(world.after(5.0), machine, SPOT)
+    notice(world, machine, CHANGE)
+    assert not world.ledger.take_changes()
+    assert world.machine(machine).interrupted_at == world.now - 5.0
+
+
+def test_notices_of_strangers_and_of_machines_that_are_over_change_nothing() -> None:
+    world = World()
+    machine = at_work(world)
+    vanish(world, machine)
+    world.ledger.take_changes()
+    notice(world, machine)
+    world.do(e.MachineNoticed, EAST, ProviderMachineId("i-other"), SPOT, world.now, "")
+    assert not world.ledger.take_changes()
+
+
+def test_a_storm_of_notices_is_one_strike() -> None:
+    world = World()
+    for name in ("c", "d", "f"):
+        world.park(1, name)
+    for machine in ("c0", "d0", "f0"):
+        notice(world, machine)
+    assert world.state.cooldowns[SOLD].strikes == 1
+
+
+# --- jobs ------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_died_with_its_machine_is_due_to_be_run_again() -> None:
+    world = killed()
+    assert due(world) == []
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    rerun = world.state.reruns[JobId(1)]
+    assert (rerun.repository, rerun.run_id, rerun.run_attempt) == ("acme/widgets", 7, 1)
+    events = [row.event for row in world.ledger.take_changes().history if row.record == "1"]
+    assert events[-3:] == ["interrupted", "completed", "rerun_due"]
+
+
+def test_the_end_of_the_job_may_be_known_before_that_of_the_machine() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    notice(world, machine)
+    fails(world.after(125.0))
+    assert world.state.reruns == {}
+    vanish(world.after(20.0), machine)
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+
+
+def test_the_start_of_the_job_may_be_known_after_the_end_of_the_machine() -> None:
+    world = World(opted_in())
+    world.queue(1)
+    runner = world.grant(world.park(1)[0])
+    notice(world, "c0")
+    vanish(world.after(120.0), "c0")
+    world.observe(1, JobState.IN_PROGRESS, runner_name=runner, run_id=7)
+    fails(world.after(600.0))
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+
+
+def test_the_reason_of_its_end_is_as_good_as_a_notice() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    shown = replace(
+        world.listed(machine, terminated=True),
+        reason="Server.SpotInstanceTermination: taken",
+        failure=FailureClass.CAPACITY,
+    )
+    world.after(120.0).lists(shown, complete=False)
+    assert world.machine(machine).interruption is SPOT
+    fails(world.after(30.0))
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+
+
+def test_the_machine_and_its_job_may_leave_memory_before_the_job_fails() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    notice(world, machine)
+    vanish(world.after(120.0), machine)
+    world.after(700.0)
+    assert machine not in world.state.machines
+    fails(world)
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+
+
+def test_a_job_that_failed_before_the_notice_was_not_killed_by_it() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    fails(world.after(60.0))
+    notice(world.after(5.0), machine)
+    vanish(world.after(120.0), machine)
+    assert outcome(world) is RerunOutcome.NOT_KILLED
+
+
+def test_a_job_whose_machine_reported_the_runner_s_exit_was_not_killed() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    notice(world, machine)
+    fails(world.after(60.0))
+    world.do(e.MachineExited, world.machine(machine).id, "exit 0")
+    vanish(world.after(60.0), machine)
+    assert world.state.reruns == {}
+
+
+def test_a_job_whose_machine_was_lost_without_any_notice_is_not_run_again() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    vanish(world.after(60.0), machine)
+    fails(world.after(600.0))
+    assert world.state.reruns == {}
+
+
+def test_a_recommendation_alone_kills_no_job() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    notice(world, machine, REBALANCE)
+    vanish(world.after(60.0), machine)
+    fails(world.after(600.0))
+    assert world.state.reruns == {}
+
+
+def test_a_scheduled_change_kills_only_what_fails_after_its_time() -> None:
+    world = World(opted_in())
+    for job, name in ((1, "c"), (2, "d")):
+        notice(world, at_work(world, job, name), CHANGE, means_at=world.now + 1000.0)
+    vanish(world.after(100.0), "c0")
+    fails(world.after(600.0), 1)
+    vanish(world.after(400.0), "d0")
+    fails(world, 2)
+    assert outcome(world, 1) is RerunOutcome.NOT_KILLED
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(2,)]
+
+
+@pytest.mark.parametrize("conclusion", ["success", "cancelled", "timed_out"])
+def test_only_failure_is_death(conclusion: str) -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    notice(world, machine)
+    vanish(world.after(120.0), machine)
+    world.completes(1, conclusion=conclusion, completed_at=world.now + 30.0)
+    assert outcome(world) is RerunOutcome.NOT_KILLED
+
+
+def test_a_runner_that_stole_the_name_of_ours_has_nothing_run_again() -> None:
+    world = World(opted_in())
+    world.queue(1)
+    runner = world.grant(world.park(1)[0])
+    world.observe(1, JobState.IN_PROGRESS, runner_name=runner, run_id=7, runner_id=8)
+    notice(world, "c0")
+    vanish(world.after(120.0), "c0")
+    fails(world.after(60.0), runner_name=runner, runner_id=8)
+    assert world.state.reruns == {}
+
+
+def test_a_sku_that_did_not_opt_in_is_told_of_in_the_job_s_history_and_nothing_else() -> None:
+    world = killed(times=0)
+    assert outcome(world) is RerunOutcome.OFF
+    assert due(world.after(GIVEN_UP_AFTER)) == []
+
+
+def test_a_label_opts_a_job_out() -> None:
+    world = killed(labels=("gpu", NO_RERUN))
+    assert outcome(world) is RerunOutcome.OPTED_OUT
+
+
+def test_every_sku_serves_jobs_with_that_label() -> None:
+    world = World()
+    world.queue(1, labels=("gpu", NO_RERUN))
+    demand = world.job(1).demand
+    assert demand is not None
+    assert NO_RERUN in demand.minted_labels
+
+
+# --- asking ----------------------------------------------------------------------------------------
+
+
+def ask(world: World, *jobs: int) -> None:
+    world.do(e.RerunRequested, tuple(map(JobId, jobs)))
+
+
+def answer(world: World, given: RerunOutcome | None, *jobs: int) -> None:
+    world.do(e.RerunAnswered, tuple(map(JobId, jobs)), given, "words")
+
+
+def test_github_is_asked_ever_more_seldom_until_it_allows_it() -> None:
+    world = killed()
+    waits = []
+    world.after(FIRST_ASKED_AFTER)
+    for _ in range(9):
+        assert due(world) == [(1,)]
+        ask(world, 1)
+        answer(world, None, 1)
+        moment = world.state.reruns[JobId(1)].due
+        assert moment is not None
+        waits.append(moment - world.now)
+        world.after(moment - world.now)
+    assert waits[:3] == [FIRST_ASKED_AFTER * 2**n for n in range(3)]
+    assert waits[-1] == RAREST_ASKED
+    ask(world, 1)
+    answer(world, RerunOutcome.ACCEPTED, 1)
+    assert outcome(world) is RerunOutcome.ACCEPTED
+    assert due(world.after(RAREST_ASKED)) == []
+
+
+def test_a_request_without_an_answer_that_was_carried_out_counts_as_accepted() -> None:
+    world = killed().after(FIRST_ASKED_AFTER)
+    ask(world, 1)
+    world.restart(60.0)
+    ask(world.after(60.0), 1)
+    answer(world, RerunOutcome.SUPERSEDED, 1)
+    assert outcome(world) is RerunOutcome.ACCEPTED
+
+
+def test_somebody_else_s_attempt_ends_it() -> None:
+    world = killed().after(FIRST_ASKED_AFTER)
+    for given in (None, RerunOutcome.SUPERSEDED):
+        ask(world, 1)
+        answer(world, given, 1)
+    assert outcome(world) is RerunOutcome.SUPERSEDED
+
+
+def two_of_a_run(times: int) -> World:
+    """Two jobs of run 7 that died with their machines."""
+    world = World(opted_in(times))
+    for job, name in ((1, "c"), (2, "d")):
+        notice(world, at_work(world, job, name))
+    vanish(world.after(120.0), "c0", "d0")
+    fails(world.after(600.0), 1)
+    fails(world, 2)
+    return world.after(FIRST_ASKED_AFTER)
+
+
+def test_the_jobs_of_a_run_are_asked_for_together_and_cost_it_once() -> None:
+    world = two_of_a_run(times=1)
+    assert due(world) == [(1, 2)]
+    ask(world, 1, 2)
+    answer(world, RerunOutcome.ACCEPTED, 1, 2)
+    assert outcome(world, 1) is outcome(world, 2) is RerunOutcome.ACCEPTED
+
+
+def test_a_run_s_other_job_waits_for_the_attempt_that_was_made_for_the_first() -> None:
+    world = two_of_a_run(times=2)
+    ask(world, 1, 2)
+    answer(world, RerunOutcome.ACCEPTED, 1)
+    assert world.state.reruns[JobId(2)].run_attempt == 2
+    assert due(world.after(RAREST_ASKED)) == [(2,)]
+
+
+def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
+    world = two_of_a_run(times=1)
+    ask(world, 1, 2)
+    answer(world, RerunOutcome.ACCEPTED, 1)
+    world.after(RAREST_ASKED)
+    assert outcome(world, 2) is RerunOutcome.OVER_BUDGET
+
+
+def test_what_github_never_allows_and_jobs_that_never_end_are_given_up() -> None:
+    world = killed()
+    notice(world, at_work(world, 2, "d"))
+    vanish(world.after(120.0), "d0")
+    assert world.state.reruns[JobId(2)].state is RerunState.WAITING
+    ask(world.after(FIRST_ASKED_AFTER), 1)
+    answer(world, None, 1)
+    world.after(GIVEN_UP_AFTER)
+    assert outcome(world, 1) is outcome(world, 2) is RerunOutcome.EXPIRED
+
+
+def test_the_list_outlives_a_restart_and_is_forgotten_after_days() -> None:
+    world = killed()
+    world.restart(30.0)
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    ask(world, 1)
+    answer(world, RerunOutcome.ACCEPTED, 1)
+    world.after(2 * 86_400.0)
+    assert JobId(1) in world.state.reruns
+    world.after(2 * 86_400.0)
+    assert world.state.reruns == {}

@@ -1,0 +1,234 @@
+"""Rows of bad machines of a SKU: what counts, what does not, what ends them."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.cooldowns import boots_key, exits_key, on_trial
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import EndGround
+from tests.ledger.builders import GPU, World
+from tests.planner.fleets import EAST, catalogue, sku
+
+
+def boots(world: World) -> int:
+    row = world.state.cooldowns.get(boots_key(GPU))
+    return row.strikes if row is not None else 0
+
+
+def exits(world: World) -> int:
+    row = world.state.cooldowns.get(exits_key(GPU))
+    return row.strikes if row is not None else 0
+
+
+def late_boot(world: World, name: str) -> None:
+    (machine,) = world.launch(1, name)
+    world.do(e.EndRequested, machine, EndGround.DEADLINE, "no hello")
+
+
+def late_gate(world: World, name: str) -> None:
+    (machine,) = world.launch(1, name)
+    world.boot(machine)
+    world.do(e.EndRequested, machine, EndGround.DEADLINE, "its gate did not end in time")
+
+
+def failing_gate(world: World, name: str) -> None:
+    (machine,) = world.launch(1, name)
+    world.boot(machine)
+    world.do(e.MachineGateReported, machine, False, "no gpu")
+
+
+def ended_by_itself(world: World, name: str) -> None:
+    (machine,) = world.launch(1, name)
+    world.lists(world.listed(machine, terminated=True))
+
+
+def ended_by_itself_as_an_event_tells(world: World, name: str) -> None:
+    (machine,) = world.launch(1, name)
+    notice(world, machine, NoticeKind.STATE_CHANGE)
+
+
+def notice(world: World, machine: MachineId, kind: NoticeKind) -> None:
+    known = world.machine(machine).provider_id
+    world.do(e.MachineNoticed, EAST, known, kind, world.now, "shutting-down")
+    world.do(e.EndRequested, machine, EndGround.INTERRUPTED, kind.value)
+
+
+BAD = [
+    late_boot,
+    late_gate,
+    failing_gate,
+    ended_by_itself,
+    ended_by_itself_as_an_event_tells,
+]
+
+
+def test_whatever_keeps_a_machine_from_becoming_ready_counts() -> None:
+    world = World()
+    for number, fate in enumerate(BAD, start=1):
+        fate(world, fate.__name__)
+        assert boots(world) == number
+
+
+def test_the_one_that_parks_ends_the_row() -> None:
+    world = World()
+    for fate in BAD:
+        fate(world, fate.__name__)
+    assert on_trial(world.state.cooldowns, boots_key(GPU)) is not None
+    world.park(1, "good")
+    assert boots(world) == 0
+    rows = [row.event for row in world.ledger.take_changes().history if "trial" in row.event]
+    assert rows == ["on_trial", "trial_over"]
+
+
+def test_two_in_a_row_are_no_trial_and_say_nothing() -> None:
+    world = World()
+    late_boot(world, "a")
+    late_boot(world, "b")
+    assert on_trial(world.state.cooldowns, boots_key(GPU)) is None
+    world.park(1, "good")
+    assert not [row for row in world.ledger.take_changes().history if "trial" in row.event]
+
+
+def test_a_machine_that_was_parked_once_is_no_failed_boot_when_its_second_gate_is_late() -> None:
+    world = World()
+    (machine,) = world.park()
+    world.boot(machine)
+    world.do(e.EndRequested, machine, EndGround.DEADLINE, "its gate did not end in time")
+    assert boots(world) == 0
+
+
+def test_machines_that_are_ended_before_they_are_late_are_no_failure() -> None:
+    world = World()
+    for ground in (EndGround.SURPLUS, EndGround.OPERATOR, EndGround.MAX_AGE):
+        (machine,) = world.launch(1, ground.value)
+        world.do(e.EndRequested, machine, ground, "not needed")
+    assert boots(world) == 0
+
+
+def test_a_machine_that_its_provider_takes_back_is_no_failure() -> None:
+    world = World()
+    for kind in (NoticeKind.SPOT_INTERRUPTION, NoticeKind.REBALANCE_RECOMMENDATION):
+        (machine,) = world.launch(1, kind.value)
+        notice(world, machine, kind)
+    assert boots(world) == 0
+
+
+def test_rows_are_each_skus_own() -> None:
+    world = World(catalogue(sku("gpu"), sku("cpu")))
+    for name in "abc":
+        late_boot(world, name)
+    assert on_trial(world.state.cooldowns, boots_key(SkuName("cpu"))) is None
+    world.park(1, "x", "cpu")
+    assert boots(world) == 3
+
+
+def leaves(world: World, name: str, after: float = 5.0) -> str:
+    """A runner that listens and leaves without a job."""
+    runner = world.ready(name)
+    world.now += after
+    world.do(e.MachineExited, world.runner(runner).machine, "the runner exited with status 1")
+    return runner
+
+
+def test_runners_that_leave_at_once_without_a_job_are_a_row() -> None:
+    world = World()
+    world.queue(1)
+    for number, name in enumerate("abc", start=1):
+        leaves(world, name)
+        assert exits(world) == number
+    assert world.job(1).passed_over == ()
+    row = on_trial(world.state.cooldowns, exits_key(GPU))
+    assert row is not None
+    assert "c0: the runner exited with status 1" in row.reason
+
+
+@pytest.mark.parametrize(("after", "counted"), [(59.9, 1), (60.0, 0)])
+def test_after_a_minute_github_had_its_time_to_hand_a_job_out(after: float, counted: int) -> None:
+    world = World()
+    leaves(world, "a", after)
+    assert exits(world) == counted
+
+
+def test_each_one_more_doubles_the_hold_up_to_a_quarter_of_an_hour() -> None:
+    world, holds = World(), []
+    for number in range(10):
+        leaves(world, f"n{number}")
+        row = world.state.cooldowns[exits_key(GPU)]
+        holds.append(row.until - world.now)
+        world.now = max(world.now, row.until)
+    assert holds == [0, 0, 30, 60, 120, 240, 480, 900, 900, 900]
+
+
+def test_those_under_way_together_count_once_while_it_is_held() -> None:
+    world = World()
+    for name in "abcdef":
+        leaves(world, name, 0.0)
+    assert exits(world) == 3
+
+
+def test_a_runner_that_had_a_job_ends_the_row_whenever_github_says_so() -> None:
+    world = World()
+    runners = [leaves(world, name) for name in "abc"]
+    world.observe(1, JobState.COMPLETED, runner_name=runners[0], read=True)
+    assert exits(world) == 0
+    leaves(world, "d")
+    assert exits(world) == 1
+
+
+def test_a_job_as_short_as_you_like_is_a_job() -> None:
+    world = World()
+    for number, name in enumerate("abcd", start=1):
+        runner = world.ready(name)
+        world.starts(number, runner)
+        world.now += 1
+        world.do(e.MachineExited, world.runner(runner).machine, "done")
+    assert exits(world) == 0
+
+
+def test_a_registration_that_was_given_back_or_never_handed_over_counts_for_nothing() -> None:
+    world = World()
+    for name in "abc":
+        runner = world.ready(name)
+        world.do(e.RunnerClosed, runner, "released idle by its machine")
+        world.do(e.MachineExited, world.runner(runner).machine, "released")
+    assert exits(world) == 0
+
+
+def test_one_that_never_acknowledged_what_it_was_given_counts() -> None:
+    world = World()
+    runner = world.mint(world.park(1, "a")[0])
+    world.do(e.RunnerHandedOver, runner)
+    world.now += 600
+    world.do(e.MachineExited, MachineId("a0"), "the runner could not be started: OSError")
+    assert exits(world) == 1
+
+
+def test_rows_are_kept_over_a_restart() -> None:
+    world = World()
+    for name in "abc":
+        leaves(world, name)
+    for name in "def":
+        late_boot(world, name)
+    world.restart(10.0)
+    assert on_trial(world.state.cooldowns, exits_key(GPU)) is not None
+    assert on_trial(world.state.cooldowns, boots_key(GPU)) is not None
+
+
+def test_what_is_counted_of_machines_and_runners_follows_each_change() -> None:
+    world = World()
+    tallies = world.state.tallies
+    world.send(2)
+    assert {key: set(ids) for key, ids in tallies.booting.items()} == {(GPU, 0): {"c0", "c1"}}
+    world.answer("c", "i-1", "i-2")
+    world.boot("c0")
+    world.do(e.MachineGateReported, MachineId("c0"), True, "ok")
+    assert set(tallies.booting[GPU, 0]) == {"c1"}
+    runner = world.grant("c0", DemandClass("org:acme", "Default", ("gpu",), (GPU,)))
+    assert tallies.unproved == {GPU: 1}
+    world.queue(1)
+    world.after(180)
+    assert world.runner(runner).passed_over
+    assert tallies.unproved == {GPU: 0}

@@ -1,0 +1,246 @@
+"""Shares: no repository floods a capped SKU while others wait, and nothing stands idle for it."""
+
+import dataclasses
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoscaler.model.catalogue import Limits, Sku
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.plan import Grant, Launch
+from autoscaler.planner.waiting import why_waiting
+from tests.ledger.builders import GPU, GPU_CLASS, World
+from tests.planner.fleets import catalogue, sku
+
+REPOSITORIES = ("acme/flood", "acme/small", "acme/other")
+LABELS = {name: name.partition("/")[2] for name in REPOSITORIES}
+"""Each repository asks for a label of its own: shares hold between classes."""
+
+
+def capped(machines: int, share: float) -> Sku:
+    shared = sku("gpu", labels=tuple(LABELS.values()), max_machines=machines)
+    return dataclasses.replace(shared, fair_share=share)
+
+
+def world_of(machines: int, share: float) -> World:
+    return World(catalogue(capped(machines, share)))
+
+
+def class_of(repository: str) -> DemandClass:
+    return DemandClass("org:acme", "Default", (LABELS[repository],), (GPU,))
+
+
+def ask(world: World, repository: str, jobs: range) -> None:
+    for job in jobs:
+        labels = (LABELS[repository],)
+        world.observe(job, JobState.QUEUED, labels, repository=repository)
+
+
+def matched(world: World) -> dict[str, int]:
+    """How many jobs of each repository have a machine, or one on its way."""
+    plan = world.carry_out()
+    return {
+        name: sum(run.count for run in plan.waiting.get(class_of(name), ()) if not run.blocked)
+        for name in REPOSITORIES
+    }
+
+
+@pytest.mark.parametrize(
+    ("machines", "share", "expected"),
+    [(10, 0.5, 5), (10, 0.25, 2), (10, 0.01, 1), (100, 0.29, 29), (1, 0.5, 1), (10, 1.0, None)],
+)
+def test_a_share_is_rounded_down_to_no_less_than_one(
+    machines: int, share: float, expected: int | None
+) -> None:
+    assert capped(machines, share).share == expected
+
+
+def test_a_sku_without_a_cap_has_no_shares() -> None:
+    assert dataclasses.replace(sku("gpu"), fair_share=0.5).share is None
+
+
+def test_a_flood_leaves_the_others_their_part_however_late_they_come() -> None:
+    world = world_of(10, 0.5)
+    ask(world, "acme/flood", range(1, 101))
+    world.now += 60
+    ask(world, "acme/small", range(101, 104))
+    assert matched(world) == {"acme/flood": 7, "acme/small": 3, "acme/other": 0}
+    world.now += 60
+    ask(world, "acme/other", range(201, 301))
+    assert matched(world) == {"acme/flood": 5, "acme/small": 3, "acme/other": 2}
+
+
+def test_a_repository_has_one_share_however_many_labels_it_asks_for() -> None:
+    world = world_of(4, 0.5)
+    for job, label in enumerate(["flood", "other"] * 10, start=1):
+        world.observe(job, JobState.QUEUED, (label,), repository="acme/flood")
+    world.now += 1
+    ask(world, "acme/small", range(101, 111))
+    assert matched(world)["acme/small"] == 2
+
+
+def test_what_nobody_else_wants_is_used_all_the_same() -> None:
+    world = world_of(10, 0.2)
+    ask(world, "acme/flood", range(1, 101))
+    assert matched(world)["acme/flood"] == 10
+    (launch,) = world.state.calls.values()
+    assert len(launch.slots) == 10
+
+
+def test_without_a_share_the_oldest_jobs_go_first() -> None:
+    world = world_of(10, 1.0)
+    ask(world, "acme/flood", range(1, 101))
+    world.now += 60
+    ask(world, "acme/small", range(101, 104))
+    assert matched(world) == {"acme/flood": 10, "acme/small": 0, "acme/other": 0}
+    assert (world.state.tallies.lines, world.state.tallies.running) == ({}, {})
+
+
+def test_machines_that_park_go_to_the_class_whose_turn_it_is() -> None:
+    world = world_of(4, 0.5)
+    ask(world, "acme/flood", range(1, 21))
+    world.park(4)
+    world.now += 1
+    ask(world, "acme/small", range(101, 104))
+    granted = Counter(intent.demand for intent in world.intents(Grant))
+    assert granted == {class_of("acme/flood"): 2, class_of("acme/small"): 2}
+
+
+def test_jobs_that_run_fill_the_share_of_their_repository_alone() -> None:
+    world = world_of(4, 0.5)
+    ask(world, "acme/flood", range(1, 21))
+    for job, machine in enumerate(world.park(4), start=1):
+        labels = (LABELS["acme/flood"],)
+        runner = world.grant(machine, class_of("acme/flood"))
+        world.observe(
+            job, JobState.IN_PROGRESS, labels, repository="acme/Flood", runner_name=runner
+        )
+    assert world.state.tallies.running == {(GPU, "acme/flood"): 4}
+    world.now += 1
+    ask(world, "acme/small", range(101, 104))
+    assert world.intents(Launch) == []
+    for done in (1, 2, 3):
+        world.completes(done, (LABELS["acme/flood"],), repository="acme/flood")
+        world.lists(world.listed(f"c{done - 1}", terminated=True), complete=False)
+        expected = {1: (0, 1), 2: (0, 2), 3: (1, 2)}[done]
+        found = matched(world)
+        assert (found["acme/flood"], found["acme/small"]) == expected
+    assert world.state.tallies.running == {(GPU, "acme/flood"): 1}
+
+
+def test_a_job_is_told_that_others_go_first() -> None:
+    world = world_of(4, 0.5)
+    ask(world, "acme/flood", range(1, 21))
+    world.now += 1
+    ask(world, "acme/small", range(101, 104))
+    fleet, plan = world.fleet(), world.plan()
+    assert why_waiting(fleet, plan, JobId(20)) == (
+        "max_machines of gpu (4) is reached; others go first, for it has its share of gpu "
+        "(2 machines): acme/flood"
+    )
+
+
+def test_no_reason_names_more_than_a_few_repositories() -> None:
+    world = world_of(4, 0.25)
+    for number in range(6):
+        for job in range(10 * number, 10 * number + 5):
+            world.observe(job, JobState.QUEUED, ("flood",), repository=f"acme/r{number}")
+    ask(world, "acme/small", range(101, 102))
+    run = world.plan().waiting[DemandClass("org:acme", "Default", ("flood",), (GPU,))][-1]
+    assert run.reason.endswith("acme/r0, acme/r1, acme/r2, ...")
+
+
+def test_alone_a_repository_with_its_share_is_not_told_of_others() -> None:
+    world = world_of(4, 0.5)
+    ask(world, "acme/flood", range(1, 21))
+    assert why_waiting(world.fleet(), world.plan(), JobId(20)) == (
+        "max_machines of gpu (4) is reached"
+    )
+
+
+def test_a_fleets_cap_is_shared_as_well_as_the_skus_own() -> None:
+    known = catalogue(capped(10, 0.2), limits=Limits(machines=4))
+    world = World(known)
+    ask(world, "acme/flood", range(1, 21))
+    world.now += 1
+    ask(world, "acme/small", range(101, 120))
+    assert matched(world) == {"acme/flood": 2, "acme/small": 2, "acme/other": 0}
+
+
+@settings(derandomize=True, deadline=None, max_examples=25, database=None)
+@given(machines=st.integers(2, 6), share=st.sampled_from([0.2, 0.34, 0.5]))
+def test_however_large_the_flood_everybody_is_served_in_turn(machines: int, share: float) -> None:
+    """Machines take a job each, GitHub hands out the oldest of a class, a turn is a job's length."""
+    world, late = world_of(machines, share), range(1001, 1021)
+    ask(world, "acme/flood", range(1, 1001))
+    world.now += 1
+    for number, job in enumerate(late):
+        ask(world, ("acme/small", "acme/other")[number % 2], range(job, job + 1))
+    for turn in range(100):
+        if all(world.job(job).state is JobState.COMPLETED for job in late):
+            break
+        assert _one_turn(world, f"t{turn}") == machines
+    # Two of three repositories want 10 jobs each, and the flood has its share of each turn.
+    least = max(1, int(machines * share))
+    assert turn <= 20 // min(2 * least, machines - least) + 2
+
+
+def _one_turn(world: World, name: str) -> int:
+    """Give each class the machines that the plan has for it, run their jobs; how many ran."""
+    plan = world.plan()
+    jobs = [
+        job
+        for demand, runs in plan.waiting.items()
+        for job in world.state.queues[demand].values()[
+            : sum(r.count for r in runs if not r.blocked)
+        ]
+    ]
+    for job, machine in zip(jobs, world.park(len(jobs), name), strict=True):
+        runner = world.grant(machine, job.demand or GPU_CLASS)
+        told = {"repository": job.repository, "runner_name": runner}
+        world.observe(job.id, JobState.IN_PROGRESS, job.labels, **told)
+        world.observe(job.id, JobState.COMPLETED, job.labels, **told)
+        world.lists(world.listed(machine, terminated=True), complete=False)
+    return len(jobs)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150, database=None)
+@given(
+    machines=st.integers(1, 12),
+    share=st.sampled_from([0.1, 0.25, 0.34, 0.5, 0.75, 0.99]),
+    queued=st.lists(
+        st.tuples(st.sampled_from(REPOSITORIES), st.integers(1, 15)), min_size=1, max_size=8
+    ),
+    running=st.lists(st.sampled_from(REPOSITORIES), max_size=6),
+)
+def test_nobody_below_its_share_waits_for_one_above_and_the_cap_is_used(
+    machines: int, share: float, queued: list[tuple[str, int]], running: list[str]
+) -> None:
+    world = world_of(machines, share)
+    busy = running[:machines]
+    job = 0
+    for slot, name in zip(world.park(len(busy)) if busy else (), busy, strict=True):
+        job += 1
+        runner = world.grant(slot, class_of(name))
+        labels = (LABELS[name],)
+        world.observe(job, JobState.IN_PROGRESS, labels, repository=name, runner_name=runner)
+    wanted: Counter[str] = Counter()
+    for name, count in queued:
+        world.now += 1
+        ask(world, name, range(job + 1, job + 1 + count))
+        job, wanted[name] = job + count, wanted[name] + count
+    got = matched(world)
+
+    assert sum(got.values()) == min(sum(wanted.values()), machines - len(busy))
+    has = {name: got[name] + busy.count(name) for name in REPOSITORIES}
+    most = capped(machines, share).share
+    assert most is not None
+    starved = [name for name in REPOSITORIES if got[name] < wanted[name] and has[name] < most]
+    for name in REPOSITORIES:
+        above = has[name] > most and got[name] > 0
+        assert not (above and starved), (got, has, most)
+    assert world.plan().intents == ()

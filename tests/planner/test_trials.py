@@ -1,0 +1,286 @@
+"""Storms: a SKU whose machines are no good launches one at a time, says why, and recovers."""
+
+import dataclasses
+
+import pytest
+
+from autoscaler.controller.signals import fleet_counts
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import CapacityType, IdlePolicy, Offering, Rung
+from autoscaler.model.cooldowns import boots_key, exits_key, on_trial, rung_key
+from autoscaler.model.identifiers import MachineId, ProviderName
+from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.plan import Launch
+from tests.ledger.builders import GPU, GPU_CLASS, World
+from tests.planner.fleets import EAST, apply_plan, catalogue, sku
+
+WEST = ProviderName("west")
+POD = Offering(WEST, "pod", "", CapacityType.ON_DEMAND, 0.0, "pods", 1)
+TWO_RUNGS = dataclasses.replace(
+    sku(), ladder=(*sku().ladder, Rung(WEST, (CapacityType.ON_DEMAND,), (POD,)))
+)
+
+
+def launched(world: World) -> int:
+    return sum(launch.count for launch in world.intents(Launch))
+
+
+def reasons(world: World) -> str:
+    return "; ".join(run.reason for run in world.plan().waiting[GPU_CLASS])
+
+
+def start(world: World, number: int = 0) -> list[MachineId]:
+    """Carry the plan out, and have the providers give every machine that it asks for."""
+    before = set(world.state.calls)
+    world.carry_out()
+    machines: list[MachineId] = []
+    for call in [call for key, call in world.state.calls.items() if key not in before]:
+        world.do(e.CallPrepared, call.id, "{}")
+        world.do(e.CallSent, call.id)
+        world.answer(call.id, *(f"i-{slot}" for slot in call.slots))
+        machines.extend(call.slots)
+    assert len(machines) == number
+    return machines
+
+
+def fails(world: World, machine: MachineId) -> None:
+    world.boot(machine)
+    world.do(e.MachineGateReported, machine, False, "no gpu")
+    gone(world, machine, EndGround.SURPLUS)
+
+
+def gone(world: World, machine: MachineId, ground: EndGround) -> None:
+    world.do(e.EndRequested, machine, ground, "it is over")
+    world.lists(world.listed(machine, terminated=True), complete=False)
+
+
+def parks(world: World, machine: MachineId) -> None:
+    world.boot(machine)
+    world.do(e.MachineGateReported, machine, True, "ok")
+
+
+def in_storm(jobs: int = 10, minimum: int = 0) -> World:
+    """Three machines of a SKU failed, and all holds are over."""
+    world = World(catalogue(sku(idle=IdlePolicy(minimum))))
+    for name in "abc":
+        (machine,) = world.launch(1, name)
+        fails(world, machine)
+    world.queue(*range(1, jobs + 1))
+    world.after(30)
+    return world
+
+
+def test_from_the_third_in_a_row_on_one_probe_at_a_time_is_launched() -> None:
+    world = in_storm()
+    for hold in (60, 120, 240):
+        (probe,) = start(world, 1)
+        assert launched(world) == 0
+        fails(world, probe)
+        assert launched(world) == 0
+        world.after(hold - 1)
+        assert launched(world) == 0
+        world.after(1)
+        assert launched(world) == 1
+
+
+def test_the_first_one_that_parks_ends_the_trial() -> None:
+    world = in_storm()
+    (probe,) = start(world, 1)
+    parks(world, probe)
+    assert launched(world) == 9
+
+
+def test_what_was_under_way_already_is_waited_for() -> None:
+    world = World()
+    world.queue(*range(1, 11))
+    machines = start(world, 10)
+    for machine in machines[:9]:
+        fails(world, machine)
+    world.after(800)
+    assert launched(world) == 0
+    assert "machines of gpu in a row did not become ready" in reasons(world)
+    fails(world, machines[9])
+    world.after(900)
+    assert launched(world) == 1
+
+
+def test_every_job_is_told_why_it_waits() -> None:
+    world = in_storm()
+    assert [(run.count, run.blocked) for run in world.plan().waiting[GPU_CLASS]] == [
+        (1, False),
+        (9, True),
+    ]
+    assert reasons(world).endswith(
+        "3 machines of gpu in a row did not become ready, the last one: gate: no gpu; one at a "
+        "time is tried until one parks"
+    )
+
+
+def test_a_parked_minimum_is_no_way_around_it() -> None:
+    world = in_storm(jobs=0, minimum=5)
+    assert launched(world) == 1
+    world = in_storm(jobs=2, minimum=5)
+    assert launched(world) == 1
+
+
+def test_the_metrics_are_told_of_it_until_it_is_over() -> None:
+    world = in_storm()
+    assert fleet_counts(world.state).on_trial == (GPU,)
+    (probe,) = start(world, 1)
+    parks(world, probe)
+    assert fleet_counts(world.state).on_trial == ()
+    assert fleet_counts(in_exit_storm(1).state).on_trial == (GPU,)
+
+
+def test_another_sku_goes_on() -> None:
+    world = World(catalogue(sku("gpu"), sku("cpu")))
+    for name in "abc":
+        fails(world, world.launch(1, name)[0])
+    world.queue(1, 2, 3)
+    world.queue(4, 5, 6, labels=("cpu",))
+    world.after(30)
+    assert {launch.sku: launch.count for launch in world.intents(Launch)} == {"gpu": 1, "cpu": 3}
+
+
+def test_a_probe_that_is_ended_for_being_late_makes_room_for_the_next() -> None:
+    """Within one plan, and carried out it plans nothing more (rule 2)."""
+    world = World(catalogue(TWO_RUNGS))
+    for name in "abc":
+        fails(world, world.launch(1, name)[0])
+    world.queue(1, 2, 3)
+    (probe,) = start(world, 1)
+    assert world.machine(probe).provider == WEST
+    world.after(900)
+    made = world.plan()
+    assert [type(intent).__name__ for intent in made.intents] == ["End", "Launch"]
+    apply_plan(world.ledger, made, world.now, "next-")
+    assert world.plan().intents == ()
+
+
+def test_a_rung_whose_machines_fail_gets_a_probe_while_another_rung_serves() -> None:
+    world = World(catalogue(TWO_RUNGS))
+    for name in "abc":
+        fails(world, world.launch(1, name)[0])
+    world.queue(*range(1, 11))
+    (probe,) = start(world, 1)
+    assert world.machine(probe).provider == WEST
+    parks(world, probe)
+    world.after(30)
+    counts = {launch.provider: launch.count for launch in world.intents(Launch)}
+    assert counts == {EAST: 1, WEST: 8}
+    machines = start(world, 9)
+    world.queue(11, 12)
+    assert {launch.provider: launch.count for launch in world.intents(Launch)} == {WEST: 2}
+    (first,) = (m for m in machines if world.machine(m).provider == EAST)
+    parks(world, first)
+    assert {launch.provider: launch.count for launch in world.intents(Launch)} == {EAST: 2}
+    assert on_trial(world.state.cooldowns, rung_key(GPU, 0)) is None
+
+
+# --- runners that leave at once -------------------------------------------------------------------
+
+
+def leaves(world: World, machine: MachineId) -> None:
+    runner = world.grant(machine)
+    world.now += 3
+    world.do(e.MachineExited, machine, "the runner exited with status 1")
+    gone(world, machine, EndGround.EXITED)
+    assert world.runner(runner).job is None
+
+
+def serve_badly(world: World, hours: float) -> int:
+    """A runner too old for GitHub: every machine comes up, and its runner leaves without a job."""
+    until, count = world.now + hours * 3600, 0
+    while world.now < until:
+        before = set(world.state.machines)
+        start(world, launched(world))
+        for machine in [m for m in world.state.machines if m not in before]:
+            parks(world, machine)
+            count += 1
+        for known in tuple(world.state.machines.values()):
+            if known.state is MachineState.PARKED:
+                leaves(world, known.id)
+        world.after(10)
+    return count
+
+
+def test_runners_that_are_refused_do_not_launch_without_end() -> None:
+    world = World()
+    world.queue(1)
+    assert serve_badly(world, 6) <= 3 + 30
+    assert "their runners left at once without a job" in reasons(world)
+
+
+def in_exit_storm(jobs: int) -> World:
+    world = World()
+    for name in "abc":
+        leaves(world, world.park(1, name)[0])
+    world.queue(*range(1, jobs + 1))
+    return world
+
+
+def test_while_it_is_held_nothing_is_launched_and_the_reason_is_shown() -> None:
+    world = in_exit_storm(5)
+    assert launched(world) == 0
+    assert reasons(world).endswith("another is tried in a while")
+    world.after(30)
+    assert launched(world) == 1
+    assert reasons(world).endswith("one at a time is tried until one gets a job")
+
+
+@pytest.mark.parametrize("stage", ["requested", "parked", "named", "withdrawing", "listening"])
+def test_a_probe_is_under_way_until_its_runner_gets_a_job_or_leaves(stage: str) -> None:
+    world = in_exit_storm(5)
+    world.after(30)
+    (probe,) = start(world, 1)
+    if stage != "requested":
+        parks(world, probe)
+    if stage in ("named", "withdrawing"):
+        name = world.name(probe)
+        if stage == "withdrawing":
+            world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+    if stage == "listening":
+        world.grant(probe)
+    assert launched(world) == 0
+
+
+def test_the_first_runner_that_gets_a_job_ends_the_trial() -> None:
+    world = in_exit_storm(5)
+    world.after(30)
+    (probe,) = start(world, 1)
+    parks(world, probe)
+    runner = world.grant(probe)
+    assert launched(world) == 0
+    world.starts(1, runner)
+    assert on_trial(world.state.cooldowns, exits_key(GPU)) is None
+    assert launched(world) == 4
+
+
+def test_one_that_is_passed_over_for_minutes_does_not_stop_the_next_probe() -> None:
+    world = in_exit_storm(5)
+    world.after(30)
+    (probe,) = start(world, 1)
+    parks(world, probe)
+    runner = world.grant(probe)
+    world.after(180)
+    assert world.runner(runner).passed_over
+    assert launched(world) == 1
+
+
+def test_parked_machines_do_not_end_what_only_a_job_ends() -> None:
+    world = in_exit_storm(3)
+    world.park(1, "x")
+    assert on_trial(world.state.cooldowns, exits_key(GPU)) is not None
+    assert on_trial(world.state.cooldowns, boots_key(GPU)) is None
+
+
+def test_a_parked_probe_that_is_ended_in_a_plan_is_none_any_more() -> None:
+    world = in_exit_storm(1)
+    world.after(30)
+    (probe,) = start(world, 1)
+    parks(world, probe)
+    world.after(300)
+    made = world.plan()
+    assert [type(intent).__name__ for intent in made.intents] == ["End", "Launch"]
+    apply_plan(world.ledger, made, world.now, "next-")
+    assert world.plan().intents == ()

@@ -1,0 +1,122 @@
+"""The queue of notices through the real worker: SQS as moto has it, and its refusals."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+import pytest_asyncio
+
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.providers.ec2.calls import MeteredApi
+from autoscaler.providers.ec2.channel import WorkerChannel
+from autoscaler.providers.ec2.notice_queue import MOST_RECEIVES, Ec2NoticeQueue
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.settings import Ec2Settings, Timeouts
+from autoscaler.providers.ec2.throttle import Throttle
+from tests.providers.conftest import REGION
+from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
+from tests.providers.test_ec2_notices import ID, event, spot
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
+def sqs(moto_url: str, _credentials: None) -> Any:
+    return boto3.client("sqs", region_name=REGION, endpoint_url=moto_url)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def straight(moto_url: str, _credentials: None) -> AsyncIterator[WorkerChannel]:
+    """A worker that speaks to moto itself."""
+    channel = WorkerChannel(REGION, moto_url, Timeouts(connect=2, read=30, answer=40))
+    yield channel
+    await channel.close()
+
+
+def queue_at(
+    url: str, api: Any, settings: Ec2Settings, telemetry: RememberingTelemetry
+) -> Ec2NoticeQueue:
+    clock = ManualClock()
+    metered = MeteredApi(api, settings.name, telemetry, clock, Throttle(clock))
+    return Ec2NoticeQueue(settings, metered, url)
+
+
+async def test_messages_are_read_understood_and_settled(
+    sqs: Any, straight: WorkerChannel, settings: Ec2Settings, telemetry: RememberingTelemetry
+) -> None:
+    url = sqs.create_queue(QueueName="notices")["QueueUrl"]
+    for body in (spot(), "{", event("EC2 Fleet Instance Change", {})):
+        sqs.send_message(QueueUrl=url, MessageBody=body)
+    queue = queue_at(url, straight, settings, telemetry)
+    known, poison, other = await queue.receive(1)
+    assert known.notice is not None
+    assert known.notice.kind is NoticeKind.SPOT_INTERRUPTION
+    assert known.notice.machines == (ID,)
+    assert (poison.notice, poison.excerpt) == (None, "{")
+    assert "JSON" in poison.poison
+    assert (other.notice, other.poison) == (None, "")
+    assert "receipt" not in repr(known)
+    await queue.settle([known.receipt, poison.receipt, other.receipt])
+    await queue.settle([known.receipt])
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert attributes["ApproximateNumberOfMessages"] == "0"
+    assert attributes["ApproximateNumberOfMessagesNotVisible"] == "0"
+    assert await queue.receive(0) == ()
+    assert telemetry.calls[:2] == [("ReceiveMessage", "ok"), ("DeleteMessageBatch", "ok")]
+
+
+async def test_a_message_that_comes_again_and_again_is_set_aside(
+    sqs: Any, straight: WorkerChannel, settings: Ec2Settings, telemetry: RememberingTelemetry
+) -> None:
+    attributes = {"VisibilityTimeout": "0"}
+    url = sqs.create_queue(QueueName="again", Attributes=attributes)["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody=spot())
+    queue = queue_at(url, straight, settings, telemetry)
+    for _ in range(MOST_RECEIVES):
+        (message,) = await queue.receive(0)
+        assert message.notice is not None
+    (message,) = await queue.receive(0)
+    assert message.notice is None
+    assert message.poison == f"received {MOST_RECEIVES + 1} times"
+
+
+async def test_a_queue_that_is_not_there_is_the_operators(
+    sqs: Any, straight: WorkerChannel, settings: Ec2Settings, telemetry: RememberingTelemetry
+) -> None:
+    url = sqs.create_queue(QueueName="gone")["QueueUrl"]
+    sqs.delete_queue(QueueUrl=url)
+    queue = queue_at(url, straight, settings, telemetry)
+    with pytest.raises(ProviderError) as refusal:
+        await queue.receive(0)
+    assert refusal.value.failure is FailureClass.CONFIGURATION
+
+
+async def test_what_sqs_does_not_take_off_is_an_error_but_for_a_receipt_that_is_old(
+    settings: Ec2Settings, telemetry: RememberingTelemetry
+) -> None:
+    def refuse(operation: str, arguments: Mapping[str, Any]) -> Any:
+        assert len(arguments["receipts"]) <= 10
+        return [("InternalError", "words")] if "r-11" in arguments["receipts"] else []
+
+    api = ScriptedApi(refuse)
+    queue = queue_at("https://sqs/q", api, settings, telemetry)
+    with pytest.raises(ProviderError, match="InternalError"):
+        await queue.settle([f"r-{number}" for number in range(12)])
+    assert [operation for operation, _ in api.calls] == ["DeleteMessageBatch"] * 2
+
+
+async def test_a_provider_has_a_queue_where_it_is_told_of_one(
+    settings: Ec2Settings, telemetry: RememberingTelemetry
+) -> None:
+    api = ScriptedApi(lambda operation, arguments: [])
+    plain = Ec2Provider(settings, telemetry, ManualClock(), api)
+    assert plain.notices is None
+    told = replace(settings, interruption_queue="https://sqs/q")
+    queue = Ec2Provider(told, telemetry, ManualClock(), api).notices
+    assert queue is not None
+    assert await queue.receive(99) == ()
+    assert api.calls == [("ReceiveMessage", {"url": "https://sqs/q", "wait": 20, "most": 10})]

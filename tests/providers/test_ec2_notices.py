@@ -1,0 +1,159 @@
+"""EventBridge's events as notices: each kind in its documented form, and whatever else is sent."""
+
+import json
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.notices import Notice
+from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.providers.ec2.notices import MAX_MACHINES, PoisonError, parse_notice
+from autoscaler.providers.ec2.rows import MAX_BODY
+
+ID = "i-0123456789abcdef0"
+AT = 1_785_484_800.0
+SPOT = "EC2 Spot Instance Interruption Warning"
+REBALANCE = "EC2 Instance Rebalance Recommendation"
+STATE = "EC2 Instance State-change Notification"
+HEALTH = "AWS Health Event"
+RETIREMENT = {
+    "eventArn": "arn:aws:health:us-east-1::event/EC2/AWS_EC2_RETIREMENT/x",
+    "service": "EC2",
+    "eventTypeCode": "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED",
+    "eventTypeCategory": "scheduledChange",
+    "eventScopeCode": "ACCOUNT_SPECIFIC",
+    "statusCode": "upcoming",
+    "startTime": "Fri, 31 Jul 2026 09:00:00 GMT",
+    "eventDescription": [{"language": "en_US", "latestDescription": "..."}],
+    "affectedEntities": [{"entityValue": ID, "status": "PENDING"}],
+    "page": "1",
+    "totalPages": "1",
+}
+
+
+def event(kind: str, detail: Any, source: str = "aws.ec2", **changes: Any) -> str:
+    """An event with the fields that EventBridge gives every one."""
+    fields = {
+        "version": "0",
+        "id": "1e5527d7-bb36-4607-3370-4164db56a40e",
+        "detail-type": kind,
+        "source": source,
+        "account": "123456789012",
+        "time": "2026-07-31T08:00:00Z",
+        "region": "us-east-1",
+        "resources": [f"arn:aws:ec2:us-east-1b:instance/{ID}"],
+        "detail": detail,
+    }
+    return json.dumps(fields | changes)
+
+
+def notice(kind: NoticeKind, detail: str, means_at: float = AT) -> Notice:
+    return Notice(kind, (ProviderMachineId(ID),), means_at, detail)
+
+
+def spot(**changes: Any) -> str:
+    return event(SPOT, {"instance-id": ID, "instance-action": "terminate"} | changes)
+
+
+def health(**changes: Any) -> str:
+    return event(HEALTH, RETIREMENT | changes, "aws.health")
+
+
+def test_a_spot_interruption() -> None:
+    assert parse_notice(spot()) == notice(NoticeKind.SPOT_INTERRUPTION, "to terminate")
+
+
+def test_a_rebalance_recommendation() -> None:
+    found = parse_notice(event(REBALANCE, {"instance-id": ID}))
+    assert found == notice(NoticeKind.REBALANCE_RECOMMENDATION, "")
+
+
+@pytest.mark.parametrize("state", ["shutting-down", "stopping", "stopped", "terminated"])
+def test_a_state_that_a_machine_does_not_come_back_from(state: str) -> None:
+    found = parse_notice(event(STATE, {"instance-id": ID, "state": state}))
+    assert found == notice(NoticeKind.STATE_CHANGE, state)
+
+
+@pytest.mark.parametrize("state", ["pending", "running"])
+def test_a_machine_that_comes_up_is_no_notice(state: str) -> None:
+    assert parse_notice(event(STATE, {"instance-id": ID, "state": state})) is None
+
+
+def test_a_scheduled_change_means_the_time_that_it_starts() -> None:
+    found = parse_notice(health())
+    code = "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED"
+    assert found == notice(NoticeKind.SCHEDULED_CHANGE, code, AT + 3600.0)
+
+
+def test_a_scheduled_change_names_several_machines_by_id_or_arn() -> None:
+    other = "i-00000000000000001"
+    entities = [
+        {"entityValue": ID},
+        {"entityValue": f"arn:aws:ec2:us-east-1:123456789012:instance/{other}"},
+        {"entityValue": "vol-0123456789abcdef0"},
+    ]
+    found = parse_notice(health(affectedEntities=entities))
+    assert found is not None
+    assert found.machines == (ID, other)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"service": "RDS"},
+        {"eventTypeCategory": "issue"},
+        {"eventTypeCategory": "accountNotification"},
+        {"statusCode": "closed"},
+        {"affectedEntities": []},
+        {"affectedEntities": [{"entityValue": "vol-0123456789abcdef0"}]},
+    ],
+)
+def test_what_health_says_of_other_things_is_no_notice(changes: dict[str, Any]) -> None:
+    assert parse_notice(health(**changes)) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("aws.ec2", "EC2 Fleet Instance Change"),
+        ("aws.s3", "Object Created"),
+        ("somebody.else", SPOT),
+        ("aws.ec2", HEALTH),
+    ],
+)
+def test_events_of_other_kinds_are_no_notices(source: str, kind: str) -> None:
+    assert parse_notice(event(kind, {"instance-id": ID}, source)) is None
+
+
+POISON = {
+    "empty": "",
+    "no JSON": "{",
+    "no object": "[]",
+    "an SNS envelope": json.dumps({"Type": "Notification", "Message": spot()}),
+    "deep": "[" * 100_000,
+    "too long": spot() + " " * MAX_BODY,
+    "no id": spot().replace('"id"', '"no"'),
+    "no instance": event(SPOT, {"instance-action": "terminate"}),
+    "another's id": spot(**{"instance-id": "i-0; rm"}),
+    "an id with a line after it": spot(**{"instance-id": f"{ID}\n"}),
+    "an id that is a number": spot(**{"instance-id": 7}),
+    "an action that is none": spot(**{"instance-action": "explode"}),
+    "a state that is none": event(STATE, {"instance-id": ID, "state": "lost"}),
+    "a detail that is none": event(SPOT, "terminate"),
+    "a time that is none": event(SPOT, {}, time="soon"),
+    "a time without a zone": event(REBALANCE, {"instance-id": ID}, time="2026-07-31T08:00:00"),
+    "a time that never was": event(REBALANCE, {"instance-id": ID}, time="2026-02-31T08:00:00Z"),
+    "a start that is none": health(startTime="tomorrow"),
+    "too many machines": health(affectedEntities=[{"entityValue": ID}] * (MAX_MACHINES + 1)),
+    "machines that are none": health(affectedEntities="all"),
+    "control characters": event(SPOT, {"instance-id": ID}, source="aws.ec2\x00"),
+}
+
+
+@pytest.mark.parametrize("body", POISON.values(), ids=POISON)
+def test_what_is_not_in_the_form_of_its_kind_is_poison(body: str) -> None:
+    with pytest.raises(PoisonError) as refusal:
+        parse_notice(body)
+    assert 0 < len(str(refusal.value)) <= 200
+    assert ID not in str(refusal.value)

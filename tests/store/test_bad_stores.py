@@ -1,0 +1,227 @@
+"""Disk full, store read-only, store damaged: a clear message, and nothing that was answered 2xx is lost.
+
+A real controller on a real file; a full disk is a small one of its own where this user may mount
+one, and a limit on the size of files everywhere.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.store.sqlite import SqliteStore
+from tests.store.served import PATIENCE, Served
+
+PAGE = 4096
+JOBS = frozenset(range(1, 41))
+_CAP_SYS_ADMIN = 1 << 21
+
+
+def may_mount() -> bool:
+    """Whether this process may mount a disk: root has not the right to it everywhere."""
+    status = Path("/proc/self/status").read_text()
+    (effective,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff"))
+    return bool(int(effective, 16) & _CAP_SYS_ADMIN)
+
+
+class Disk:
+    """A small disk in memory on a folder, or the folder itself with its permissions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mounted = False
+
+    def mount(self, size: str) -> None:
+        self.folder.mkdir(exist_ok=True)
+        _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(self.folder))
+        self.mounted = True
+
+    def change(self, options: str) -> None:
+        _run("mount", "-o", f"remount,{options}", str(self.folder))
+
+    def write_protect(self, protected: bool) -> None:
+        """Let nobody write to it, or let them again."""
+        if self.mounted:
+            self.change("ro" if protected else "rw")
+        else:
+            self.folder.chmod(0o500 if protected else 0o700)
+
+    def leave(self) -> None:
+        if self.mounted:
+            _run("umount", "--lazy", str(self.folder))
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    one = Disk(tmp_path / "disk")
+    yield one
+    one.leave()
+
+
+async def ended(process: asyncio.subprocess.Process) -> int:
+    async with asyncio.timeout(PATIENCE):
+        return await process.wait()
+
+
+async def refused_to_start(served: Served) -> str:
+    """The reason that a controller tells which does not come up."""
+    process = await served.start()
+    if process.returncode is None:
+        process.kill()
+        await ended(process)
+        pytest.fail(f"it serves:\n{served.log()}")
+    assert process.returncode == 1
+    return served.stopped()
+
+
+async def goes_on(served: Served) -> None:
+    """A controller that is started now serves, and leaves when it is told."""
+    process = await served.start()
+    assert process.returncode is None, served.log()
+    assert await served.deliver(9001) == [202]
+    process.send_signal(signal.SIGTERM)
+    assert await ended(process) == 0
+
+
+FULL = {"limit": "the disk failed to read or write: look at its errors, quotas and limits"}
+if may_mount():
+    FULL["disk"] = "the disk is full: make room on it, then start again"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", FULL)
+async def test_a_full_disk_ends_it_and_what_was_answered_is_kept(
+    kind: str, disk: Disk, tmp_path: Path
+) -> None:
+    disk.folder.mkdir()
+    if kind == "disk":
+        disk.mount("3m")
+    served = Served(tmp_path / "fleet", disk.folder / "state.db")
+    process = await served.start(*(("prlimit", "--fsize=1500000") if kind == "limit" else ()))
+    assert process.returncode is None, served.log()
+    refused = []
+    for first in range(1, 2000, 8):
+        some = await asyncio.gather(
+            *(served.deliver(job, padding=60_000) for job in range(first, first + 8))
+        )
+        refused += [status for of_one in some for status in of_one if status // 100 != 2]
+        if refused:
+            break
+    assert await ended(process) == 1
+    assert set(refused) <= {0, 503}
+    assert f"{served.store}: {FULL[kind]}" in served.stopped()
+    assert len(served.acknowledged) >= 8
+
+    if kind == "disk":
+        disk.change("size=64m")
+    else:
+        await goes_on(served)
+    assert served.acknowledged <= await served.kept()
+
+
+async def fill(path: Path) -> None:
+    """A store with deliveries that were answered, closed well."""
+    store = await SqliteStore.open(path)
+    for job in JOBS:
+        assert await store.accept(Delivery(f"d-{job}", "workflow_job", float(job), b"{}" * 500))
+    await store.close()
+
+
+async def test_a_store_that_may_not_be_written_to_is_refused_and_untouched(
+    disk: Disk, tmp_path: Path
+) -> None:
+    disk.folder.mkdir()
+    if os.geteuid() == 0:
+        disk.mount("8m")
+    served = Served(tmp_path / "fleet", disk.folder / "state.db")
+    await fill(served.store)
+    before = served.store.read_bytes()
+    disk.write_protect(True)
+    reason = await refused_to_start(served)
+    assert str(served.store) in reason
+    assert "let this user write" in reason
+    disk.write_protect(False)
+    assert served.store.read_bytes() == before
+    assert await served.kept() == JOBS
+
+
+def _no_header(good: bytes) -> bytes:
+    return b"\xa5" * 100 + good[100:]
+
+
+def _no_pages(good: bytes) -> bytes:
+    return good[:PAGE] + b"\xa5" * (len(good) - PAGE)
+
+
+def _cut_off(good: bytes) -> bytes:
+    return good[: len(good) // 2]
+
+
+DAMAGED = "the file is damaged: keep a copy, then restore a backup"
+
+
+async def test_a_controller_refuses_a_damaged_store_and_leaves_it_as_it_is(tmp_path: Path) -> None:
+    served = Served(tmp_path / "fleet", tmp_path / "state.db")
+    await fill(served.store)
+    good = served.store.read_bytes()
+    served.store.write_bytes(_no_pages(good))
+    reason = await refused_to_start(served)
+    assert reason.startswith(f"{served.store}: {DAMAGED}")
+    assert served.store.read_bytes() == _no_pages(good)
+    served.store.write_bytes(good)
+    assert await served.kept() == JOBS
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [(_no_header, "the file is not a SQLite database"), (_no_pages, DAMAGED), (_cut_off, DAMAGED)],
+)
+async def test_a_damaged_file_is_named_and_can_be_put_right_again(
+    damage: Callable[[bytes], bytes], words: str, tmp_path: Path
+) -> None:
+    served = Served(tmp_path / "fleet", tmp_path / "state.db")
+    await fill(served.store)
+    good = served.store.read_bytes()
+    served.store.write_bytes(damage(good))
+    with pytest.raises(StoreError, match=words) as raised:
+        await served.kept()
+    assert str(raised.value).startswith(f"{served.store}: ")
+    assert served.store.read_bytes() == damage(good)
+    served.store.write_bytes(good)
+    assert await served.kept() == JOBS
+
+
+async def _kept_or_refusal(served: Served) -> set[int] | str:
+    try:
+        return await served.kept()
+    except StoreError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("garbage", [b"\xa5", b"\x00"], ids=["noise", "zeros"])
+async def test_no_page_that_is_damaged_takes_a_delivery_with_it_unseen(
+    garbage: bytes, tmp_path: Path
+) -> None:
+    """Each page in turn: the file is named as damaged, or every delivery is there."""
+    served = Served(tmp_path / "fleet", tmp_path / "state.db")
+    await fill(served.store)
+    good = served.store.read_bytes()
+    seen = 0
+    for start in range(0, len(good), PAGE):
+        served.store.write_bytes(good[:start] + garbage * PAGE + good[start + PAGE :])
+        kept = await _kept_or_refusal(served)
+        seen += isinstance(kept, str)
+        assert str(served.store) in kept if isinstance(kept, str) else kept == JOBS
+        for left in ("-wal", "-shm"):
+            served.store.with_name(served.store.name + left).unlink(missing_ok=True)
+    assert seen >= 5
