@@ -27,18 +27,18 @@ CLOCK_SKEW: Seconds = 60.0
 
 def offering_problems(configuration: config.Configuration) -> tuple[config.Problem, ...]:
     """What the ladders ask of EC2 and EC2 does not have, by the project's own table."""
-    table = instance_types.instance_types()
-    families = {instance_types.quota_family(name) for name in table}
+    quotas = instance_types.quota_names()
     apis = {"request_buckets": OPERATIONS, "resource_buckets": RESOURCE_BUCKETS}
-    return config.validate_offerings(configuration, _type_problem, families, apis)
+    return config.validate_offerings(configuration, _type_problem, quotas, apis)
 
 
 def catalogue(
     configuration: config.Configuration,
     installation: InstallationId,
     opened: Mapping[ProviderName, Ec2Provider],
+    configured: Mapping[ProviderName, Ec2Provider],
 ) -> Catalogue:
-    """What can be launched, from the providers that could be opened."""
+    """What can be launched, from the providers that could be opened; how fast, of every one."""
     settings = configuration.settings
     return Catalogue(
         fleet=settings.fleet,
@@ -50,7 +50,7 @@ def catalogue(
         scopes=config.scopes(settings),
         limits=config.limits(settings),
         registration=config.registration_rate(settings),
-        launch_rates={name: provider.launch_rate for name, provider in opened.items()},
+        launch_rates={name: provider.launch_rate for name, provider in configured.items()},
     )
 
 
