@@ -53,17 +53,15 @@ class Reconciler:
         self._clock = clock
         self._arrived_until = arrived_until
         self._sweep_soon = {name: asyncio.Event() for name in providers}
-        self._awaited: dict[ProviderName, list[asyncio.Event]] = {name: [] for name in providers}
+        self._next_list = {name: asyncio.Event() for name in providers}
         self.github_answered = False
 
     async def list_soon(self, provider: ProviderName, patience: Seconds) -> None:
         """Have a provider's machines listed at the next chance, and wait so long for it at most."""
-        if provider not in self._awaited:
+        if provider not in self._next_list:
             return
-        listed = asyncio.Event()
-        self._awaited[provider].append(listed)
         self._sweep_soon[provider].set()
-        await self._first(listed, patience)
+        await self._first(self._next_list[provider], patience)
 
     async def run(self) -> None:
         """Run until cancelled. Raises StoreError."""
@@ -95,10 +93,9 @@ class Reconciler:
         soon = self._sweep_soon[name]
         while True:
             soon.clear()
-            awaited, self._awaited[name] = self._awaited[name], []
+            listed, self._next_list[name] = self._next_list[name], asyncio.Event()
             await self.sweep(name)
-            for listed in awaited:
-                listed.set()
+            listed.set()
             await self._clock.sleep(SWEEP_SOON)
             await self._first(soon, SWEEP_EVERY - SWEEP_SOON)
 
