@@ -6,7 +6,7 @@ file as written, like `checks`, so that an error elsewhere hides nothing.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from autoscaler.config import shapes
 from autoscaler.config.checks import kind_of
@@ -69,7 +69,7 @@ def _quotas(document: Document, families: Collection[str]) -> Iterator[Problem]:
         quotas = ec2.child("quotas")
         for quota, _ in quotas.entries() if quotas else ():
             family = quota.rpartition("/")[2]
-            if family in families or quota in families:
+            if family in families or quota in families or not _is(shapes.Quota, quota):
                 continue
             path = ("providers", provider, "ec2", "quotas", quota)
             yield document.problem(
@@ -82,10 +82,14 @@ def _buckets(document: Document, apis: Mapping[str, Collection[str]]) -> Iterato
         for key, known in apis.items():
             buckets = ec2.child(key)
             for api, _ in buckets.entries() if buckets else ():
-                if api not in known:
+                if api not in known and _is(shapes.Name, api):
                     path = ("providers", provider, "ec2", key, api)
                     what = f"{show(api)} is no API that is used with this limit"
                     yield document.problem(path, what, _fix(api, known))
+
+
+def _is(shape: Any, key: str) -> bool:
+    return valid(Node(1, key), shape) is not None
 
 
 def _fix(word: str, known: Collection[str]) -> str:
