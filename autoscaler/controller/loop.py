@@ -154,7 +154,8 @@ class Loop:
                 return
             # Little by little: deliveries wait for the store behind what a turn writes.
             await self._intake.apply_waiting()
-            elapsed = self._pacing.now() - began
+            # A clock that was set back stands still for a while.
+            elapsed = max(self._pacing.now() - began, quiet)
             came = (self._intake.jobs_queued - known) * pace.quiet / elapsed
             calm = calm + 1 if came < pace.stream else 0
             enough = pace.lull if came >= pace.flood else enough

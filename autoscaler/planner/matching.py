@@ -183,15 +183,14 @@ class _Problem:
             if demand.scope == _SPARE and pool.kind is SupplyKind.PARKED:
                 continue  # no job gives its parked machine up for the sake of a minimum
             if self._within_reach(demand, pool) <= 0:
-                continue
+                return False  # nor any pool that follows: runners come first, machines are alike
             for other in self.pools:
-                if self.matching.flow[other, pool] <= 0 or other in visited:
-                    continue
-                self._flow(other, pool, -1)  # its turn to register moves with it
-                if self.augment(other, visited):
-                    self._flow(demand, pool, 1)
-                    return True
-                self._flow(other, pool, 1)
+                if self.matching.flow[other, pool] > 0 and other not in visited:
+                    self._flow(other, pool, -1)  # its turn to register moves with it
+                    if self.augment(other, visited):
+                        self._flow(demand, pool, 1)
+                        return True
+                    self._flow(other, pool, 1)
         return False
 
     def _take(self, demand: DemandClass, pool: Supply, count: int) -> None:

@@ -12,12 +12,12 @@ from autoscaler.controller.ports.bootstrap import StayParked
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import LaunchRate, Rate
-from autoscaler.model.identifiers import JobId
+from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import Machine, MachineState
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World
-from tests.controller.virtual_time import on_virtual_time
+from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
 from tests.planner.fleets import EAST, catalogue, sku
 
 
@@ -344,3 +344,23 @@ async def test_a_machine_parked_while_we_were_away_is_not_ended_for_its_silence(
     await asyncio.sleep(290.0)
     await successor.turn()
     assert world.east.ended == []
+
+
+class StandingClock(VirtualClock):
+    """A clock that was set back: it stands still until the time it showed has come again."""
+
+    def now(self) -> Instant:
+        return EPOCH
+
+
+@on_virtual_time
+async def test_a_clock_that_was_set_back_ends_nothing() -> None:
+    world = World(clock=StandingClock())
+    controller = await started(world)
+    for job in range(1, 4):
+        await queue(controller, job)
+    await asyncio.sleep(5.0)
+    assert len(world.east.running) == 3
+    assert controller.running is not None
+    assert not controller.running.done()
+    await controller.stop()

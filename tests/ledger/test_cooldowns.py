@@ -189,3 +189,15 @@ def test_a_machine_that_comes_up_lifts_what_held_its_zone_and_its_capacity_type(
     world.boot(machine)
     world.do(e.MachineGateReported, machine, True, "")
     assert [world.state.cooldowns[k] for k in keys] == [Cooldown(k, world.now, 0, "") for k in keys]
+
+
+def test_a_machine_asked_for_after_a_hold_lifts_it_at_the_moment_it_comes() -> None:
+    world = World()
+    keys = (offering_key(world.keys()[0]), quota_key("east/G"), throttle_key(EAST))
+    for key in keys:
+        strike(world.state, key, FailureClass.THROTTLED, world.now, "busy")
+    world.now += 600.0
+    world.send(1)
+    world.now += 1.0
+    world.answer("c", "i-1")
+    assert [world.state.cooldowns[k] for k in keys] == [Cooldown(k, world.now, 0, "") for k in keys]
