@@ -41,8 +41,8 @@ TRY_AGAIN: Seconds = 5.0
 LISTED_WITHIN: Seconds = 6.0
 """How long a hello waits for a list: agents wait 10 s for an answer."""
 
-AWAITING_AT_ONCE = 4096
-"""Hellos that wait for a list at any moment; who comes then is told to try again."""
+AWAITING_AT_ONCE = 1280
+"""Hellos that wait for a list at any moment, each some 20 KB: a boot wave. Who comes then tries again."""
 
 _AWAITS_GRANT = frozenset({MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED})
 _OVER = frozenset({MachineState.ENDING, MachineState.GONE, MachineState.LOST, MachineState.FAILED})
