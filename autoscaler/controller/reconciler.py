@@ -13,6 +13,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.ports.store import Store
+from autoscaler.controller.wakeups import Wakeups
 from autoscaler.model.events import ListedMachine, MachinesListed, QuotasRead
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 
@@ -53,15 +54,16 @@ class Reconciler:
         self._clock = clock
         self._arrived_until = arrived_until
         self._sweep_soon = {name: asyncio.Event() for name in providers}
-        self._next_list = {name: asyncio.Event() for name in providers}
+        self._sweeps_begun = dict.fromkeys(providers, 0)
+        self._listed: Wakeups[tuple[ProviderName, int]] = Wakeups(clock)
         self.github_answered = False
 
     async def list_soon(self, provider: ProviderName, patience: Seconds) -> None:
         """Have a provider's machines listed at the next chance, and wait so long for it at most."""
-        if provider not in self._next_list:
+        if provider not in self._sweeps_begun:
             return
         self._sweep_soon[provider].set()
-        await self._first(self._next_list[provider], patience)
+        await self._listed.wait((provider, self._sweeps_begun[provider]), patience)
 
     async def run(self) -> None:
         """Run until cancelled. Raises StoreError."""
@@ -93,9 +95,11 @@ class Reconciler:
         soon = self._sweep_soon[name]
         while True:
             soon.clear()
-            listed, self._next_list[name] = self._next_list[name], asyncio.Event()
+            # Who comes while a list is under way waits for the next one.
+            before = self._sweeps_begun[name]
+            self._sweeps_begun[name] += 1
             await self.sweep(name)
-            listed.set()
+            self._listed.wake((name, before))
             await self._clock.sleep(SWEEP_SOON)
             await self._first(soon, SWEEP_EVERY - SWEEP_SOON)
 

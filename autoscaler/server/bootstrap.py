@@ -33,6 +33,10 @@ from autoscaler.server.refusal_log import RefusalLog
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BEARER = re.compile(r"[Bb]earer ([0-9a-fA-F]{64})")
 
+_NEXT_IS_FAR: frozenset[requests.Step] = frozenset({"acknowledge", "heartbeat"})
+"""A machine at work speaks once a minute: thousands of idle connections would cost 12 KB each, and
+several times that with TLS."""
+
 Result = dict[str, object] | None
 """A JSON body for a 200, or nothing for a 204."""
 
@@ -191,7 +195,7 @@ class BootstrapEndpoint:
             answer = web.Response(status=204) if result is None else json_answer(200, result)
         finally:
             self._telemetry.bootstrap(step, word)
-        if self._closing:
+        if self._closing or step in _NEXT_IS_FAR:
             answer.force_close()
         return answer
 
