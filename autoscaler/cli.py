@@ -5,7 +5,8 @@ Decides nothing else. Everything but typer is imported by the command that needs
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,15 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from autoscaler.config import Configuration, Problem
-    from autoscaler.config.sku_settings import SkuSettings
+    from autoscaler.config import Problem
     from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 USAGE_ERROR = 2
 """Exit status of a command line or configuration that cannot be used."""
-
-MAX_UNWRAPPED = 32
-"""SKU names up to this length stay on one line of the summary."""
 
 commands = typer.Typer(
     name="autoscaler",
@@ -90,6 +87,7 @@ def check(
 ) -> None:
     """Check a configuration; exit status 2 if it has errors."""
     from autoscaler.app import load_for_service
+    from autoscaler.app.summary import summarise
     from autoscaler.config import ConfigurationError
 
     try:
@@ -98,19 +96,26 @@ def check(
         _report(error.problems)
         raise typer.Exit(USAGE_ERROR) from None
     _report(configuration.warnings)
-    _summarise(configuration)
+    with _printing():
+        summarise(configuration, sys.stdout)
 
 
 @commands.command(name="import")
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="PyTorch's scale-config.yml.")],
     prefix: Annotated[
-        str, typer.Option(help="Put before every label: lf., c. or lf.c.", metavar="PREFIX")
+        str,
+        typer.Option(
+            help="Put before every SKU's name, not before extra labels: lf., c. or lf.c.",
+            metavar="PREFIX",
+        ),
     ] = "",
     provider: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Write a whole fleet.yaml with this EC2 provider."),
-    ] = None,
+        str, typer.Option(metavar="NAME", help="What the EC2 provider is called.")
+    ] = "us-east-1",
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Write a whole fleet.yaml, not its SKUs alone.")
+    ] = False,
     linux_ami: Annotated[
         str, typer.Option(metavar="NAME|OWNER", help="The image of types without an ami.")
     ] = "gpu-runner-linux-*|self",
@@ -122,19 +127,19 @@ def import_(
         typer.Option("--output", "-o", metavar="FILE", help="A new file; else standard output."),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with 1 and write nothing if a key is reported.")
+        bool, typer.Option("--strict", help="End with 1 and write nothing if anything is reported.")
     ] = False,
 ) -> None:
     """Turn PyTorch's scale-config.yml into SKUs; tell every key that has no place in them."""
     from autoscaler.config import ConfigurationError
-    from autoscaler.config.importing import ImportRequest, import_scale_config, report_lines
+    from autoscaler.config.importing import import_scale_config, report_lines
+    from autoscaler.config.runner_keys import ImportOptions
     from autoscaler.model.catalogue import OperatingSystem
 
     images = {OperatingSystem.LINUX: linux_ami, OperatingSystem.WINDOWS: windows_ami}
+    options = ImportOptions(prefix, provider, images)
     try:
-        text, imported = import_scale_config(
-            ImportRequest(file, prefix, provider, images), _architecture_of
-        )
+        text, imported = import_scale_config(file, options, _architecture_of, whole=whole)
         reported = bool(imported.reported)
         if output is not None and not (strict and reported):
             _write_new(output, text)
@@ -146,7 +151,8 @@ def import_(
     if strict and reported:
         raise typer.Exit(1)
     if output is None:
-        typer.echo(text, nl=False)
+        with _printing():
+            typer.echo(text, nl=False)
 
 
 @commands.command()
@@ -154,7 +160,8 @@ def schema() -> None:
     """Print the configuration's JSON Schema, for editors."""
     from autoscaler.config import json_schema
 
-    typer.echo(json_schema())
+    with _printing():
+        typer.echo(json_schema())
 
 
 @commands.command()
@@ -197,7 +204,8 @@ def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed
 
-    typer.echo(installed("gpu-runner-autoscaler"))
+    with _printing():
+        typer.echo(installed("gpu-runner-autoscaler"))
 
 
 def main() -> None:
@@ -207,79 +215,57 @@ def main() -> None:
 
 def _price_of(instance_type: str, os: "OperatingSystem") -> float:
     """Dollars an hour on demand. Raises ValueError where none is known."""
-    from autoscaler.providers.ec2.instance_types import Prices
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
-    return find(instance_type).dollars_per_hour(os, Prices())
+    return find(instance_type).dollars_per_hour(os)
 
 
 def _architecture_of(instance_type: str, os: "OperatingSystem") -> "Architecture":
     """What an instance type is. Raises ValueError where it cannot be launched for lack of a price."""
-    from autoscaler.providers.ec2.instance_types import Prices
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
-    found = find(instance_type)
-    found.dollars_per_hour(os, Prices())
-    return found.arch
+    _price_of(instance_type, os)
+    return find(instance_type).arch
 
 
 def _write_new(output: Path, text: str) -> None:
-    """Write a file that was not there: one that was may hold work. Raises ConfigurationError."""
+    """Write a file that was not there, whole or not at all: one that was may hold work.
+
+    Raises ConfigurationError where there can be no such file, and Exit on a disk that is full.
+    """
     from autoscaler.config import ConfigurationError, Problem
 
     try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
+        file = output.open("x", encoding="utf-8")
     except OSError as error:
         what = f"cannot be written: {error.strerror}"
-        problem = Problem(str(output), 0, "", what, "name a file that is not there yet")
-        raise ConfigurationError([problem]) from None
+        there = isinstance(error, FileExistsError)
+        fix = "name a file that is not there yet" if there else "name a place to write to"
+        raise ConfigurationError([Problem(str(output), 0, "", what, fix)]) from None
+    try:
+        with file:
+            file.write(text)
+    except OSError as error:
+        output.unlink()
+        typer.echo(f"{output}: cannot be written: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    """Standard output that takes nothing more is told in a line; status 1. A closed pipe is typer's."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        typer.echo(f"standard output: cannot be written: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _report(problems: "Iterable[Problem]") -> None:
     for problem in sorted(problems):
         typer.echo(str(problem), err=True)
-
-
-def _summarise(configuration: "Configuration") -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from autoscaler.config import not_in_force
-
-    settings = configuration.settings
-    table = Table(title=f"fleet {settings.fleet}", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("SKU", overflow="fold", no_wrap=max(map(len, settings.skus)) <= MAX_UNWRAPPED)
-    table.add_column("labels", overflow="fold")
-    table.add_column("ladder", overflow="fold")
-    table.add_column("parked", no_wrap=True)
-    table.add_column("at most", no_wrap=True)
-    for name, sku in settings.skus.items():
-        table.add_row(*_row(name, sku))
-    Console(file=sys.stdout, markup=False, highlight=False, emoji=False).print(table)
-    machines, dollars = settings.limits.machines, settings.limits.dollars_per_hour
-    typer.echo(f"machines: {_cap(machines)}; dollars an hour: {_cap(dollars)}")
-    for line in not_in_force(settings):
-        typer.echo(f"not in force yet: {line}")
-
-
-def _row(name: str, sku: "SkuSettings") -> tuple[str, str, str, str, str]:
-    labels = ", ".join([*sku.labels, sku.os.value, sku.arch.value])
-    ladder = "\n".join(
-        f"{rung.provider}: {', '.join(rung.instance_types)} ({', '.join(rung.capacity)})"
-        if rung.instance_types
-        else f"{rung.provider}: pod"
-        for rung in sku.ladder
-    )
-    highest = max([sku.idle.minimum, *(entry.minimum for entry in sku.idle.schedule)])
-    parked = str(sku.idle.minimum)
-    parked += f" to {highest}" if highest > sku.idle.minimum else ""
-    return name, labels, ladder, parked, _cap(sku.max_machines)
-
-
-def _cap(cap: float | None) -> str:
-    return "no cap" if cap is None else f"{cap:,.10g}"
 
 
 if __name__ == "__main__":

@@ -28,6 +28,12 @@ def make_body(dice: random.Random, number: int) -> bytes:
     return (text + filler)[:BODY_BYTES].encode()
 
 
+def delivery(bodies: list[bytes], number: int) -> Delivery:
+    """The one of this number at a rate."""
+    body = bodies[number % len(bodies)]
+    return Delivery(f"rate-{number}", "workflow_job", time.time(), body)
+
+
 async def at_a_rate(
     store: SqliteStore, bodies: list[bytes], rate: float, count: int
 ) -> list[float]:
@@ -37,8 +43,7 @@ async def at_a_rate(
     async def one(number: int) -> float:
         due = start + number / rate
         await asyncio.sleep(due - time.perf_counter())
-        body = bodies[number % len(bodies)]
-        await store.accept(Delivery(f"rate-{number}", "workflow_job", time.time(), body))
+        await store.accept(delivery(bodies, number))
         return time.perf_counter() - due
 
     return list(await asyncio.gather(*(one(number) for number in range(count))))
@@ -67,7 +72,7 @@ async def main(rate: float, seconds: float, folder: Path) -> None:
     store = await SqliteStore.open(folder / "bench.db")
     try:
         await at_a_rate(store, bodies, rate, int(rate))  # the first second warms up
-        await store.commit([], [], [f"rate-{number}" for number in range(int(rate))])
+        await store.commit([], [], [delivery(bodies, number).key for number in range(int(rate))])
         await store.forget(time.time() + 1)
         waits = sorted(await at_a_rate(store, bodies, rate, int(rate * seconds)))
         most = await flat_out(store, bodies, seconds)

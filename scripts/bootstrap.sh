@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets up what `make test` and `make demo` need: Debian packages, uv, .venv as uv.lock says, and what
-# some tests compare with (scripts/npm_packages.py). Does nothing when all of it is there. As root it installs what is missing from Debian; otherwise
-# it names it and stops. It never changes uv.lock, and never installs into the system's Python.
+# some tests compare with (scripts/npm_packages.py). Does nothing when all of it is there. As root it
+# installs what is missing from Debian; otherwise it names it and stops. It never changes uv.lock, and
+# never installs into the system's Python.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -52,9 +53,16 @@ command -v setpriv > /dev/null || packages+=(util-linux)
 command -v strace > /dev/null || packages+=(strace)
 ((${#packages[@]} == 0)) || install_packages "${packages[@]}"
 
-lock="$(cat pyproject.toml uv.lock scripts/bootstrap.sh scripts/npm_packages.py | sha256sum)"
+# It looks itself whether anything is missing. Nothing but a few tests needs what it brings, and they
+# say so: the demo runs without.
+bring_packages() {
+  .venv/bin/python scripts/npm_packages.py || true
+}
+
+lock="$(cat pyproject.toml uv.lock scripts/bootstrap.sh | sha256sum)"
 known="$(cat "$STAMP" 2> /dev/null || true)"
 if new_enough .venv/bin/python && [[ "$known" == "$lock $PWD" ]]; then
+  bring_packages
   exit 0
 fi
 
@@ -74,9 +82,6 @@ fi
 say "Installing what uv.lock names into .venv"
 unset VIRTUAL_ENV UV_PROJECT_ENVIRONMENT
 "$UV_HOME/bin/uv" sync --frozen --all-extras --quiet --no-python-downloads < /dev/null
-
-# Nothing but a few tests needs these, and they say so: the demo runs without.
-if .venv/bin/python scripts/npm_packages.py; then
-  printf '%s\n' "$lock $PWD" > "$STAMP"
-fi
+printf '%s\n' "$lock $PWD" > "$STAMP"
+bring_packages
 say "Set up in ${SECONDS} s"

@@ -3,8 +3,8 @@
     python scripts/mutants.py [--processes N] [MODULE ...]        MODULE as in planner.grants
 
 Copies the two rooms and their tests below .cache/mutants, lets mutmut change one thing at a time
-there, and judges what came out: each room has at least 90 % of its mutants killed (a mutant that
-makes the tests run out of time counts as killed), and each survivor stands with its reason in
+there, and judges what came out: each room has at least 90 % of its mutants killed (one that makes
+the tests run out of time or memory counts as killed), and each survivor stands with its reason in
 docs/mutants.md, which names no mutant that is killed. It never changes the checkout.
 """
 
@@ -33,7 +33,8 @@ MEMORY = 4 << 30
 SAY_EVERY = 30.0
 
 _KILLED = (1, 3)  # pytest: a test failed; pytest itself broke
-_OUT_OF_TIME = (36, 24, -24, 152, 255, -9)
+_OUT_OF_BOUNDS = (36, 24, -24, 152, 255, -9, 120)  # of time, or of memory
+_SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f \n"
 _NAME = re.compile(r"^autoscaler\.(\w+\.\w+)\.(?:x_(\w+?)|xǁ(\w+)ǁ(\w+?))__mutmut_(\d+)$")
 
 
@@ -122,7 +123,7 @@ def read_results(work: Path) -> dict[Mutant, str]:
 def _result(code: int) -> str:
     if code in _KILLED:
         return "killed"
-    return "timeout" if code in _OUT_OF_TIME else "survived"
+    return "timeout" if code in _OUT_OF_BOUNDS else "survived"
 
 
 def _functions(source: str) -> dict[str, list[str]]:
@@ -190,19 +191,20 @@ def run(work: Path, modules: list[str], processes: int) -> int:
 
 
 def _seldom(lines: Iterable[str]) -> Iterator[str]:
-    """Every line of words, and of the lines that count, one in half a minute and the last."""
-    said, waiting = time.monotonic(), ""
-    for line in (line.strip() for line in lines):
+    """Words once, and of the lines that count one in half a minute and the last."""
+    said, words, waiting = time.monotonic(), "", ""
+    for line in lines:
         counts = re.search(r"\d+/\d+ .*", line)
         if counts is not None:
-            waiting = counts[0]
+            waiting = counts[0].strip()
             if time.monotonic() < said + SAY_EVERY:
                 continue
         if waiting:
             yield waiting
             said, waiting = time.monotonic(), ""
-        if line and counts is None:
-            yield line
+        if counts is None and line.strip(_SPINNER) not in ("", words):
+            words = line.strip(_SPINNER)
+            yield words
 
 
 def report(results: dict[Mutant, str]) -> str:

@@ -130,8 +130,8 @@ def test_check_looks_into_secret_files_unless_told_not_to(example: Path) -> None
     (example.parent / "webhook-secret").write_text("")
     result = run("check", example)
     assert result.exit_code == 2
-    assert "names a file without a PEM private key" in result.stderr
-    assert "names an empty file" in result.stderr
+    assert "holds no private key that can be read" in result.stderr
+    assert "holds no secret" in result.stderr
     (example.parent / "webhook-secret").unlink()
     assert run("check", "--skip-files", example).exit_code == 0
 
@@ -183,7 +183,7 @@ def test_import_writes_skus_to_standard_output_and_the_report_to_the_other() -> 
 def test_import_writes_a_whole_file_that_check_accepts(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     images = ("--linux-ami", "mine-*|self", "--windows-ami", "win-*")
-    result = run("import", SCALE_CONFIG, "--provider", "us-east-1", "-o", file, *images)
+    result = run("import", SCALE_CONFIG, "--whole", "-o", file, *images)
     assert (result.exit_code, result.stdout) == (0, "")
     checked = run("check", "--skip-files", file)
     assert checked.exit_code == 0
@@ -199,7 +199,7 @@ def test_import_overwrites_nothing(tmp_path: Path) -> None:
     file.write_text("mine")
     result = run("import", SCALE_CONFIG, "--output", file)
     assert result.exit_code == 2
-    assert f"{file}: cannot be written: File exists" in result.stderr
+    assert f"{file}: cannot be written: File exists; fix: name a file that is not" in result.stderr
     assert file.read_text() == "mine"
 
 
@@ -247,6 +247,88 @@ def test_a_reader_that_went_away_is_no_error_of_ours(arguments: list[str], examp
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["schema"], ["check", "--skip-files", "FILE"], ["import", "SCALE"], ["version"]],
+)
+def test_a_full_disk_behind_standard_output_is_told_in_a_line(
+    arguments: list[str], example: Path
+) -> None:
+    places = {"FILE": str(example), "SCALE": str(SCALE_CONFIG)}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "autoscaler.cli", *(places.get(a, a) for a in arguments)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == "standard output: cannot be written: No space left on device"
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
+
+
+def test_import_leaves_no_part_of_a_file_that_does_not_fit(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    command = [
+        sys.executable,
+        "-B",
+        "-m",
+        "autoscaler.cli",
+        "import",
+        str(SCALE_CONFIG),
+        "-o",
+        str(file),
+    ]
+    # A limit on the size of files: what a disk does that has room for 1 KiB more.
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 1 && exec "$@"', "-", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [f"{file}: cannot be written: File too large"]
+    assert not file.exists()
+
+
+def test_import_to_a_place_that_takes_no_file(tmp_path: Path) -> None:
+    result = run("import", SCALE_CONFIG, "-o", tmp_path / "gone" / "fleet.yaml")
+    assert result.exit_code == 2
+    assert "cannot be written: No such file or directory; fix: name a place to write to" in (
+        result.stderr
+    )
+
+
+def test_import_names_the_provider_of_the_skus_alone() -> None:
+    result = run("import", SCALE_CONFIG, "--provider", "mine")
+    assert result.stdout.splitlines()[1] == "skus:"
+    assert "{provider: mine, " in result.stdout
+    assert "{provider: us-east-1, " in run("import", SCALE_CONFIG).stdout
+    result = run("import", SCALE_CONFIG, "--provider", "")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("--provider: ")
+
+
+def test_import_strictly_refuses_a_type_that_only_its_variants_can_be(tmp_path: Path) -> None:
+    file = tmp_path / "scale-config.yml"
+    base = "{os: linux, disk_size: 100, variants: {big: {instance_type: c7i.large}}}"
+    file.write_text(f"runner_types: {{linux.base: {base}}}")
+    result = run("import", file, "--strict")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "left out: names no instance_type" in result.stderr
+
+
+def test_check_of_a_scale_config_names_import() -> None:
+    result = run("check", SCALE_CONFIG)
+    assert result.exit_code == 2
+    assert "runner_types: unknown key; fix: this is a scale-config.yml: autoscaler import" in (
+        result.stderr
+    )
 
 
 def test_schema_is_json() -> None:

@@ -18,7 +18,7 @@ _HINTS = {
     "ExpiredToken": _RENEW,
     "InvalidClientTokenId": _RENEW,
     "RequestExpired": "set this host's clock, or renew the credentials",
-    "UnauthorizedOperation": "allow the credentials what README.md lists under A first fleet",
+    "UnauthorizedOperation": "allow the credentials what docs/ec2.md#permissions lists",
     "InvalidSubnetID.NotFound": "correct subnets: they must be in this region and account",
 }
 

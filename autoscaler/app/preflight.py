@@ -1,137 +1,115 @@
 """What a fleet.yaml that reads well asks for and this program cannot do: `check` and `serve` tell it.
 
 Decides no rule of its own: it asks the rooms that know EC2's types, its certificates and the text
-that machines boot with. It reaches nobody over the network.
+that machines boot with. It looks at the file as written, so that a key which is refused hides no
+other, and reaches nobody over the network.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from autoscaler import config
 from autoscaler.app.translation import offering_problems
-from autoscaler.config.certificates import tls_problems
-from autoscaler.config.document import Document
+from autoscaler.config import shapes
+from autoscaler.config.certificates import authority, tls_problems
+from autoscaler.config.credentials import secret_problems
+from autoscaler.config.document import Document, Node
+from autoscaler.config.files import SQLITE, named_file
+from autoscaler.config.offerings import ec2_providers
+from autoscaler.config.pem import PemError, read_pem
 from autoscaler.config.problems import nearest, show
-from autoscaler.config.settings import Ec2Settings
-from autoscaler.providers.ec2.identity import (
-    load_certificates,
-    pinned_certificates,
-    pinned_regions,
-)
-from autoscaler.providers.ec2.instance_types import (
-    InstanceTypeError,
-    instance_type,
-    instance_types,
-)
+from autoscaler.config.values import valid
+from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.ec2.identity import load_certificates, pinned_regions
 from autoscaler.providers.ec2.user_data import render_user_data
 
-_TYPE = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 _ANY_SHA256 = "0" * 64
 
 
 def load_for_service(path: Path, *, files: bool = True) -> config.Configuration:
     """A configuration that can be served. Raises ConfigurationError, all errors at once."""
-    configuration = config.load(path, files=files, also=_unknown_types)
-    if problems := preflight(configuration, files=files):
-        raise config.ConfigurationError(problems)
-    return configuration
+
+    def also(document: Document) -> tuple[config.Problem, ...]:
+        return preflight(document, path.parent, files=files)
+
+    return config.load(path, files=files, also=also)
 
 
 def preflight(
-    configuration: config.Configuration, *, files: bool = True
+    document: Document, folder: Path, *, files: bool = True
 ) -> tuple[config.Problem, ...]:
-    """Every problem, by line; `files` says whether the files that it names are looked into."""
-    problems = [*offering_problems(configuration), *_store(configuration), *_regions(configuration)]
+    """Every problem, by line; `files` says whether the files that it names are looked into.
+
+    Names of files start at `folder`. Values of no right shape are passed over, `load` tells them.
+    """
+    problems = [*offering_problems(document), *_store(document), *_regions(document)]
     if files:
-        for read in (config.read_private_keys, config.read_webhook_secrets):
-            try:
-                read(configuration)
-            except config.ConfigurationError as error:
-                problems += error.problems
-        problems += tls_problems(configuration)
-        problems += _identity_files(configuration)
-        problems += _user_data(configuration)
+        problems += secret_problems(document, folder)
+        problems += tls_problems(document, folder)
+        problems += _identity_files(document, folder)
+        problems += _user_data(document, folder)
     return tuple(sorted(problems))
 
 
-def _unknown_types(document: Document) -> Iterator[config.Problem]:
-    skus = document.root.child("skus")
-    for name, sku in skus.entries() if skus else ():
-        ladder = sku.child("on")
-        for index, rung in ladder.items() if ladder else ():
-            types = rung.child("instance_types")
-            for position, node in types.items() if types else ():
-                if not isinstance(node.value, str) or not _TYPE.fullmatch(node.value):
-                    continue  # as `load` says
-                try:
-                    instance_type(node.value)
-                except InstanceTypeError as error:
-                    path = ("skus", name, "on", index, "instance_types", position)
-                    yield document.problem(path, error.what, _near_type(node.value, error.fix))
+def _store(document: Document) -> Iterator[config.Problem]:
+    store = valid(document.root, shapes.StoreUrl, "store")
+    if store is not None and not store.startswith(SQLITE):
+        yield document.problem(("store",), "PostgreSQL is not built yet", "write sqlite:///FILE")
 
 
-def _near_type(name: str, fix: str) -> str:
-    meant = nearest(name, instance_types())
-    return f"did you mean {meant}?" if meant is not None else fix
-
-
-def _store(configuration: config.Configuration) -> Iterator[config.Problem]:
-    if configuration.sqlite_file() is None:
-        what = "PostgreSQL is not built yet"
-        yield configuration.document.problem(("store",), what, "write sqlite:///FILE")
-
-
-def _regions(configuration: config.Configuration) -> Iterator[config.Problem]:
-    for name, ec2 in _ec2(configuration):
-        if ec2.identity_certificates or pinned_certificates(ec2.region):
+def _regions(document: Document) -> Iterator[config.Problem]:
+    known = pinned_regions()
+    for name, ec2 in ec2_providers(document):
+        region = valid(ec2, shapes.Region, "region")
+        own = ec2.child("identity_certificates")
+        if region is None or region in known or (own is not None and own.value):
             continue
-        meant = nearest(ec2.region, pinned_regions())
+        meant = nearest(region, known)
         fix = "name AWS's certificate for it in identity_certificates"
         if meant is not None:
             fix = f"did you mean {meant}? If not, {fix}"
-        what = f"no machine in {show(ec2.region)} could prove who it is: no certificate is known"
-        path = ("providers", name, "ec2", "region")
-        yield configuration.document.problem(path, what, fix)
+        what = f"no machine in {show(region)} could prove who it is: no certificate is known"
+        yield document.problem(("providers", name, "ec2", "region"), what, fix)
 
 
-def _identity_files(configuration: config.Configuration) -> Iterator[config.Problem]:
-    for name, ec2 in _ec2(configuration):
-        for index, file in enumerate(ec2.identity_certificates):
+def _identity_files(document: Document, folder: Path) -> Iterator[config.Problem]:
+    for name, ec2 in ec2_providers(document):
+        certificates = ec2.child("identity_certificates")
+        for index, node in certificates.items() if certificates else ():
             path = ("providers", name, "ec2", "identity_certificates", index)
+            file = named_file(document, folder, *path)
+            if file is None:
+                continue
             fix = "name a PEM file with AWS's RSA certificate for the region"
             try:
-                load_certificates(configuration.file(file).read_bytes(), file)
+                load_certificates(read_pem(file), str(node.value))
+            except PemError as error:
+                yield document.problem(path, f"{show(node.value)} {error.what}", fix)
             except ValueError as error:
-                yield configuration.document.problem(path, str(error), fix)
-            except OSError as error:
-                what = f"{show(file)} cannot be read: {error.strerror}"
-                yield configuration.document.problem(path, what, fix)
+                yield document.problem(path, str(error), fix)
 
 
-def _user_data(configuration: config.Configuration) -> Iterator[config.Problem]:
+def _user_data(document: Document, folder: Path) -> Iterator[config.Problem]:
     """A CA file that does not fit into what EC2 hands to a booting machine."""
-    server = configuration.settings.server
-    if server.tls is None or server.tls.ca_file is None:
+    ca_pem = authority(document, folder)
+    url = valid(document.root, shapes.PublicUrl, "server", "public_url")
+    if ca_pem is None or url is None:
         return
+    skus = document.root.child("skus")
+    systems = {
+        valid(sku, OperatingSystem, "os") or OperatingSystem.LINUX
+        for _, sku in (skus.entries() if skus else ())
+    }
+    names = [
+        name for name, _ in ec2_providers(document) if valid(Node(1, name), shapes.ProviderName)
+    ]
     try:
-        ca_pem = configuration.file(server.tls.ca_file).read_text()
-    except (OSError, ValueError):
-        return  # as `tls_problems` says
-    if "PRIVATE KEY" in ca_pem:
-        return
-    try:
-        for name, _ in _ec2(configuration):
-            for os in {sku.os for sku in configuration.settings.skus.values()}:
-                render_user_data(os, server.public_url, name, _ANY_SHA256, ca_pem)
+        for name in names:
+            for os in sorted(systems):
+                render_user_data(os, url, name, _ANY_SHA256, ca_pem)
     except ValueError as error:
         path = ("server", "tls", "ca_file")
-        what = f"{show(server.tls.ca_file)} cannot go to machines: {error}"
+        file = valid(document.root, shapes.FilePath, *path)
+        what = f"{show(file)} cannot go to machines: {error}"
         fix = "leave in it only the authority that signed the server's certificate"
-        yield configuration.document.problem(path, what, fix)
-
-
-def _ec2(configuration: config.Configuration) -> Iterator[tuple[str, Ec2Settings]]:
-    for name, provider in configuration.settings.providers.items():
-        if provider.ec2 is not None:
-            yield name, provider.ec2
+        yield document.problem(path, what, fix)

@@ -154,7 +154,7 @@ class _Fleet:
             for name, ec2 in ec2_settings(configuration, saved.installation, agent_sha256).items()
         }
         self.providers = {name: GuardedProvider(ec2) for name, ec2 in self._ec2.items()}
-        ledger = Ledger(catalogue(configuration, saved.installation, {}))
+        ledger = Ledger(catalogue(configuration, saved.installation, {}, self._ec2))
         self._journal = Journal(ledger, store, clock, self._telemetry)
         self._effects = Effects(self._crashed)
         self._granting = Granting(self._journal, self.github, clock)
@@ -188,7 +188,7 @@ class _Fleet:
             return False
         self._opened[name] = self._ec2[name]
         self._journal.ledger.replace_catalogue(
-            catalogue(self._configuration, self._installation, self._opened)
+            catalogue(self._configuration, self._installation, self._opened, self._ec2)
         )
         return True
 

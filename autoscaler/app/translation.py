@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autoscaler import config
+from autoscaler.config.document import Document
+from autoscaler.config.offerings import Place
+from autoscaler.config.problems import nearest
 from autoscaler.config.settings import Ec2Settings as Ec2Section
 from autoscaler.config.settings import TokenBucket
 from autoscaler.config.sku_settings import Image, SkuSettings
@@ -25,20 +28,20 @@ CLOCK_SKEW: Seconds = 60.0
 """How far a machine's clock may be off; GitHub's tokens live for minutes."""
 
 
-def offering_problems(configuration: config.Configuration) -> tuple[config.Problem, ...]:
+def offering_problems(document: Document) -> tuple[config.Problem, ...]:
     """What the ladders ask of EC2 and EC2 does not have, by the project's own table."""
-    table = instance_types.instance_types()
-    families = {instance_types.quota_family(name) for name in table}
+    quotas = instance_types.quota_names()
     apis = {"request_buckets": OPERATIONS, "resource_buckets": RESOURCE_BUCKETS}
-    return config.validate_offerings(configuration, _type_problem, families, apis)
+    return config.validate_offerings(document, _type_problem, quotas, apis)
 
 
 def catalogue(
     configuration: config.Configuration,
     installation: InstallationId,
     opened: Mapping[ProviderName, Ec2Provider],
+    configured: Mapping[ProviderName, Ec2Provider],
 ) -> Catalogue:
-    """What can be launched, from the providers that could be opened."""
+    """What can be launched, from the providers that could be opened; how fast, of every one."""
     settings = configuration.settings
     return Catalogue(
         fleet=settings.fleet,
@@ -50,7 +53,7 @@ def catalogue(
         scopes=config.scopes(settings),
         limits=config.limits(settings),
         registration=config.registration_rate(settings),
-        launch_rates={name: provider.launch_rate for name, provider in opened.items()},
+        launch_rates={name: provider.launch_rate for name, provider in configured.items()},
     )
 
 
@@ -184,14 +187,19 @@ def _canary(image: Image) -> CanaryImage | None:
 
 
 def _type_problem(
-    instance_type: str, os: OperatingSystem, arch: Architecture, ec2: Ec2Section
+    instance_type: str, os: OperatingSystem, arch: Architecture | None, place: Place
 ) -> tuple[str, str] | None:
     try:
         found = instance_types.instance_type(instance_type)
-        found.dollars_per_hour(os, instance_types.Prices(ec2.region, ec2.prices))
+    except instance_types.InstanceTypeError as error:
+        meant = nearest(instance_type, instance_types.instance_types())
+        return error.what, error.fix if meant is None else f"did you mean {meant}?"
+    try:
+        if place.region is not None:
+            found.dollars_per_hour(os, instance_types.Prices(place.region, place.prices))
     except instance_types.InstanceTypeError as error:
         return error.what, error.fix
-    if found.arch is arch:
+    if arch is None or found.arch is arch:
         return None
     what = f"{found.name} is {found.arch}, the SKU is {arch}"
     return what, f"write arch: {found.arch} in the SKU, or name another type"

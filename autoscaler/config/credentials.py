@@ -3,15 +3,24 @@
 Secret values are in no repr, dump or problem.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretBytes
 
+from autoscaler.config.checks import text
+from autoscaler.config.document import Document
+from autoscaler.config.files import named_file
 from autoscaler.config.load import Configuration, read_bounded
+from autoscaler.config.pem import PemError, private_key
 from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, show
 
 MAX_SECRET_BYTES = 64 * 1024
 MAX_WEBHOOK_SECRETS = 16
+
+_WEBHOOK: KeyPath = ("github", "webhook_secret_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +36,9 @@ def read_private_keys(configuration: Configuration) -> tuple[AppCredentials, ...
     found: list[AppCredentials] = []
     problems: list[Problem] = []
     for index, app in enumerate(configuration.settings.github.apps):
-        path = ("github", "apps", index, "private_key_file")
+        file = configuration.file(app.private_key_file)
         try:
-            pem = _read(configuration, path, app.private_key_file)
-            what = _key_trouble(pem)
-            if what is not None:
-                raise _problem(configuration, path, f"{show(app.private_key_file)} {what}")
+            pem = _app_key(configuration.document, _app_path(index), file)
         except ConfigurationError as error:
             problems += error.problems
         else:
@@ -47,50 +53,65 @@ def read_webhook_secrets(configuration: Configuration) -> tuple[SecretBytes, ...
 
     Raises ConfigurationError.
     """
-    path = ("github", "webhook_secret_file")
-    content = _read(configuration, path, configuration.settings.github.webhook_secret_file)
-    lines = [line.strip() for line in content.splitlines()]
+    file = configuration.file(configuration.settings.github.webhook_secret_file)
+    return _secrets(configuration.document, _WEBHOOK, file)
+
+
+def secret_problems(document: Document, folder: Path) -> Iterator[Problem]:
+    """What makes secret files unusable; of those that are not there, `files` tells."""
+    apps = document.root.get("github", "apps")
+    keys = [_app_path(index) for index, _ in (apps.items() if apps else ())]
+    for path in (*keys, _WEBHOOK):
+        file = named_file(document, folder, *path)
+        if file is None:
+            continue
+        try:
+            (_secrets if path == _WEBHOOK else _app_key)(document, path, file)
+        except ConfigurationError as error:
+            yield from error.problems
+
+
+def _app_path(index: int) -> KeyPath:
+    return ("github", "apps", index, "private_key_file")
+
+
+def _app_key(document: Document, path: KeyPath, file: Path) -> bytes:
+    """GitHub's keys are RSA, unencrypted (GitHub Docs, "Managing private keys for GitHub Apps")."""
+    pem = _read(document, path, file)
+    try:
+        key = private_key(pem)
+    except PemError as error:
+        raise _problem(document, path, error.what) from None
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise _problem(document, path, "holds a private key that is not RSA")
+    return pem
+
+
+def _secrets(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes, ...]:
+    lines = [line.strip() for line in _read(document, path, file).splitlines()]
     secrets = tuple(SecretBytes(line) for line in lines if line)
-    named = show(configuration.settings.github.webhook_secret_file)
     if not secrets:
-        raise _problem(configuration, path, f"{named} names an empty file")
+        raise _problem(document, path, "holds no secret")
     if len(secrets) > MAX_WEBHOOK_SECRETS:
-        what = f"{named} names a file of more than {MAX_WEBHOOK_SECRETS} lines"
-        raise _problem(configuration, path, what)
+        raise _problem(document, path, f"holds more than {MAX_WEBHOOK_SECRETS} secrets")
     return secrets
 
 
-def _read(configuration: Configuration, path: KeyPath, name: str) -> bytes:
+def _read(document: Document, path: KeyPath, file: Path) -> bytes:
     try:
-        content = read_bounded(configuration.file(name), "", MAX_SECRET_BYTES)
+        content = read_bounded(file, "", MAX_SECRET_BYTES)
     except ConfigurationError as error:
-        raise _problem(configuration, path, error.problems[0].what) from None
+        # Without its name, which may be the secret where no file is there.
+        fix = error.problems[0].fix
+        raise ConfigurationError([document.problem(path, error.problems[0].what, fix)]) from None
     if len(content) > MAX_SECRET_BYTES:
-        what = f"{show(name)} names a file larger than {MAX_SECRET_BYTES // 1024} KiB"
-        raise _problem(configuration, path, what)
+        raise _problem(document, path, f"is larger than {MAX_SECRET_BYTES // 1024} KiB")
     return content
 
 
-def _key_trouble(pem: bytes) -> str | None:
-    """Why a PEM text is no App's key: GitHub's are RSA, unencrypted (GitHub Docs, "Managing private
-    keys for GitHub Apps").
-    """
-    if b"-----BEGIN " not in pem or b"PRIVATE KEY-----" not in pem:
-        return "names a file without a PEM private key"
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric import rsa
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    try:
-        key = load_pem_private_key(pem, password=None)
-    except TypeError:
-        return "names an encrypted private key"
-    except (ValueError, UnsupportedAlgorithm):
-        return "names a private key that cannot be read"
-    return None if isinstance(key, rsa.RSAPrivateKey) else "names a private key that is not RSA"
-
-
-def _problem(configuration: Configuration, path: KeyPath, what: str) -> ConfigurationError:
-    webhook = path[-1] == "webhook_secret_file"
-    fix = "write one secret a line" if webhook else "save the key that GitHub gave as it is"
-    return ConfigurationError([configuration.document.problem(path, what, fix)])
+def _problem(document: Document, path: KeyPath, what: str) -> ConfigurationError:
+    fix = "save the key that GitHub gave as it is"
+    if path == _WEBHOOK:
+        fix = "write one secret a line"
+    named = show(text(document.root, *path))
+    return ConfigurationError([document.problem(path, f"{named} {what}", fix)])

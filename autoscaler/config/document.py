@@ -95,8 +95,13 @@ class Document:
         return Problem(self.file, line, dotted(path), what, fix, warning)
 
 
-def parse(content: bytes, file: str) -> Document:
-    """Read one YAML document. Raises ConfigurationError when it cannot be read at all."""
+def parse(
+    content: bytes, file: str, *, if_empty: str = "start from examples/fleet.yaml"
+) -> Document:
+    """Read one YAML document. Raises ConfigurationError when it cannot be read at all.
+
+    `if_empty` is the fix for a file that holds nothing.
+    """
     if len(content) > MAX_BYTES:
         raise _unreadable(file, 1, f"is larger than {MAX_BYTES // 1024} KiB", "make it smaller")
     try:
@@ -119,7 +124,7 @@ def parse(content: bytes, file: str) -> Document:
         fix = "look at indentation, quotes and brackets here and just above"
         raise _unreadable(file, line, what, fix) from None
     if builder.root is None or builder.root.value is None:
-        raise _unreadable(file, 1, "is empty", "start from examples/fleet.yaml")
+        raise _unreadable(file, 1, "is empty", if_empty)
     return Document(file, builder.root, tuple(builder.problems))
 
 

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from autoscaler.config.document import Document
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
+from autoscaler.config.runner_types import RUNNER_TYPES
 from autoscaler.config.settings import Settings
 from autoscaler.config.shapes import Section
 
@@ -97,6 +98,8 @@ def _unknown_fix(path: KeyPath) -> str:
     meant = _meant(path)
     if meant is not None:
         return f"did you mean {meant}?"
+    if path == (RUNNER_TYPES,):
+        return "this is a scale-config.yml: autoscaler import makes SKUs of it"
     section = section_at(path[:-1])
     known = listed(list(keys(section))) if section else ""
     return f"remove it; known here: {known}"
@@ -131,7 +134,7 @@ def _expected(expected: str, fix: str) -> Callable[[ErrorDetails], tuple[str, st
 def _bound(word: str, key: str, fix: str) -> Callable[[ErrorDetails], tuple[str, str]]:
     def sentence(error: ErrorDetails) -> tuple[str, str]:
         bound = error["ctx"][key]
-        return f"{show(error['input'])} is {word} {bound:g}", f"{fix} {bound:g}"
+        return f"{show(error['input'])} is {word} {bound:.15g}", f"{fix} {bound:.15g}"
 
     return sentence
 

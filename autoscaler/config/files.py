@@ -1,4 +1,4 @@
-"""Looks whether the files that fleet.yaml names are there. Never reads what is in them.
+"""Looks whether the files that fleet.yaml names are there. Reads of them the store's first bytes.
 
 The name of a secret's file is not repeated while nothing is there: some day somebody will write
 the secret itself where its file should stand.
@@ -11,9 +11,13 @@ from pathlib import Path
 from autoscaler.config.checks import text
 from autoscaler.config.document import Document
 from autoscaler.config.problems import KeyPath, Problem, show
+from autoscaler.config.shapes import FilePath
+from autoscaler.config.values import valid
 
 SQLITE = "sqlite:///"
 _NOT_THERE = "names a file that is not there"
+_SQLITE_MAGIC = b"SQLite format 3\0"
+"""How every database begins that is not empty (sqlite.org, "Database File Format", 1.2)."""
 _SECRET = {"private_key_file", "webhook_secret_file", "key_file"}
 
 
@@ -31,6 +35,14 @@ def check_files(document: Document, folder: Path) -> Iterator[Problem]:
             fix = f"put the file there, or name another; names are relative to {folder}"
             yield document.problem(path, what, fix)
     yield from _store(document, folder)
+
+
+def named_file(document: Document, folder: Path, *path: str | int) -> Path | None:
+    """The file that is named at a path; None where none is named, or none that can be read."""
+    name = valid(document.root, FilePath, *path)
+    if name is None or _trouble(folder / name) is not None:
+        return None  # as `check_files` says
+    return folder / str(name)
 
 
 def _paths(document: Document) -> Iterator[KeyPath]:
@@ -63,11 +75,29 @@ def _store(document: Document, folder: Path) -> Iterator[Problem]:
     url = text(document.root, "store")
     if url is None or not url.startswith(SQLITE) or "\0" in url:
         return
-    parent = (folder / url.removeprefix(SQLITE)).parent
+    file = folder / url.removeprefix(SQLITE)
     try:
-        there = parent.is_dir()
+        there = file.parent.is_dir()
     except OSError:
         there = False
     if not there:
         what = f"the folder of {show(url)} is not there"
-        yield document.problem(("store",), what, f"make the folder {parent}, or name another")
+        yield document.problem(("store",), what, f"make the folder {file.parent}, or name another")
+        return
+    trouble = _store_trouble(file)
+    if trouble is not None:
+        fix = "name a file that is not there yet, or the fleet's own"
+        yield document.problem(("store",), f"{show(url)} {trouble}", fix)
+
+
+def _store_trouble(file: Path) -> str | None:
+    try:
+        if not file.exists():
+            return None
+        if not file.is_file():
+            return "names something that is not a file"
+        with file.open("rb") as opened:
+            first = opened.read(len(_SQLITE_MAGIC))
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None if first in (b"", _SQLITE_MAGIC) else "names a file that is no SQLite database"

@@ -15,7 +15,9 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _WORDS = {"null", "true", "false"}
 
 _REST = """\
-# What is in capitals or all zeros is to be replaced, and the files that are named put beside this one.
+# To be replaced: the App's id, what is in capitals or all zeros, and the region, where it is another.
+# The limits are low on purpose, the fleet's name is yours to choose, and the files that are named here
+# are to be put beside this one.
 fleet: imported
 github:
   apps:
@@ -28,6 +30,7 @@ server:
   tls: {certificate_file: server.pem, key_file: server.key}
   public_url: https://YOUR-HOST.example:8443
 store: sqlite:///state.db
+limits: {machines: 10, dollars_per_hour: 20}
 providers:
   PROVIDER:
     ec2:

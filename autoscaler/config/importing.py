@@ -4,8 +4,7 @@ Reads that one file and writes none. What a key means is `runner_keys`'s.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from autoscaler.config import shapes
@@ -13,40 +12,23 @@ from autoscaler.config.document import MAX_BYTES, parse
 from autoscaler.config.fleet_text import skus_text, whole_text
 from autoscaler.config.load import read_bounded
 from autoscaler.config.problems import ConfigurationError, Problem, show
-from autoscaler.config.runner_keys import ArchitectureOf, ImportOptions, parse_ami, read
+from autoscaler.config.runner_keys import ArchitectureOf, ImportOptions, parse_ami
+from autoscaler.config.runner_types import NAME_SCALE_CONFIG
 from autoscaler.config.scale_config import Imported, import_types
-from autoscaler.model.catalogue import OperatingSystem
-
-DEFAULT_PROVIDER = "us-east-1"
-"""What SKUs call their provider when no name is given."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImportRequest:
-    """What to import, and how. Without a `provider`, only the `skus` part is written.
-
-    `images` are `name|owner` for types without an `ami`.
-    """
-
-    file: Path
-    prefix: str
-    provider: str | None
-    images: Mapping[OperatingSystem, str]
+from autoscaler.config.values import read
 
 
 def import_scale_config(
-    request: ImportRequest, architecture_of: ArchitectureOf
+    file: Path, options: ImportOptions, architecture_of: ArchitectureOf, *, whole: bool = False
 ) -> tuple[str, Imported]:
-    """The text of fleet.yaml, and what became of each key.
+    """The `skus` part of a fleet.yaml, or a `whole` one, and what became of each key of `file`.
 
     Raises ConfigurationError when the file cannot be read, holds no types, or when nothing in it
     can be a SKU; and for a prefix, provider or image that fleet.yaml does not take.
     """
-    _check(request)
-    shown = str(request.file)
-    provider = request.provider or DEFAULT_PROVIDER
-    options = ImportOptions(request.prefix, provider, request.images)
-    document = parse(read_bounded(request.file, shown), shown)
+    _check(options)
+    shown = str(file)
+    document = parse(read_bounded(file, shown), shown, if_empty=NAME_SCALE_CONFIG)
     imported = import_types(document, architecture_of, options)
     if not imported.skus:
         problems = [
@@ -54,9 +36,10 @@ def import_scale_config(
             for one in imported.reported
         ]
         raise ConfigurationError(problems)
-    text = skus_text(imported.skus, request.file.name)
-    if request.provider is not None:
-        text = whole_text(imported.skus, request.file.name, provider)
+    if whole:
+        text = whole_text(imported.skus, file.name, options.provider)
+    else:
+        text = skus_text(imported.skus, file.name)
     if len(text) > MAX_BYTES:
         what = f"comes to more than the {MAX_BYTES // 1024} KiB that a fleet.yaml may have"
         raise ConfigurationError([Problem(shown, 0, "", what, "import it in parts")])
@@ -70,25 +53,29 @@ def report_lines(imported: Imported, file: str) -> Iterator[str]:
     for row in rows:
         yield f"{row[0]:<{place}}  {row[1]:<{key}}  {row[2]}"
     for image, count in sorted(imported.assumed.items()):
-        yield f"no ami for {count} SKUs: image {image}"
+        yield f"no ami for {_count(count, 'SKU')}: image {image}"
     carried, reported = len(imported.carried), len(imported.reported)
     yield (
-        f"{carried + reported} keys: {carried} carried over into {len(imported.skus)} SKUs, "
-        f"{reported} reported"
+        f"{_count(carried + reported, 'key')}: {carried} carried over into "
+        f"{_count(len(imported.skus), 'SKU')}, {reported} reported"
     )
 
 
-def _check(request: ImportRequest) -> None:
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _check(options: ImportOptions) -> None:
     problems = []
-    if not re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9_-]*\.)*", request.prefix):
-        what = f"{show(request.prefix)} is not a prefix of labels"
+    if not re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9_-]*\.)*", options.prefix):
+        what = f"{show(options.prefix)} is not a prefix of labels"
         problems.append(Problem("--prefix", 0, "", what, "write one such as lf. or lf.c."))
     try:
-        read(shapes.ProviderName, request.provider or DEFAULT_PROVIDER)
+        read(shapes.ProviderName, options.provider)
     except ValueError as error:
         fix = "name it with letters, digits, dots, - and _"
         problems.append(Problem("--provider", 0, "", str(error), fix))
-    for os, image in request.images.items():
+    for os, image in options.images.items():
         try:
             parse_ami(image)
         except ValueError as error:

@@ -1,7 +1,7 @@
 """Reads fleet.yaml: Settings and warnings, or every error at once.
 
-It reads that one file and looks whether the files it names are there. It asks no one else, and
-whether providers sell what is asked for is told by `offerings`.
+It reads that one file and looks whether the files it names are there. What must be known of
+providers to judge it, such as what they sell, is passed in.
 """
 
 import json
@@ -48,8 +48,8 @@ DocumentCheck = Callable[[Document], Iterable[Problem]]
 def load(path: Path, *, files: bool = True, also: DocumentCheck | None = None) -> Configuration:
     """Read and check `path`; `files` says whether the files it names must be there.
 
-    Raises ConfigurationError with every error that was found, and with what `also` finds in a file
-    that is refused anyway: one that is not gets a deeper check.
+    Raises ConfigurationError with every error that was found, by whom ever: `also` passes over what
+    has not the right shape.
     """
     document = parse(read_bounded(path, str(path)), str(path))
     problems = list(document.problems)
@@ -63,8 +63,8 @@ def load(path: Path, *, files: bool = True, also: DocumentCheck | None = None) -
     problems += check_skus(document)
     if files:
         problems += check_files(document, path.parent)
+    problems += also(document) if also is not None else ()
     if problems or settings is None:
-        problems += also(document) if also is not None else ()
         raise ConfigurationError(problems)
     return Configuration(path, settings, tuple(find_warnings(document, settings)), document)
 

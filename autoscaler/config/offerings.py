@@ -1,78 +1,133 @@
 """Decides whether what the ladders ask of EC2 is known there, by what a provider's room knows.
 
-Knows no instance type and no quota itself: the composition root passes in who does.
+Knows no instance type and no quota itself: the composition root passes in who does. Looks at the
+file as written, like `checks`, so that an error elsewhere hides nothing.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from autoscaler.config.load import Configuration
-from autoscaler.config.problems import Problem, listed, nearest, show
-from autoscaler.config.settings import Ec2Settings, Settings
-from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.config import shapes
+from autoscaler.config.checks import kind_of
+from autoscaler.config.document import Document, Node
+from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
+from autoscaler.config.values import valid
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What decides an instance type's price: an EC2 provider's region and its own `prices`.
+
+    `region` is None where the file does not say which: then no price is asked for.
+    """
+
+    region: str | None = None
+    prices: Mapping[str, float] = field(default_factory=dict)
+
+
 class TypeCheck(Protocol):
-    """Why an instance type cannot be offered at a provider for a system, or None when it can."""
+    """Why an instance type cannot be offered at a place for a system, or None when it can."""
 
     def __call__(
-        self, instance_type: str, os: OperatingSystem, arch: Architecture, ec2: Ec2Settings
+        self, instance_type: str, os: OperatingSystem, arch: Architecture | None, place: Place
     ) -> tuple[str, str] | None:
-        """A short sentence that names the type, and the fix."""
+        """A short sentence that names the type, and the fix; without an `arch`, any will do."""
 
 
 def validate_offerings(
-    configuration: Configuration,
+    document: Document,
     check: TypeCheck,
     families: Collection[str],
     apis: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Problem, ...]:
     """What EC2 does not have, with its line: types at a price, quotas, APIs.
 
-    `families` are those of quotas, `apis` the names that each key for buckets takes.
+    `families` are those of quotas, and quotas that are no family's (`spot/P5`); `apis` the names
+    that each key for buckets takes.
     """
-    settings = configuration.settings
-    problems = [
-        configuration.document.problem(path, what, fix)
-        for name, sku in settings.skus.items()
-        for path, what, fix in _types(settings, name, sku, check)
+    found = [
+        *_types(document, check),
+        *_quotas(document, families),
+        *_buckets(document, apis or {}),
     ]
-    problems += _buckets(configuration, apis or {})
-    for provider, place in settings.providers.items():
-        for quota in place.ec2.quotas if place.ec2 else ():
+    return tuple(sorted(found))
+
+
+def ec2_providers(document: Document) -> Iterator[tuple[str, Node]]:
+    """The EC2 providers by name, each with what stands under its `ec2`."""
+    providers = document.root.child("providers")
+    for name, provider in providers.entries() if providers else ():
+        ec2 = provider.child("ec2")
+        if ec2 is not None:
+            yield name, ec2
+
+
+def _quotas(document: Document, families: Collection[str]) -> Iterator[Problem]:
+    for provider, ec2 in ec2_providers(document):
+        quotas = ec2.child("quotas")
+        for quota, _ in quotas.entries() if quotas else ():
             family = quota.rpartition("/")[2]
-            if family in families:
+            if family in families or quota in families or not _is(shapes.Quota, quota):
                 continue
-            meant = nearest(family, families)
-            fix = f"did you mean {meant}?" if meant else f"write {listed(sorted(families))}"
             path = ("providers", provider, "ec2", "quotas", quota)
-            what = f"{show(family)} is no quota family"
-            problems.append(configuration.document.problem(path, what, fix))
-    return tuple(sorted(problems))
+            yield document.problem(
+                path, f"{show(family)} is no quota family", _fix(family, families)
+            )
 
 
-def _buckets(
-    configuration: Configuration, apis: Mapping[str, Collection[str]]
-) -> Iterator[Problem]:
-    for provider, place in configuration.settings.providers.items():
-        for key, known in apis.items() if place.ec2 else ():
-            for api in sorted(set(getattr(place.ec2, key)) - set(known)):
-                meant = nearest(api, known)
-                fix = f"did you mean {meant}?" if meant else f"write {listed(sorted(known))}"
-                path = ("providers", provider, "ec2", key, api)
-                what = f"{show(api)} is no API that is used with this limit"
-                yield configuration.document.problem(path, what, fix)
+def _buckets(document: Document, apis: Mapping[str, Collection[str]]) -> Iterator[Problem]:
+    for provider, ec2 in ec2_providers(document):
+        for key, known in apis.items():
+            buckets = ec2.child(key)
+            for api, _ in buckets.entries() if buckets else ():
+                if api not in known and _is(shapes.Name, api):
+                    path = ("providers", provider, "ec2", key, api)
+                    what = f"{show(api)} is no API that is used with this limit"
+                    yield document.problem(path, what, _fix(api, known))
 
 
-def _types(
-    settings: Settings, name: str, sku: SkuSettings, check: TypeCheck
-) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    for index, rung in enumerate(sku.ladder):
-        ec2 = settings.providers[rung.provider].ec2
-        if ec2 is None:
-            continue
-        for position, instance_type in enumerate(rung.instance_types or ()):
-            problem = check(instance_type, sku.os, sku.arch, ec2)
-            if problem is not None:
-                yield ("skus", name, "on", index, "instance_types", position), *problem
+def _is(shape: Any, key: str) -> bool:
+    return valid(Node(1, key), shape) is not None
+
+
+def _fix(word: str, known: Collection[str]) -> str:
+    meant = nearest(word, known)
+    return f"did you mean {meant}?" if meant else f"write {listed(sorted(known))}"
+
+
+def _types(document: Document, check: TypeCheck) -> Iterator[Problem]:
+    skus = document.root.child("skus")
+    for name, sku in skus.entries() if skus else ():
+        os = valid(sku, OperatingSystem, "os") or OperatingSystem.LINUX
+        arch = valid(sku, Architecture, "arch") if sku.child("arch") else Architecture.X64
+        ladder = sku.child("on")
+        for index, rung in ladder.items() if ladder else ():
+            place = _place(document, rung)
+            for position, node in _named_types(rung) if place is not None else ():
+                path: KeyPath = ("skus", name, "on", index, "instance_types", position)
+                kind = valid(node, shapes.InstanceType)
+                problem = check(kind, os, arch, place) if kind is not None and place else None
+                if problem is not None:
+                    yield document.problem(path, *problem)
+
+
+def _named_types(rung: Node) -> Iterator[tuple[int, Node]]:
+    types = rung.child("instance_types")
+    return types.items() if types else iter(())
+
+
+def _place(document: Document, rung: Node) -> Place | None:
+    """Where a rung's machines start, as far as the file says it; None where that is no EC2."""
+    name = valid(rung, shapes.Name, "provider")
+    provider = document.root.get("providers", name) if name is not None else None
+    kind = kind_of(provider)
+    if provider is None or kind is None:
+        return Place()
+    if kind != "ec2":
+        return None
+    prices = provider.get("ec2", "prices")
+    # One that is no price is told where it stands; here it is enough that it is there.
+    known = {one: valid(node, shapes.Dollars) or 0.0 for one, node in (prices or Node(1)).entries()}
+    return Place(valid(provider, shapes.Region, "ec2", "region"), known)

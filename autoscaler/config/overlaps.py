@@ -13,6 +13,7 @@ def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
     """Warnings by the order of the file."""
     yield from _shared_labels(document, settings)
     yield from _unlabelled(document, settings)
+    yield from _barren(document, settings)
     yield from _uncovered(document, settings)
     yield from _minimums(document, settings)
 
@@ -40,6 +41,17 @@ def _unlabelled(document: Document, settings: Settings) -> Iterator[Problem]:
         what = f"{show(takers[0])} is unlabelled too and takes such jobs where both fit"
         path = ("skus", name, "unlabelled")
         yield document.problem(path, what, "leave it to one of them", warning=True)
+
+
+def _barren(document: Document, settings: Settings) -> Iterator[Problem]:
+    for index, scope in enumerate(settings.github.scopes):
+        owner = (scope.org or "").lower()
+        for position, glob in enumerate(scope.repositories if owner else ()):
+            if fnmatchcase(owner, glob.lower().partition("/")[0]):
+                continue
+            path = ("github", "scopes", index, "repositories", position)
+            what = f"{show(glob)} fits no repository of {show(scope.org)}"
+            yield document.problem(path, what, "correct it, or remove it", warning=True)
 
 
 def _uncovered(document: Document, settings: Settings) -> Iterator[Problem]:

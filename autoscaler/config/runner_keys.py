@@ -4,18 +4,14 @@ Decides it for one type at a time, as plain values of fleet.yaml; a value goes t
 fleet.yaml takes it. Knows no instance type itself, and no other runner type.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from autoscaler.config import shapes
-from autoscaler.config.explain import sentence
 from autoscaler.config.problems import KeyPath, show
 from autoscaler.config.runner_types import EXPERIMENT, LABELS, Given, RunnerType
+from autoscaler.config.values import read
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 ArchitectureOf = Callable[[str, OperatingSystem], Architecture]
@@ -25,12 +21,16 @@ DEFAULT_OWNER = "amazon"
 """Whose image an `ami` without an owner is (terraform-aws-github-runner, `findAmiID`)."""
 
 _NO_CAP = "is no cap there: max_machines is left out"
+_NO_CANARY = "every launch takes the type's own image"
 _NO_MINIMUM = "lets the fleet's own minimum hold there; none are kept parked here"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """`images` are for types without an `ami`, as `name|owner` by operating system."""
+    """`prefix` goes before each SKU's name, not before `labels`; `provider` is their ladders'.
+
+    `images` are for types without an `ami`, as `name|owner` by operating system.
+    """
 
     prefix: str
     provider: str
@@ -77,19 +77,6 @@ def parse_ami(text: str) -> dict[str, str]:
     read(shapes.ImageName, found["name"])
     read(shapes.ImageOwner, found["owner"])
     return found
-
-
-def read(shape: Any, value: object) -> Any:
-    """A value that fleet.yaml takes where it wants this shape. Raises ValueError, saying why not."""
-    try:
-        return _adapter(shape).validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        raise ValueError(sentence(error.errors(include_url=False)[0])[0]) from None
-
-
-@cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(shape)
 
 
 def _machine(
@@ -140,23 +127,31 @@ def _experiment(of_type: RunnerType, given: Given, done: Translation) -> None:  
     ami, percentage = parts.pop("ami", None), parts.pop("percentage", None)
     for part in parts.values():
         done.reported[part.path] = "unknown key"
-    try:
-        ami, percentage = _both(ami, percentage)
-        canary = parse_ami(read(str, ami.node.plain()))
-        read(shapes.Percent, percentage.node.plain())
-    except ValueError as error:
-        for one in (ami, percentage) if ami or percentage else (given,):
-            if one is not None:
-                done.reported[one.path] = f"{error}: every launch takes the type's own image"
+    if ami is None or percentage is None:
+        one = ami or percentage or given
+        if one is not given or not parts:
+            done.reported[one.path] = f"not an ami and a percentage: {_NO_CANARY}"
         return
-    done.sku["image"] = done.sku["image"] | {"canary": canary | {"percent": percentage.node.value}}
+    troubles = {one.path: trouble for one in (ami, percentage) if (trouble := _canary_trouble(one))}
+    for one in (ami, percentage) if troubles else ():
+        why = troubles.get(one.path) or "left out with the other key of the experiment"
+        done.reported[one.path] = f"{why}: {_NO_CANARY}"
+    if troubles:
+        return
+    canary = parse_ami(ami.node.plain()) | {"percent": percentage.node.value}
+    done.sku["image"] = done.sku["image"] | {"canary": canary}
     done.carried |= {ami.path, percentage.path}
 
 
-def _both(ami: Given | None, percentage: Given | None) -> tuple[Given, Given]:
-    if ami is None or percentage is None:
-        raise ValueError("not an ami and a percentage")
-    return ami, percentage
+def _canary_trouble(given: Given) -> str | None:
+    try:
+        if given.path[-1] == "ami":
+            parse_ami(read(str, given.node.plain()))
+        else:
+            read(shapes.Percent, given.node.plain())
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _disk(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001

@@ -16,6 +16,11 @@ VARIANTS = "variants"
 EXPERIMENT = "ami_experiment"
 LABELS = "labels"
 
+NAME_SCALE_CONFIG = (
+    "name PyTorch's scale-config.yml: runner_types, and below it a label for each type"
+)
+"""What to do about a file that is none."""
+
 FLEET_PREFIXES = ("lf.c.", "lf.", "c.")
 """PyTorch's own, longest first: in a variant's label they stay in front."""
 
@@ -59,8 +64,8 @@ def runner_types(document: Document, prefix: str) -> Iterator[RunnerType]:
     found = document.root.child(RUNNER_TYPES)
     if found is None or not isinstance(found.value, dict) or not found.value:
         line = found.line if found else document.root.line
-        fix = "name PyTorch's scale-config.yml: runner_types, and below it a label for each type"
-        problem = Problem(document.file, line, RUNNER_TYPES, "holds no types of runners", fix)
+        what = "holds no types of runners"
+        problem = Problem(document.file, line, RUNNER_TYPES, what, NAME_SCALE_CONFIG)
         raise ConfigurationError([problem])
     for label, of_type in found.entries():
         path: KeyPath = (RUNNER_TYPES, label)

@@ -1,7 +1,8 @@
 """Imports a scale-config.yml: a SKU for each runner type and variant, and an account of every key.
 
 A key of the file is carried over or reported, never dropped: `carried` and `reported` are all of
-them, each once. What a key means is `runner_keys`'s; nothing is read from or written to disk here.
+them, each once, and so is a type that is left out for what it itself is or lacks. What a key means is
+`runner_keys`'s; nothing is read from or written to disk here.
 """
 
 from collections import Counter
@@ -17,10 +18,10 @@ from autoscaler.config.runner_keys import (
     ImportOptions,
     Translation,
     UnfitError,
-    read,
     translate,
 )
 from autoscaler.config.runner_types import VARIANTS, RunnerType, keys_of, runner_types
+from autoscaler.config.values import read
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -87,12 +88,18 @@ class _Importing:
             Reported(problem.line, problem.key, f"{problem.what}, which holds")
             for problem in document.problems
         ]
+        told = dict(self._reported)
         for given in keys_of(document):
-            if given.path in self._carried and given.path not in self._reported:
+            why = told.pop(given.path, None)
+            if why is None and given.path in self._carried:
                 carried.append(dotted(given.path))
                 continue
-            why = self._reported.get(given.path) or self._why_not(given.path)
+            why = why or self._why_not(given.path)
             reported.append(Reported(given.node.line, dotted(given.path), why))
+        # What is left is wrong with a type as a whole, all of whose keys may serve its variants.
+        for path, why in told.items():
+            node = document.root.get(*path) or document.root
+            reported.append(Reported(node.line, dotted(path), f"left out: {why}"))
         return Imported(self._skus, tuple(carried), tuple(sorted(reported)), self._assumed)
 
     def _check_label(self, of_type: RunnerType) -> None:

@@ -49,7 +49,7 @@ class ScopeSettings(Section):
 class Registrations(Section):
     """A token bucket for each account's runner registrations at GitHub."""
 
-    burst: Positive = 30
+    burst: Positive = 25
     """How many at once."""
     per_second: Annotated[float, Field(gt=0, le=1e6)] = 2.5
     """How many a second in the long run: about 2.5 for each App, 5 at most for one account."""

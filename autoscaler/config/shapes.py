@@ -80,7 +80,7 @@ ImageName = Annotated[
 Quota = Annotated[
     str,
     Matching(
-        "((spot|on-demand)/)?[A-Za-z][A-Za-z -]*",
+        "((spot|on-demand)/)?[A-Za-z][A-Za-z0-9 -]*",
         "a quota",
         "write a family, such as G and VT, or on-demand/G and VT",
     ),

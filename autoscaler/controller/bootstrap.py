@@ -22,7 +22,14 @@ from autoscaler.controller.ports.provider import ProofRefusedError, ProvenIdenti
 from autoscaler.controller.releasing import Releasing
 from autoscaler.model import events as e
 from autoscaler.model.calls import CallState
-from autoscaler.model.identifiers import MachineId, ProviderName, RunnerName, Seconds, SkuName
+from autoscaler.model.identifiers import (
+    MachineId,
+    ProviderMachineId,
+    ProviderName,
+    RunnerName,
+    Seconds,
+    SkuName,
+)
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 
@@ -33,6 +40,9 @@ TRY_AGAIN: Seconds = 5.0
 
 LISTED_WITHIN: Seconds = 6.0
 """How long a hello waits for a list: agents wait 10 s for an answer."""
+
+AWAITING_AT_ONCE = 1280
+"""Hellos that wait for a list at any moment, each some 20 KB: a boot wave. Who comes then tries again."""
 
 _AWAITS_GRANT = frozenset({MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED})
 _OVER = frozenset({MachineState.ENDING, MachineState.GONE, MachineState.LOST, MachineState.FAILED})
@@ -61,10 +71,17 @@ class BootstrapDesk:
         self._gates = gates
         self._list_soon = list_soon
         self._opened: Container[ProviderName] = providers if opened is None else opened
+        self._awaiting: set[tuple[ProviderName, ProviderMachineId]] = set()
         self.leaving = False
 
     async def hello(
-        self, provider: str, proof: bytes, nonce: str, protocol: int, agent: str
+        self,
+        provider: str,
+        proof: bytes,
+        nonce: str,
+        protocol: int,
+        agent: str,
+        checked: Callable[[], None] = lambda: None,
     ) -> HelloAnswer:
         """Check the proof, compare it with what we launched, and bind the nonce."""
         del agent  # in the log, not in a decision
@@ -81,6 +98,7 @@ class BootstrapDesk:
         except ProofRefusedError as error:
             status = 403 if error.reason in ("account", "region") else 401
             raise BootstrapRefusedError(status, error.reason) from error
+        checked()
         machine = await self._identified(name, identity)
         await self._journal.record(e.MachineSaidHello(self._journal.now, machine.id, _hash(nonce)))
         return HelloAnswer(machine.id, machine.sku, self._gates.get(machine.sku, {}))
@@ -161,8 +179,19 @@ class BootstrapDesk:
         try:
             return self._find(provider, identity)
         except NotKnownYetError:
-            await self._list_soon(provider, LISTED_WITHIN)
+            await self._await_list(provider, identity.provider_id)
         return self._find(provider, identity)
+
+    async def _await_list(self, provider: ProviderName, instance: ProviderMachineId) -> None:
+        """Anybody's instance in the account may ask for a list, so each waits for one at a time."""
+        waiting = provider, instance
+        if waiting in self._awaiting or len(self._awaiting) >= AWAITING_AT_ONCE:
+            raise NotKnownYetError(TRY_AGAIN)
+        self._awaiting.add(waiting)
+        try:
+            await self._list_soon(provider, LISTED_WITHIN)
+        finally:
+            self._awaiting.discard(waiting)
 
     def _find(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
         state = self._journal.ledger.state

@@ -18,6 +18,7 @@ from autoscaler.controller.ports.github import (
     RunnerBusyError,
     RunnerExistsError,
 )
+from autoscaler.controller.wakeups import Wakeups
 from autoscaler.model.events import RunnerClosed, RunnerMinted, RunnerMintFailed, RunnerWithdrawn
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
@@ -25,6 +26,9 @@ from autoscaler.model.runners import Runner, RunnerState
 
 FIRST_RETRY: Seconds = 2.0
 RAREST_RETRY: Seconds = 60.0
+
+MINTS_AT_ONCE = 128
+"""More than GitHub takes at once; a whole boot wave under way would cost 15 KB a machine."""
 
 
 class Granting:
@@ -34,17 +38,15 @@ class Granting:
         self._journal = journal
         self._github = github
         self._clock = clock
+        self._turns = asyncio.Semaphore(MINTS_AT_ONCE)
         self._secrets: dict[RunnerName, str] = {}
-        self._news: dict[MachineId, set[asyncio.Event]] = {}
+        self._news: Wakeups[MachineId] = Wakeups(clock)
 
     async def mint(self, name: RunnerName) -> None:
         """Mint a named registration; whatever goes wrong, GitHub keeps none of that name."""
         runner = self._journal.ledger.state.runners[name]
-        demand = runner.demand
         try:
-            minted = await self._github.mint(
-                demand.scope, demand.runner_group, name, demand.minted_labels
-            )
+            minted = await self._minted(runner)
         except RetryLaterError as error:
             await self._failed(runner, FailureClass.THROTTLED, str(error), error.retry_after)
         except OperatorError as error:
@@ -52,7 +54,17 @@ class Granting:
         except (RunnerExistsError, MintOutcomeUnknownError) as error:
             await self.withdraw(name, f"minted without an answer: {error}")
         else:
-            await self._keep(runner, minted)
+            if minted is not None:
+                await self._keep(runner, minted)
+
+    async def _minted(self, runner: Runner) -> MintedRunner | None:
+        demand = runner.demand
+        async with self._turns:
+            if runner.state is not RunnerState.NAMED:
+                return None  # withdrawn while it waited for its turn
+            return await self._github.mint(
+                demand.scope, demand.runner_group, runner.name, demand.minted_labels
+            )
 
     async def withdraw(self, name: RunnerName, reason: str) -> None:
         """Delete a registration that was not handed over, however long GitHub takes to agree."""
@@ -83,29 +95,15 @@ class Granting:
 
     async def wait_for_news(self, machine: MachineId, seconds: Seconds) -> None:
         """Return when something happened to this machine's registration, or after the time."""
-        # One for each who waits: a broken connection's poll may end after the next has begun.
-        news = asyncio.Event()
-        self._news.setdefault(machine, set()).add(news)
-        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
-        waiter = asyncio.ensure_future(news.wait())
-        try:
-            await asyncio.wait({sleeper, waiter}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeper.cancel()
-            waiter.cancel()
-            self._news[machine].discard(news)
-            if not self._news[machine]:
-                del self._news[machine]
+        await self._news.wait(machine, seconds)
 
     def wake(self, machine: MachineId) -> None:
         """Let this machine's poll look again."""
-        for news in self._news.get(machine, ()):
-            news.set()
+        self._news.wake(machine)
 
     def wake_all(self) -> None:
         """Let every poll look again, as when the process is about to leave."""
-        for machine in self._news:
-            self.wake(machine)
+        self._news.wake_all()
 
     async def _keep(self, runner: Runner, minted: MintedRunner) -> None:
         if runner.state is RunnerState.NAMED:

@@ -39,7 +39,7 @@ class Pace:
 
     quiet: Seconds = 0.035
     stream: int = 2
-    flood: int = 5
+    flood: int = 8
     lull: int = 4
     longest: Seconds = 1.0
     tick: Seconds = 1.0

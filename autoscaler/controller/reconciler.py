@@ -14,6 +14,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.ports.store import Store
+from autoscaler.controller.wakeups import Wakeups
 from autoscaler.model.events import ListedMachine, MachinesListed, QuotasRead
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 
@@ -60,17 +61,16 @@ class Reconciler:
         self._arrived_until = arrived_until
         self._duties = duties
         self._sweep_soon = {name: asyncio.Event() for name in providers}
-        self._awaited: dict[ProviderName, list[asyncio.Event]] = {name: [] for name in providers}
+        self._sweeps_begun = dict.fromkeys(providers, 0)
+        self._listed: Wakeups[tuple[ProviderName, int]] = Wakeups(clock)
         self.github_answered = False
 
     async def list_soon(self, provider: ProviderName, patience: Seconds) -> None:
         """Have a provider's machines listed at the next chance, and wait so long for it at most."""
-        if provider not in self._awaited:
+        if provider not in self._sweeps_begun:
             return
-        listed = asyncio.Event()
-        self._awaited[provider].append(listed)
         self._sweep_soon[provider].set()
-        await self._first(listed, patience)
+        await self._listed.wait((provider, self._sweeps_begun[provider]), patience)
 
     async def run(self) -> None:
         """Run until cancelled. Raises StoreError."""
@@ -104,10 +104,11 @@ class Reconciler:
         soon = self._sweep_soon[name]
         while True:
             soon.clear()
-            awaited, self._awaited[name] = self._awaited[name], []
+            # Who comes while a list is under way waits for the next one.
+            before = self._sweeps_begun[name]
+            self._sweeps_begun[name] += 1
             await self.sweep(name)
-            for listed in awaited:
-                listed.set()
+            self._listed.wake((name, before))
             await self._clock.sleep(SWEEP_SOON)
             await self._first(soon, SWEEP_EVERY - SWEEP_SOON)
 

@@ -1,7 +1,8 @@
 """Runner groups by name: the ids that registrations need.
 
 Decides when a list is read again: after an hour, when a name is missing, when GitHub refused an
-id. Never creates or changes a group.
+id. Each App has lists of its own, for one may see what another does not. Never creates or changes
+a group.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.github.api import Api, Caller, read_as
 from autoscaler.github.exchange import Importance, Request
+from autoscaler.github.refusals import NotShownError
 from autoscaler.github.single_flight import SingleFlight
 from autoscaler.github.targets import Target
 from autoscaler.model.identifiers import Instant, Seconds
@@ -44,27 +46,29 @@ class _Listing:
 
 
 class RunnerGroups:
-    """The groups of every organisation in use, read once each."""
+    """The groups of every organisation in use, read once by each App."""
 
     def __init__(self, api: Api, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._listings: dict[str, _Listing] = {}
+        self._listings: dict[str, dict[str, _Listing]] = {}
         self._flights: SingleFlight[_Listing] = SingleFlight()
 
     async def id_of(self, target: Target, name: str, caller: Caller) -> int:
-        """The group's id. Raises OperatorError where there is no such group, and as `Api.ask`."""
+        """The group's id. Raises NotShownError where the caller sees no such group, OperatorError
+        where there can be none, and as `Api.ask`.
+        """
         wanted = name.lower()
         if target.repository is not None:
             if wanted != "default":
                 raise OperatorError(f"{target}: a repository has no runner group {name!r}")
             return REPOSITORY_GROUP_ID
-        listing = self._listings.get(target.account)
+        listing = self._listings.get(target.account, {}).get(caller.name)
         if listing is None or self._stale(listing, wanted):
-            listing = await self._flights.run(target.account, lambda: self._read(target, caller))
+            listing = await self._flights.run(caller.name, lambda: self._read(target, caller))
         found = listing.ids.get(wanted)
         if found is None:
-            raise OperatorError(f"{target} has no runner group {name!r} that the App can see")
+            raise NotShownError(f"{target} has no runner group {name!r} that the App can see")
         return found
 
     def forget(self, target: Target) -> None:
@@ -90,5 +94,6 @@ class RunnerGroups:
             async for answer in pages:
                 for group in read_as(_GroupPage, request, answer).runner_groups:
                     ids[group.name.lower()] = group.id
-        listing = self._listings[target.account] = _Listing(read_at, ids)
+        listing = _Listing(read_at, ids)
+        self._listings.setdefault(target.account, {})[caller.name] = listing
         return listing

@@ -6,6 +6,7 @@ having been asked for, says that nothing was done: a mint is never sent twice.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Annotated, TypeVar
 
 import structlog
@@ -26,6 +27,9 @@ _BENCHED: Seconds = 60.0
 """How long an App that failed at a target comes after the others there."""
 
 _HOUR: Seconds = 3600.0
+
+_TOLD_WITHIN: Seconds = 1.0
+"""How long a registration waits for a word on what is left for it, by the system's time."""
 
 Result = TypeVar("Result")
 _log = structlog.get_logger(__name__)
@@ -72,7 +76,7 @@ class Sharing:
         `request` is what the work is mainly made of: by it the candidates are compared.
         """
         if len(candidates) > 1 and request.effect is Effect.MINT:
-            await asyncio.gather(*(self._learn(one, target, request) for one in candidates))
+            await self._learn(candidates, target, request)
         errors: list[GitHubError] = []
         for installation in self._ranked(candidates, target, request):
             try:
@@ -112,12 +116,27 @@ class Sharing:
         self._benched = {key: until for key, until in self._benched.items() if until > now}
         self._benched[installation.name, str(target)] = now + _BENCHED
 
-    async def _learn(self, installation: Installation, target: Target, mint: Request) -> None:
-        """Have GitHub tell what is left for registering, once an hour at most. It costs nothing."""
-        now, name = self._clock.now(), installation.name
-        if self._budget.knows(name, mint, now) or self._asked.get(name, -_HOUR) + _HOUR > now:
+    async def _learn(
+        self, candidates: Sequence[Installation], target: Target, mint: Request
+    ) -> None:
+        """Have GitHub tell what is left for registering, once an hour at most. It costs nothing.
+
+        What has not been told within a second is not waited for any more.
+        """
+        now = self._clock.now()
+        asking: dict[asyncio.Task[None], str] = {}
+        for one in candidates:
+            asked = self._asked.get(one.name, -_HOUR) + _HOUR > now
+            if not asked and not self._budget.knows(one.name, mint, now):
+                ask = partial(self._ask, one, target)
+                asking[self._flights.start(one.name, ask)] = one.name
+        if not asking:
             return
-        await self._flights.run(name, lambda: self._ask(installation, target))
+        done, late = await asyncio.wait(asking, timeout=_TOLD_WITHIN)
+        for task in late:
+            self._asked[asking[task]] = self._clock.now()
+        for task in done:
+            task.result()
 
     async def _ask(self, installation: Installation, target: Target) -> None:
         request = Request(

@@ -55,7 +55,7 @@ def on_call_recorded(state: LedgerState, event: CallRecorded) -> None:
         created_at=event.at,
     )
     state.add(call)
-    _spend(state, call, event.at)
+    _spend(state, call.provider, event.at, 1, len(call.slots))
     state.note(call, event.at, "recorded", f"{len(event.slots)} x {event.sku}")
     for slot, machine_id in enumerate(event.slots):
         machine = _slot(call, machine_id, slot, event.at, dollars, holds)
@@ -77,7 +77,8 @@ def on_call_sent(state: LedgerState, event: CallSent) -> None:
     if call is None or CallState.SENT not in CALL_TRANSITIONS[call.state]:
         return
     if call.attempts:
-        _spend(state, call, event.at)
+        # The machines were paid for by the first sending: there are no more of them.
+        _spend(state, call.provider, event.at, 1, 0)
     with state.changing(call):
         call.state = CallState.SENT
         call.sent_at = call.sent_at if call.sent_at is not None else event.at
@@ -94,10 +95,17 @@ def launch_tokens(state: LedgerState, provider: ProviderName, at: Instant) -> La
     return rate.refilled(tokens, at - since)
 
 
-def _spend(state: LedgerState, call: Call, at: Instant, times: int = 1) -> None:
-    if call.provider in state.catalogue.launch_rates:
-        tokens = launch_tokens(state, call.provider, at).less(times, times * len(call.slots))
-        state.launch_levels[call.provider] = (tokens, at)
+def _spend(
+    state: LedgerState, provider: ProviderName, at: Instant, calls: int, machines: int
+) -> None:
+    if provider in state.catalogue.launch_rates:
+        tokens = launch_tokens(state, provider, at).less(calls, machines)
+        state.launch_levels[provider] = (tokens, at)
+
+
+def _never_sent(state: LedgerState, call: Call, at: Instant) -> None:
+    """What it was to use is there for others."""
+    _spend(state, call.provider, at, -1, -len(call.slots))
 
 
 def on_call_unknown(state: LedgerState, event: CallOutcomeUnknown) -> None:
@@ -116,7 +124,7 @@ def on_call_withdrawn(state: LedgerState, event: CallWithdrawn) -> None:
     call = state.calls.get(event.call)
     if call is None or call.state is not CallState.RECORDED:
         return
-    _spend(state, call, event.at, -1)
+    _never_sent(state, call, event.at)
     for machine in free_slots(state, call):
         move(state, machine, MachineState.FAILED, event.at, "withdrawn")
     _settle(state, call, event.at, "withdrawn", event.reason)
@@ -127,6 +135,8 @@ def on_call_answered(state: LedgerState, event: CallAnswered) -> None:
     call = state.calls.get(event.call)
     if call is None:
         return
+    if call.state is CallState.RECORDED:
+        _never_sent(state, call, event.at)
     slots = deque(free_slots(state, call) or written_off_slots(state, call))
     for launched in event.launched:
         bind(state, call, launched, event.at, slots)
@@ -187,7 +197,7 @@ def fill_in(
             machine.dollars_per_hour = offering.dollars_per_hour
             machine.holds = ((offering.quota_key, offering.quota_units),)
     if offering is not None:
-        lift_offering(state, offering, at)
+        lift_offering(state, offering, machine.created_at, at)
 
 
 def free_slots(state: LedgerState, call: Call) -> list[Machine]:

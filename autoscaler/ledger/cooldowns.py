@@ -116,15 +116,15 @@ def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: 
 
 
 def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """A machine came up well: its rung and SKU work, and so do its zone and its capacity type."""
+    """A machine came up well: its rung and SKU work, its zone and its capacity type do by now."""
     key = _rung_of(state, machine)
     if key is not None:
         lift(state, key, at)
         _end_trial(state, boots_key(machine.sku), machine, at)
-    lift(state, zone_key(machine.provider, machine.zone), at)
+    _lift_by(state, zone_key(machine.provider, machine.zone), machine.created_at, at)
     if machine.capacity_type:
         kind = CapacityType(machine.capacity_type)
-        lift(state, capacity_type_key(machine.provider, kind), at)
+        _lift_by(state, capacity_type_key(machine.provider, kind), machine.created_at, at)
 
 
 def note_early_exit(state: LedgerState, machine: Machine, at: Instant, said: str) -> None:
@@ -171,8 +171,15 @@ def lift(state: LedgerState, key: str, at: Instant) -> None:
         state.cool(Cooldown(key, at, 0, ""))
 
 
-def lift_offering(state: LedgerState, offering: Offering, at: Instant) -> None:
-    """A machine came from this offering: it and its quota work again."""
-    lift(state, offering_key(offering.key), at)
-    lift(state, quota_key(offering.quota_key), at)
-    lift(state, throttle_key(offering.provider), at)
+def lift_offering(state: LedgerState, offering: Offering, asked_at: Instant, at: Instant) -> None:
+    """A machine that was asked for then came from this offering: it and its quota work again."""
+    _lift_by(state, offering_key(offering.key), asked_at, at)
+    _lift_by(state, quota_key(offering.quota_key), asked_at, at)
+    _lift_by(state, throttle_key(offering.provider), asked_at, at)
+
+
+def _lift_by(state: LedgerState, key: str, asked_at: Instant, at: Instant) -> None:
+    """Lift what a launch has tried: one from before a hold, or during it, says nothing about it."""
+    known = state.cooldowns.get(key)
+    if known is not None and asked_at >= known.until:
+        lift(state, key, at)

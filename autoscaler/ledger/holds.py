@@ -32,13 +32,17 @@ def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 
 def check_idle_runners(state: LedgerState, at: Instant) -> None:
-    """Runners that idled for three minutes while a fitting job was queued are no supply any more."""
+    """Runners that idled for three minutes while a fitting job was queued are no supply any more.
+
+    Neither are those that did not start for so long; GitHub had none to pass over, so no job is marked.
+    """
     while state.idle_checks and state.idle_checks.peekitem(0)[0][0] <= at:
         runner = state.idle_checks.peekitem(0)[1]
-        if _mark_passed_over(state, runner, at, at - PASSED_OVER_AFTER):
+        silent = runner.acknowledged_at is None
+        if silent or _mark_passed_over(state, runner, at, at - PASSED_OVER_AFTER):
             with state.changing(runner):
                 runner.passed_over = True
-            state.note(runner, at, "passed_over")
+            state.note(runner, at, "silent" if silent else "passed_over")
         else:
             with state.changing(runner):
                 runner.retry_at = at + _CHECK_AGAIN

@@ -71,6 +71,7 @@ def on_runner_handed_over(state: LedgerState, event: RunnerHandedOver) -> None:
         return
     with state.changing(runner):
         runner.handed_over_at = event.at
+        # Silent from here on, it is no supply after a while.
         runner.retry_at = event.at + PASSED_OVER_AFTER
     machine = state.machines[runner.machine]
     with state.changing(machine):

@@ -15,6 +15,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 from autoscaler.planner.shares import Order, Shares
 
+_NO_BOUND = 1 << 60
 _SPARE = "spare"  # no scope is called so: theirs begin with org: or repo:
 
 
@@ -153,7 +154,10 @@ class _Problem:
                 wanted -= count
 
     def keep_spares(self, minimum: Mapping[DemandClass, int]) -> None:
-        """Serve the parked minimums from what the jobs leave, then by moving jobs elsewhere."""
+        """Serve the parked minimums from what the jobs leave, then by moving jobs elsewhere.
+
+        Comes last, when no reach binds any more.
+        """
         for spare, wanted in minimum.items():
             self.pools[spare] = pools_of(spare, self.free, ())
             self.take_all(spare, wanted)
@@ -172,13 +176,14 @@ class _Problem:
             if demand.scope == _SPARE and pool.kind is SupplyKind.PARKED:
                 continue  # no job gives its parked machine up for the sake of a minimum
             if self._within_reach(demand, pool) <= 0:
-                continue
+                return False  # nor any pool that follows: runners come first, machines are alike
             for other in self.pools:
-                flowing = self.matching.flow[other, pool] > 0
-                if flowing and other not in visited and self.augment(other, visited):
-                    self._flow(other, pool, -1)
-                    self._flow(demand, pool, 1)
-                    return True
+                if self.matching.flow[other, pool] > 0 and other not in visited:
+                    self._flow(other, pool, -1)  # its turn to register moves with it
+                    if self.augment(other, visited):
+                        self._flow(demand, pool, 1)
+                        return True
+                    self._flow(other, pool, 1)
         return False
 
     def _take(self, demand: DemandClass, pool: Supply, count: int) -> None:
@@ -193,6 +198,6 @@ class _Problem:
 
     def _within_reach(self, demand: DemandClass, pool: Supply) -> int:
         """How many more of the pool's machines the class's account could register in time."""
-        if self.reach is None or pool.kind is SupplyKind.RUNNER or demand.scope == _SPARE:
-            return 1 << 60
+        if self.reach is None or pool.kind is SupplyKind.RUNNER:
+            return _NO_BOUND
         return self.reach[demand.account] - self.matching.machines[demand.account]

@@ -128,6 +128,11 @@ class Room:
         waits = [rates[p].wait(self.tokens[p]) for p in self.short_of_tokens]
         return self.fleet.now + min(waits) if waits else None
 
+    def repeat(self, provider: ProviderName) -> None:
+        """Count a call that is sent again: it asks for no more machines."""
+        if (tokens := self.tokens.get(provider)) is not None:
+            self.tokens[provider] = tokens.less(1, 0)
+
     def give_back(self, slot: Machine) -> None:
         """Count a slot out that will never be sent."""
         self.machines += 1

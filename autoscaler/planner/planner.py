@@ -33,7 +33,10 @@ def plan(fleet: Fleet) -> Plan:
     minimum = minimum_in_force(fleet)
     bounds = reach(fleet, stock.supply)
     matching = _match_without_surplus(fleet, stock, minimum, bounds, withdrawals, ended)
+    repeats = unanswered_calls(fleet)
     cutbacks, room = cut_back(matching, stock), Room(fleet, ended)
+    for repeat in repeats:
+        room.repeat(fleet.calls[repeat.call].provider)
     for cutback in cutbacks:
         for slot in cutback.call.slots[: cutback.drop]:
             room.give_back(fleet.machines[slot])
@@ -43,7 +46,7 @@ def plan(fleet: Fleet) -> Plan:
     intents: tuple[Intent, ...] = (
         *withdrawals,
         *(intent for cutback in cutbacks for intent in cutback.intents()),
-        *unanswered_calls(fleet),
+        *repeats,
         *ends,
         *idle,
         *made,

@@ -4,6 +4,8 @@ A machine is ended only on one of the four grounds: nothing was ever handed over
 that its runner has left, GitHub showed twice that its work is over, or its lifetime has passed.
 """
 
+import math
+
 from autoscaler.model.calls import REPEAT_WINDOW, CallState
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
 from autoscaler.model.cooldowns import held, throttle_key
@@ -86,15 +88,23 @@ def expired_parked(fleet: Fleet) -> list[End]:
 
 
 def unanswered_calls(fleet: Fleet) -> list[RepeatCall]:
-    """Calls of unknown outcome whose turn for a repeat has come, within ten minutes."""
+    """Calls of unknown outcome whose turn for a repeat has come, within ten minutes.
+
+    No more than their providers take now: the rest has its turn when there are calls again.
+    """
     found = []
+    left = {provider: tokens.calls for provider, tokens in fleet.launch_tokens.items()}
     for call in fleet.calls.values():
         if call.state is not CallState.UNKNOWN or call.sent_at is None:
             continue
         wait = min(FIRST_REPEAT * 2.0 ** min(call.attempts - 1, 8), RAREST_REPEAT)
         last = call.last_sent_at if call.last_sent_at is not None else call.sent_at
         throttled = held(fleet.cooldowns, throttle_key(call.provider), fleet.now)
-        if last + wait <= fleet.now < call.sent_at + REPEAT_WINDOW and throttled is None:
+        if not last + wait <= fleet.now < call.sent_at + REPEAT_WINDOW or throttled is not None:
+            continue
+        calls = left.get(call.provider, math.inf)
+        if calls >= 1.0:
+            left[call.provider] = calls - 1.0
             found.append(RepeatCall(call.id))
     return found
 

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,6 +33,10 @@ from autoscaler.server.refusal_log import RefusalLog
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BEARER = re.compile(r"[Bb]earer ([0-9a-fA-F]{64})")
 
+_NEXT_IS_FAR: frozenset[requests.Step] = frozenset({"acknowledge", "heartbeat"})
+"""A machine at work speaks once a minute: thousands of idle connections would cost 12 KB each, and
+several times that with TLS."""
+
 Result = dict[str, object] | None
 """A JSON body for a 200, or nothing for a 204."""
 
@@ -42,11 +46,15 @@ Read = Callable[[], AbstractAsyncContextManager[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class BootstrapLimits:
-    """`body` bytes a request; `hellos` checked at one moment, for they cost us most of what strangers ask."""
+    """`body` bytes a request. Of hellos, which cost us most of what strangers ask (half a
+    millisecond of an EC2 proof), `hellos` are checked before anything else has its turn, and
+    `queued` wait for theirs: more than a boot wave, and at 64 KiB each no more than 64 MiB.
+    """
 
     body: int = 64 * 1024
     body_timeout: Seconds = 10.0
     hellos: int = 64
+    queued: int = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,8 @@ class BootstrapEndpoint:
         self._completion = Completion()
         self._refusals = RefusalLog()
         self._polls: set[asyncio.Task[StayParked | Granted]] = set()
-        self._hellos = 0
+        self._checks = asyncio.Semaphore(self._limits.hellos)
+        self._queued = 0
         self._closing = False
         self._steps = {step.name: step for step in self._every_step()}
         self.agent_sha256 = hashlib.sha256(agent).hexdigest()
@@ -138,10 +147,8 @@ class BootstrapEndpoint:
 
         async def work() -> Result:
             body = await _body(read, requests.HelloRequest)
-            if self._hellos >= self._limits.hellos:
-                raise BootstrapRefusedError(429, "busy")
-            self._hellos += 1
-            return await self._completion.run(self._say_hello(body))
+            checking = await self._turn()
+            return await self._completion.run(self._say_hello(body, checking))
 
         return await self._answer("hello", None, work())
 
@@ -188,19 +195,30 @@ class BootstrapEndpoint:
             answer = web.Response(status=204) if result is None else json_answer(200, result)
         finally:
             self._telemetry.bootstrap(step, word)
-        if self._closing:
+        if self._closing or step in _NEXT_IS_FAR:
             answer.force_close()
         return answer
 
     # --- the steps -----------------------------------------------------------------------------
 
-    async def _say_hello(self, body: requests.HelloRequest) -> Result:
+    async def _turn(self) -> ExitStack:
+        """A turn to be checked. It ends with the check: what waits for a list keeps nobody out."""
+        if self._checks.locked() and self._queued >= self._limits.queued:
+            raise BootstrapRefusedError(429, "busy")
+        self._queued += 1
         try:
-            answer = await self._bootstrap.hello(
-                body.provider, body.proof, body.nonce, body.protocol, body.agent
-            )
+            await self._checks.acquire()
         finally:
-            self._hellos -= 1
+            self._queued -= 1
+        turn = ExitStack()
+        turn.callback(self._checks.release)
+        return turn
+
+    async def _say_hello(self, body: requests.HelloRequest, checking: ExitStack) -> Result:
+        with checking:
+            answer = await self._bootstrap.hello(
+                body.provider, body.proof, body.nonce, body.protocol, body.agent, checking.close
+            )
         return {"machine": answer.machine, "sku": answer.sku, "gate": answer.gate}
 
     async def _stage(self, machine: MachineId, nonce: str, body: requests.StageRequest) -> Result:

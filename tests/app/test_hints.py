@@ -20,7 +20,7 @@ from tests.config.fleet_file import Folder, changed
     [
         ("NoCredentialsError", "give the AWS SDK credentials"),
         ("ExpiredToken", "renew the credentials"),
-        ("UnauthorizedOperation", "README.md"),
+        ("UnauthorizedOperation", "docs/ec2.md#permissions"),
         ("InvalidSubnetID.NotFound", "correct subnets"),
     ],
 )

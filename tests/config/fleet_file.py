@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler.app import load_for_service, preflight
 from autoscaler.config import Configuration, ConfigurationError, Problem, load
 from tests.config.keys import certificate, curve_key, pem, rsa_key
 
@@ -59,6 +60,14 @@ class Folder:
             self.load(text)
         return list(caught.value.problems)
 
+    def refused(self, text: str) -> list[Problem]:
+        """The errors that `check` tells; there must be some."""
+        file = self.path / "fleet.yaml"
+        file.write_text(text)
+        with pytest.raises(ConfigurationError) as caught:
+            load_for_service(file)
+        return list(caught.value.problems)
+
     def problem(self, text: str) -> Problem:
         """The only error."""
         found = self.problems(text)
@@ -73,3 +82,8 @@ def changed(*pairs: tuple[str, str]) -> str:
         assert old in text, old
         text = text.replace(old, new)
     return text
+
+
+def unserved(configuration: Configuration, *, files: bool = True) -> tuple[Problem, ...]:
+    """Why a configuration that reads well could not be served."""
+    return preflight(configuration.document, configuration.path.parent, files=files)

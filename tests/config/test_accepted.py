@@ -61,7 +61,7 @@ def test_left_out_keys_have_the_stated_defaults(folder: Folder) -> None:
     assert found.image.owner == "self"
     assert settings.github.api_url == "https://api.github.com"
     assert settings.server.webhook_listen is None
-    assert registration_rate(settings) == RegistrationRate(30, 2.5)
+    assert registration_rate(settings) == RegistrationRate(25, 2.5)
     with_schedule = changed(
         ('"runner-*"}', '"runner-*"}\n    idle: {schedule: [{cron: "0 7 * * *", min: 1}]}')
     )

@@ -61,7 +61,7 @@ def test_all_errors_come_at_once_in_the_order_of_the_file(folder: Folder) -> Non
     ],
 )
 def test_a_secret_in_the_wrong_place_is_not_repeated(folder: Folder, old: str, new: str) -> None:
-    problems = folder.problems(changed((old, new)))
+    problems = [*folder.problems(changed((old, new))), *folder.refused(changed((old, new)))]
     assert "hunter2" not in "\n".join(map(str, problems))
 
 
@@ -91,3 +91,11 @@ def test_warnings_do_not_refuse(folder: Folder, addition: str, key: str, what: s
     assert warning.key == key
     assert what in warning.what
     assert f": warning: {key}: " in str(warning)
+
+
+def test_a_scope_that_serves_nothing_is_a_warning(folder: Folder) -> None:
+    scopes = '[{org: Acme, repositories: ["acme/*", "*", "other/*"]}, {repo: a/b}]'
+    (warning,) = folder.load(changed(("[{org: acme}]", scopes))).warnings
+    assert warning.key == "github.scopes[0].repositories[2]"
+    assert warning.what == '"other/*" fits no repository of "Acme"'
+    assert warning.warning

@@ -34,9 +34,9 @@ def test_blank_lines_and_carriage_returns_are_no_secrets(folder: Folder) -> None
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (b"", "empty file"),
-        (b"\n \n", "empty file"),
-        (b"s\n" * 17, "more than 16 lines"),
+        (b"", "holds no secret"),
+        (b"\n \n", "holds no secret"),
+        (b"s\n" * 17, "more than 16 secrets"),
         (b"s" * 70_000, "larger than 64 KiB"),
     ],
 )
@@ -53,10 +53,10 @@ def test_a_file_that_holds_no_webhook_secret(folder: Folder, content: bytes, wha
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (pem(rsa_key(), b"hush"), "names an encrypted private key"),
-        (pem(curve_key()), "names a private key that is not RSA"),
-        (pem(rsa_key()).replace("MII", "AAA", 1), "names a private key that cannot be read"),
-        (certificate(curve_key()), "names a file without a PEM private key"),
+        (pem(rsa_key(), b"hush"), "holds an encrypted key"),
+        (pem(curve_key()), "holds a private key that is not RSA"),
+        (pem(rsa_key()).replace("MII", "AAA", 1), "holds no private key that can be read"),
+        (certificate(curve_key()), "holds no private key that can be read"),
     ],
     ids=["encrypted", "curve", "broken", "certificate"],
 )
@@ -86,6 +86,6 @@ def test_every_bad_key_file_is_told(folder: Folder) -> None:
         ("github.apps[0].private_key_file", "cannot be read: No such file or directory"),
         (
             "github.apps[1].private_key_file",
-            '"github-app.pem" names a file without a PEM private key',
+            '"github-app.pem" holds no private key that can be read',
         ),
     ]

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from autoscaler.app import preflight
 from autoscaler.cli import _architecture_of
 from autoscaler.config import ConfigurationError, Settings, load
 from autoscaler.config.document import parse
-from autoscaler.config.importing import ImportRequest, import_scale_config, report_lines
+from autoscaler.config.importing import import_scale_config, report_lines
+from autoscaler.config.runner_keys import ImportOptions
 from autoscaler.config.runner_types import prefixed
 from autoscaler.config.scale_config import Imported
 from autoscaler.model.catalogue import Architecture, OperatingSystem
+from tests.config.fleet_file import unserved
 
 ROOT = Path(__file__).parents[2]
 FIXTURE = Path(__file__).parent / "data" / "scale-config.yml"
@@ -26,9 +27,10 @@ IMAGES = {OperatingSystem.LINUX: "mine-*|self", OperatingSystem.WINDOWS: "win-*|
 TYPE = 'runner_types."{}".{}'
 
 
-def imported(file: Path, prefix: str = "", provider: str | None = "east") -> tuple[str, Imported]:
+def imported(file: Path, prefix: str = "", *, whole: bool = True) -> tuple[str, Imported]:
     """The text and the account of a file."""
-    return import_scale_config(ImportRequest(file, prefix, provider, IMAGES), _architecture_of)
+    options = ImportOptions(prefix, "east", IMAGES)
+    return import_scale_config(file, options, _architecture_of, whole=whole)
 
 
 def settings_of(text: str, folder: Path) -> Settings:
@@ -36,7 +38,7 @@ def settings_of(text: str, folder: Path) -> Settings:
     file = folder / "fleet.yaml"
     file.write_text(text)
     configuration = load(file, files=False)
-    assert preflight(configuration, files=False) == ()
+    assert unserved(configuration, files=False) == ()
     return configuration.settings
 
 
@@ -176,7 +178,7 @@ def test_everything_without_a_place_is_reported() -> None:
         TYPE.format(odd, "labels[0]"): '"linux" is a label that every fleet has',
         TYPE.format(odd, "labels[2]"): "is the SKU's already",
         TYPE.format(odd, "labels[3]"): "is the SKU's already",
-        TYPE.format(odd, "ami_experiment.ami"): "200 is above 100",
+        TYPE.format(odd, "ami_experiment.ami"): "left out with the other key of the experiment",
         TYPE.format(odd, "ami_experiment.percentage"): "200 is above 100",
         TYPE.format(odd, "ami_experiment.until"): "unknown key",
         TYPE.format(odd, "spot"): "unknown key",
@@ -191,13 +193,74 @@ def test_a_label_that_is_there_already_is_reported(tmp_path: Path) -> None:
     text = runner_type() + other.replace("linux.one", "Linux.One")
     account = of_text(tmp_path, text)
     assert list(account.skus) == ["linux.one"]
-    found = {one.why for one in account.reported}
-    assert len(account.reported) == 4
-    assert found == {'left out with its type: Linux.One is the label of runner_types."linux.one"'}
+    why = 'Linux.One is the label of runner_types."linux.one"'
+    rows = [one.why for one in account.reported]
+    assert rows == [f"left out: {why}", *[f"left out with its type: {why}"] * 4]
     text = runner_type(variants="{am2: {disk_size: 20}}") + other.replace("linux", "am2.linux")
     account = of_text(tmp_path, text)
     assert account.skus["am2.linux.one"]["disk_gb"] == 20
-    assert len(account.reported) == 4
+    assert len(account.reported) == 5
+
+
+def test_a_type_that_only_its_variants_can_be_is_reported_once_though_its_keys_serve(
+    tmp_path: Path,
+) -> None:
+    base = "{os: linux, disk_size: 100, variants: {big: {instance_type: c7i.large}}}"
+    text = f"runner_types:\n  linux.base: {base}\n"
+    account = of_text(tmp_path, text)
+    assert list(account.skus) == ["big.linux.base"]
+    (found,) = account.reported
+    assert (found.line, found.key) == (2, 'runner_types."linux.base"')
+    assert found.why == "left out: names no instance_type"
+    assert len(account.carried) == 3
+
+
+@pytest.mark.parametrize(
+    ("experiment", "key", "error", "partner"),
+    [
+        ("{ami: mine-*, percentage: 200}", "percentage", "200 is above 100", "ami"),
+        ('{ami: "{", percentage: 20}', "ami", "is not an image name", "percentage"),
+    ],
+)
+def test_a_key_of_an_experiment_is_reported_with_its_own_error(
+    tmp_path: Path, experiment: str, key: str, error: str, partner: str
+) -> None:
+    account = of_text(tmp_path, runner_type(ami_experiment=experiment))
+    why = reported(account)
+    assert error in why[TYPE.format("linux.one", f"ami_experiment.{key}")]
+    said = why[TYPE.format("linux.one", f"ami_experiment.{partner}")]
+    assert said.startswith("left out with the other key of the experiment: every launch takes")
+
+
+def test_one_of_a_kind_is_counted_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "scale-config.yml"
+    file.write_text("runner_types: {linux.one: {instance_type: c5.large, os: linux}}")
+    lines = list(report_lines(imported(file)[1], "f"))
+    assert lines == [
+        "no ami for 1 SKU: image mine-*|self",
+        "2 keys: 2 carried over into 1 SKU, 0 reported",
+    ]
+
+
+def test_an_empty_file_is_not_sent_to_an_example_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        of_text(tmp_path, "")
+    (problem,) = caught.value.problems
+    assert problem.fix.startswith("name PyTorch's scale-config.yml")
+
+
+def test_a_whole_file_has_caps_and_says_what_is_to_be_replaced(tmp_path: Path) -> None:
+    text, _ = imported(FIXTURE, whole=True)
+    found = settings_of(text, tmp_path)
+    assert (found.limits.machines, found.limits.dollars_per_hour) == (10, 20)
+    words = " ".join(line.removeprefix("# ") for line in text.splitlines()[:3])
+    for placeholder in ("the App's id", "capitals", "zeros", "region", "fleet's name", "limits"):
+        assert placeholder in words
+
+
+def test_a_prefix_goes_before_names_and_leaves_extra_labels_as_they_are(tmp_path: Path) -> None:
+    account = of_text(tmp_path, runner_type(labels="[fast]"), prefix="lf.")
+    assert {name: sku["labels"] for name, sku in account.skus.items()} == {"lf.linux.one": ["fast"]}
 
 
 def test_a_key_that_stands_twice_is_reported_and_the_first_holds(tmp_path: Path) -> None:
@@ -256,18 +319,19 @@ def test_a_file_that_comes_to_more_than_a_fleet_yaml_holds(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("request_", "file"),
+    ("options", "file"),
     [
-        (ImportRequest(FIXTURE, "lf", None, IMAGES), "--prefix"),
-        (ImportRequest(FIXTURE, "l f.", None, IMAGES), "--prefix"),
-        (ImportRequest(FIXTURE, "", "a b", IMAGES), "--provider"),
-        (ImportRequest(FIXTURE, "", None, {OperatingSystem.LINUX: "{"}), "--linux-ami"),
-        (ImportRequest(FIXTURE, "", None, {OperatingSystem.WINDOWS: "a|b"}), "--windows-ami"),
+        (ImportOptions("lf", "east", IMAGES), "--prefix"),
+        (ImportOptions("l f.", "east", IMAGES), "--prefix"),
+        (ImportOptions("", "a b", IMAGES), "--provider"),
+        (ImportOptions("", "", IMAGES), "--provider"),
+        (ImportOptions("", "east", {OperatingSystem.LINUX: "{"}), "--linux-ami"),
+        (ImportOptions("", "east", {OperatingSystem.WINDOWS: "a|b"}), "--windows-ami"),
     ],
 )
-def test_options_that_cannot_be_used(request_: ImportRequest, file: str) -> None:
+def test_options_that_cannot_be_used(options: ImportOptions, file: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        import_scale_config(request_, _architecture_of)
+        import_scale_config(FIXTURE, options, _architecture_of)
     (problem,) = caught.value.problems
     assert problem.file == file
     assert problem.fix
@@ -284,7 +348,7 @@ def test_the_report_is_a_table_by_line_with_a_sum() -> None:
     assert len(columns) == 1
     assert lines[-3:-1] == [
         "no ami for 3 SKUs: image mine-*|self",
-        "no ami for 1 SKUs: image win-*|amazon",
+        "no ami for 1 SKU: image win-*|amazon",
     ]
     total = len(account.carried) + len(account.reported)
     assert lines[-1] == (
@@ -294,8 +358,8 @@ def test_the_report_is_a_table_by_line_with_a_sum() -> None:
 
 
 def test_the_skus_part_alone_goes_into_another_file(tmp_path: Path) -> None:
-    part, _ = imported(FIXTURE, provider=None)
-    whole, _ = imported(FIXTURE, provider="us-east-1")
+    part, _ = imported(FIXTURE, whole=False)
+    whole, _ = imported(FIXTURE)
     assert part.startswith('# Imported from "scale-config.yml".\nskus:\n')
     assert whole.endswith(part)
     expected: Mapping[str, Any] = settings_of(whole, tmp_path).skus

@@ -1,7 +1,8 @@
 """Whatever stands in a scale-config.yml: keys in are keys out and keys reported, each once."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,14 +10,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.app import preflight
 from autoscaler.cli import _architecture_of
 from autoscaler.config import ConfigurationError, load
-from autoscaler.config.importing import ImportRequest, import_scale_config
+from autoscaler.config.importing import import_scale_config
 from autoscaler.config.problems import dotted
+from autoscaler.config.runner_keys import ImportOptions
 from autoscaler.config.runner_types import prefixed
 from autoscaler.config.scale_config import Imported
 from autoscaler.model.catalogue import OperatingSystem
+from tests.config.fleet_file import unserved
 
 IMAGES = {OperatingSystem.LINUX: "mine-*|self", OperatingSystem.WINDOWS: "win-*|self"}
 
@@ -46,15 +48,19 @@ KEYS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {key: GOOD[key] for key in NEEDED},
     optional={key: MOSTLY[key] for key in GOOD if key not in NEEDED},
 )
+INCOMPLETE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({}, optional=GOOD)
 OVERRIDES = st.fixed_dictionaries({}, optional=MOSTLY)
 VARIANTS = st.one_of(
     st.dictionaries(
-        st.sampled_from(["am2", "canary", "big", "a b"]), st.one_of(OVERRIDES, ODD), max_size=2
+        st.sampled_from(["am2", "canary", "big", "a b"]),
+        st.one_of(OVERRIDES, OVERRIDES, KEYS, ODD),
+        max_size=2,
     ),
     ODD,
 )
 VARIED = st.builds(lambda keys, variants: keys | {"variants": variants}, KEYS, VARIANTS)
-TYPE = st.one_of(KEYS, VARIED, KEYS, VARIED, ODD)
+BASE = st.builds(lambda keys, variants: keys | {"variants": variants}, INCOMPLETE, VARIANTS)
+TYPE = st.one_of(KEYS, VARIED, BASE, KEYS, VARIED, INCOMPLETE, ODD)
 LABELS = st.sampled_from(
     [f"linux.{letter}" for letter in "abcdefgh"]
     + ["Linux.A", "lf.linux.b", "am2.linux.a", "x.nonephemeral", "a b"]
@@ -139,12 +145,14 @@ def accounted(file: Mapping[str, Any]) -> list[str]:
     return sorted([*(dotted(leaf) for leaf in found), *(key for key in file if key == "notes")])
 
 
-def imported(request: ImportRequest) -> tuple[str, Imported] | set[str]:
+def imported(source: Path, prefix: str) -> tuple[str, Imported] | list[str]:
     """Text and account; where nothing can be a SKU, the keys that say why."""
     try:
-        return import_scale_config(request, _architecture_of)
+        return import_scale_config(
+            source, ImportOptions(prefix, "east", IMAGES), _architecture_of, whole=True
+        )
     except ConfigurationError as error:
-        return {one.key for one in error.problems}
+        return [one.key for one in error.problems]
 
 
 @settings(max_examples=200, deadline=None)
@@ -155,21 +163,21 @@ def test_keys_in_are_keys_out_and_keys_reported(
     folder = tmp_path_factory.getbasetemp()
     source, target = folder / "scale-config.yml", folder / "fleet.yaml"
     source.write_text(yaml.safe_dump(file, sort_keys=False))
-    outcome = imported(ImportRequest(source, prefix, "east", IMAGES))
-    if isinstance(outcome, set):
-        assert sorted(outcome) == accounted(file)
+    outcome = imported(source, prefix)
+    if isinstance(outcome, list):
+        check_told(file, prefix, (), outcome)
         return
     text, account = outcome
-    reported = {one.key for one in account.reported}
-    assert sorted([*account.carried, *reported]) == accounted(file)
-    assert len(account.carried) + len(account.reported) == len(accounted(file))
+    reported = [one.key for one in account.reported]
+    assert not set(account.carried) & set(reported)
+    check_told(file, prefix, account.carried, reported)
     assert all(one.line >= 1 and one.why for one in account.reported)
     whole = {one.key for one in account.reported if one.why == "not a runner type"}
     assert whole <= {dotted(path) for path in places_of_types(file)}
 
     target.write_text(text)
     configuration = load(target, files=False)
-    assert preflight(configuration, files=False) == ()
+    assert unserved(configuration, files=False) == ()
     assert list(configuration.settings.skus) == list(account.skus)
     check_carried(file, prefix, account)
 
@@ -189,6 +197,21 @@ def merged(
             given = overrides if isinstance(overrides, dict) else {}
             changed = {key: ((*below, key), value) for key, value in given.items()}
             yield prefixed(label, prefix, name), below, own | changed
+
+
+def check_told(
+    file: Mapping[str, Any], prefix: str, carried: Sequence[str], reported: Sequence[str]
+) -> None:
+    """Each key is told once, and beside them only types; of those each that lacks what it needs."""
+    keys = accounted(file)
+    told = [*carried, *reported]
+    types = {dotted(path) for path in places_of_types(file)} - set(keys)
+    assert sorted(key for key in told if key not in types) == keys
+    assert max(Counter(told).values()) == 1
+    for _, place, own in merged(file, prefix):
+        needed = [dotted(own[key][0]) for key in NEEDED if key in own]
+        if len(needed) < len(NEEDED):
+            assert {dotted(place), *needed} & set(reported), place
 
 
 def check_carried(file: Mapping[str, Any], prefix: str, account: Imported) -> None:

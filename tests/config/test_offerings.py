@@ -1,7 +1,7 @@
 """Instance types and quotas against what a provider's room knows, with their lines."""
 
 from autoscaler.config import validate_offerings
-from autoscaler.config.settings import Ec2Settings
+from autoscaler.config.offerings import Place
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from tests.config.fleet_file import Folder, changed
 
@@ -9,10 +9,10 @@ KNOWN = {"g5.xlarge": Architecture.X64, "m7g.large": Architecture.ARM64}
 
 
 def refusal(
-    instance_type: str, os: OperatingSystem, arch: Architecture, ec2: Ec2Settings
+    instance_type: str, os: OperatingSystem, arch: Architecture | None, place: Place
 ) -> tuple[str, str] | None:
     """Knows two types, and takes the operator's price for any other."""
-    if instance_type in ec2.prices:
+    if instance_type in place.prices:
         return None
     if instance_type not in KNOWN:
         return f"{instance_type} has no price on {os}", "give one"
@@ -26,7 +26,7 @@ def test_types_that_cannot_be_offered(folder: Folder) -> None:
         ("[g5.xlarge]", "\n      [g5.xlarge,\n       g9.xlarge,\n       m7g.large, g8.own]"),
         ("[sg-0a]}", "[sg-0a], prices: {g8.own: 2}}"),
     )
-    problems = validate_offerings(folder.load(text), refusal, ["P"])
+    problems = validate_offerings(folder.load(text).document, refusal, ["P"])
     assert [(problem.line, problem.key, problem.what, problem.fix) for problem in problems] == [
         (17, "skus.gpu.on[0].instance_types[1]", "g9.xlarge has no price on linux", "give one"),
         (18, "skus.gpu.on[0].instance_types[2]", "m7g.large is not x64", "change arch"),
@@ -35,7 +35,7 @@ def test_types_that_cannot_be_offered(folder: Folder) -> None:
 
 def test_quotas_of_no_family(folder: Folder) -> None:
     text = changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: 1, spot/Q: 2, on-demand/P: 3}}"))
-    problems = validate_offerings(folder.load(text), refusal, ["Standard", "P"])
+    problems = validate_offerings(folder.load(text).document, refusal, ["Standard", "P"])
     assert [(problem.key, problem.fix) for problem in problems] == [
         ('providers.east.ec2.quotas."spot/Q"', "write P or Standard"),
         ("providers.east.ec2.quotas.Standrad", "did you mean Standard?"),
@@ -46,7 +46,7 @@ def test_buckets_of_no_api(folder: Folder) -> None:
     bucket = "{burst: 1, per_second: 1}"
     text = changed(("[sg-0a]}", f"[sg-0a], request_buckets: {{CreateFlet: {bucket}}}}}"))
     problems = validate_offerings(
-        folder.load(text), refusal, ["P"], {"request_buckets": ["CreateFleet"]}
+        folder.load(text).document, refusal, ["P"], {"request_buckets": ["CreateFleet"]}
     )
     assert [(problem.key, problem.fix) for problem in problems] == [
         ("providers.east.ec2.request_buckets.CreateFlet", "did you mean CreateFleet?")
@@ -58,4 +58,4 @@ def test_nothing_is_asked_about_kubernetes(folder: Folder) -> None:
         ("    ec2: {", "    kubernetes: {context: c, namespace: n}\n  other:\n    ec2: {")
     )
     text = text.replace("instance_types: [g5.xlarge]", "pod: {image: i}")
-    assert validate_offerings(folder.load(text), refusal, ["P"]) == ()
+    assert validate_offerings(folder.load(text).document, refusal, ["P"]) == ()

@@ -5,20 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.app import preflight
 from autoscaler.config import Configuration, Problem
-from tests.config.fleet_file import EXAMPLE, Folder, changed
+from tests.config.fleet_file import EXAMPLE, Folder, changed, unserved
 from tests.config.keys import certificate, curve_key, pem, rsa_key
 
 
 def only(configuration: Configuration) -> Problem:
     """The one problem that there is."""
-    (problem,) = preflight(configuration)
+    (problem,) = unserved(configuration)
     return problem
 
 
 def test_the_example_can_be_served(folder: Folder) -> None:
-    assert preflight(folder.load(EXAMPLE.read_text())) == ()
+    assert unserved(folder.load(EXAMPLE.read_text())) == ()
 
 
 @pytest.mark.parametrize(
@@ -57,6 +56,13 @@ def test_the_example_can_be_served(folder: Folder) -> None:
         ),
         (
             "ca.pem",
+            certificate(curve_key()).encode() + b"# \xfcber",
+            "ca_file",
+            '"ca.pem" holds text that is not UTF-8',
+            "leave only certificates",
+        ),
+        (
+            "ca.pem",
             certificate(rsa_key()) * 20,
             "ca_file",
             '"ca.pem" cannot go to machines: user data of',
@@ -71,26 +77,27 @@ def test_the_example_can_be_served(folder: Folder) -> None:
         "no certificate",
         "no ca",
         "key in ca",
+        "ca of another encoding",
         "long ca",
     ],
 )
 def test_files_of_tls_that_cannot_be_used(
-    folder: Folder, name: str, content: str, key: str, what: str, fix: str
+    folder: Folder, name: str, content: str | bytes, key: str, what: str, fix: str
 ) -> None:
     configuration = folder.load(EXAMPLE.read_text())
-    (folder.path / name).write_text(content)
+    (folder.path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     problem = only(configuration)
     assert (problem.line, problem.key) == (11, f"server.tls.{key}")
     assert what in problem.what
     assert fix in problem.fix
-    assert preflight(configuration, files=False) == ()
+    assert unserved(configuration, files=False) == ()
 
 
 def test_certificate_and_key_may_stand_in_one_file(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace("key_file: server.key", "key_file: server.pem")
     configuration = folder.load(text)
     (folder.path / "server.pem").write_text(certificate(rsa_key()) + pem(rsa_key()))
-    assert preflight(configuration) == ()
+    assert unserved(configuration) == ()
 
 
 @pytest.mark.parametrize("files", [True, False])
@@ -108,7 +115,7 @@ def test_a_region_whose_machines_could_prove_nothing(
         ("region: us-east-1", f"region: {region}"),
         ("[sg-0a]}", "[sg-0a], prices: {g5.xlarge: 1}}"),
     )
-    (problem,) = preflight(folder.load(text), files=files)
+    (problem,) = unserved(folder.load(text), files=files)
     assert (problem.line, problem.key) == (12, "providers.east.ec2.region")
     assert f'no machine in "{region}" could prove who it is' in problem.what
     assert problem.fix.startswith(fix)
@@ -120,12 +127,12 @@ def test_a_region_of_its_own_certificate_is_served(folder: Folder) -> None:
         ("region: us-east-1", "region: zz-nowhere-9"),
         ("[sg-0a]}", "[sg-0a], prices: {g5.xlarge: 1}, identity_certificates: [mine.pem]}"),
     )
-    assert preflight(folder.load(text)) == ()
+    assert unserved(folder.load(text)) == ()
 
 
-def _unreadable(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
+def _grow(file: Path) -> None:
+    with file.open("wb") as opened:
+        opened.truncate(2**21)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +140,9 @@ def _unreadable(file: Path) -> None:
     [
         (lambda file: file.write_text("none"), "mine.pem: no PEM certificates"),
         (lambda file: file.write_text(certificate(curve_key())), "mine.pem: a certificate's key"),
-        (_unreadable, '"mine.pem" cannot be read: Is a directory'),
+        (_grow, '"mine.pem" is larger than 1024 KiB'),
     ],
-    ids=["none", "curve", "folder"],
+    ids=["none", "curve", "large"],
 )
 def test_identity_certificates_that_cannot_be_used(
     folder: Folder, spoil: Callable[[Path], object], what: str
@@ -157,13 +164,13 @@ def test_an_app_key_that_cannot_be_used(folder: Folder) -> None:
     (folder.path / "app.pem").write_text(pem(curve_key()))
     problem = only(configuration)
     assert problem.key == "github.apps[0].private_key_file"
-    assert problem.what == '"app.pem" names a private key that is not RSA'
+    assert problem.what == '"app.pem" holds a private key that is not RSA'
 
 
 @pytest.mark.parametrize("files", [True, False])
 def test_a_store_that_is_not_built(folder: Folder, files: bool) -> None:
     text = changed(("sqlite:///state.db", "postgresql://autoscaler@db/autoscaler"))
-    (problem,) = preflight(folder.load(text), files=files)
+    (problem,) = unserved(folder.load(text), files=files)
     assert (problem.line, problem.key) == (9, "store")
     assert problem.what == "PostgreSQL is not built yet"
     assert problem.fix == "write sqlite:///FILE"
@@ -198,7 +205,7 @@ def test_everything_at_once(folder: Folder) -> None:
     )
     for name in ("github-app.pem", "webhook-secret", "server.key", "ca.pem"):
         (folder.path / name).write_text("")
-    keys = [problem.key for problem in preflight(configuration)]
+    keys = [problem.key for problem in unserved(configuration)]
     assert keys[:6] == [
         "github.apps[0].private_key_file",
         "github.webhook_secret_file",
@@ -207,3 +214,99 @@ def test_everything_at_once(folder: Folder) -> None:
         "store",
         "providers.us-east-1.ec2.region",
     ]
+
+
+SPOILT = [
+    ("region: us-east-1", "region: us-esat-1", "providers.us-east-1.ec2.region"),
+    ("sqlite:///state.db", "postgresql://autoscaler@db/autoscaler", "store"),
+    ("[g4dn.xlarge]", "[g4dn.xlrage]", 'skus."windows.g4dn.xlarge".on[0].instance_types[0]'),
+    ("    arch: arm64\n", "", 'skus."linux.arm64.m7g.4xlarge".on[0].instance_types[0]'),
+]
+
+
+def test_a_refused_key_hides_nothing_else(folder: Folder) -> None:
+    text = EXAMPLE.read_text().replace("fleet: ci-gpu", "fleet: ci-gpu\nflet: ci-gpu")
+    for old, new, _ in SPOILT:
+        assert old in text, old
+        text = text.replace(old, new)
+    (folder.path / "github-app.pem").write_text(pem(curve_key()))
+    (folder.path / "server.key").write_text(pem(curve_key("other")))
+    (folder.path / "ca.pem").write_text(certificate(rsa_key()) * 20)
+    (folder.path / "webhook-secret").write_text("")
+    keys = {problem.key for problem in folder.refused(text)}
+    assert keys >= {key for _, _, key in SPOILT}
+    assert keys >= {
+        "flet",
+        "github.apps[0].private_key_file",
+        "github.webhook_secret_file",
+        "server.tls.key_file",
+        "server.tls.ca_file",
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("region: us-east-1", "region: US EAST", "providers.east.ec2.region"),
+        ("region: us-east-1", "region: [us-east-1]", "providers.east.ec2.region"),
+        ("sqlite:///state.db", "mysql://db", "store"),
+        ("[sg-0a]}", '[sg-0a], prices: {g5.xlarge: "1"}}', "providers.east.ec2.prices.g5.xlarge"),
+        ("[sg-0a]}", '[sg-0a], quotas: {"P!": 1}}', "providers.east.ec2.quotas.P!"),
+        (
+            "[sg-0a]}",
+            '[sg-0a], request_buckets: {"a b": {burst: 1, per_second: 1}}}',
+            "providers.east.ec2.request_buckets.a b",
+        ),
+        ("[g5.xlarge]", "[G5]", "skus.gpu.on[0].instance_types[0]"),
+        ("image: {", "arch: arm\n    image: {", "skus.gpu.arch"),
+        ("image: {", "os: beos\n    image: {", "skus.gpu.os"),
+        ("secret_file: secret", "secret_file: /dev/zero", "github.webhook_secret_file"),
+        ("private_key_file: app.pem", "private_key_file: gone", "github.apps[0].private_key_file"),
+    ],
+)
+def test_what_is_wrong_by_itself_is_told_once_and_judged_no_further(
+    folder: Folder, old: str, new: str, key: str
+) -> None:
+    (problem,) = folder.refused(changed((old, new)))
+    assert problem.key.replace('"', "") == key
+
+
+def test_a_name_and_its_value_are_both_told(folder: Folder) -> None:
+    found = folder.refused(changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: many}}")))
+    assert [problem.what for problem in found] == [
+        '"Standrad" is no quota family',
+        '"many" is not a whole number',
+    ]
+
+
+def test_a_region_as_long_as_its_shape_allows(folder: Folder) -> None:
+    region = "us-" + "a" * 60 + "-1"
+    text = changed(
+        ("region: us-east-1", f"region: {region}"), ("[sg-0a]}", "[sg-0a], prices: {g5.xlarge: 1}}")
+    )
+    assert only(folder.load(text)).key == "providers.east.ec2.region"
+
+
+def test_a_misspelt_type_is_told_the_right_one_by_itself(folder: Folder) -> None:
+    problem = only(folder.load(changed(("g5.xlarge", "g5.xlrage"))))
+    assert (problem.what, problem.fix) == (
+        "instance type g5.xlrage is not known",
+        "did you mean g5.xlarge?",
+    )
+
+
+@pytest.mark.parametrize("content", ["", "SQLite format 3\0" + "\0" * 84])
+def test_a_store_of_our_own_is_opened_again(folder: Folder, content: str) -> None:
+    (folder.path / "state.db").write_text(content)
+    assert unserved(folder.load(changed())) == ()
+
+
+def test_a_store_that_is_a_folder_or_no_database(folder: Folder) -> None:
+    (folder.path / "state.db").write_text("my notes on the fleet")
+    assert folder.problem(changed()).what.endswith("names a file that is no SQLite database")
+    (folder.path / "state.db").unlink()
+    (folder.path / "state.db").mkdir()
+    problem = folder.problem(changed())
+    assert (problem.line, problem.key) == (9, "store")
+    assert problem.what == '"sqlite:///state.db" names something that is not a file'
+    assert problem.fix == "name a file that is not there yet, or the fleet's own"

@@ -156,7 +156,14 @@ VALUES = [
     ("sqlite:///state.db", "postgresql:///x", 9, "store", "names no host", "postgresql://"),
     ("sqlite:///state.db", "sqlite:///gone/s.db", 9, "store", "is not there", "make the folder"),
     ("store:", "limits: {machines: -1}\nstore:", 9, "limits.machines", "below 0", "at least 0"),
-    ("store:", "limits: {machines: 9999999}\nstore:", 9, "limits.machines", "above", "at most"),
+    (
+        "store:",
+        "limits: {machines: 9999999}\nstore:",
+        9,
+        "limits.machines",
+        "above",
+        "at most 1000000",
+    ),
     ("store:", "limits: [1]\nstore:", 9, "limits", "not a mapping", "key: value"),
     ("    ec2: {", "    gcp: {", 12, "providers.east.gcp", "unknown key", "ec2 or kubernetes"),
     (

@@ -1,9 +1,11 @@
 """Who may say hello: every refusal of the bootstrap desk before a machine is believed."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from autoscaler.controller.bootstrap import AWAITING_AT_ONCE, LISTED_WITHIN
 from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError, StayParked
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.calls import CallState
@@ -161,6 +163,46 @@ async def test_a_hello_is_answered_as_soon_as_the_list_it_asked_for_is_there() -
     assert world.clock.now() - began < 1.0
     watching.cancel()
     await asyncio.wait({watching})
+
+
+@on_virtual_time
+async def test_an_instance_waits_for_one_list_at_a_time() -> None:
+    controller, _ = await launched(World())
+    stranger = Agent(controller, STRANGER)
+    waiting = asyncio.create_task(stranger.hello())
+    await asyncio.sleep(0)
+    asked = controller.world.clock.now()
+    for _ in range(3):
+        with pytest.raises(NotKnownYetError):
+            await stranger.hello()
+    assert controller.world.clock.now() == asked
+    assert controller.lists_asked_for == [EAST]
+    with pytest.raises(NotKnownYetError):
+        await waiting
+    assert controller.world.clock.now() == asked + LISTED_WITHIN
+    with pytest.raises(NotKnownYetError):
+        await stranger.hello()
+    assert controller.lists_asked_for == [EAST, EAST], "the first one's end gives its place back"
+
+
+@on_virtual_time
+async def test_beyond_a_great_many_that_wait_for_a_list_the_next_is_told_to_come_again() -> None:
+    controller, (agent,) = await launched(World())
+    waiting = [
+        asyncio.create_task(
+            Agent(controller, replace(STRANGER, id=ProviderMachineId(f"i-{number}"))).hello()
+        )
+        for number in range(AWAITING_AT_ONCE)
+    ]
+    await asyncio.sleep(0)
+    asked = controller.world.clock.now()
+    with pytest.raises(NotKnownYetError) as refused:
+        await Agent(controller, STRANGER).hello()
+    assert refused.value.retry_after > 0
+    assert controller.world.clock.now() == asked
+    await agent.hello()  # one that is known waits for nothing
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {NotKnownYetError}
 
 
 @on_virtual_time

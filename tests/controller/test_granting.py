@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from autoscaler.controller.granting import MINTS_AT_ONCE
 from autoscaler.controller.ports.bootstrap import Granted, StayParked
 from autoscaler.controller.ports.github import (
     GitHubError,
@@ -226,3 +227,33 @@ async def test_no_secret_is_kept_once_it_was_taken_or_withdrawn() -> None:
     assert controller.granting.take(name) == world.github.secrets[name]
     assert controller.granting.take(name) is None
     assert not controller.granting.has_secret(name)
+
+
+@on_virtual_time
+async def test_a_boot_wave_is_minted_a_bounded_number_at_once_and_not_for_those_withdrawn() -> None:
+    world = World()
+    wave = MINTS_AT_ONCE + 3
+    controller, agents = await launched(world, jobs=wave)
+    for agent in agents:
+        await agent.park()
+    world.github.latency = 60.0
+    await controller.loop.turn()
+    await asyncio.sleep(1.0)
+    assert world.github.asked == ["mint"] * MINTS_AT_ONCE
+    for job in range(1, wave + 1):
+        await say(controller, job, JobState.COMPLETED)
+    await controller.loop.turn()
+    await asyncio.sleep(600.0)
+    assert world.github.asked.count("mint") == MINTS_AT_ONCE
+    assert world.github.registrations == {}
+    assert {r.state for r in controller.state.runners.values()} == {RunnerState.DONE}
+
+
+@on_virtual_time
+async def test_a_boot_wave_is_minted_to_its_end() -> None:
+    world = World()
+    controller, agents = await launched(world, jobs=MINTS_AT_ONCE + 3)
+    for agent in agents:
+        await agent.park()
+    await controller.turn()
+    assert len(world.github.minted) == MINTS_AT_ONCE + 3

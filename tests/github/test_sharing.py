@@ -1,5 +1,6 @@
 """Several Apps share an account's work: who goes first, and who takes over when."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 
@@ -89,6 +90,39 @@ async def test_no_word_about_the_bucket_stops_no_mint(
     world.github.faults = [fault]
     await mint(two, 1, 2)
     assert len(world.github.minters) == 2
+
+
+async def test_a_question_about_the_bucket_that_hangs_delays_a_mint_by_a_second_and_no_other(
+    world: World, two: GitHubClient
+) -> None:
+    world.github.registrations = {FIRST: 10, SECOND: 20}
+    world.github.faults = [Fault("/rate_limit", hang=True, times=2)]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await mint(two, 1)
+    assert loop.time() - began < 3.0
+    began = loop.time()
+    await mint(two, *range(2, 5))
+    assert loop.time() - began < 0.9
+    assert len(world.github.minters) == 4
+    assert world.github.count("/rate_limit") == 2
+
+
+async def test_the_word_about_a_bucket_that_comes_late_counts_from_then_on(
+    world: World, two: GitHubClient
+) -> None:
+    bucket = {"limit": 10_000, "remaining": 10, "reset": int(START) + 600}
+    told = {"resources": {"actions_runner_registration": bucket}}
+    world.github.registrations = {SECOND: 5000}
+    world.github.faults = [Fault("/rate_limit", 200, told, hang=True, by=FIRST)]
+    await mint(two, 1, 2)
+    assert world.github.minters == [FIRST, FIRST], "no limit is known of it"
+    world.github.over.set()
+    for number in range(3, 100):
+        await mint(two, number)
+        if SECOND in world.github.minters:
+            break
+    assert world.github.minters[-1] == SECOND
 
 
 async def test_without_limits_the_load_is_shared_evenly(world: World, two: GitHubClient) -> None:
@@ -262,3 +296,48 @@ async def test_a_registration_is_looked_up_and_deleted_by_whoever_can(
     found = await two.find_runner("org:acme", RunnerName("r1"))
     assert found is not None
     assert await two.delete_runner("org:acme", found.github_id) is True
+
+
+async def test_what_one_app_is_refused_is_not_the_answer_to_anothers_mint(
+    world: World, two: GitHubClient
+) -> None:
+    """Both read the groups at the same time, each for itself."""
+    world.github.faults = [
+        Fault("/runner-groups", 403, NO_ACCESS, hang=True, by=FIRST),
+        Fault(r"GET .*/actions/runners\?", 403, NO_ACCESS, by=FIRST),
+    ]
+    refused = asyncio.create_task(mint(two, 1))
+    await world.github.until_called("/runner-groups", 1)
+    await two.find_runner("org:acme", RunnerName("r"))  # from here on the first App comes last
+    async with asyncio.timeout(5):
+        await mint(two, 2)
+    assert not refused.done()
+    world.github.over.set()
+    await refused
+    assert world.github.minters == [SECOND, SECOND]
+
+
+@pytest.mark.parametrize("blind", [FIRST, SECOND])
+async def test_a_group_that_one_app_does_not_see_is_used_by_the_other(
+    world: World, two: GitHubClient, blind: int
+) -> None:
+    none = {"total_count": 1, "runner_groups": [{"id": 1, "name": "Default"}]}
+    world.github.faults = [Fault("/runner-groups", 200, none, by=blind, times=99)]
+    await mint(two, *range(4))
+    assert set(world.github.minters) == {FIRST + SECOND - blind}
+    assert world.github.count("/runner-groups") <= 2
+    with pytest.raises(OperatorError, match="no runner group 'none'"):
+        await two.mint("org:acme", "none", RunnerName("r9"), ("gpu",))
+
+
+async def test_a_group_made_anew_is_read_again_by_every_app(
+    world: World, two: GitHubClient
+) -> None:
+    await mint(two, 1, 2)
+    assert set(world.github.minters) == {FIRST, SECOND}
+    world.github.groups["acme"] = [(1, "Default"), (9, "gpu")]
+    world.github.faults = [Fault(MINT, 422, {"message": "Invalid runner group"})]
+    with pytest.raises(OperatorError):
+        await mint(two, 3)
+    await mint(two, 4, 5)
+    assert [minted["runner_group_id"] for minted in world.github.minted] == [5, 5, 9, 9]

@@ -5,7 +5,15 @@ import pytest
 from autoscaler.ledger.cooldowns import lift, lift_offering, strike
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
-from autoscaler.model.cooldowns import Cooldown, offering_key, quota_key, throttle_key
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.cooldowns import (
+    Cooldown,
+    capacity_type_key,
+    offering_key,
+    quota_key,
+    throttle_key,
+    zone_key,
+)
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import EndGround
 from tests.ledger.builders import World, failure
@@ -79,7 +87,9 @@ def test_a_machine_lifts_its_offering_its_quota_and_the_throttle() -> None:
     keys = (offering_key(sold.key), quota_key("east/G"), throttle_key(EAST))
     for key in (*keys, "rung:gpu/0"):
         strike(state, key, FailureClass.QUOTA, 0.0, "why")
-    lift_offering(state, sold, 10.0)
+    lift_offering(state, sold, 599.9, 610.0)
+    assert all(c.strikes for c in state.cooldowns.values()), "asked for during the hold"
+    lift_offering(state, sold, 600.0, 610.0)
     assert {k for k, c in state.cooldowns.items() if not c.strikes} == set(keys)
 
 
@@ -167,3 +177,27 @@ def test_a_failure_s_words_are_bounded() -> None:
     world.answer("c", "i-1", failures=[failure(FailureClass.CAPACITY, message="x" * 1000)])
     assert {len(hold.reason) for hold in world.state.cooldowns.values() if hold.strikes} == {300}
     assert len(world.machine("c1").reason) == 300
+
+
+def test_a_machine_that_comes_up_lifts_what_held_its_zone_and_its_capacity_type() -> None:
+    world = World()
+    keys = (zone_key(EAST, "a"), capacity_type_key(EAST, CapacityType.ON_DEMAND))
+    for key in keys:
+        strike(world.state, key, FailureClass.CAPACITY, world.now, "full")
+    world.now += 180.0
+    (machine,) = world.launch(1)
+    world.boot(machine)
+    world.do(e.MachineGateReported, machine, True, "")
+    assert [world.state.cooldowns[k] for k in keys] == [Cooldown(k, world.now, 0, "") for k in keys]
+
+
+def test_a_machine_asked_for_after_a_hold_lifts_it_at_the_moment_it_comes() -> None:
+    world = World()
+    keys = (offering_key(world.keys()[0]), quota_key("east/G"), throttle_key(EAST))
+    for key in keys:
+        strike(world.state, key, FailureClass.THROTTLED, world.now, "busy")
+    world.now += 600.0
+    world.send(1)
+    world.now += 1.0
+    world.answer("c", "i-1")
+    assert [world.state.cooldowns[k] for k in keys] == [Cooldown(k, world.now, 0, "") for k in keys]

@@ -312,3 +312,13 @@ def test_registrations_that_end_with_their_gate_or_at_github() -> None:
         (1.0, "machine", "c0", "failed", "no GPU"),
         (2.0, "runner", second, "done", "GitHub has removed it"),
     ]
+
+
+def test_a_registration_that_nobody_starts_is_silent() -> None:
+    world = World()
+    (machine,) = world.park()
+    name = world.mint(machine)
+    world.do(e.RunnerHandedOver, name)
+    told(world)
+    world.after(180.0)
+    assert told(world) == [(180.0, "runner", name, "silent", "")]

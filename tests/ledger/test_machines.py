@@ -142,7 +142,7 @@ def test_a_passed_gate_parks() -> None:
         START + 30,
         "4 checks",
     )
-    assert machine.due == START + 330.0
+    assert (machine.due, machine.last_seen) == (START + 330.0, START + 30)
 
 
 def test_a_failed_gate_fails_the_machine_which_still_counts() -> None:

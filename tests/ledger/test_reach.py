@@ -12,7 +12,7 @@ from autoscaler.model.catalogue import CapacityType, Limits
 from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.machines import MachineState
 from autoscaler.model.plan import Launch
-from tests.ledger.builders import World, listed
+from tests.ledger.builders import World, failure, listed
 from tests.planner.fleets import EAST, catalogue, offering, sku
 
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
@@ -78,19 +78,51 @@ def test_the_reason_names_what_is_held() -> None:
     )
 
 
-def test_a_machine_that_came_up_lifts_its_zone_and_its_capacity_type() -> None:
+def holds(world: World) -> set[str]:
+    return {key for key, one in world.state.cooldowns.items() if one.strikes}
+
+
+def test_a_machine_that_was_launched_after_a_hold_and_came_up_lifts_its_zone_and_its_type() -> None:
     world = two_skus()
-    world.launch(1, "other")
     world.send(1, "held")
     for reach in (Reach.ZONE, Reach.PROVIDER):
         world.do(e.CallRecorded, *_call(f"call-{reach}"))
         world.answer(f"call-{reach}", failures=[told(FailureClass.QUOTA, reach)])
-    held = {key for key, one in world.state.cooldowns.items() if one.strikes}
-    assert held == {"zone:east/a", "capacity_type:east/spot", "capacity_type:east/on-demand"}
-    world.boot("other0")
-    world.do(e.MachineGateReported, "other0", True, "ok")
-    held = {key for key, one in world.state.cooldowns.items() if one.strikes}
-    assert held == {"capacity_type:east/spot"}
+    assert holds(world) == {
+        "zone:east/a",
+        "capacity_type:east/spot",
+        "capacity_type:east/on-demand",
+    }
+    world.now += 600.0
+    world.park(1, "other")
+    assert holds(world) == {"capacity_type:east/spot"}
+
+
+def test_a_machine_from_before_a_hold_says_nothing_about_it() -> None:
+    """Twenty die of a limit on volumes while those launched before them come up one by one."""
+    world = two_skus()
+    world.launch(3, "before")
+    world.now += 60.0
+    world.do(e.CallRecorded, *_call("refused"))
+    world.answer("refused", failures=[told(FailureClass.QUOTA, Reach.PROVIDER)])
+    known = holds(world)
+    for machine in ("before0", "before1", "before2"):
+        world.now += 5.0
+        world.boot(machine)
+        world.do(e.MachineGateReported, machine, True, "ok")
+        assert holds(world) == known
+    assert world.state.cooldowns["capacity_type:east/on-demand"].strikes == 1
+
+
+def test_a_machine_that_was_asked_for_before_its_offering_failed_does_not_lift_that() -> None:
+    world = two_skus()
+    first, *_ = world.keys("other")
+    world.send(1, "early", "other")
+    world.send(1, "late", "other")
+    world.now += 1.0
+    world.answer("late", failures=[failure(FailureClass.CAPACITY, first)])
+    world.answer("early", "i-1")
+    assert f"offering:{first}" in holds(world)
 
 
 def _call(name: str) -> tuple[object, ...]:

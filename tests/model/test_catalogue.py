@@ -58,7 +58,7 @@ def test_a_sku_comes_with_the_designs_defaults() -> None:
 def test_a_catalogue_has_no_caps_unless_told() -> None:
     known = Catalogue("ci", InstallationId("id"), {}, ())
     assert known.limits == Limits(None, None, {})
-    assert known.registration == RegistrationRate(burst=30, per_second=2.5)
+    assert known.registration == RegistrationRate(burst=25, per_second=2.5)
 
 
 def test_a_scope_is_an_organisation_or_a_repository() -> None:

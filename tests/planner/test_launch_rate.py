@@ -6,9 +6,10 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, Catalogue, LaunchRate, LaunchTokens, Rate
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId
-from autoscaler.model.plan import Launch, WithdrawCall
-from tests.ledger.builders import World
+from autoscaler.model.plan import Launch, RepeatCall, WithdrawCall
+from tests.ledger.builders import START, World, failure
 from tests.planner.fleets import EAST, catalogue, offering, sku
 
 REASON = "east takes its next launch in a moment"
@@ -85,13 +86,36 @@ def test_nobody_goes_down_the_ladder_for_want_of_a_call() -> None:
     assert sizes(world) == [("a", 1)]
 
 
-def test_a_repeat_uses_a_call_too() -> None:
-    world = World(limited(Rate(3, 0.001)))
-    world.send(1)
-    assert calls(world) == 2.0
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+def unanswered(world: World, *names: str) -> None:
+    for name in names:
+        world.send(3, name)
+        world.do(e.CallOutcomeUnknown, CallId(name), "timed out")
+    world.now += 60.0
+
+
+def test_a_repeat_uses_a_call_and_no_machines() -> None:
+    world = World(limited(Rate(3, 0.001), machines=Rate(10, 0.001)))
+    unanswered(world, "c")
+    world.now = START
     world.do(e.CallSent, CallId("c"))
-    assert calls(world) == 1.0
+    assert world.fleet().launch_tokens == {EAST: LaunchTokens(1.0, 7.0)}
+
+
+def test_repeats_come_first_and_are_no_more_than_there_are_calls() -> None:
+    world = World(limited(Rate(5, 0.0001)))
+    unanswered(world, "c", "d", "f")
+    world.queue(*range(1, 30))
+    made = world.carry_out()
+    assert [type(intent) for intent in made.intents] == [RepeatCall, RepeatCall]
+    assert made.again_at is not None
+    assert world.plan().intents == ()
+
+
+def test_what_could_not_be_prepared_uses_none() -> None:
+    world = World(limited(Rate(2, 0.001)))
+    world.record(1)
+    world.answer("c", failures=[failure(FailureClass.UNKNOWN)])
+    assert calls(world) == 2.0
 
 
 def test_a_call_that_is_never_sent_uses_none() -> None:

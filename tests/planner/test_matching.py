@@ -163,6 +163,16 @@ def test_no_job_gives_its_parked_machine_up_for_the_sake_of_a_minimum() -> None:
     assert found.matched[spare_class(A)] == 0
 
 
+def test_a_job_that_holds_a_booting_machine_moves_although_another_holds_a_parked_one() -> None:
+    coming_b = Supply(SupplyKind.COMING, sku=B)
+    found = matched(["a", "ab"], {PARKED_A: 1, COMING_A: 1, coming_b: 1}, {A: 1})
+    assert flow(found) == {
+        (ONLY_A, PARKED_A): 1,
+        (EITHER, coming_b): 1,
+        (spare_class(A), COMING_A): 1,
+    }
+
+
 def test_two_minimums_do_not_share_a_machine() -> None:
     found = matched([], {PARKED_A: 3, PARKED_B: 1}, {A: 2, B: 2})
     assert flow(found) == {(spare_class(A), PARKED_A): 2, (spare_class(B), PARKED_B): 1}

@@ -102,9 +102,9 @@ def test_a_call_waits_for_a_minutes_worth_of_turns_or_for_all_that_is_wanted(
 def test_the_burst_is_launched_for_at_once_and_no_more_than_can_register() -> None:
     world = World(catalogue(registration=GITHUB))
     world.queue(*range(1, 501))
-    assert [launch.count for launch in world.intents(Launch)] == [180]
+    assert [launch.count for launch in world.intents(Launch)] == [175]
     (served, rest) = world.plan().waiting[GPU_CLASS]
-    assert (served.count, rest.count) == (180, 320)
+    assert (served.count, rest.count) == (175, 325)
     assert rest.reason == "its turn to register at GitHub comes later"
 
 
@@ -116,7 +116,7 @@ def test_accounts_do_not_share_their_turns() -> None:
     for job in range(301, 601):
         world.observe(job, JobState.QUEUED, ("cpu",), repository="other/widgets")
     launches = {launch.sku: launch.count for launch in world.intents(Launch)}
-    assert launches == {"gpu": 180, "cpu": 180}
+    assert launches == {"gpu": 175, "cpu": 175}
 
 
 def test_accounts_that_share_a_sku_do_not_launch_for_each_others_turns() -> None:
@@ -127,7 +127,7 @@ def test_accounts_that_share_a_sku_do_not_launch_for_each_others_turns() -> None
     world.now += 1
     for job in range(301, 601):
         world.observe(job, JobState.QUEUED, ("gpu",), repository="other/widgets")
-    assert sum(launch.count for launch in world.intents(Launch)) == 360
+    assert sum(launch.count for launch in world.intents(Launch)) == 350
     world.carry_out()
     assert world.intents(Launch) == []
 

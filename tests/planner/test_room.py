@@ -7,9 +7,9 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import LaunchRate, LaunchTokens, Limits, Rate
 from autoscaler.model.identifiers import CallId
-from autoscaler.model.plan import Launch
+from autoscaler.model.plan import Launch, RepeatCall
 from autoscaler.planner.placement import Room
-from tests.ledger.builders import GPU, World
+from tests.ledger.builders import GPU, START, World
 from tests.planner.fleets import EAST, catalogue, sku
 
 CAPPED = catalogue(
@@ -65,3 +65,23 @@ def test_a_call_that_was_never_sent_is_given_back_once() -> None:
     assert world.fleet().launch_tokens == {EAST: LaunchTokens(0.0, 4.0)}
     world.do(e.CallWithdrawn, CallId("a"), "its job went away")
     assert world.fleet().launch_tokens == {EAST: LaunchTokens(1.0, 6.0)}
+
+
+def test_a_repeat_uses_one_call_of_those_there_are_and_no_machine() -> None:
+    rates = {EAST: LaunchRate(Rate(3, 0.001), Rate(2, 0.001))}
+    world = World(dataclasses.replace(catalogue(), launch_rates=rates))
+    world.queue(1)
+    world.send(1)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.now += 5.0
+    world.queue(2)
+    assert [type(intent) for intent in world.plan().intents] == [RepeatCall, Launch]
+
+
+def test_the_last_call_that_a_provider_takes_may_be_a_repeat() -> None:
+    world = World(dataclasses.replace(catalogue(), launch_rates={EAST: LaunchRate(Rate(2, 0.001))}))
+    world.send(1)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.now = START + 5.0
+    world.state.launch_levels[EAST] = (LaunchTokens(1.0), world.now)
+    assert world.intents(RepeatCall) == [RepeatCall(CallId("c"))]

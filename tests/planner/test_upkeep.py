@@ -208,6 +208,17 @@ def test_only_calls_of_unknown_outcome_are_repeated(state: str) -> None:
     assert due(world, 100) == ()
 
 
+def test_a_call_whose_turn_is_later_keeps_no_other_from_being_repeated() -> None:
+    world = unanswered()
+    world.now += 5.0
+    world.do(e.CallSent, CallId("c"))
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.send(1, "d")
+    world.do(e.CallOutcomeUnknown, CallId("d"), "timed out")
+    world.now += 5.0
+    assert world.intents(RepeatCall) == [RepeatCall(CallId("d"))]
+
+
 def test_questions_are_asked_when_due_and_in_order() -> None:
     world = World()
     for job in (2, 1):

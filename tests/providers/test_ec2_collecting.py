@@ -1,13 +1,14 @@
 """Launch templates and volumes that nothing uses are deleted; everybody else's stay."""
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import boto3
 import pytest
 
-from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId
 from autoscaler.providers.ec2.channel import WorkerChannel
@@ -61,6 +62,53 @@ async def other_template(settings: Ec2Settings, worker: WorkerChannel, order: An
     return template_of(await provider.prepare(order))
 
 
+class Account:
+    """An account with one image, whose templates are as old as can be and go at once."""
+
+    def __init__(self) -> None:
+        self.templates: dict[str, str] = {}
+        self._made = 0
+
+    def answer(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        match operation:
+            case "DescribeImages":
+                return [["ami-1", "one", "2026", "x86_64", "/dev/sda1", 8, []]], None
+            case "CreateLaunchTemplate":
+                return self._make(arguments["name"])
+            case "DescribeLaunchTemplates":
+                wanted = arguments.get("name")
+                there = self.templates.items()
+                return [[one, name, 0.0] for name, one in there if wanted in (None, name)], None
+            case "DeleteLaunchTemplate":
+                kept = self.templates.items()
+                self.templates = {name: one for name, one in kept if one != arguments["id"]}
+                return None
+        return [], None
+
+    def _make(self, name: str) -> str:
+        if name in self.templates:
+            code = "InvalidLaunchTemplateName.AlreadyExistsException"
+            raise ProviderError(FailureClass.UNKNOWN, code, "there is one")
+        self.templates[name] = f"lt-{self._made}"
+        self._made += 1
+        return self.templates[name]
+
+
+class SlowlyDeleting(ScriptedApi):
+    """Says when a template is being deleted, and carries it out when told."""
+
+    def __init__(self, answer: Callable[[str, Mapping[str, Any]], Any]) -> None:
+        super().__init__(answer)
+        self.deleting = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        if operation == "DeleteLaunchTemplate":
+            self.deleting.set()
+            await self.goes_on.wait()
+        return await super().call(operation, arguments)
+
+
 async def test_templates_that_no_sku_and_no_open_call_names_are_deleted(
     provider: Ec2Provider,
     settings: Ec2Settings,
@@ -111,6 +159,7 @@ async def test_a_template_handed_out_a_moment_ago_is_kept_though_its_sku_has_ano
     clock = ManualClock(FAR)
     own = replace(settings, skus={SKU: sku})
     provider = Ec2Provider(own, RememberingTelemetry(), clock, Borrowed(worker))
+    clock.time += TEMPLATE_KEPT_FOR
     image = publish(1)
     first = template_of(await provider.prepare(make_order(1, "t")))
     client.deregister_image(ImageId=image)
@@ -128,27 +177,58 @@ async def test_a_template_handed_out_a_moment_ago_is_kept_though_its_sku_has_ano
 async def test_a_template_that_was_collected_is_made_again_when_needed(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
-    made: list[str] = []
-
-    def answer(operation: str, _: Mapping[str, Any]) -> Any:
-        if operation == "DescribeImages":
-            return [["ami-1", "one", "2026", "x86_64", "/dev/sda1", 8, []]], None
-        if operation == "CreateLaunchTemplate":
-            made.append(f"lt-{len(made)}")
-            return made[-1]
-        rows = [[one, "name", 0.0] for one in made]
-        return (rows if operation == "DescribeLaunchTemplates" else []), None
-
-    api = ScriptedApi(answer)
+    api = ScriptedApi(Account().answer)
     resources = Resources(settings, api, clock)
+    collecting = Collector(settings, api, clock, resources)
     sku = settings.skus[SKU]
     assert await resources.template(sku) == "lt-0"
     later = replace(sku, disk_gb=500)
     assert await resources.template(later) == "lt-1"
     clock.time += TEMPLATE_KEPT_FOR + 1
-    assert await Collector(settings, api, clock, resources).collect([]) == ("lt-0",)
+    assert await collecting.collect([]) == ("lt-0",)
     assert await resources.template(later) == "lt-1"
     assert await resources.template(sku) == "lt-2"
+
+
+async def test_after_a_restart_nothing_goes_before_launches_could_have_asked_for_it(
+    settings: Ec2Settings, clock: ManualClock
+) -> None:
+    api = ScriptedApi(Account().answer)
+    sku, unused = settings.skus[SKU], replace(settings.skus[SKU], disk_gb=500)
+    earlier = Resources(settings, api, clock)
+    for one in (sku, unused):
+        await earlier.template(one)
+    clock.time += 2 * TEMPLATE_KEPT_FOR
+    resources = Resources(settings, api, clock)
+    collecting = Collector(settings, api, clock, resources)
+    assert await collecting.collect([]) == ()
+    clock.time += TEMPLATE_KEPT_FOR - 1
+    assert await collecting.collect([]) == ()
+    assert await resources.template(sku) == "lt-0"
+    clock.time += 1
+    assert await collecting.collect([]) == ("lt-1",)
+
+
+async def test_a_template_that_is_handed_out_while_others_are_deleted_stays(
+    settings: Ec2Settings, clock: ManualClock
+) -> None:
+    account = Account()
+    api = SlowlyDeleting(account.answer)
+    skus = [replace(settings.skus[SKU], disk_gb=size) for size in (100, 200)]
+    earlier = Resources(settings, api, clock)
+    for sku in skus:
+        await earlier.template(sku)
+    resources = Resources(settings, api, clock)
+    collecting = Collector(settings, api, clock, resources)
+    clock.time += TEMPLATE_KEPT_FOR
+    collected = asyncio.create_task(collecting.collect([]))
+    await api.deleting.wait()
+    remade = asyncio.create_task(resources.template(skus[0]))
+    assert await resources.template(skus[1]) == "lt-1"
+    api.goes_on.set()
+    assert await collected == ("lt-0",)
+    assert await remade == "lt-2"
+    assert set(account.templates.values()) == {"lt-1", "lt-2"}
 
 
 async def test_volumes_that_stay_available_are_deleted_ours_alone(
@@ -166,6 +246,80 @@ async def test_volumes_that_stay_available_are_deleted_ours_alone(
     assert {foreign, stranger} <= left
     assert ours not in left
     assert await provider.collect([]) == ()
+
+
+async def test_what_cannot_be_deleted_holds_up_nothing_else(
+    settings: Ec2Settings, clock: ManualClock
+) -> None:
+    locked = [f"lt-{number}" for number in range(MOST_AT_ONCE)]
+    there = [*locked, "lt-free"]
+
+    def answer(operation: str, arguments: Mapping[str, Any]) -> Any:
+        if operation == "DeleteLaunchTemplate" and arguments["id"] in locked:
+            raise ProviderError(FailureClass.CONFIGURATION, "UnauthorizedOperation", "locked")
+        rows = {"DescribeLaunchTemplates": [[one, one, 0.0] for one in there]}
+        return rows.get(operation, [["vol-1"]]), None
+
+    api = ScriptedApi(answer)
+    collecting = collector(settings, clock, api)
+    await collecting.collect([])
+    clock.time += TEMPLATE_KEPT_FOR
+    tried: list[list[str]] = []
+    for _ in range(2):
+        api.calls.clear()
+        with pytest.raises(ProviderError, match="locked"):
+            await collecting.collect([])
+        tried.append([call[1]["id"] for call in api.calls if call[0].startswith("Delete")])
+    assert tried[0] == [*locked, "vol-1"]
+    assert tried[1] == ["lt-free", *locked[:-1], "vol-1"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "slow"),
+        OutcomeUnknownError("InternalError: oh"),
+    ],
+    ids=["throttled", "unknown"],
+)
+@pytest.mark.parametrize("failing", ["DescribeLaunchTemplates", "DeleteLaunchTemplate"])
+async def test_a_kind_that_ec2_does_not_serve_now_is_left_for_the_next_time(
+    settings: Ec2Settings, clock: ManualClock, error: Exception, failing: str
+) -> None:
+    def answer(operation: str, _: Mapping[str, Any]) -> Any:
+        if operation == failing:
+            raise error
+        templates = [[one, one, 0.0] for one in ("lt-0", "lt-1")]
+        return (templates if operation == "DescribeLaunchTemplates" else [["vol-1"]]), None
+
+    api = ScriptedApi(answer)
+    collecting = collector(settings, clock, api)
+    await collecting.collect([])
+    clock.time += TEMPLATE_KEPT_FOR
+    with pytest.raises(type(error)):
+        await collecting.collect([])
+    asked = [operation for operation, _ in api.calls]
+    assert asked.count(failing) == 1
+    assert asked.count("DeleteVolume") == 1
+
+
+async def test_a_deletion_that_is_never_answered_comes_last_the_next_time(
+    settings: Ec2Settings, clock: ManualClock
+) -> None:
+    def answer(operation: str, arguments: Mapping[str, Any]) -> Any:
+        if arguments.get("id") == "vol-0":
+            raise OutcomeUnknownError("InternalError: oh")
+        return ([["vol-0"], ["vol-1"]] if operation == "DescribeVolumes" else []), None
+
+    api = ScriptedApi(answer)
+    collecting = collector(settings, clock, api)
+    await collecting.collect([])
+    clock.time += ORPHANED_AFTER
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
+            await collecting.collect([])
+    tried = [call[1]["id"] for call in api.calls if call[0] == "DeleteVolume"]
+    assert tried == ["vol-0", "vol-1", "vol-0"]
 
 
 def collector(settings: Ec2Settings, clock: ManualClock, api: ScriptedApi) -> Collector:

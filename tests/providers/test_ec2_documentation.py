@@ -7,10 +7,12 @@ from typing import Any
 
 from autoscaler.lab.ec2.event_queue import LET_THROUGH
 from autoscaler.ledger.cooldowns import GROWTH
+from autoscaler.model.failures import FailureClass
 from autoscaler.providers.ec2.errors import MEANINGS, Meaning
 from autoscaler.providers.ec2.notices import PARSERS
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.tags import FLEET
+from autoscaler.providers.ec2.throttle import FIRST_BACK_OFF, LONGEST_BACK_OFF
 
 TEXT = (Path(__file__).parents[2] / "docs" / "ec2.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
@@ -73,4 +75,6 @@ def test_every_code_stands_in_the_row_of_its_class_and_no_other() -> None:
         growth = next(one for kind, one in GROWTH.items() if kind == failure)
         told = re.findall(r"(\d+) (s|min)", hold)
         seconds = [float(number) * {"s": 1, "min": 60}[unit] for number, unit in told]
-        assert seconds == [growth.first, growth.longest], failure
+        edge = [FIRST_BACK_OFF] if failure == FailureClass.THROTTLED else []
+        assert seconds == [growth.first, *edge, growth.longest], failure
+    assert GROWTH[FailureClass.THROTTLED].longest == LONGEST_BACK_OFF

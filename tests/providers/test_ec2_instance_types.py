@@ -18,6 +18,7 @@ from autoscaler.providers.ec2.instance_types import (
     instance_types,
     quota,
     quota_family,
+    quota_names,
 )
 from autoscaler.providers.ec2.offerings import (
     price_offerings,
@@ -134,6 +135,28 @@ def test_every_type_of_the_table_has_a_family() -> None:
 def test_spot_and_on_demand_are_separate_quotas() -> None:
     assert quota("g5.xlarge", CapacityType.SPOT) == "spot/G and VT"
     assert quota("g5.xlarge", CapacityType.ON_DEMAND) == "on-demand/G and VT"
+
+
+@pytest.mark.parametrize(
+    ("name", "spot"),
+    [
+        ("p2.xlarge", "P"),
+        ("p3dn.24xlarge", "P"),
+        ("p4de.24xlarge", "P"),
+        ("p5.48xlarge", "P5"),
+        ("p5en.48xlarge", "P5"),
+        ("p6-b200.48xlarge", "P6"),
+    ],
+)
+def test_spot_counts_late_p_types_apart_and_on_demand_does_not(name: str, spot: str) -> None:
+    assert quota(name, CapacityType.SPOT) == f"spot/{spot}"
+    assert quota(name, CapacityType.ON_DEMAND) == "on-demand/P"
+
+
+def test_quotas_are_named_by_family_or_where_they_are_no_familys() -> None:
+    names = quota_names()
+    assert {"Standard", "P", "spot/P5", "spot/P6"} <= names
+    assert not {"P5", "on-demand/P5", "spot/P"} & names
 
 
 def test_offerings_keep_the_order_of_capacity_types_then_types() -> None:

@@ -200,6 +200,22 @@ async def test_a_full_subnet_holds_its_zone_and_another_one_of_the_zone_is_taken
     assert zone_of(following, subnets[0]) == "us-east-1a"
 
 
+async def test_a_pool_that_was_not_asked_for_costs_no_machine(
+    provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, subnets: tuple[str, ...]
+) -> None:
+    request = await provider.prepare(make_order(3, "t"))
+    code = "InsufficientFreeAddressesInSubnet"
+    strange = ERROR.format(code=code).replace("us-east-1b", "use1-az9")
+    other = ERROR.format(code=code).replace("us-east-1b", "us-east-1a").replace("g4dn", "m7i")
+    body = PARTIAL.format(subnet=subnets[2], errors=strange + other)
+    front.script("CreateFleet", Reply(200, body=body))
+    answer = await provider.launch(request)
+    assert [one.provider_id for one in answer.launched] == ["i-00000000000000001"]
+    assert [(one.code, one.reach) for one in answer.failures] == [(code, Reach.ZONE)] * 2
+    following = await provider.prepare(make_order(2, "u"))
+    assert zone_of(following, subnets[0]) == "us-east-1a"  # in place of the full one there
+
+
 async def test_a_missing_spot_role_is_spots_trouble_alone(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front
 ) -> None:

@@ -7,10 +7,11 @@ import boto3
 import pytest
 
 from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.channel import WorkerChannel
-from autoscaler.providers.ec2.instance_types import instance_types, quota_family
+from autoscaler.providers.ec2.instance_types import instance_types, quota
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.quotas import (
     QUOTA_CODES,
@@ -36,11 +37,19 @@ def row(instance_type: str, lifecycle: str = "on-demand", **fields: object) -> I
 
 
 def test_every_family_has_its_code_on_demand_and_all_that_spot_has_too() -> None:
-    families = {quota_family(name) for name in instance_types()}
     names = set(QUOTA_CODES.values())
-    assert {f"on-demand/{family}" for family in families} <= names
-    assert {f"spot/{family}" for family in families - {"HPC", "High memory"}} <= names
+    assert {quota(name, CapacityType.ON_DEMAND) for name in instance_types()} <= names
+    spot = {quota(name, CapacityType.SPOT) for name in instance_types()}
+    assert spot - names == {"spot/HPC", "spot/High memory", "spot/P6"}
     assert len(names) == len(QUOTA_CODES)
+
+
+def test_p5_on_spot_is_not_capped_by_the_quota_of_older_p_types() -> None:
+    applied = [QuotaRow("L-7212CCBC", 0.0), QuotaRow("L-C4BD4855", 1152.0)]
+    known = account_quotas(applied, {})
+    assert known[quota("p5.48xlarge", CapacityType.SPOT)] == 1152
+    assert known[quota("p4d.24xlarge", CapacityType.SPOT)] == 0
+    assert quota("p6-b200.48xlarge", CapacityType.SPOT) not in known
 
 
 def test_the_operators_word_comes_before_service_quotas() -> None:

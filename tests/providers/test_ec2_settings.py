@@ -50,6 +50,15 @@ def test_quotas_by_family_and_by_capacity_type(tmp_path: Path) -> None:
     assert made.quotas == {"on-demand/G and VT": 64, "spot/G and VT": 8}
 
 
+def test_quotas_that_spot_alone_has(tmp_path: Path) -> None:
+    configuration = loaded(tmp_path, "us-east-1", "quotas: {P: 96, spot/P5: 192, on-demand/P5: 1}")
+    assert [one.what for one in offering_problems(configuration.document)] == [
+        '"P5" is no quota family'
+    ]
+    made = provider_settings(tmp_path, "quotas: {P: 96, spot/P5: 192}")
+    assert made.quotas == {"on-demand/P": 96, "spot/P": 96, "spot/P5": 192}
+
+
 def test_the_accounts_own_buckets(tmp_path: Path) -> None:
     more = (
         "request_buckets: {CreateFleet: {burst: 5, per_second: 2}}, "
@@ -63,11 +72,13 @@ def test_the_accounts_own_buckets(tmp_path: Path) -> None:
 def test_another_region_without_prices_is_an_error_that_names_type_region_and_fix(
     tmp_path: Path,
 ) -> None:
-    (problem,) = offering_problems(loaded(tmp_path, "eu-west-1", "quotas: {}"))
+    (problem,) = offering_problems(loaded(tmp_path, "eu-west-1", "quotas: {}").document)
     assert problem.key == "skus.gpu.on[0].instance_types[0]"
     assert problem.what.startswith("no price is known for instance type g5.xlarge in eu-west-1")
     assert "prices: {g5.xlarge: DOLLARS_PER_HOUR}" in problem.fix
-    assert offering_problems(loaded(tmp_path, "eu-west-1", "prices: {g5.xlarge: 1.1}")) == ()
+    assert (
+        offering_problems(loaded(tmp_path, "eu-west-1", "prices: {g5.xlarge: 1.1}").document) == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,5 +86,5 @@ def test_another_region_without_prices_is_an_error_that_names_type_region_and_fi
 )
 def test_a_bucket_of_an_api_that_has_none_is_an_error(tmp_path: Path, key: str, api: str) -> None:
     more = f"{key}: {{{api}: {{burst: 1, per_second: 1}}}}"
-    (problem,) = offering_problems(loaded(tmp_path, "us-east-1", more))
+    (problem,) = offering_problems(loaded(tmp_path, "us-east-1", more).document)
     assert problem.key == f"providers.there.ec2.{key}.{api}"

@@ -1,7 +1,10 @@
 """Calls are kept within EC2's limits of requests and of machines, and back off when refused."""
 
+from collections.abc import Callable
+
 import pytest
 
+from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.ec2.settings import Bucket
 from autoscaler.providers.ec2.throttle import (
     RESOURCE_BUCKETS,
@@ -125,6 +128,33 @@ async def test_a_call_that_is_taken_ends_the_row_and_ec2_may_ask_for_more() -> N
     await throttle.admit("DescribeInstances")
     await throttle.admit("CreateFleet")
     assert clock.slept == pytest.approx([1.0, 2.0, 1.0, 30.0])
+
+
+class Interrupted(ManualClock):
+    """A clock that lets something happen while somebody sleeps, once each."""
+
+    def __init__(self, *meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile = list(meanwhile)
+
+    async def sleep(self, seconds: Seconds) -> None:
+        if self._meanwhile:
+            self._meanwhile.pop(0)()
+        await super().sleep(seconds)
+
+
+async def test_a_call_that_waits_already_keeps_a_back_off_that_begins_meanwhile() -> None:
+    clock = Interrupted(
+        lambda: throttle.refused("CreateFleet", 30.0),
+        lambda: throttle.refused("CreateFleet", 45.0),
+        lambda: throttle.refused("DescribeInstances", 90.0),
+    )
+    throttle = Throttle(clock, {"CreateFleet": Bucket(1, 0.1)})
+    await throttle.admit("CreateFleet")
+    began = clock.time
+    await throttle.admit("CreateFleet")
+    assert clock.slept == pytest.approx([10.0, 20.0, 25.0])
+    assert clock.time - began == pytest.approx(55.0)
 
 
 async def test_an_answer_to_an_earlier_call_does_not_end_the_back_off() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.bootstrap import (
@@ -126,7 +127,10 @@ class Inbox:
 
 
 class ScriptedBootstrap:
-    """Knows one machine and one nonce. `error` is raised by whatever is asked next, `grant` given once."""
+    """Knows one machine and one nonce. `error` is raised by whatever is asked next, `grant` given once.
+
+    Proofs are being checked while `go_on` is clear, a list is waited for while `listed` is.
+    """
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -137,6 +141,8 @@ class ScriptedBootstrap:
         self.poll_cancelled = asyncio.Event()
         self.go_on = asyncio.Event()
         self.go_on.set()
+        self.listed = asyncio.Event()
+        self.listed.set()
 
     async def _heard(self, *words: object) -> None:
         self.asked += 1
@@ -150,9 +156,17 @@ class ScriptedBootstrap:
             raise BootstrapRefusedError(401, "nonce")
 
     async def hello(
-        self, provider: str, proof: bytes, nonce: str, protocol: int, agent: str
+        self,
+        provider: str,
+        proof: bytes,
+        nonce: str,
+        protocol: int,
+        agent: str,
+        checked: Callable[[], None],
     ) -> HelloAnswer:
         await self._heard("hello", provider, proof, nonce, protocol, agent)
+        checked()
+        await self.listed.wait()
         return HelloAnswer(MACHINE, "linux.gpu", {"disk_gb": 10, "github": "https://github.com"})
 
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:

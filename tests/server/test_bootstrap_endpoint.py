@@ -118,7 +118,7 @@ async def test_the_gate_passes_on_what_failed_in_bounded_words(caller: Caller) -
 
 
 async def test_hellos_are_checked_a_few_at_a_time() -> None:
-    behind = Backstage(bootstrap_limits=BootstrapLimits(hellos=2))
+    behind = Backstage(bootstrap_limits=BootstrapLimits(hellos=2, queued=0))
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
         first = [asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO)) for _ in "ab"]
@@ -129,6 +129,32 @@ async def test_hellos_are_checked_a_few_at_a_time() -> None:
         behind.bootstrap.go_on.set()
         assert [(await reply).status for reply in first] == [200, 200]
         assert (await caller.post("/bootstrap/hello", json=HELLO)).status == 200
+
+
+async def test_a_few_hellos_more_wait_for_their_turn() -> None:
+    behind = Backstage(bootstrap_limits=BootstrapLimits(hellos=1, queued=2))
+    async with running(behind) as caller:
+        behind.bootstrap.go_on.clear()
+        said = [asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO)) for _ in "abcd"]
+        (refused,), waiting = await asyncio.wait(said, return_when=asyncio.FIRST_COMPLETED)
+        assert (await refused).status == 429
+        assert behind.bootstrap.asked == 1
+        behind.bootstrap.go_on.set()
+        assert [(await reply).status for reply in waiting] == [200, 200, 200]
+
+
+async def test_a_hello_that_waits_for_a_list_keeps_no_other_from_being_checked() -> None:
+    behind = Backstage(bootstrap_limits=BootstrapLimits(hellos=2, queued=0))
+    async with running(behind) as caller:
+        behind.bootstrap.listed.clear()
+        waiting = []
+        for _ in range(6):
+            waiting.append(asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO)))
+            await until(
+                lambda: behind.bootstrap.asked == len(waiting) or any(one.done() for one in waiting)
+            )
+        behind.bootstrap.listed.set()
+        assert [(await reply).status for reply in waiting] == [200] * 6
 
 
 async def test_a_machine_that_hangs_up_ends_its_poll(caller: Caller) -> None:

@@ -246,9 +246,22 @@ async def test_a_peer_that_sends_no_request_is_closed(sent: bytes) -> None:
 async def test_an_idle_connection_is_closed_after_its_answer() -> None:
     async with running(settings=replace(LOOPBACK, keepalive=0.3)) as caller:
         reader, writer = await connect(caller.serving.address)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"Connection: close" not in answer
+        writer.close()
+
+
+async def test_a_machine_at_work_keeps_no_connection_until_it_speaks_again() -> None:
+    async with running(settings=replace(LOOPBACK, keepalive=60.0)) as caller:
+        reader, writer = await connect(caller.serving.address)
         writer.write(HEARTBEAT)
         async with asyncio.timeout(5):
-            assert (await reader.read()).startswith(b"HTTP/1.1 204 ")
+            answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 204 ")
+        assert b"Connection: close" in answer
         writer.close()
 
 

@@ -1,5 +1,6 @@
 """What a machine may ask of the controller, free of HTTP: the server's side of docs/bootstrap.md."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -62,9 +63,18 @@ class Bootstrap(Protocol):
     """
 
     async def hello(
-        self, provider: str, proof: bytes, nonce: str, protocol: int, agent: str
+        self,
+        provider: str,
+        proof: bytes,
+        nonce: str,
+        protocol: int,
+        agent: str,
+        checked: Callable[[], None],
     ) -> HelloAnswer:
-        """Check the proof and bind the nonce to the machine."""
+        """Check the proof and bind the nonce to the machine.
+
+        `checked` is called once the proof is believed: what is left is waiting, and costs little.
+        """
 
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
         """Boot has come this far."""

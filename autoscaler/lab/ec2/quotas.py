@@ -38,23 +38,30 @@ class Quota:
     families: tuple[str, ...]
 
 
-def _pair(families: str, on_demand: tuple[str, str], spot: tuple[str, str]) -> tuple[Quota, Quota]:
+def _on_demand(families: str, code: str, name: str) -> Quota:
     names = tuple(families.split())
-    return (
-        Quota(on_demand[0], f"Running On-Demand {on_demand[1]}", CapacityType.ON_DEMAND, names),
-        Quota(spot[0], f"All {spot[1]} Spot Instance Requests", CapacityType.SPOT, names),
-    )
+    return Quota(code, f"Running On-Demand {name}", CapacityType.ON_DEMAND, names)
 
 
-_P5_SPOT = Quota("L-C4BD4855", "All P5 Spot Instance Requests", CapacityType.SPOT, ("p5",))
+def _spot(families: str, code: str, name: str) -> Quota:
+    names = tuple(families.split())
+    return Quota(code, f"All {name} Spot Instance Requests", CapacityType.SPOT, names)
+
+
+def _pair(families: str, on_demand: tuple[str, str], spot: tuple[str, str]) -> tuple[Quota, Quota]:
+    return _on_demand(families, *on_demand), _spot(families, *spot)
+
+
 QUOTAS = (
     # The first that fits counts: longer beginnings stand before shorter ones.
-    _P5_SPOT,
     *_pair("inf", ("L-1945791B", "Inf instances"), ("L-B5D1601B", "Inf")),
     *_pair("trn", ("L-2C3B7624", "Trn instances"), ("L-6B0D517C", "Trn")),
     *_pair("dl", ("L-6E869C2A", "DL instances"), ("L-85EED4F7", "DL")),
     *_pair("g vt", ("L-DB2E81BA", "G and VT instances"), ("L-3819A6DF", "G and VT")),
-    *_pair("p", ("L-417A185B", "P instances"), ("L-7212CCBC", "P4, P3 and P2")),
+    _on_demand("p", "L-417A185B", "P instances"),
+    # AWS names no spot quota for P6.
+    _spot("p2 p3 p4", "L-7212CCBC", "P4, P3 and P2"),
+    _spot("p5", "L-C4BD4855", "P5"),
     *_pair("f", ("L-74FC7D96", "F instances"), ("L-88CF9481", "F")),
     *_pair("x", ("L-7295265B", "X instances"), ("L-E3A00192", "X")),
     *_pair(

@@ -8,6 +8,7 @@ counts at the on-demand price, which it does not exceed, unless the operator say
 """
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -138,6 +139,10 @@ _FAMILIES = (
 )
 
 
+_SPOT_P = MappingProxyType({"p2": "P", "p3": "P", "p4": "P"})
+"""Generations of P that share a spot quota."""
+
+
 def quota_family(name: str) -> str:
     """The family whose vCPU quota a type counts against. Raises InstanceTypeError."""
     for family, prefixes in _FAMILIES:
@@ -147,5 +152,21 @@ def quota_family(name: str) -> str:
 
 
 def quota(name: str, capacity_type: CapacityType) -> str:
-    """The quota's name, such as `on-demand/G and VT`: spot and on-demand are counted apart."""
-    return f"{capacity_type.value}/{quota_family(name)}"
+    """The quota's name, such as `on-demand/G and VT`: spot and on-demand are counted apart.
+
+    On demand all P types share one; spot's is that of P4, P3 and P2, and P5 has one of its own. Of
+    later ones AWS says nothing (instance types guide, "EC2 instance type quotas"), so each
+    generation gets a name of its own, which has no cap until the operator or EC2 says so.
+    """
+    family = quota_family(name)
+    generation = re.match("p[0-9]+", name)
+    if capacity_type is CapacityType.SPOT and family == "P" and generation:
+        family = _SPOT_P.get(generation[0], generation[0].upper())
+    return f"{capacity_type.value}/{family}"
+
+
+def quota_names() -> frozenset[str]:
+    """What an operator may name: families, and the quotas that no family's name stands for."""
+    families = frozenset(quota_family(name) for name in instance_types())
+    quotas = {quota(name, kind) for name in instance_types() for kind in CapacityType}
+    return families | {one for one in quotas if one.partition("/")[2] not in families}

@@ -173,15 +173,17 @@ class Ec2Provider:
         except ProviderError as error:
             return self._refused(body, template, error)
         result = launch_answer(self.name, body, answer, self._resources.image_of(template))
+        # One subnet a zone; EC2 may name a pool that was not asked for, which says nothing of ours.
         subnets = {
-            (one["InstanceType"], one["AvailabilityZone"]): one["SubnetId"]
+            one["AvailabilityZone"]: one["SubnetId"]
             for one in body["LaunchTemplateConfigs"][0]["Overrides"]
         }
         for failure in result.failures:
             self._note(failure.code)
             if failure.reach is Reach.ZONE and failure.offering is not None:
-                _, instance_type, zone, _ = failure.offering.rsplit("/", 3)
-                self._resources.note_full(subnets[instance_type, zone])
+                zone = failure.offering.rsplit("/", 2)[1]
+                if zone in subnets:
+                    self._resources.note_full(subnets[zone])
         return result
 
     async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:

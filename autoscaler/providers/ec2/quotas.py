@@ -27,7 +27,8 @@ QUOTA_CODES: Mapping[str, str] = MappingProxyType(
         "L-43DA4232": "on-demand/High memory",
         "L-34B43A08": "spot/Standard",
         "L-3819A6DF": "spot/G and VT",
-        "L-7212CCBC": "spot/P",
+        "L-7212CCBC": "spot/P",  # P4, P3 and P2
+        "L-C4BD4855": "spot/P5",
         "L-88CF9481": "spot/F",
         "L-E3A00192": "spot/X",
         "L-B5D1601B": "spot/Inf",

@@ -8,6 +8,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
@@ -58,6 +59,8 @@ class Resources:
         self._full: dict[str, Instant] = {}
         # One lock a SKU: a slow lookup for one never holds up another.
         self._locks: defaultdict[SkuName, asyncio.Lock] = defaultdict(asyncio.Lock)
+        # One lock a template's name while somebody makes, finds or deletes it.
+        self._names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def account(self) -> str:
         """The account's id, from the settings or from STS."""
@@ -88,22 +91,35 @@ class Resources:
             data = template_data(self._settings, sku, image)
             name = template_name(self._settings.fleet, data)
             if name not in self._templates:
-                self._templates[name] = await self._make_template(sku, name, data)
+                async with self._name(name):
+                    self._templates[name] = await self._make_template(sku, name, data)
                 self._template_images[self._templates[name]] = image.id
             template = self._templates[name]
             self._current[_source(sku)] = template
             self._handed_out[template] = self._clock.now()
             return template
 
-    def templates_since(self, moment: Instant) -> set[str]:
-        """The templates that SKUs stand for now, and those handed out since this moment."""
-        late = {one: at for one, at in self._handed_out.items() if at >= moment}
-        self._handed_out = late
-        return {*self._current.values(), *late}
+    async def delete_template(self, template: TemplateRow, unused_for: Seconds) -> bool:
+        """Delete one that no SKU stands for and none was handed for so long; whether it was.
 
-    def forget_template(self, template: str) -> None:
-        """It was deleted: whatever needs one like it makes it anew."""
-        self._templates = {name: one for name, one in self._templates.items() if one != template}
+        Looked at right before, and whatever needs one like it meanwhile makes it anew.
+        """
+        async with self._name(template.name):
+            if self.needs_template(template.id, unused_for):
+                return False
+            known = self._templates.items()
+            self._templates = {name: one for name, one in known if one != template.id}
+            await self._api.call("DeleteLaunchTemplate", {"id": template.id})
+        return True
+
+    def needs_template(self, template: str, unused_for: Seconds) -> bool:
+        """Whether a SKU stands for it now, or was handed it within this time."""
+        oldest = self._clock.now() - unused_for
+        self._handed_out = {one: at for one, at in self._handed_out.items() if at >= oldest}
+        return template in self._handed_out or template in self._current.values()
+
+    def _name(self, name: str) -> asyncio.Lock:
+        return self._names.setdefault(name, asyncio.Lock())
 
     def is_new(self, template: str) -> bool:
         """Whether this process made a template so recently that EC2 may not show it everywhere."""

@@ -109,10 +109,12 @@ class Throttle:
         resources = resource_bucket(api, self._resources)
         if resources is not None and machines:
             wait = max(wait, self._level("machine", api, resources).take(machines, now))
-        if api in self._back_offs:
-            wait = max(wait, self._back_offs[api].until - now)
-        if wait > 0:
+        wait = max(wait, self._held(api))
+        while wait > 0:
             await self._clock.sleep(wait)
+            # EC2 may have refused others meanwhile. The tokens stay taken: by the time that the
+            # API may be asked again, the bucket has refilled what those who wait were promised.
+            wait = self._held(api)
 
     def refused(self, api: str, retry_after: Seconds | None = None) -> None:
         """EC2 throttled a call: the bucket is empty, and the API is left alone for a while.
@@ -133,6 +135,11 @@ class Throttle:
         known = self._back_offs.get(api)
         if known is not None and known.until <= self._clock.now():
             del self._back_offs[api]
+
+    def _held(self, api: str) -> Seconds:
+        """How long EC2's refusals leave the API alone from now on."""
+        known = self._back_offs.get(api)
+        return 0.0 if known is None else known.until - self._clock.now()
 
     def _level(self, kind: str, api: str, bucket: Bucket) -> _Level:
         key = (kind, api)

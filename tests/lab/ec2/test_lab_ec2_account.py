@@ -26,6 +26,7 @@ def refusals(fleet: dict[str, list[dict[str, str]]]) -> set[str]:
         ("vt1.3xlarge", "L-DB2E81BA", "L-3819A6DF"),
         ("p4d.24xlarge", "L-417A185B", "L-7212CCBC"),
         ("p5.48xlarge", "L-417A185B", "L-C4BD4855"),
+        ("p6-b200.48xlarge", "L-417A185B", None),
         ("f2.6xlarge", "L-74FC7D96", "L-88CF9481"),
         ("inf2.xlarge", "L-1945791B", "L-B5D1601B"),
         ("trn1.2xlarge", "L-2C3B7624", "L-6B0D517C"),
@@ -33,7 +34,9 @@ def refusals(fleet: dict[str, list[dict[str, str]]]) -> set[str]:
         ("x2idn.16xlarge", "L-7295265B", "L-E3A00192"),
     ],
 )
-def test_the_family_of_a_type_says_its_quota(instance_type: str, on_demand: str, spot: str) -> None:
+def test_the_family_of_a_type_says_its_quota(
+    instance_type: str, on_demand: str, spot: str | None
+) -> None:
     found = [quota_of(instance_type, kind) for kind in (CapacityType.ON_DEMAND, CapacityType.SPOT)]
     assert [quota and quota.code for quota in found] == [on_demand, spot]
 

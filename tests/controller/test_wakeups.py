@@ -1,0 +1,75 @@
+"""Who waits is woken by news of his own key, or at his end, and leaves nothing behind."""
+
+import asyncio
+
+from autoscaler.controller.wakeups import Wakeups
+from autoscaler.model.identifiers import Instant, Seconds
+from tests.controller.virtual_time import VirtualClock, on_virtual_time
+
+
+class StoppedClock(VirtualClock):
+    """Was set back, so that it stands still; sleeping takes its time all the same."""
+
+    def now(self) -> Instant:
+        return 1_000.0
+
+
+async def _waited(wakeups: Wakeups[str], key: str, seconds: Seconds) -> Seconds:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await wakeups.wait(key, seconds)
+    return loop.time() - began
+
+
+@on_virtual_time
+async def test_everybody_wakes_at_his_own_end_whatever_the_order_of_coming() -> None:
+    wakeups: Wakeups[str] = Wakeups(VirtualClock())
+    waits = [3.0, 1.0, 2.0, 1.0, 0.0, -1.0]
+    waited = await asyncio.gather(*(_waited(wakeups, "a", wait) for wait in waits))
+    assert waited == [3.0, 1.0, 2.0, 1.0, 0.0, 0.0]
+
+
+@on_virtual_time
+async def test_news_wakes_all_who_wait_for_its_key_and_nobody_else() -> None:
+    wakeups: Wakeups[str] = Wakeups(VirtualClock())
+    waiting = [asyncio.create_task(_waited(wakeups, key, 9.0)) for key in ("a", "a", "b")]
+    await asyncio.sleep(1.0)
+    wakeups.wake("a")
+    wakeups.wake("a")
+    wakeups.wake("nobody")
+    assert await asyncio.gather(*waiting) == [1.0, 1.0, 9.0]
+
+
+@on_virtual_time
+async def test_all_can_be_woken_at_once() -> None:
+    wakeups: Wakeups[str] = Wakeups(VirtualClock())
+    waiting = [asyncio.create_task(_waited(wakeups, key, 9.0)) for key in ("a", "b")]
+    await asyncio.sleep(1.0)
+    wakeups.wake_all()
+    assert await asyncio.gather(*waiting) == [1.0, 1.0]
+
+
+@on_virtual_time
+async def test_one_who_stops_waiting_takes_nothing_from_the_others() -> None:
+    wakeups: Wakeups[str] = Wakeups(VirtualClock())
+    gone, stays = (asyncio.create_task(_waited(wakeups, "a", wait)) for wait in (2.0, 5.0))
+    await asyncio.sleep(1.0)
+    gone.cancel()
+    assert await stays == 5.0
+
+
+@on_virtual_time
+async def test_nothing_sleeps_on_once_nobody_waits() -> None:
+    wakeups: Wakeups[str] = Wakeups(VirtualClock())
+    for _ in range(2):  # and it works again afterwards
+        waiting = asyncio.create_task(_waited(wakeups, "a", 9.0))
+        await asyncio.sleep(1.0)
+        wakeups.wake("a")
+        assert await waiting == 1.0
+        await asyncio.sleep(0.0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@on_virtual_time
+async def test_a_clock_that_stands_still_ends_the_wait_all_the_same() -> None:
+    assert await _waited(Wakeups(StoppedClock()), "a", 2.0) == 2.0

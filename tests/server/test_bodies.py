@@ -1,0 +1,124 @@
+"""The room that bodies share: who slows down gives way to who comes now, over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from autoscaler.server.bodies import Bodies, BodyRefusedError
+from tests.server.fakes import until
+
+LIMIT, TOGETHER = 1000, 4000
+
+
+@dataclass
+class Desk:
+    """Answers the length of what it has read, or why it has not; holds what it read while `busy`."""
+
+    bodies: Bodies = field(default_factory=lambda: Bodies(LIMIT, 10.0, TOGETHER))
+    port: int = 0
+    begun: int = 0
+    held: int = 0
+    free: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.begun += 1
+        try:
+            async with self.bodies.read(request) as body:
+                self.held += 1
+                await self.free.wait()
+                return web.Response(text=str(len(body)))
+        except BodyRefusedError as refused:
+            return web.Response(text=refused.reason)
+
+    @asynccontextmanager
+    async def sending(self, length: int, sent: int) -> AsyncIterator[asyncio.Task[str]]:
+        """A connection that has sent so much of a body, and the answer to come."""
+        before = self.begun
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        head = (
+            f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        )
+        writer.write(head.encode() + b"x" * sent)
+        await writer.drain()
+
+        async def answer() -> str:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = head.lower().partition(b"content-length: ")[2].partition(b"\r")[0]
+            return (await reader.readexactly(int(length))).decode()
+
+        task = asyncio.create_task(answer())
+        await until(lambda: self.begun > before)
+        try:
+            yield task
+        finally:
+            task.cancel()
+            writer.close()
+            await asyncio.wait({task})
+
+    async def send(self, length: int) -> str:
+        async with asyncio.timeout(5), self.sending(length, length) as answer:
+            return await answer
+
+
+@pytest_asyncio.fixture
+async def desk() -> AsyncIterator[Desk]:
+    desk = Desk()
+    desk.free.set()
+    app = web.Application()
+    app.router.add_post("/", desk.handle)
+    server = TestServer(app)
+    await server.start_server()
+    assert server.port is not None
+    desk.port = server.port
+    try:
+        yield desk
+    finally:
+        desk.free.set()
+        await server.close()
+
+
+@pytest.mark.parametrize("length", [1, 25, LIMIT])
+async def test_bodies_that_stop_a_byte_short_keep_no_other_out(desk: Desk, length: int) -> None:
+    async with (
+        desk.sending(LIMIT, LIMIT - 1) as first,
+        desk.sending(LIMIT, LIMIT - 1) as second,
+        desk.sending(LIMIT, LIMIT - 1) as third,
+        desk.sending(LIMIT, LIMIT - 1) as last,
+    ):
+        assert await desk.send(4) == "4"
+        assert {first.done(), second.done(), third.done(), last.done()} == {False}
+        for _ in range(20):
+            assert await desk.send(length) == str(length)
+        if length > 4:
+            assert await first == "busy"
+        assert {second.done(), third.done(), last.done()} == {False}
+
+
+async def test_what_was_read_whole_keeps_its_room_until_it_is_done_with(desk: Desk) -> None:
+    """A store that is slow to commit: nothing gives way, and the next one is told so at once."""
+    desk.free.clear()
+    waiting = [asyncio.create_task(desk.send(LIMIT)) for _ in range(4)]
+    await until(lambda: desk.held == 4)
+    assert await desk.send(1) == "busy"
+    desk.free.set()
+    assert [await one for one in waiting] == [str(LIMIT)] * 4
+    assert await desk.send(LIMIT) == str(LIMIT)
+
+
+async def test_all_room_is_given_back_by_those_who_lost_it_too(desk: Desk) -> None:
+    async with desk.sending(LIMIT, LIMIT - 1), desk.sending(LIMIT, LIMIT - 1):
+        for _ in range(5):
+            async with desk.sending(LIMIT, LIMIT - 1), desk.sending(LIMIT, LIMIT - 1):
+                assert await desk.send(LIMIT) == str(LIMIT)
+    desk.free.clear()
+    desk.held = 0
+    waiting = [asyncio.create_task(desk.send(LIMIT)) for _ in range(4)]
+    await until(lambda: desk.held == 4)
+    desk.free.set()
+    assert [await one for one in waiting] == [str(LIMIT)] * 4

@@ -1,0 +1,65 @@
+"""A thousand machines say hello at once, and others of the account with them: the real desk."""
+
+import asyncio
+import base64
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from autoscaler.model.identifiers import CallId, ProviderMachineId, SkuName
+from autoscaler.server.bootstrap import BootstrapEndpoint
+from tests.controller.agents import launched
+from tests.controller.controllers import World, cancelled
+from tests.controller.fakes_provider import Instance, proof_of
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST, catalogue, sku
+from tests.server.doubles import CountingTelemetry
+
+WAVE, STRANGERS = 1_000, 80
+
+
+async def say_hello(endpoint: BootstrapEndpoint, instance: Instance) -> int:
+    hello = {
+        "provider": EAST,
+        "proof": base64.b64encode(proof_of(instance)).decode(),
+        "nonce": "0f" * 32,
+        "protocol": 1,
+        "agent": "1.0",
+    }
+
+    @asynccontextmanager
+    async def read() -> AsyncIterator[bytes]:
+        yield json.dumps(hello).encode()
+
+    return (await endpoint.hear_hello(read)).status
+
+
+@on_virtual_time
+async def test_a_boot_wave_gets_through_though_others_of_the_account_ask_without_end() -> None:
+    """Nobody launched them, so all that they say waits for a list; no machine of ours is refused."""
+    world = World(catalogue=catalogue(sku(max_machines=WAVE)))
+    controller, agents = await launched(world, jobs=WAVE)
+    endpoint = BootstrapEndpoint(controller.desk, b"", CountingTelemetry())
+    heard: Counter[int] = Counter()
+
+    async def ask(number: int) -> None:
+        stranger = Instance(
+            ProviderMachineId(f"i-stranger-{number}"), CallId("c"), SkuName("gpu"), "o", "t1"
+        )
+        while True:
+            heard[await say_hello(endpoint, stranger)] += 1
+            await asyncio.sleep(0.01)
+
+    for machine in controller.state.machines.values():
+        machine.launch_time = ""  # each needs the next list
+    asking = [asyncio.create_task(ask(number)) for number in range(STRANGERS)]
+    await asyncio.sleep(1.0)
+    watching = asyncio.create_task(controller.reconciler.run())
+    answers = Counter(
+        await asyncio.gather(*(say_hello(endpoint, agent.instance) for agent in agents))
+    )
+    assert answers == {200: WAVE}
+    assert set(heard) <= {503}
+    for task in (watching, *asking):
+        await cancelled(task)
