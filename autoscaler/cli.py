@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoscaler import operator_commands
+
 if TYPE_CHECKING:
     from autoscaler.config import Problem
     from autoscaler.model.catalogue import Architecture, OperatingSystem
@@ -197,6 +199,10 @@ def demo(
         keep=keep,
     )
     raise typer.Exit(run(price_of=_price_of, options=options))
+
+
+commands.command()(operator_commands.unclear)
+commands.command()(operator_commands.confirm)
 
 
 @commands.command()

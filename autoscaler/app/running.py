@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from autoscaler import config
+from autoscaler.app.endpoints import admin_endpoints, webhook_endpoint
 from autoscaler.app.hints import hint
 from autoscaler.app.host import keep_agent_beside, new_event_loop, raise_file_limit
 from autoscaler.app.preflight import load_for_service
@@ -42,7 +43,7 @@ from autoscaler.controller.ports.store import SavedState, Store, StoreError
 from autoscaler.controller.releasing import Releasing
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.webhook import parse_workflow_job, verify_signature
+from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
@@ -54,7 +55,6 @@ from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listener import ListenError
 from autoscaler.server.serving import Endpoint, Serving
-from autoscaler.server.webhook import WebhookEndpoint
 from autoscaler.store.opening import open_store
 
 STANDS_STILL_AFTER: Seconds = 60.0
@@ -134,7 +134,6 @@ class _Fleet:
         self._configuration = configuration
         self._clock = clock
         self._pacing = SystemClock()
-        self._installation = saved.installation
         self._opened: dict[ProviderName, Ec2Provider] = {}
         self._crash: BaseException | None = None
         settings = configuration.settings
@@ -148,6 +147,7 @@ class _Fleet:
         client = GitHubClient(
             github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
         )
+        self._client = client
         self.github = GuardedGitHub(client)
         self._ec2 = {
             name: Ec2Provider(ec2, self._telemetry, clock, workers[name])
@@ -188,7 +188,12 @@ class _Fleet:
             return False
         self._opened[name] = self._ec2[name]
         self._journal.ledger.replace_catalogue(
-            catalogue(self._configuration, self._installation, self._opened, self._ec2)
+            catalogue(
+                self._configuration,
+                self._journal.ledger.state.catalogue.installation,
+                self._opened,
+                self._ec2,
+            )
         )
         return True
 
@@ -263,20 +268,12 @@ class _Fleet:
         )
 
     def _make_serving(self, agent: bytes) -> Serving:
-        secrets = [
-            secret.get_secret_value() for secret in config.read_webhook_secrets(self._configuration)
-        ]
-        webhook = WebhookEndpoint(
-            lambda body, header: verify_signature(body, header, secrets),
-            parse_workflow_job,
-            self._intake.accept,
-            self._clock,
-            self._telemetry,
-        )
+        webhook = webhook_endpoint(self._configuration, self._intake, self._clock, self._telemetry)
         earlier = keep_agent_beside(self._configuration.sqlite_file(), agent)
         others: list[Endpoint] = [
             BootstrapEndpoint(self._desk, agent, self._telemetry, earlier=earlier),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics),
+            *admin_endpoints(self._configuration, self._journal, self._client, self._ec2.values()),
         ]
         return Serving(server_settings(self._configuration), webhook, others)
 

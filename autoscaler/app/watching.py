@@ -1,4 +1,4 @@
-"""Puts together what looks at the world beside the loop: lists, notices, GitHub's lists, re-runs.
+"""Puts together what looks at the world beside the loop: lists, notices, consoles, re-runs.
 
 It decides nothing that these parts find or do.
 """
@@ -6,6 +6,7 @@ It decides nothing that these parts find or do.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autoscaler.controller.consoles import Consoles
 from autoscaler.controller.guards import (
     GuardedGitHub,
     GuardedGitHubLists,
@@ -52,6 +53,7 @@ def make_reconciler(
         if provider.notices is not None
     }
     noticing = Noticing(journal, queues, world.telemetry, world.clock)
+    consoles = Consoles(journal, world.providers)
     rerunning = Rerunning(journal, GuardedReruns(world.client.reruns), world.clock)
     return Reconciler(
         journal,
@@ -60,5 +62,5 @@ def make_reconciler(
         world.providers,
         world.clock,
         arrived_until,
-        (syncing.run, rerunning.run, *noticing.duties),
+        (syncing.run, rerunning.run, *noticing.duties, *consoles.duties),
     )

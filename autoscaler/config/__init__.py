@@ -1,7 +1,12 @@
 """Turns fleet.yaml into frozen Settings, or into errors that name file, line, key and fix."""
 
 from autoscaler.config.catalogue import limits, registration_rate, scopes, sku
-from autoscaler.config.credentials import AppCredentials, read_private_keys, read_webhook_secrets
+from autoscaler.config.credentials import (
+    AppCredentials,
+    read_admin_tokens,
+    read_private_keys,
+    read_webhook_secrets,
+)
 from autoscaler.config.load import Configuration, json_schema, load
 from autoscaler.config.offerings import TypeCheck, validate_offerings
 from autoscaler.config.problems import ConfigurationError, Problem
@@ -19,6 +24,7 @@ __all__ = [
     "limits",
     "load",
     "not_in_force",
+    "read_admin_tokens",
     "read_private_keys",
     "read_webhook_secrets",
     "registration_rate",

@@ -3,6 +3,7 @@
 Secret values are in no repr, dump or problem.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,16 @@ from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, sho
 MAX_SECRET_BYTES = 64 * 1024
 MAX_WEBHOOK_SECRETS = 16
 
+SHORTEST_TOKEN = 32
+"""Letters of an operator's token: 128 bits in hexadecimal digits."""
+
 _WEBHOOK: KeyPath = ("github", "webhook_secret_file")
+_ADMIN: KeyPath = ("server", "admin_token_file")
+_TOKEN = re.compile(rb"[!-~]{%d,1024}" % SHORTEST_TOKEN)
+_FIXES = {
+    _WEBHOOK: "write one secret a line",
+    _ADMIN: "write one token a line, such as openssl rand -hex 32 prints",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +67,25 @@ def read_webhook_secrets(configuration: Configuration) -> tuple[SecretBytes, ...
     return _secrets(configuration.document, _WEBHOOK, file)
 
 
+def read_admin_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
+    """One operator's token a line, likewise; none where no file is named. Raises ConfigurationError."""
+    name = configuration.settings.server.admin_token_file
+    if name is None:
+        return ()
+    return _tokens(configuration.document, _ADMIN, configuration.file(name))
+
+
 def secret_problems(document: Document, folder: Path) -> Iterator[Problem]:
     """What makes secret files unusable; of those that are not there, `files` tells."""
     apps = document.root.get("github", "apps")
     keys = [_app_path(index) for index, _ in (apps.items() if apps else ())]
-    for path in (*keys, _WEBHOOK):
+    readers = {**dict.fromkeys(keys, _app_key), _WEBHOOK: _secrets, _ADMIN: _tokens}
+    for path, read in readers.items():
         file = named_file(document, folder, *path)
         if file is None:
             continue
         try:
-            (_secrets if path == _WEBHOOK else _app_key)(document, path, file)
+            read(document, path, file)
         except ConfigurationError as error:
             yield from error.problems
 
@@ -97,6 +116,15 @@ def _secrets(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes
     return secrets
 
 
+def _tokens(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes, ...]:
+    """RFC 6750's tokens stand in a header: visible ASCII, and long enough that nobody guesses one."""
+    tokens = _secrets(document, path, file)
+    if not all(_TOKEN.fullmatch(token.get_secret_value()) for token in tokens):
+        what = f"holds a token that is not of {SHORTEST_TOKEN} to 1024 visible ASCII letters"
+        raise _problem(document, path, what)
+    return tokens
+
+
 def _read(document: Document, path: KeyPath, file: Path) -> bytes:
     try:
         content = read_bounded(file, "", MAX_SECRET_BYTES)
@@ -110,8 +138,6 @@ def _read(document: Document, path: KeyPath, file: Path) -> bytes:
 
 
 def _problem(document: Document, path: KeyPath, what: str) -> ConfigurationError:
-    fix = "save the key that GitHub gave as it is"
-    if path == _WEBHOOK:
-        fix = "write one secret a line"
+    fix = _FIXES.get(path, "save the key that GitHub gave as it is")
     named = show(text(document.root, *path))
     return ConfigurationError([document.problem(path, f"{named} {what}", fix)])

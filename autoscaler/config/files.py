@@ -18,7 +18,7 @@ SQLITE = "sqlite:///"
 _NOT_THERE = "names a file that is not there"
 _SQLITE_MAGIC = b"SQLite format 3\0"
 """How every database begins that is not empty (sqlite.org, "Database File Format", 1.2)."""
-_SECRET = {"private_key_file", "webhook_secret_file", "key_file"}
+_SECRET = {"private_key_file", "webhook_secret_file", "key_file", "admin_token_file"}
 
 
 def check_files(document: Document, folder: Path) -> Iterator[Problem]:
@@ -53,6 +53,7 @@ def _paths(document: Document) -> Iterator[KeyPath]:
     yield ("github", "webhook_secret_file")
     for key in ("certificate_file", "key_file", "ca_file"):
         yield ("server", "tls", key)
+    yield ("server", "admin_token_file")
     providers = root.child("providers")
     for name, provider in providers.entries() if providers else ():
         certificates = provider.get("ec2", "identity_certificates")

@@ -7,6 +7,11 @@ from autoscaler.config.document import Document
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.model.identifiers import Seconds
+
+UNTIMED_JOB: Seconds = 6 * 3600.0
+"""How long GitHub lets a job run that sets no time of its own (docs.github.com, workflow syntax,
+`timeout-minutes`); one that does may run for five days on a self-hosted runner (Actions limits)."""
 
 
 def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
@@ -16,6 +21,7 @@ def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
     yield from _barren(document, settings)
     yield from _uncovered(document, settings)
     yield from _minimums(document, settings)
+    yield from _lifetimes(document, settings)
 
 
 def own_labels(name: str, sku: SkuSettings) -> frozenset[str]:
@@ -77,3 +83,11 @@ def _minimums(document: Document, settings: Settings) -> Iterator[Problem]:
         yield document.problem(
             ("limits", "machines"), what, "raise it, or lower those", warning=True
         )
+
+
+def _lifetimes(document: Document, settings: Settings) -> Iterator[Problem]:
+    for name, sku in settings.skus.items():
+        if sku.lifetime < UNTIMED_JOB:
+            what = "ends jobs that GitHub lets run: for 6h without a timeout-minutes of their own"
+            fix = "write the longest job's time and some more, or leave it out for 24h"
+            yield document.problem(("skus", name, "lifetime"), what, fix, warning=True)

@@ -85,7 +85,7 @@ class ServerSettings(Section):
     """Where the controller listens, and how machines reach it."""
 
     listen: shapes.ListenAddress
-    """`host:port` of /bootstrap, /metrics, /healthz and /readyz."""
+    """`host:port` of /bootstrap, /metrics, /healthz, /readyz and /admin."""
     tls: Tls | None = None
     """Left out, the server speaks plain HTTP: on loopback, or with `insecure`."""
     insecure: bool = False
@@ -94,6 +94,8 @@ class ServerSettings(Section):
     """What a booting machine calls."""
     webhook_listen: shapes.ListenAddress | None = None
     """`host:port` of /webhook alone, plain HTTP; left out, /webhook is on `listen`."""
+    admin_token_file: FilePath | None = None
+    """A file with one operator's token a line; left out, /admin is not there."""
 
 
 class LimitSettings(Section):

@@ -92,6 +92,10 @@ class GuardedProvider:
         """See `Provider`."""
         return await _guard(lambda: self._provider.collect(requests), _LISTED, OutcomeUnknownError)
 
+    async def console(self, machine: ProviderMachineId) -> str:
+        """See `Provider`."""
+        return await _guard(lambda: self._provider.console(machine), _LISTED, OutcomeUnknownError)
+
     def verify(self, proof: bytes) -> ProvenIdentity:
         """See `Provider`."""
         try:

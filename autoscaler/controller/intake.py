@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store
+from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store, StoreError
 from autoscaler.ledger.ledger import REMEMBERED_FOR
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
@@ -31,11 +31,19 @@ class Intake:
         self._journal = journal
         self._parse = parse
         self._waiting: list[tuple[DeliveryKey, JobObserved | None]] = []
+        self._failure: StoreError | None = None
         self.jobs_queued = 0
 
     async def accept(self, delivery: Delivery) -> bool:
         """Keep a delivery; False if it was known. Durable on return. Raises StoreError."""
-        new = await self._store.accept(delivery)
+        try:
+            new = await self._store.accept(delivery)
+        except StoreError as error:
+            # A disk that is full for deliveries may have room for smaller writes for ever: this
+            # failure ends the process as any other would, and GitHub is asked for it by the next.
+            self._failure = error
+            self._journal.changed.set()
+            raise
         if new:
             self.resume(delivery)
         return new
@@ -49,7 +57,12 @@ class Intake:
         self._journal.changed.set()
 
     async def apply_waiting(self) -> int:
-        """Apply what waits, in the order of arrival; how many. Raises StoreError."""
+        """Apply what waits, in the order of arrival; how many.
+
+        Raises StoreError, also for a delivery that could not be kept.
+        """
+        if self._failure is not None:
+            raise StoreError(str(self._failure)) from self._failure
         waiting, self._waiting = self._waiting, []
         for _, event in waiting:
             if event is not None:

@@ -14,7 +14,7 @@ from autoscaler.controller.ports.store import DeliveryKey, Store, StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.signals import report
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.model.changes import Changes
+from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.events import Event
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant
@@ -31,6 +31,7 @@ class Journal:
         self._clock = clock
         self._telemetry = telemetry
         self._listeners: list[Callable[[], None]] = []
+        self._hearers: list[Callable[[Sequence[HistoryRow]], None]] = []
         self._latest: asyncio.Future[None] | None = None
 
     @property
@@ -45,6 +46,10 @@ class Journal:
     def on_failure(self, listener: Callable[[], None]) -> None:
         """Have `listener` called once the store has failed."""
         self._listeners.append(listener)
+
+    def on_history(self, listener: Callable[[Sequence[HistoryRow]], None]) -> None:
+        """Have `listener` called with what is about to be stored of the history."""
+        self._hearers.append(listener)
 
     async def record(self, *events: Event, applied: Sequence[DeliveryKey] = ()) -> None:
         """Apply events and make them durable; wakes the planner. Raises StoreError."""
@@ -68,6 +73,8 @@ class Journal:
         changes = self.ledger.take_changes()
         if changes or applied:
             report(changes, self.ledger.state, self._telemetry)
+            for hearer in self._hearers:
+                hearer(changes.history)
             # Copied now: by the time the write starts, the records may have moved on.
             records = tuple(copy.copy(record) for record in changes.records)
             self._latest = asyncio.ensure_future(
@@ -81,7 +88,9 @@ class Journal:
 
     async def _write(self, changes: Changes, applied: Sequence[DeliveryKey]) -> None:
         try:
-            await self._store.commit(changes.records, changes.history, applied, changes.cooldowns)
+            await self._store.commit(
+                changes.records, changes.history, applied, changes.cooldowns, changes.installation
+            )
         except StoreError as error:
             self.broken = error
             for listener in self._listeners:

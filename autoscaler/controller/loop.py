@@ -99,7 +99,9 @@ class Loop:
         finally:
             watching.cancel()
             await asyncio.wait({watching})
-        if not watching.cancelled() and (error := watching.exception()) is not None:
+            # Looked at although the loop itself may have failed: the store fails for both.
+            error = None if watching.cancelled() else watching.exception()
+        if error is not None:
             raise _cause(error)
         await self._intake.apply_waiting()
 

@@ -8,8 +8,8 @@ import structlog
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.github import GitHubError, OperatorError
-from autoscaler.controller.ports.reruns import Reruns
+from autoscaler.controller.ports.github import GitHubError
+from autoscaler.controller.ports.reruns import RerunAnswer, Reruns, RerunUnknownError
 from autoscaler.ledger.interruptions import due_reruns
 from autoscaler.model.events import RerunAnswered, RerunRequested
 from autoscaler.model.identifiers import Seconds
@@ -45,12 +45,14 @@ class Rerunning:
         await self._journal.record(RerunRequested(self._journal.now, jobs))
         try:
             answer = await self._reruns.rerun(repository, run_id, attempt, jobs)
-        except OperatorError as error:
+        except GitHubError as error:
             # The permission may be missing, or GitHub says so of a run that is not complete.
             _log.warning("not_run_again", repository=repository, run=run_id, error=str(error))
-            await self._journal.record(RerunAnswered(self._journal.now, jobs, None, str(error)))
-        except GitHubError as error:
-            _log.warning("not_run_again", repository=repository, run=run_id, error=str(error))
-        else:
+            open_ones = error.jobs if isinstance(error, RerunUnknownError) else ()
+            answered = tuple(job for job in jobs if job not in open_ones)
+            answer = RerunAnswer(answered, None, str(error))
+        if answer.jobs:
             fact = RerunAnswered(self._journal.now, answer.jobs, answer.outcome, answer.detail)
             await self._journal.record(fact)
+        if answer.apart and len(group) > 1:
+            await self._ask(group[:1])  # the others wait for the attempt that this makes

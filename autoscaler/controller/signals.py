@@ -9,7 +9,7 @@ from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import boots_key, exits_key, on_trial
 from autoscaler.model.identifiers import JobId, MachineId, SkuName
 from autoscaler.model.interruptions import RerunOutcome
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines import EndGround, MachineState
 
 
 def report(changes: Changes, state: LedgerState, telemetry: Telemetry) -> None:
@@ -65,6 +65,8 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -
         telemetry.launches(machine.sku, machine.provider, 1)
     elif row.event == MachineState.ENDING and machine.ground is not None:
         telemetry.machine_ended(machine.sku, machine.ground)
+        if machine.ground is EndGround.DEADLINE and machine.failure is not None:
+            telemetry.launch_failures(machine.sku, machine.failure, 1)
     elif row.event == MachineState.FAILED and machine.failure is not None:
         telemetry.launch_failures(machine.sku, machine.failure, 1)
     elif row.event == "interrupted" and machine.interruption is not None:

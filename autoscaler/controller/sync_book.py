@@ -6,6 +6,7 @@ the job itself is asked about. It never decides what to read next and asks nobod
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
 from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Known, KnownRun, Read
@@ -17,7 +18,7 @@ from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import Job, JobState
 
 GHOST_AFTER: Seconds = 60.0
-"""How long a run must have been over in two readings before its queued job is given up."""
+"""How long after a job is first shown as queued in a run that is over the run must be so still."""
 
 UNLISTED_FOR: Seconds = 700.0
 """A run that no list has shown for this long is looked at by itself."""
@@ -29,6 +30,7 @@ ASK_AT_ONCE = 3
 MOST_REPOSITORIES = 5_000
 MOST_RUNS = 20_000
 
+_OF_REPOSITORIES = (Kind.NEWEST, *BY_STATUS)
 _OPEN = frozenset({JobState.QUEUED, JobState.WAITING, JobState.IN_PROGRESS})
 _NOT_STARTED = frozenset({JobState.QUEUED, JobState.WAITING})
 
@@ -64,6 +66,7 @@ class SyncBook:
         self._began_at = began_at
         self._scopes = dict.fromkeys(scopes, False)
         self._repositories: dict[str, Instant] = {}
+        self._names: dict[str, str] = {}
         self._of_scope: dict[str, frozenset[str]] = {}
         self._runs: dict[RunKey, _Run] = {}
         self._read_at: dict[Read, Instant] = {}
@@ -78,7 +81,11 @@ class SyncBook:
         return Known(self._began_at, self._scopes, self._repositories, runs, self._read_at)
 
     def tried(self, read: Read, now: Instant) -> None:
-        """It was read, or could not be: it has had its turn."""
+        """It was read, or could not be: it has had its turn. Not kept of what is over by now."""
+        if read.run and (read.of, read.run) not in self._runs:
+            return
+        if read.kind in _OF_REPOSITORIES and read.of not in self._repositories:
+            return
         self._read_at[read] = now
 
     def suspect(self, scope: str, suspects: bool) -> None:
@@ -92,11 +99,12 @@ class SyncBook:
         for job in state.jobs.values():
             if job.repository.partition("/")[0].lower() != self.account:
                 continue
-            self._alive(job.repository, job.updated_at, state)
+            name = self._name(job.repository)
+            self._alive(name, job.updated_at, state)
             if job.state is JobState.QUEUED and now - job.updated_at >= QUEUED_AT_MOST:
                 given_up.append(JobAbandoned(now, job.id, "queued for a day, GitHub's longest"))
             elif job.state in _OPEN and job.demand is not None and job.run_id is not None:
-                open_jobs.setdefault((job.repository, job.run_id), set()).add(job.id)
+                open_jobs.setdefault((name, job.run_id), set()).add(job.id)
         for key in open_jobs:
             if key not in self._runs and len(self._runs) < MOST_RUNS:
                 self._runs[key] = _Run(now, now)
@@ -109,16 +117,20 @@ class SyncBook:
         self, scope: str, listed: Sequence[ListedRepository], state: LedgerState
     ) -> None:
         """These are there; what the scope does not cover, and what is gone, is not looked at."""
-        found = {
-            repository.name: repository.pushed_at or 0.0
-            for repository in listed[:MOST_REPOSITORIES]
+        covered = (
+            repository
+            for repository in listed
             if (covering := scope_of(state.catalogue, repository.name)) and covering.key == scope
+        )
+        found = {
+            self._name(repository.name): repository.pushed_at or 0.0
+            for repository in islice(covered, MOST_REPOSITORIES)
         }
         for name in self._of_scope.get(scope, frozenset()) - found.keys():
             self._forget_repository(name)
         self._of_scope[scope] = frozenset(found)
         for name, pushed_at in found.items():
-            self._repositories[name] = max(pushed_at, self._repositories.get(name, 0.0))
+            self._seen(name, max(pushed_at, self._repositories.get(name, 0.0)))
 
     def listed_runs(self, repository: str, listed: Sequence[ListedRun], now: Instant) -> None:
         """Remember runs that are not over, and which of the known ones have changed."""
@@ -173,7 +185,8 @@ class SyncBook:
         """A job that GitHub shows as queued although its run is over: no runner will be given it."""
         if seen.id not in run.open_jobs:
             return []
-        if now - run.ghosts.setdefault(seen.id, now) < GHOST_AFTER:
+        # Shown as over since: what was known of the run may be older than a re-run of it.
+        if run.listed_at - run.ghosts.setdefault(seen.id, now) < GHOST_AFTER:
             return []
         return [JobAbandoned(now, seen.id, "GitHub shows it queued, and its run completed")]
 
@@ -188,11 +201,20 @@ class SyncBook:
             return
         covering = scope_of(state.catalogue, repository)
         if covering is not None and covering.key in self._scopes:
-            self._repositories[repository] = at
+            self._seen(repository, at)
+
+    def _seen(self, name: str, at: Instant) -> None:
+        self._repositories[name] = at
+        self._names[name.lower()] = name
+
+    def _name(self, repository: str) -> str:
+        """The spelling that it is known by: GitHub's names know no case."""
+        return self._names.get(repository.lower(), repository)
 
     def _forget_repository(self, name: str) -> None:
         self._repositories.pop(name, None)
-        for kind in (Kind.NEWEST, *BY_STATUS):
+        self._names.pop(name.lower(), None)
+        for kind in _OF_REPOSITORIES:
             self._read_at.pop(Read(kind, name), None)
 
     def _forget_run(self, key: RunKey) -> None:

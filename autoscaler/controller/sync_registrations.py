@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.machines import MachineState
+from autoscaler.model.runners import machine_in_name
 
 CONFIRMED_AFTER: Seconds = 60.0
 
@@ -49,7 +50,7 @@ def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState) -> bool:
     """Whether a registration is one of ours, does nothing, and has no machine any more."""
     if runner.online or runner.busy:
         return False
-    machine_id = _machine_of(runner.name, state)
+    machine_id = machine_in_name(state.catalogue.fleet, state.catalogue.installation, runner.name)
     if machine_id is None:
         return False
     machine = state.machines.get(machine_id)
@@ -57,13 +58,6 @@ def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState) -> bool:
         return machine.state is MachineState.GONE
     # A restored store knows less than there is: a machine that it cannot tell may be this one's.
     return not any(one.unproven and one.occupies for one in state.machines.values())
-
-
-def _machine_of(name: RunnerName, state: LedgerState) -> MachineId | None:
-    prefix = f"{state.catalogue.fleet}-{state.catalogue.installation}-"
-    machine, _, attempt = name.removeprefix(prefix).rpartition("-")
-    ours = name.startswith(prefix) and machine and attempt.isascii() and attempt.isdigit()
-    return MachineId(machine) if ours else None
 
 
 def _swept_since(state: LedgerState, moment: Instant) -> bool:

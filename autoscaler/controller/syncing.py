@@ -150,10 +150,13 @@ class _AccountSync:
             self.book.tried(read, began_at)
 
     def _failed(self, read: Read, error: GitHubError) -> None:
-        self._failures += 1
         _log.info("not_read", kind=read.kind, of=read.of, run=read.run or None, error=str(error))
-        if isinstance(error, RetryLaterError) and self._failures >= TROUBLE_AFTER:
-            self._not_before = self._clock.now() + error.retry_after
+        if not isinstance(error, RetryLaterError):
+            return  # that one thing is not ours to read: it says nothing of the others
+        self._failures += 1
+        if self._failures >= TROUBLE_AFTER:
+            until = self._clock.now() + error.retry_after
+            self._not_before = max(self._not_before, until)
             _log.warning("sync_paused", account=self.book.account, error=str(error))
 
     async def _carry_out(self, read: Read, began_at: Instant) -> int:

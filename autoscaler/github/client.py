@@ -84,7 +84,7 @@ class GitHubClient:
         self._sharing = Sharing(self._api, budget, clock)
         self._groups = RunnerGroups(self._api, clock)
         self.lists = Lists(
-            KnownPages(self._api, self._transport.url_of),
+            KnownPages(self._api, self._transport.url_of, clock),
             self._installations,
             self._sharing,
             budget,
@@ -151,6 +151,8 @@ class GitHubClient:
         )
         if answer.status == 422:
             raise RunnerBusyError(f"{request.endpoint}: 422 {answer.message}")
+        if answer.status not in (204, 404):
+            raise unanswered(request, f"{answer.status}, which is not GitHub's own answer")
         return answer.ok
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:

@@ -13,14 +13,19 @@ from typing import Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
+from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.github.api import Api, Caller, read_as
-from autoscaler.github.exchange import Answer, Request
+from autoscaler.github.exchange import Request
 from autoscaler.github.policies import UNCHANGED
 from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError
+from autoscaler.model.identifiers import Instant, Seconds
 
 MOST_KEPT = 20_000
-"""Pages. One of a run's jobs is some kilobytes; what was not asked for lately goes first."""
+"""Pages. What was not asked for lately goes first."""
+
+KEPT_FOR: Seconds = 3600.0
+"""After its last use. A job is 2 kB, and the runs that are over are many: nobody asks of them."""
 
 MAX_PAGES = 200
 """Of one list: GitHub shows at most 1,000 runs of a state, and 10,000 runners fit into a group."""
@@ -35,6 +40,7 @@ class _Page:
     etag: str
     content: BaseModel
     next_url: str | None
+    used_at: Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +54,10 @@ class Pages(Generic[Shape]):
 class KnownPages:
     """Reads lists for all callers; belongs to one GitHub."""
 
-    def __init__(self, api: Api, url_of: Callable[[Request], str]) -> None:
+    def __init__(self, api: Api, url_of: Callable[[Request], str], clock: Clock) -> None:
         self._api = api
         self._url_of = url_of
+        self._clock = clock
         self._kept: OrderedDict[tuple[str, str], _Page] = OrderedDict()
 
     async def read(
@@ -80,20 +87,22 @@ class KnownPages:
         asked = replace(request, etag=kept.etag) if kept is not None else request
         answer = await self._api.ask(asked, caller)
         if answer.status == UNCHANGED and kept is not None:
-            self._kept[key] = kept
-            self._kept.move_to_end(key)
+            self._keep(key, replace(kept, used_at=self._clock.now()))
             return cast(Shape, kept.content), kept.next_url, 0
         if not answer.ok:
             raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")
         content = read_as(shape, request, answer)
-        self._keep(key, answer, content)
-        return content, answer.next_url, 1
-
-    def _keep(self, key: tuple[str, str], answer: Answer, content: BaseModel) -> None:
-        self._kept.pop(key, None)
         etag = answer.headers.get("etag", "")
         if _ETAG.fullmatch(etag) is None:
-            return
-        self._kept[key] = _Page(etag, content, answer.next_url)
-        while len(self._kept) > MOST_KEPT:
+            self._kept.pop(key, None)
+        else:
+            self._keep(key, _Page(etag, content, answer.next_url, self._clock.now()))
+        return content, answer.next_url, 1
+
+    def _keep(self, key: tuple[str, str], page: _Page) -> None:
+        self._kept[key] = page
+        self._kept.move_to_end(key)
+        oldest = next(iter(self._kept.values()))
+        while len(self._kept) > MOST_KEPT or page.used_at - oldest.used_at > KEPT_FOR:
             self._kept.popitem(last=False)
+            oldest = next(iter(self._kept.values()))

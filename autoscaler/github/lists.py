@@ -7,11 +7,19 @@ Routes: docs.github.com REST "Apps: installations", "Workflow runs", "Workflow j
 "Self-hosted runners".
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Annotated
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import RegisteredRunner
@@ -70,8 +78,17 @@ class _RunPage(_Shape):
     workflow_runs: list[_Run]
 
 
+def _if_understood(job: object, read: ValidatorFunctionWrapHandler) -> WorkflowJob | None:
+    # Its labels are a stranger's to write: one job's must not hide the others.
+    try:
+        understood: WorkflowJob = read(job)
+    except ValidationError:
+        return None
+    return understood
+
+
 class _JobPage(_Shape):
-    jobs: list[WorkflowJob]
+    jobs: list[Annotated[WorkflowJob | None, WrapValidator(_if_understood)]]
 
 
 class ListedRunner(_Shape):
@@ -165,7 +182,7 @@ class Lists:
         return Listing(tuple(map(_listed, read.pages)), read.calls)
 
     async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
-        """See `GitHubLists`. A job in a state that is not known here is left out."""
+        """See `GitHubLists`. A job that is not understood is left out."""
         target = target_of_repository(repository)
         request = _question(
             f"{target.route}/actions/runs/{{run_id}}/jobs{{?filter,per_page}}",
@@ -177,7 +194,10 @@ class Lists:
             return Listing((), 1)
         seen = Sighting(repository, now, read=True)
         listed = [job for page in read.pages for job in page.jobs]
-        return Listing(tuple(_facts(request, listed, seen)), read.calls)
+        facts = tuple(_facts(listed, seen))
+        if missed := len(listed) - len(facts):
+            _log.warning("jobs_not_understood", repository=repository, run=run_id, jobs=missed)
+        return Listing(facts, read.calls)
 
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
         """See `GitHubLists`."""
@@ -232,17 +252,13 @@ def _listed(run: _Run) -> ListedRun:
     return ListedRun(run.id, run.status == "completed", mark)
 
 
-def _facts(request: Request, jobs: list[WorkflowJob], seen: Sighting) -> Iterator[JobObserved]:
+def _facts(jobs: Iterable[WorkflowJob | None], seen: Sighting) -> Iterator[JobObserved]:
     for job in jobs:
-        state = JOB_STATES.get(job.status or "")
-        if state is None:
-            # GitHub may learn new words: one job's must not hide the others.
-            _log.warning("job_not_understood", job=job.id, status=job.status)
-            continue
-        try:
-            yield observe(job, state, seen)
-        except (ValueError, OverflowError):
-            raise unanswered(request, "a time that is none") from None
+        # GitHub may learn new words: one job's must not hide the others.
+        state = JOB_STATES.get(job.status or "") if job is not None else None
+        if job is not None and state is not None:
+            with suppress(ValueError, OverflowError):  # a time that is none
+                yield observe(job, state, seen)
 
 
 def _instant(request: Request, text: str | None) -> Instant | None:

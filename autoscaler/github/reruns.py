@@ -14,12 +14,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from autoscaler.controller.ports.reruns import RerunAnswer
+from autoscaler.controller.ports.github import RetryLaterError
+from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import Installation
 from autoscaler.github.exchange import Answer, Effect, Request
 from autoscaler.github.installations import Installations
-from autoscaler.github.refusals import NotShownError
+from autoscaler.github.refusals import OUTAGE_DELAY, LimitError, NotShownError
 from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target, target_of_repository
 from autoscaler.model.identifiers import JobId
@@ -27,6 +28,9 @@ from autoscaler.model.interruptions import RerunOutcome
 
 _RUN_AGAIN = frozenset({"failure", "cancelled", "timed_out", "startup_failure"})
 """Conclusions of jobs that "Re-run failed jobs" takes along."""
+
+_CREATED = 201
+"""GitHub's only word for yes here; another 2xx is a proxy's."""
 
 
 class _Shape(BaseModel):
@@ -66,12 +70,15 @@ class RunAgain:
         if run.run_attempt > run_attempt:
             told = f"the run is at attempt {run.run_attempt}"
             return RerunAnswer(asked, RerunOutcome.SUPERSEDED, told)
-        if run.status != "completed":
-            return RerunAnswer(asked, None, f"the run is {run.status}")
-        if len(asked) > 1 and await self._failed_jobs(target, run_id) == set(asked):
-            # All that failed are ours: one request, and they run side by side.
-            return await self._ask(target, "runs/{id}/rerun-failed-jobs", run_id, asked)
-        return await self._ask(target, "jobs/{id}/rerun", asked[0], asked[:1])
+        if run.status != "completed" or run.run_attempt < run_attempt:
+            told = f"the run is {run.status}, at attempt {run.run_attempt}"
+            return RerunAnswer(asked, None, told)  # an earlier attempt: an answer out of a cache
+        if len(asked) == 1:
+            return await self._ask(target, "jobs/{id}/rerun", asked[0], asked)
+        if await self._failed_jobs(target, run_id) != set(asked):
+            return RerunAnswer(asked, None, "other jobs of the run failed too", apart=True)
+        # All that failed are ours: one request, and they run side by side.
+        return await self._ask(target, "runs/{id}/rerun-failed-jobs", run_id, asked)
 
     async def _ask(
         self, target: Target, route: str, number: int, jobs: tuple[JobId, ...]
@@ -83,9 +90,19 @@ class RunAgain:
             effect=Effect.WRITE,
             expected=frozenset({404, 409, 410, 422}),
         )
-        answer = await self._carry(target, request)
-        if answer.ok:
+        try:
+            answer = await self._shown(target, request)
+        except NotShownError as error:
+            return RerunAnswer(jobs, RerunOutcome.REFUSED, str(error))
+        except LimitError:
+            raise
+        except RetryLaterError as error:
+            raise RerunUnknownError(str(error), error.retry_after, jobs) from error
+        if answer.status == _CREATED:
             return RerunAnswer(jobs, RerunOutcome.ACCEPTED)
+        if answer.ok:
+            told = f"{request.endpoint}: {answer.status}, which is not GitHub's own answer"
+            raise RerunUnknownError(told, OUTAGE_DELAY, jobs)
         told = f"{answer.status} {answer.message}".rstrip()
         return RerunAnswer(jobs, RerunOutcome.REFUSED, told)
 
@@ -96,18 +113,8 @@ class RunAgain:
             {**target.variables, "id": run_id},
             expected=frozenset({404}),
         )
-
-        async def shown(caller: Installation) -> Answer:
-            answer = await self._api.ask(request, caller)
-            if not answer.ok:
-                raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")
-            return answer
-
-        candidates = await self._installations.of_repository(target)
         try:
-            return read_as(
-                _Run, request, await self._sharing.carry(candidates, target, request, shown)
-            )
+            return read_as(_Run, request, await self._shown(target, request))
         except NotShownError:
             return None
 
@@ -116,12 +123,14 @@ class RunAgain:
             "GET",
             f"{target.route}/actions/runs/{{id}}/jobs{{?filter,per_page}}",
             {**target.variables, "id": run_id, "filter": "latest", "per_page": 100},
+            expected=frozenset({404}),
         )
 
         async def by(caller: Installation) -> set[JobId]:
             found: set[JobId] = set()
             async with aclosing(self._api.pages(request, caller)) as pages:
                 async for answer in pages:
+                    _must_be_shown(request, answer)
                     listed = read_as(_JobPage, request, answer).jobs
                     found |= {JobId(one.id) for one in listed if one.conclusion in _RUN_AGAIN}
             return found
@@ -129,8 +138,18 @@ class RunAgain:
         candidates = await self._installations.of_repository(target)
         return await self._sharing.carry(candidates, target, request, by)
 
-    async def _carry(self, target: Target, request: Request) -> Answer:
+    async def _shown(self, target: Target, request: Request) -> Answer:
+        """An App's answer, of those that are shown what it is about. Raises NotShownError."""
+
+        async def shown(caller: Installation) -> Answer:
+            answer = await self._api.ask(request, caller)
+            _must_be_shown(request, answer)
+            return answer
+
         candidates = await self._installations.of_repository(target)
-        return await self._sharing.carry(
-            candidates, target, request, lambda caller: self._api.ask(request, caller)
-        )
+        return await self._sharing.carry(candidates, target, request, shown)
+
+
+def _must_be_shown(request: Request, answer: Answer) -> None:
+    if answer.status == 404:
+        raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")

@@ -89,6 +89,7 @@ class Laboratory:
         self.ec2: LabEc2
         self.controller: ControllerProcess
         self.misdeeds: Mapping[str, Sequence[Misdeed]] = {}
+        self._machines: MachineHost
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -102,6 +103,7 @@ class Laboratory:
             if self.fleet.ear is not None:
                 host = OverheardHost(host, self.fleet.ear)
             stack.push_async_callback(host.close)
+            self._machines = host
             self.ec2 = LabEc2(host, self.clock)
             stack.push_async_callback(self.ec2.close)
             await self.ec2.start()
@@ -129,6 +131,10 @@ class Laboratory:
         await self.controller.start()
         await self.controller.ready()
         self.github.point_webhook(f"{self.controller.url}/webhook")
+
+    async def hang(self, instance_id: str) -> None:
+        """Have a machine stand still: nothing of it runs any more, and EC2 shows it as running."""
+        await self._machines.kill(instance_id)
 
     def left(self) -> list[str]:
         """What should not be there once all jobs have ended, in words."""
@@ -191,6 +197,7 @@ class Laboratory:
         for name, content in (
             ("github-app.pem", pem),
             ("webhook-secret", secret.encode()),
+            ("admin-token", secrets.token_hex(32).encode()),
             ("identity.pem", self.ec2.certificate_pem),
         ):
             path = self.folder / name
@@ -220,7 +227,11 @@ class Laboratory:
                 "scopes": [{"org": self.fleet.organization, "runner_group": "gpu"}],
                 "registrations": dict(self.fleet.registrations),
             },
-            "server": {"listen": address, "public_url": f"http://{address}"},
+            "server": {
+                "listen": address,
+                "public_url": f"http://{address}",
+                "admin_token_file": "admin-token",
+            },
             "store": "sqlite:///state.db",
             "limits": {"machines": self.fleet.most_machines},
             "providers": {

@@ -46,5 +46,8 @@ class MachineHost(Protocol):
     async def kill(self, instance_id: str) -> None:
         """Pull the plug: everything it runs is gone on return. `powered_off` is not called."""
 
+    def console(self, instance_id: str) -> str:
+        """What it has written so far, up or down; empty for one that wrote nothing."""
+
     async def close(self) -> None:
         """Kill every machine. Idempotent."""

@@ -7,10 +7,11 @@ decides to send, repeat or withdraw.
 from collections import deque
 
 from autoscaler.ledger.cooldowns import hold_back, lift_offering, strike
+from autoscaler.ledger.launch_rate import spend
 from autoscaler.ledger.machines import fail, move
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.calls import CALL_TRANSITIONS, REPEAT_WINDOW, Call, CallState
-from autoscaler.model.catalogue import LaunchTokens, Offering
+from autoscaler.model.catalogue import Offering
 from autoscaler.model.cooldowns import rung_key
 from autoscaler.model.events import (
     CallAnswered,
@@ -23,7 +24,7 @@ from autoscaler.model.events import (
     LaunchFailure,
 )
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import Instant, MachineId, ProviderName, Seconds
+from autoscaler.model.identifiers import Instant, MachineId, Seconds
 from autoscaler.model.machines import Machine, MachineState
 
 _WORST_FIRST = (
@@ -55,7 +56,7 @@ def on_call_recorded(state: LedgerState, event: CallRecorded) -> None:
         created_at=event.at,
     )
     state.add(call)
-    _spend(state, call.provider, event.at, 1, len(call.slots))
+    spend(state, call.provider, event.at, 1, len(call.slots))
     state.note(call, event.at, "recorded", f"{len(event.slots)} x {event.sku}")
     for slot, machine_id in enumerate(event.slots):
         machine = _slot(call, machine_id, slot, event.at, dollars, holds)
@@ -78,7 +79,7 @@ def on_call_sent(state: LedgerState, event: CallSent) -> None:
         return
     if call.attempts:
         # The machines were paid for by the first sending: there are no more of them.
-        _spend(state, call.provider, event.at, 1, 0)
+        spend(state, call.provider, event.at, 1, 0)
     with state.changing(call):
         call.state = CallState.SENT
         call.sent_at = call.sent_at if call.sent_at is not None else event.at
@@ -86,26 +87,6 @@ def on_call_sent(state: LedgerState, event: CallSent) -> None:
         call.attempts += 1
         call.sweeps, call.swept_at = 0, None
     state.note(call, event.at, "sent", f"attempt {call.attempts}")
-
-
-def launch_tokens(state: LedgerState, provider: ProviderName, at: Instant) -> LaunchTokens:
-    """What a provider with a rate takes now: token buckets, full at their bursts."""
-    rate = state.catalogue.launch_rates[provider]
-    tokens, since = state.launch_levels.get(provider, (rate.full, at))
-    return rate.refilled(tokens, at - since)
-
-
-def _spend(
-    state: LedgerState, provider: ProviderName, at: Instant, calls: int, machines: int
-) -> None:
-    if provider in state.catalogue.launch_rates:
-        tokens = launch_tokens(state, provider, at).less(calls, machines)
-        state.launch_levels[provider] = (tokens, at)
-
-
-def _never_sent(state: LedgerState, call: Call, at: Instant) -> None:
-    """What it was to use is there for others."""
-    _spend(state, call.provider, at, -1, -len(call.slots))
 
 
 def on_call_unknown(state: LedgerState, event: CallOutcomeUnknown) -> None:
@@ -124,7 +105,7 @@ def on_call_withdrawn(state: LedgerState, event: CallWithdrawn) -> None:
     call = state.calls.get(event.call)
     if call is None or call.state is not CallState.RECORDED:
         return
-    _never_sent(state, call, event.at)
+    spend(state, call.provider, event.at, -1, -len(call.slots))
     for machine in free_slots(state, call):
         move(state, machine, MachineState.FAILED, event.at, "withdrawn")
     _settle(state, call, event.at, "withdrawn", event.reason)
@@ -136,7 +117,7 @@ def on_call_answered(state: LedgerState, event: CallAnswered) -> None:
     if call is None:
         return
     if call.state is CallState.RECORDED:
-        _never_sent(state, call, event.at)
+        spend(state, call.provider, event.at, -1, -len(call.slots))
     slots = deque(free_slots(state, call) or written_off_slots(state, call))
     for launched in event.launched:
         bind(state, call, launched, event.at, slots)

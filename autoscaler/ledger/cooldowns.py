@@ -35,6 +35,10 @@ class Growth:
     first: Seconds
     longest: Seconds
 
+    def hold(self, strikes_before: int) -> Seconds:
+        """How long after so many strikes before this one."""
+        return min(self.first * 2.0 ** min(strikes_before, 16), self.longest)
+
 
 GROWTH: Mapping[FailureClass, Growth] = {
     # Karpenter caches an offering without capacity for 3 minutes; a quota deserves a longer hold.
@@ -54,16 +58,21 @@ def strike(
     reason: str,
     at_least: Seconds = 0.0,
 ) -> None:
-    """Hold `key` back. Failures of calls that were under way together count as one strike."""
+    """Hold `key` back. Failures of calls that were under way together count as one strike.
+
+    A row is of one class: minutes of throttling make no first mistake of ours a long hold. Of two
+    holds of two classes the one that ends later stays.
+    """
     known = state.cooldowns.get(key)
-    if known is not None and known.until > at:
-        if known.until < at + at_least:
-            state.cool(Cooldown(key, at + at_least, known.strikes, reason))
-        return
-    strikes = known.strikes + 1 if known is not None else 1
-    growth = GROWTH[failure]
-    hold = min(growth.first * 2.0 ** (min(strikes, 16) - 1), growth.longest)
-    state.cool(Cooldown(key, at + max(hold, at_least), strikes, reason))
+    row = _row(known, failure)
+    in_force = known.until if known is not None and known.until > at else at
+    if row and in_force > at:
+        strikes, hold = row, 0.0
+    else:
+        strikes, hold = row + 1, GROWTH[failure].hold(row)
+    until = at + max(hold, at_least)
+    if until > in_force:
+        state.cool(Cooldown(key, until, strikes, reason, failure))
 
 
 def hold_back(
@@ -108,8 +117,7 @@ def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: 
         return
     _count(state, key, at, reason)
     boots = boots_key(machine.sku)
-    known = state.cooldowns.get(boots)
-    strikes = known.strikes + 1 if known is not None else 1
+    strikes = _row(state.cooldowns.get(boots), FailureClass.UNKNOWN) + 1
     state.cool(Cooldown(boots, at, strikes, reason[:300]))
     if strikes == IN_A_ROW:
         state.note(machine, at, "on_trial", reason)
@@ -144,13 +152,17 @@ def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
     known = state.cooldowns.get(key)
     if known is not None and known.until > at:
         return 0
-    strikes = known.strikes + 1 if known is not None else 1
+    strikes = _row(known, FailureClass.UNKNOWN) + 1
     hold = 0.0
     if strikes >= IN_A_ROW:
-        growth = GROWTH[FailureClass.UNKNOWN]
-        hold = min(growth.first * 2.0 ** min(strikes - IN_A_ROW, 16), growth.longest)
+        hold = GROWTH[FailureClass.UNKNOWN].hold(strikes - IN_A_ROW)
     state.cool(Cooldown(key, at + hold, strikes, reason[:300]))
     return strikes
+
+
+def _row(known: Cooldown | None, failure: FailureClass) -> int:
+    """How many failures of that class were the last in a row."""
+    return known.strikes if known is not None and known.failure is failure else 0
 
 
 def _end_trial(state: LedgerState, key: str, machine: Machine, at: Instant) -> None:

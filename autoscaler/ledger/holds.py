@@ -4,7 +4,8 @@ Two different runners in turn that were not given the job hold it back; the next
 of its class, or a probe now and then, brings it back. It never drops a job.
 """
 
-from autoscaler.ledger.state import HELD_AFTER, LedgerState
+from autoscaler.ledger.indexes import HELD_AFTER
+from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import Job

@@ -10,7 +10,7 @@ It never asks GitHub to run a job again; it says which jobs are due.
 from collections.abc import Iterator
 
 from autoscaler.ledger.cooldowns import strike
-from autoscaler.ledger.machines import due
+from autoscaler.ledger.deadlines import due
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.cooldowns import offering_key
@@ -52,8 +52,8 @@ def on_machine_noticed(state: LedgerState, event: MachineNoticed) -> None:
         return
     if not machine.occupies or machine.state in _LEAVING:
         return
-    if event.kind is NoticeKind.STATE_CHANGE and machine.handed_over:
-        return  # every machine of ours goes that way, after its job and by itself
+    if event.kind is NoticeKind.STATE_CHANGE:
+        return  # nobody takes it: what its provider shows of it says what became of it, and why
     note_interruption(state, machine, event.kind, event.means_at, event.at, event.detail)
 
 
@@ -124,29 +124,35 @@ def on_rerun_requested(state: LedgerState, event: RerunRequested) -> None:
 
 def on_rerun_answered(state: LedgerState, event: RerunAnswered) -> None:
     """GitHub runs them again, never will, or (no outcome) does not yet."""
-    accepted = None
-    for rerun in _known(state, event.jobs):
-        outcome = event.outcome
-        if outcome is RerunOutcome.SUPERSEDED and rerun.unanswered > 1:
-            # The run has a further attempt, and an earlier request of ours had no answer.
-            outcome = RerunOutcome.ACCEPTED
-        if outcome is None:
-            with state.changing(rerun):
-                rerun.unanswered, rerun.reason = 0, event.detail[:500]
+    asked_for, outcome = _known(state, event.jobs), event.outcome
+    done = asked_for if outcome is RerunOutcome.ACCEPTED else []
+    if outcome is RerunOutcome.SUPERSEDED:
+        # The run has a further attempt: ours, where an earlier request for it had no answer.
+        done = [rerun for rerun in asked_for if rerun.unanswered > 1]
+    for rerun in done:
+        _end(state, rerun, RerunOutcome.ACCEPTED, event.at, event.detail)
+    if done:
+        _count_attempt(state, done[0])
+        return
+    for rerun in asked_for:
+        if outcome is not None:
+            _end(state, rerun, outcome, event.at, event.detail)
             continue
-        _end(state, rerun, outcome, event.at, event.detail)
-        if outcome is RerunOutcome.ACCEPTED:
-            accepted = rerun
-    if accepted is not None:
-        _count_attempt(state, accepted)
+        with state.changing(rerun):
+            # This request did nothing; of an earlier one without an answer that is no word.
+            rerun.unanswered = max(0, rerun.unanswered - 1)
+            rerun.reason = event.detail[:500]
 
 
 def due_reruns(state: LedgerState, now: Instant) -> list[tuple[Rerun, ...]]:
-    """What GitHub is to be asked now: the due jobs of one run and attempt together."""
-    groups: dict[tuple[str, int, int], list[Rerun]] = {}
+    """What GitHub is to be asked now: the due jobs of one run and attempt together.
+
+    Not what has used up its budget since it became due; `give_up` ends that.
+    """
+    groups: dict[tuple[int, int], list[Rerun]] = {}
     for rerun in _due(state, now):
-        if rerun.state is RerunState.DUE:
-            key = (rerun.repository, rerun.run_id, rerun.run_attempt)
+        if rerun.state is RerunState.DUE and not over_budget(state, rerun):
+            key = (rerun.run_id, rerun.run_attempt)
             groups.setdefault(key, []).append(rerun)
     return [tuple(group) for group in groups.values()]
 
@@ -154,12 +160,7 @@ def due_reruns(state: LedgerState, now: Instant) -> list[tuple[Rerun, ...]]:
 def over_budget(state: LedgerState, rerun: Rerun) -> bool:
     """Whether its run was tried again as often as the SKU allows."""
     sku = state.catalogue.skus.get(rerun.sku)
-    used = {
-        other.run_attempt
-        for other in state.reruns.values()
-        if (other.repository, other.run_id) == (rerun.repository, rerun.run_id)
-        and other.outcome is RerunOutcome.ACCEPTED
-    }
+    used = _tried_again_after(state, rerun.run_id)
     return len(used) >= (sku.rerun_interrupted if sku is not None else 0)
 
 
@@ -179,6 +180,15 @@ def _due(state: LedgerState, now: Instant) -> Iterator[Rerun]:
         yield rerun
 
 
+def _tried_again_after(state: LedgerState, run_id: int) -> set[int]:
+    """The attempts of a run that GitHub has followed by another one for us."""
+    return {
+        rerun.run_attempt
+        for rerun in state.reruns_of_run.get(run_id, {}).values()
+        if rerun.outcome is RerunOutcome.ACCEPTED
+    }
+
+
 def _known(state: LedgerState, jobs: tuple[JobId, ...]) -> list[Rerun]:
     found = (state.reruns.get(job) for job in jobs)
     return [rerun for rerun in found if rerun is not None and rerun.state is RerunState.DUE]
@@ -193,11 +203,13 @@ def _taken_under(state: LedgerState, job: Job) -> Machine | None:
 
 
 def _new_rerun(state: LedgerState, job: Job, run_id: int, machine: Machine, at: Instant) -> Rerun:
+    # What became known late may be of an attempt that was followed by another for its siblings.
+    since = [attempt + 1 for attempt in _tried_again_after(state, run_id)]
     rerun = Rerun(
         job=job.id,
         repository=job.repository,
         run_id=run_id,
-        run_attempt=job.run_attempt,
+        run_attempt=max(job.run_attempt, *since, 1),
         sku=machine.sku,
         machine=machine.id,
         state=RerunState.WAITING,
@@ -221,14 +233,11 @@ def _unwanted(state: LedgerState, job: Job, rerun: Rerun) -> RerunOutcome | None
 
 def _count_attempt(state: LedgerState, done: Rerun) -> None:
     """Its run has one more attempt: that is nobody else's doing for the run's other jobs."""
-    for other in tuple(state.reruns.values()):
-        if (
-            (other.repository, other.run_id) == (done.repository, done.run_id)
-            and other.state is not RerunState.ENDED
-            and other.run_attempt == done.run_attempt
-        ):
+    for other in tuple(state.reruns_of_run[done.run_id].values()):
+        if other.state is not RerunState.ENDED and other.run_attempt == done.run_attempt:
             with state.changing(other):
                 other.run_attempt += 1
+                other.unanswered = 0  # a request for it too would have made no attempt after this
 
 
 def _end(

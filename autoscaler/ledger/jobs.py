@@ -5,9 +5,11 @@ delivery may be lost, late, repeated or out of order.
 """
 
 from autoscaler.ledger.holds import release_holds
+from autoscaler.ledger.indexes import is_held
 from autoscaler.ledger.interruptions import look_at_job
+from autoscaler.ledger.restored import job_named
 from autoscaler.ledger.runners import bind_job, close_runner
-from autoscaler.ledger.state import LedgerState, is_held
+from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import normalise_labels, scope_of
 from autoscaler.model.events import JobAbandoned, JobObserved, JobReadRequested
 from autoscaler.model.identifiers import Seconds
@@ -124,7 +126,11 @@ def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObs
     at = event.at
     if job.state is JobState.IN_PROGRESS and before is not JobState.IN_PROGRESS:
         release_holds(state, job.demand, at)
-    if job.runner_name is None or job.runner_name not in state.runners:
+    if job.runner_name is None:
+        return
+    if job.state is JobState.IN_PROGRESS and event.state is JobState.IN_PROGRESS:
+        job_named(state, job.runner_name, at)
+    if job.runner_name not in state.runners:
         return
     runner = state.runners[job.runner_name]
     if not _is_the_same(state, runner, job, event):

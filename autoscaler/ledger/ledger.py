@@ -6,7 +6,19 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from autoscaler.ledger import calls, holds, interruptions, jobs, lists, machines, runners
+from autoscaler.ledger import (
+    calls,
+    confirming,
+    deadlines,
+    holds,
+    interruptions,
+    jobs,
+    lists,
+    machines,
+    restored,
+    runners,
+)
+from autoscaler.ledger.launch_rate import launch_tokens
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.calls import Call, CallState
@@ -97,7 +109,7 @@ class Ledger:
             cooldowns=s.cooldowns,
             usage=Usage(s.machines_used, s.dollars_used, s.used_by_sku, s.used_by_quota),
             registrations={a: runners.registration_level(s, a, now) for a in sorted(accounts)},
-            launch_tokens={p: calls.launch_tokens(s, p, now) for p in s.catalogue.launch_rates},
+            launch_tokens={p: launch_tokens(s, p, now) for p in s.catalogue.launch_rates},
             boot_seconds=s.boot_seconds,
             withdrawing=s.withdrawing,
             quotas=s.quotas,
@@ -118,7 +130,16 @@ def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
     machine = state.machines.get(runner.machine) if runner is not None else None
     if machine is not None and machine.runner == event.name:
         holds.left_idle(state, machine, event.at)
+    unheld = runner is not None and runner.handed_over_at is None
     runners.on_runner_closed(state, event)
+    if unheld:
+        restored.closed_at_work(state, event.name, event.at)
+
+
+def _on_machine_seen(state: LedgerState, event: e.MachineSeen) -> None:
+    machines.on_seen(state, event)
+    if event.polled:
+        restored.asked_for_a_grant(state, event.machine, event.at)
 
 
 def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
@@ -137,8 +158,11 @@ def _forget(state: LedgerState, before: Instant) -> None:
 
 
 def _forget_with(state: LedgerState, machine: Machine) -> None:
-    for attempt in range(1, machine.tries + 1):
-        name = runner_name(state.catalogue.fleet, state.catalogue.installation, machine.id, attempt)
+    fleet, installation = state.catalogue.fleet, state.catalogue.installation
+    tries = range(1, machine.tries + 1)
+    names = {runner_name(fleet, installation, machine.id, attempt) for attempt in tries}
+    # Its last may bear the id of before a take-over.
+    for name in names | ({machine.runner} if machine.runner is not None else set()):
         if name in state.runners:
             state.drop(state.runners[name])
     call = state.calls.get(machine.call)
@@ -156,7 +180,7 @@ def _on_controller_started(state: LedgerState, event: e.ControllerStarted) -> No
             with state.changing(machine):
                 machine.absence += event.absence
                 machine.confirmed = False
-                machine.due = machines.due(state, machine)
+                machine.due = deadlines.due(state, machine)
     for call in tuple(state.open_calls.values()):
         _resume_call(state, call, event.at)
     for runner in tuple(state.runners.values()):
@@ -195,12 +219,13 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.MachineSaidHello: machines.on_hello,
     e.MachineReportedStage: machines.on_stage,
     e.MachineGateReported: machines.on_gate,
-    e.MachineSeen: machines.on_seen,
+    e.MachineSeen: _on_machine_seen,
     e.MachineExited: _on_machine_exited,
     e.EndRequested: machines.on_end_requested,
     e.EndAnswered: machines.on_end_answered,
     e.ExaminationRequested: machines.on_examination_requested,
     e.MachineExamined: machines.on_examined,
+    e.ConsoleRead: machines.on_console_read,
     e.RunnerNamed: runners.on_runner_named,
     e.RunnerMinted: runners.on_runner_minted,
     e.RunnerMintFailed: runners.on_runner_mint_failed,
@@ -212,6 +237,8 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.MachineNoticed: interruptions.on_machine_noticed,
     e.RerunRequested: interruptions.on_rerun_requested,
     e.RerunAnswered: interruptions.on_rerun_answered,
+    e.OrphanConfirmed: confirming.on_orphan_confirmed,
+    e.InstallationTakenOver: confirming.on_installation_taken_over,
     e.ControllerStarted: _on_controller_started,
     e.TimePassed: _on_time_passed,
 }

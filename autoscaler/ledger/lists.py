@@ -7,7 +7,8 @@ are counted in the caps and never touched.
 from autoscaler.ledger.calls import bind, count_sweep
 from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
 from autoscaler.ledger.interruptions import note_gone, note_interruption
-from autoscaler.ledger.machines import close_its_runner, fail, move
+from autoscaler.ledger.machines import close_its_runner, fail, leave, move
+from autoscaler.ledger.restored import OF_AN_UNKNOWN_CALL, doubt
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.events import (
     LaunchedMachine,
@@ -31,15 +32,17 @@ _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     """Believe what the list shows, then what it does not show."""
     for listed in event.machines:
-        if listed.installation != state.catalogue.installation:
-            _see_foreign(state, event, listed)
-        elif listed.provider_id in state.by_provider_id:
+        if listed.provider_id in state.by_provider_id:
+            # Whatever its tags say: one made before an older id was taken over stays ours.
             _see_ours(state, listed, event.at)
+        elif listed.installation != state.catalogue.installation:
+            _see_foreign(state, event, listed)
         elif not listed.terminated:
             _see_unbound(state, event, listed)
     if event.complete:
         _believe_absence(state, event)
         state.swept_at[event.provider] = event.began_at
+    doubt(state, event.at)
 
 
 def on_quotas_read(state: LedgerState, event: QuotasRead) -> None:
@@ -69,7 +72,7 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
         with state.changing(machine):
             machine.image, machine.launch_time = new
             machine.absent_since = None
-    if listed.terminated:
+    if listed.terminated or (listed.leaving and machine.is_unused(state.started_at)):
         _ended_by_itself(state, machine, listed, at)
     elif machine.reason == ABSENT and not machine.occupies:
         _found_again(state, machine, at)
@@ -78,7 +81,7 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
 def _ended_by_itself(
     state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant
 ) -> None:
-    """It is over, and its provider may say why: that holds back what the reason reaches.
+    """It is over, or about to be; its provider may say why: that holds back what the reason reaches.
 
     What kept a machine from coming up is a failure of its launch. Of one that was up, only lack
     of capacity (spot taken back) says something about the next.
@@ -100,7 +103,10 @@ def _ended_by_itself(
         note_failed_boot(state, machine, at, reason)
     if early:
         fail(state, machine, failure or FailureClass.UNKNOWN, at, reason)
-    _gone(state, machine, at, reason)
+    if listed.terminated:
+        _gone(state, machine, at, reason)
+    else:
+        leave(state, machine, at, reason)
 
 
 def _found_again(state: LedgerState, machine: Machine, at: Instant) -> None:
@@ -118,7 +124,7 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
     call = state.calls.get(listed.call)
     if call is None:
         # Our own id and a call we do not know: the store is older than the world.
-        _adopt(state, event, listed, MachineState.GRANTED, unproven=True)
+        adopt_unproven(state, event, listed, OF_AN_UNKNOWN_CALL)
         return
     launched = LaunchedMachine(
         listed.provider_id,
@@ -131,9 +137,16 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
     if bind(state, call, launched, event.at) is None:
         # A slot whose machine has left memory may be this one's, and it may be at work.
         if all(slot in state.machines for slot in call.slots):
-            _adopt(state, event, listed, MachineState.FAILED, unproven=False)
+            _adopt(state, event, listed, MachineState.FAILED, "beyond its call's slots")
         else:
-            _adopt(state, event, listed, MachineState.GRANTED, unproven=True)
+            adopt_unproven(state, event, listed, "its slot has left memory")
+
+
+def adopt_unproven(
+    state: LedgerState, event: MachinesListed, listed: ListedMachine, why: str
+) -> None:
+    """Keep a machine with our id as possibly granted: it is never surplus."""
+    _adopt(state, event, listed, MachineState.GRANTED, why)
 
 
 def _adopt(
@@ -141,9 +154,9 @@ def _adopt(
     event: MachinesListed,
     listed: ListedMachine,
     to: MachineState,
-    *,
-    unproven: bool,
+    why: str,
 ) -> None:
+    unproven = to is MachineState.GRANTED
     machine = Machine(
         id=MachineId(f"x-{listed.provider_id}"),
         sku=listed.sku,
@@ -164,7 +177,7 @@ def _adopt(
         launch_time=listed.launch_time,
         unproven=unproven,
         handed_over=unproven,
-        reason="of a call that is not in the store" if unproven else "beyond its call's slots",
+        reason=why,
     )
     if unproven:
         machine.granted_at = machine.last_seen = event.at

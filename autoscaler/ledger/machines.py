@@ -1,13 +1,15 @@
 """Machine records: what machines say, what is asked of their provider, and when to look again.
 
-It never decides to end a machine; `due` only says when the planner must look at it.
+It never decides to end a machine.
 """
 
 from autoscaler.ledger.cooldowns import note_early_exit, note_failed_boot, note_good_boot
+from autoscaler.ledger.deadlines import SILENCE, due, lifetime_end
 from autoscaler.ledger.holds import HANDED_OUT_WITHIN
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.catalogue import DEFAULT_LIFETIME, Deadlines
+from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import (
+    ConsoleRead,
     EndAnswered,
     EndRequested,
     ExaminationRequested,
@@ -20,7 +22,6 @@ from autoscaler.model.events import (
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import (
     MACHINE_TRANSITIONS,
     EndGround,
@@ -28,12 +29,6 @@ from autoscaler.model.machines import (
     MachineState,
 )
 from autoscaler.model.runners import IDLE_STATES, RUNNER_TRANSITIONS, RunnerState
-
-SILENCE: Seconds = 900.0
-"""A granted machine's agent that is silent for this long has GitHub asked about its work."""
-
-POWER_OFF_TIME: Seconds = 120.0
-"""How long a machine that reported its exit has to power itself off."""
 
 END_AGAIN: Seconds = 120.0
 """How long after asking for an end it is asked again, doubling to ten minutes."""
@@ -150,6 +145,22 @@ def on_examined(state: LedgerState, event: MachineExamined) -> None:
     state.note(machine, event.at, "examined", event.detail)
 
 
+def on_console_read(state: LedgerState, event: ConsoleRead) -> None:
+    """What is left of a machine that did not come up: a row of its history, whatever became of it."""
+    state.note_row(HistoryRow(event.at, "machine", event.machine, "console", event.shown))
+
+
+def leave(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
+    """Its provider shows it going down although nobody here wanted that: it serves no job any more.
+
+    It goes by itself; it is asked to only if it is still there after a while.
+    """
+    close_its_runner(state, machine, at, reason)
+    move(state, machine, _S.ENDING, at, reason)
+    with state.changing(machine):
+        machine.due = at + END_AGAIN
+
+
 def move(
     state: LedgerState, machine: Machine, to: MachineState, at: Instant, detail: str = ""
 ) -> None:
@@ -199,11 +210,7 @@ def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: 
 
 def _failure_to_become_ready(machine: Machine, ground: EndGround) -> FailureClass | None:
     """What kept a machine from parking that is ended on this ground, if anything of its own did."""
-    if machine.state not in _LATE:
-        return None
-    if ground is EndGround.INTERRUPTED and machine.interruption is NoticeKind.STATE_CHANGE:
-        return FailureClass.UNKNOWN  # nobody took it: it ended by itself
-    return _LATE[machine.state] if ground is EndGround.DEADLINE else None
+    return _LATE.get(machine.state) if ground is EndGround.DEADLINE else None
 
 
 def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
@@ -215,67 +222,7 @@ def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
     return acknowledged is None or at - acknowledged < HANDED_OUT_WITHIN
 
 
-def lifetime_end(state: LedgerState, machine: Machine) -> Instant:
-    """When a granted machine's lifetime is over, counted from the grant."""
-    sku = state.catalogue.skus.get(machine.sku)
-    start = machine.granted_at if machine.granted_at is not None else machine.since
-    return start + (sku or _FALLBACK).lifetime
-
-
-def due(state: LedgerState, machine: Machine) -> Instant | None:
-    """When the planner must look at this machine even if nothing happens."""
-    if machine.interruption is not None and machine.is_unused(state.started_at):
-        return machine.since
-    deadlines = (state.catalogue.skus.get(machine.sku) or _FALLBACK).deadlines
-    match machine.state:
-        case _S.LAUNCHED:
-            return machine.since + _extended(deadlines.boot, machine)
-        case _S.BOOTED:
-            return machine.since + _extended(deadlines.gate, machine)
-        case _S.PARKED:
-            return _silent_while_parked(state, machine, deadlines.parked_silence)
-        case _S.GRANTED if not machine.handed_over:
-            return _silent_while_parked(state, machine, deadlines.parked_silence)
-        case _S.GRANTED:
-            silent = _heard_at(machine) + _extended(SILENCE, machine)
-            return min(silent, lifetime_end(state, machine))
-        case _S.EXITED:
-            return machine.since + _extended(POWER_OFF_TIME, machine)
-        case _S.FAILED:
-            return machine.since if machine.provider_id is not None else None
-        case _S.ENDING:
-            return machine.due
-    return None
-
-
-def _silent_while_parked(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
-    due_at = _heard_at(machine) + _extended(patience, machine)
-    if machine.confirmed:
-        return due_at
-    # After a start it has its time to speak again, however long nobody was here to listen.
-    return max(due_at, state.started_at + patience)
-
-
-def _heard_at(machine: Machine) -> Instant:
-    return max(machine.last_seen or machine.since, machine.since)
-
-
-def _extended(length: Seconds, machine: Machine) -> Seconds:
-    # Our own downtime fails nobody's deadline, but a crash loop makes nothing immortal.
-    return min(length + machine.absence, 3.0 * length)
-
-
 def _learn_boot_time(state: LedgerState, machine: Machine, at: Instant) -> None:
     took = at - machine.created_at - machine.absence
     known = state.boot_seconds.get(machine.sku, took)
     state.boot_seconds[machine.sku] = known + 0.2 * (took - known)
-
-
-class _Fallback:
-    """A SKU that left the configuration keeps its machines under the default deadlines."""
-
-    deadlines = Deadlines()
-    lifetime: Seconds = DEFAULT_LIFETIME
-
-
-_FALLBACK = _Fallback()

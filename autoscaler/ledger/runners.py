@@ -4,7 +4,8 @@ It never decides to grant, withdraw or delete; it keeps what was done and what G
 """
 
 from autoscaler.ledger.cooldowns import lift, note_job_given, strike
-from autoscaler.ledger.machines import due, move, see
+from autoscaler.ledger.deadlines import due
+from autoscaler.ledger.machines import move, see
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.cooldowns import mint_key
 from autoscaler.model.events import (

@@ -1,67 +1,46 @@
-"""The records in memory with the indexes that planning needs, and what is still to be stored.
+"""The ledger's memory: the records, what was learned beside them, and what is still to be stored.
 
-Every record changes inside `changing`, which takes it out of the indexes and puts it back: the
-indexes are a function of the records alone. It never decides what an event means.
+Every record changes inside `changing`, which takes it out of the indexes and puts it back. It
+never decides what an event means.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
 
-from sortedcontainers import SortedDict
-
-from autoscaler.ledger.tallies import Tallies
-from autoscaler.model.calls import Call, CallState
+from autoscaler.ledger.indexes import IndexedRecords
+from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
 from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.demand import DemandClass, classify
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
-    CallId,
+    InstallationId,
     Instant,
     JobId,
-    MachineId,
     ProviderMachineId,
     ProviderName,
-    RunnerName,
     Seconds,
     SkuName,
 )
 from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import IDLE_STATES, Runner, RunnerState
+from autoscaler.model.jobs import Job
+from autoscaler.model.machines import Machine
+from autoscaler.model.runners import Runner
 
-_WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.MINTED})
 MOST_CLASSES = 10_000
 """Labels are strangers' words: what is remembered of them is bounded."""
 
-DAY: Seconds = 86_400.0
-HELD_AFTER = 2
-"""How many different runners must be passed over for a job before it stops being demand."""
 
-
-def is_held(job: Job) -> bool:
-    """Whether the job was passed over too often and waits for its next probe."""
-    return job.probe_at is not None and len(job.passed_over) >= HELD_AFTER
-
-
-class LedgerState:
+class LedgerState(IndexedRecords):
     """Records, indexes and unsaved changes. O(log n) for every change of one record."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self.catalogue = catalogue
+        super().__init__(catalogue)
         self.offerings: dict[str, Offering] = {}
         self.use_catalogue(catalogue)
         self.started_at: Instant = 0.0
-        self.jobs: dict[JobId, Job] = {}
-        self.calls: dict[CallId, Call] = {}
-        self.machines: dict[MachineId, Machine] = {}
-        self.runners: dict[RunnerName, Runner] = {}
-        self.reruns: dict[JobId, Rerun] = {}
         self.cooldowns: dict[str, Cooldown] = {}
         self.foreign: dict[ProviderName, dict[ProviderMachineId, ListedMachine]] = {}
         self.mint_levels: dict[str, tuple[float, Instant]] = {}
@@ -69,30 +48,12 @@ class LedgerState:
         self.boot_seconds: dict[SkuName, Seconds] = {}
         self.quotas: dict[str, int] = {}
         self.swept_at: dict[ProviderName, Instant] = {}
-
-        self.queues: dict[DemandClass, Any] = {}
-        self.held: dict[DemandClass, dict[JobId, Job]] = {}
         self.reads: dict[JobId, Instant] = {}
-        self.open_calls: dict[CallId, Call] = {}
-        self.by_state: dict[tuple[SkuName, MachineState], Any] = {}
-        self.by_provider_id: dict[ProviderMachineId, MachineId] = {}
-        self.due: Any = SortedDict()
-        self.idle_runners: Counter[DemandClass] = Counter()
-        self.withdrawable: dict[DemandClass, dict[RunnerName, Runner]] = {}
-        self.idle_checks: Any = SortedDict()
-        self.forgettable: Any = SortedDict()
-        self.rerun_due: Any = SortedDict()
-        self.in_progress: Counter[SkuName] = Counter()
-        self.withdrawing: Counter[SkuName] = Counter()
-        self.tallies = Tallies()
-        self.machines_used = 0
-        self.dollars_used = 0.0
-        self.used_by_sku: Counter[SkuName] = Counter()
-        self.used_by_quota: Counter[str] = Counter()
 
         self._touched: dict[tuple[str, str], Record] = {}
         self._history: list[HistoryRow] = []
         self._cooled: dict[str, Cooldown] = {}
+        self._taken_over: InstallationId | None = None
 
     def use_catalogue(self, catalogue: Catalogue) -> None:
         """Take over a catalogue; jobs keep the class they were given."""
@@ -130,22 +91,32 @@ class LedgerState:
         self.cooldowns[cooldown.key] = cooldown
         self._cooled[cooldown.key] = cooldown
 
+    def take_over(self, installation: InstallationId, at: Instant) -> None:
+        """Bear another installation's id from now on."""
+        before = self.catalogue.installation
+        self.use_catalogue(replace(self.catalogue, installation=installation))
+        self._taken_over = installation
+        self.note_row(HistoryRow(at, "installation", installation, "taken_over", f"was {before}"))
+
     def take_changes(self) -> Changes:
         """What changed since the last taking."""
         changes = Changes(
-            tuple(self._touched.values()), tuple(self._history), tuple(self._cooled.values())
+            tuple(self._touched.values()),
+            tuple(self._history),
+            tuple(self._cooled.values()),
+            self._taken_over,
         )
-        self._touched, self._history, self._cooled = {}, [], {}
+        self._touched, self._history, self._cooled, self._taken_over = {}, [], {}, None
         return changes
 
     @contextmanager
     def changing(self, record: Record) -> Iterator[None]:
         """Change a record's fields inside; its indexes and the unsaved set follow."""
-        self._unindex(record)
+        self.unindex(record)
         try:
             yield
         finally:
-            self._index(record)
+            self.index(record)
             self._touched[kind_and_key(record)] = record
 
     def add(self, record: Record, *, stored: bool = False) -> None:
@@ -160,13 +131,13 @@ class LedgerState:
             self.reruns[record.job] = record
         else:
             self.runners[record.name] = record
-        self._index(record)
+        self.index(record)
         if not stored:
             self._touched[kind_and_key(record)] = record
 
     def drop(self, record: Record) -> None:
         """Forget a record that has ended; its row stays in the store."""
-        self._unindex(record)
+        self.unindex(record)
         if isinstance(record, Job):
             del self.jobs[record.id]
         elif isinstance(record, Call):
@@ -177,153 +148,6 @@ class LedgerState:
             del self.reruns[record.job]
         else:
             del self.runners[record.name]
-
-    # --- indexes ------------------------------------------------------------------------------
-
-    def _index(self, record: Record) -> None:
-        if isinstance(record, Machine):
-            self._index_machine(record)
-        elif isinstance(record, Job):
-            self._index_job(record)
-        elif isinstance(record, Runner):
-            self._index_runner(record)
-        elif isinstance(record, Rerun):
-            self._index_rerun(record)
-        elif record.state is not CallState.SETTLED:
-            self.open_calls[record.id] = record
-
-    def _unindex(self, record: Record) -> None:
-        if isinstance(record, Machine):
-            self._unindex_machine(record)
-        elif isinstance(record, Job):
-            self._unindex_job(record)
-        elif isinstance(record, Runner):
-            self._unindex_runner(record)
-        elif isinstance(record, Rerun):
-            self.rerun_due.pop((record.due, record.job), None)
-            self.forgettable.pop((_rerun_forgettable_from(record), "rerun", record.job), None)
-        else:
-            self.open_calls.pop(record.id, None)
-
-    def _index_job(self, job: Job) -> None:
-        if job.state is JobState.COMPLETED:
-            self.forgettable[job.completed_at or job.updated_at, "job", job.id] = job
-        if job.demand is None:
-            return
-        if job.state is JobState.IN_PROGRESS:
-            self.in_progress[job.demand.skus[0]] += 1
-            self.tallies.running_job(self.catalogue, job, 1)
-        elif job.state is JobState.QUEUED and not job.disputed:
-            if is_held(job):
-                self.held.setdefault(job.demand, {})[job.id] = job
-            else:
-                queue = self.queues.get(job.demand)
-                if queue is None:
-                    queue = self.queues[job.demand] = SortedDict()
-                queue[job.queued_at, job.id] = job
-                self.tallies.line_up(self.catalogue, job)
-
-    def _unindex_job(self, job: Job) -> None:
-        self.forgettable.pop((job.completed_at or job.updated_at, "job", job.id), None)
-        if job.demand is None:
-            return
-        if job.state is JobState.IN_PROGRESS:
-            self.in_progress[job.demand.skus[0]] -= 1
-            self.tallies.running_job(self.catalogue, job, -1)
-        self.tallies.leave_line(job)
-        queue = self.queues.get(job.demand)
-        if queue is not None:
-            queue.pop((job.queued_at, job.id), None)
-            if not queue:
-                del self.queues[job.demand]
-        held = self.held.get(job.demand)
-        if held is not None:
-            held.pop(job.id, None)
-            if not held:
-                del self.held[job.demand]
-
-    def _index_machine(self, machine: Machine) -> None:
-        key = (machine.sku, machine.state)
-        ordered = self.by_state.get(key)
-        if ordered is None:
-            ordered = self.by_state[key] = SortedDict()
-        ordered[machine.since, machine.id] = machine
-        self.tallies.machine(machine, self.calls.get(machine.call), 1)
-        if machine.due is not None:
-            self.due[machine.due, machine.id] = machine
-        if machine.provider_id is not None:
-            self.by_provider_id[machine.provider_id] = machine.id
-        if machine.occupies:
-            self.count_use(machine.sku, machine.dollars_per_hour, machine.holds, 1)
-        else:
-            self.forgettable[_forgettable_from(machine), "machine", machine.id] = machine
-
-    def _unindex_machine(self, machine: Machine) -> None:
-        self.by_state[machine.sku, machine.state].pop((machine.since, machine.id), None)
-        self.tallies.machine(machine, self.calls.get(machine.call), -1)
-        if machine.due is not None:
-            self.due.pop((machine.due, machine.id), None)
-        if machine.provider_id is not None:
-            self.by_provider_id.pop(machine.provider_id, None)
-        if machine.occupies:
-            self.count_use(machine.sku, machine.dollars_per_hour, machine.holds, -1)
-        self.forgettable.pop((_forgettable_from(machine), "machine", machine.id), None)
-
-    def count_use(
-        self, sku: SkuName, dollars: float, holds: tuple[tuple[str, int], ...], sign: int
-    ) -> None:
-        """Count a machine, ours or a foreign one of this fleet, in or out of the caps."""
-        self.machines_used += sign
-        self.dollars_used += sign * dollars
-        self.used_by_sku[sku] += sign
-        for quota, units in holds:
-            self.used_by_quota[quota] += sign * units
-        if not self.machines_used:
-            self.dollars_used = 0.0  # rounding must not add up over months
-
-    def _index_runner(self, runner: Runner) -> None:
-        self.tallies.runner(runner, self.machines.get(runner.machine), 1)
-        if runner.state is RunnerState.WITHDRAWING:
-            self.withdrawing[self.machines[runner.machine].sku] += 1
-        if runner.state in IDLE_STATES and not runner.passed_over:
-            self.idle_runners[runner.demand] += 1
-            if runner.retry_at is not None:
-                self.idle_checks[runner.retry_at, runner.name] = runner
-        if runner.state in _WITHDRAWABLE and runner.handed_over_at is None:
-            self.withdrawable.setdefault(runner.demand, {})[runner.name] = runner
-
-    def _index_rerun(self, rerun: Rerun) -> None:
-        if rerun.due is not None:
-            self.rerun_due[rerun.due, rerun.job] = rerun
-        if rerun.ended_at is not None:
-            self.forgettable[_rerun_forgettable_from(rerun), "rerun", rerun.job] = rerun
-
-    def _unindex_runner(self, runner: Runner) -> None:
-        self.tallies.runner(runner, self.machines.get(runner.machine), -1)
-        if runner.state is RunnerState.WITHDRAWING:
-            self.withdrawing[self.machines[runner.machine].sku] -= 1
-        if runner.state in IDLE_STATES and not runner.passed_over:
-            self.idle_runners[runner.demand] -= 1
-            if not self.idle_runners[runner.demand]:
-                del self.idle_runners[runner.demand]
-            if runner.retry_at is not None:
-                self.idle_checks.pop((runner.retry_at, runner.name), None)
-        withdrawable = self.withdrawable.get(runner.demand)
-        if withdrawable is not None:
-            withdrawable.pop(runner.name, None)
-            if not withdrawable:
-                del self.withdrawable[runner.demand]
-
-
-def _forgettable_from(machine: Machine) -> Instant:
-    """What may turn up again is remembered for a day longer: lost machines, slots written off."""
-    lost = machine.state is MachineState.LOST or machine.failure is FailureClass.UNKNOWN
-    return machine.since + (DAY if lost else 0.0)
-
-
-def _rerun_forgettable_from(rerun: Rerun) -> Instant:
-    """A run's budget is counted by what was run again of it: remembered as long as its row."""
-    return (rerun.ended_at or 0.0) + 3.0 * DAY
 
 
 def kind_and_key(record: Record) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.calls import Call
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.identifiers import Instant
+from autoscaler.model.identifiers import InstallationId, Instant
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
@@ -15,7 +15,10 @@ Record = Job | Call | Machine | Runner | Rerun
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """What happened to one record and why. `kind` is job, call, machine or runner; a rerun is its job's."""
+    """What happened to one record and why. `kind` is job, call, machine or runner; a rerun is its job's.
+
+    What happened to the whole is of the kind installation, under its id.
+    """
 
     at: Instant
     kind: str
@@ -31,7 +34,9 @@ class Changes:
     records: tuple[Record, ...] = ()
     history: tuple[HistoryRow, ...] = ()
     cooldowns: tuple[Cooldown, ...] = ()
+    installation: InstallationId | None = None
+    """The id that was taken over, where one was."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to store."""
-        return bool(self.records or self.history or self.cooldowns)
+        return bool(self.records or self.history or self.cooldowns or self.installation)

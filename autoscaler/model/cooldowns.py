@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, SkuName
 
 IN_A_ROW = 3
@@ -12,12 +13,16 @@ IN_A_ROW = 3
 
 @dataclass(frozen=True, slots=True)
 class Cooldown:
-    """Held until when, after how many failures in a row, and why. No strikes: lifted."""
+    """Held until when, after how many failures of one class in a row, and why.
+
+    No strikes: lifted.
+    """
 
     key: str
     until: Instant
     strikes: int
     reason: str
+    failure: FailureClass = FailureClass.UNKNOWN
 
 
 def offering_key(offering: str) -> str:

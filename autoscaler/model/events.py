@@ -10,6 +10,7 @@ from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import (
     CallId,
+    InstallationId,
     Instant,
     JobId,
     MachineId,
@@ -156,7 +157,8 @@ class CallWithdrawn(Event):
 class ListedMachine:
     """One machine as a provider lists it. `call`, `machine` and ids come from our tags.
 
-    `failure` is why the provider says that it ended by itself, where that has a class.
+    `leaving` is one that is on its way down, whoever wanted that, and will serve nobody. `failure`
+    is why the provider says that it ended, or is about to, where that has a class.
     """
 
     provider_id: ProviderMachineId
@@ -174,6 +176,7 @@ class ListedMachine:
     reason: str = ""
     failure: FailureClass | None = None
     reach: Reach | None = None
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +278,18 @@ class MachineExamined(Event):
     machine: MachineId
     finished: bool
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleRead(Event):
+    """What the console of a machine that did not come up showed, or why nothing is known of it.
+
+    `shown` is bounded, printable text without what looks like a credential. The machine may have
+    left memory.
+    """
+
+    machine: MachineId
+    shown: str
 
 
 # --- runners -----------------------------------------------------------------------------------
@@ -391,6 +406,23 @@ class RerunAnswered(Event):
     jobs: tuple[JobId, ...]
     outcome: RerunOutcome | None
     detail: str = ""
+
+
+# --- what an operator confirms -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanConfirmed(Event):
+    """An operator says that a machine, of which that cannot be told, is nobody's."""
+
+    machine: MachineId
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationTakenOver(Event):
+    """An operator says that the store of this older installation is lost: its id is ours now."""
+
+    installation: InstallationId
 
 
 # --- jobs that nobody will run -----------------------------------------------------------------

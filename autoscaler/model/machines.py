@@ -40,8 +40,10 @@ _OFF_THE_WAY = {MachineState.FAILED, MachineState.ENDING, MachineState.GONE, Mac
 
 MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
     MachineState.REQUESTED: frozenset({MachineState.LAUNCHED, MachineState.FAILED}),
-    MachineState.LAUNCHED: frozenset({MachineState.BOOTED, *_OFF_THE_WAY}),
-    MachineState.BOOTED: frozenset({MachineState.BOOTED, MachineState.PARKED, *_OFF_THE_WAY}),
+    MachineState.LAUNCHED: frozenset({MachineState.BOOTED, MachineState.GRANTED, *_OFF_THE_WAY}),
+    MachineState.BOOTED: frozenset(
+        {MachineState.BOOTED, MachineState.PARKED, MachineState.GRANTED, *_OFF_THE_WAY}
+    ),
     MachineState.PARKED: frozenset({MachineState.BOOTED, MachineState.GRANTED, *_OFF_THE_WAY}),
     MachineState.GRANTED: frozenset(
         {MachineState.PARKED, MachineState.BOOTED, MachineState.EXITED, *_OFF_THE_WAY}
@@ -54,7 +56,8 @@ MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
     MachineState.GONE: frozenset({MachineState.GRANTED, MachineState.FAILED}),
     MachineState.LOST: frozenset({MachineState.GRANTED, MachineState.FAILED, MachineState.GONE}),
 }
-"""`failed -> launched` is a slot that was written off and whose machine appeared after all; a lost
+"""`launched -> granted` and `booted -> granted` are of a restored store, whose machines went on since
+the backup. `failed -> launched` is a slot that was written off and whose machine appeared after all; a lost
 or gone machine that is shown again is possibly granted, or was never granted and is of no use."""
 
 _UNGRANTED = frozenset(
@@ -84,7 +87,6 @@ UNGRANTED_GROUNDS = frozenset(
         EndGround.IDLE,
         EndGround.MAX_AGE,
         EndGround.DEADLINE,
-        EndGround.OPERATOR,
         EndGround.INTERRUPTED,
     }
 )
@@ -97,8 +99,9 @@ class Machine:
 
     `holds` are the quotas it counts against, as (`Offering.quota_key`, units): for a machine in
     `requested` every quota its call could draw on. `due` is when the planner must look at it
-    again even if nothing happens. `unproven` marks a machine with our tag whose call we do not
-    know: possibly granted, never surplus. `confirmed` says that its agent has
+    again even if nothing happens. `unproven` marks a machine that may have been granted without our
+    knowing, as one with our tag whose call we do not know: never surplus, and an operator may confirm
+    that it is nobody's. `confirmed` says that its agent has
     said hello or polled since the controller started; other words prove no idleness. `absence` is
     our own measured downtime within `state`. `interruption` is the gravest notice that its
     provider gave of it, `interrupted_at` the moment that the notice means; `taken_at` says when

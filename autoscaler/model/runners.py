@@ -34,6 +34,14 @@ def runner_name(
     return RunnerName(name)
 
 
+def machine_in_name(fleet: str, installation: InstallationId, name: RunnerName) -> MachineId | None:
+    """The machine that a registration's name tells of, if this installation gave the name."""
+    prefix = f"{fleet}-{installation}-"
+    machine, _, attempt = name.removeprefix(prefix).rpartition("-")
+    ours = name.startswith(prefix) and machine and attempt.isascii() and attempt.isdigit()
+    return MachineId(machine) if ours else None
+
+
 class RunnerState(StrEnum):
     """named (recorded) -> minted -> acknowledged (listening) -> busy -> done.
 

@@ -174,7 +174,8 @@ class _Problem:
                 return True
         for pool in self.pools[demand]:
             if demand.scope == _SPARE and pool.kind is SupplyKind.PARKED:
-                continue  # no job gives its parked machine up for the sake of a minimum
+                # No job gives its parked machine up for the sake of a minimum.
+                continue
             if self._within_reach(demand, pool) <= 0:
                 return False  # nor any pool that follows: runners come first, machines are alike
             for other in self.pools:

@@ -1,7 +1,8 @@
 """What is due because time passed: deadlines, silences, lifetimes, unanswered calls, questions.
 
-A machine is ended only on one of the four grounds: nothing was ever handed over to it, it said
-that its runner has left, GitHub showed twice that its work is over, or its lifetime has passed.
+A machine is ended only on one of the five grounds: nothing was ever handed over to it, it said
+that its runner has left, GitHub showed twice that its work is over, its lifetime has passed, or an
+operator confirmed of one that cannot be told that it is nobody's.
 """
 
 import math
@@ -43,6 +44,8 @@ def _due(fleet: Fleet, machine: Machine) -> End | Examine | None:
     match machine.state:
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.PARKED:
             return End(machine.id, EndGround.DEADLINE, _STAGE[machine.state])
+        case MachineState.GRANTED if machine.ground is EndGround.OPERATOR:
+            return End(machine.id, EndGround.OPERATOR, "an operator confirmed that it is nobody's")
         case MachineState.GRANTED if not machine.handed_over:
             return End(machine.id, EndGround.DEADLINE, "it does not fetch its grant")
         case MachineState.FAILED if not machine.handed_over:

@@ -16,7 +16,7 @@ from autoscaler.controller.ports.store import (
     HistoryRow,
     Record,
 )
-from autoscaler.model.identifiers import Instant
+from autoscaler.model.identifiers import InstallationId, Instant
 from autoscaler.store.rows import (
     Row,
     checked_key,
@@ -25,6 +25,7 @@ from autoscaler.store.rows import (
     delivery_row,
     history_row,
     moment,
+    name,
     record_row,
 )
 
@@ -54,6 +55,7 @@ class Decision:
     history: tuple[Row, ...]
     applied: tuple[DeliveryKey, ...]
     cooldowns: tuple[Row, ...]
+    installation: str | None = None
 
     @classmethod
     def of(
@@ -62,6 +64,7 @@ class Decision:
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey],
         cooldowns: Sequence[Cooldown],
+        installation: InstallationId | None = None,
     ) -> "Decision":
         """Copy everything. Raises StoreError if any of it cannot be stored."""
         return cls(
@@ -69,6 +72,7 @@ class Decision:
             history=tuple(history_row(row) for row in history),
             applied=tuple(checked_key(key) for key in applied),
             cooldowns=tuple(cooldown_row(cooldown) for cooldown in cooldowns),
+            installation=None if installation is None else name(installation, "installation"),
         )
 
 
@@ -98,6 +102,7 @@ class Batch:
     records: dict[Table, dict[object, Row]] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
     cooldowns: dict[object, Row] = field(default_factory=dict)
+    installation: str | None = None
     heartbeat: Instant | None = None
     arrived_until: Instant | None = None
 
@@ -127,3 +132,4 @@ class Batch:
                 self.inbox[key] = {**self.inbox[key], "applied": True}
         for row in decision.cooldowns:
             self.cooldowns[row["key"]] = row
+        self.installation = decision.installation or self.installation

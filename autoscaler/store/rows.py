@@ -83,6 +83,7 @@ def cooldown_row(cooldown: Cooldown) -> Row:
         "until": moment(cooldown.until, "cooldown"),
         "strikes": cooldown.strikes,
         "reason": _readable(cooldown.reason),
+        "failure": cooldown.failure.value,
     }
 
 

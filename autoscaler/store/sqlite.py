@@ -21,7 +21,7 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.model.identifiers import Instant, JobId
+from autoscaler.model.identifiers import InstallationId, Instant, JobId
 from autoscaler.model.jobs import Job
 from autoscaler.store import statements
 from autoscaler.store.batch import Arrival, Batch, Beat, Change, Decision
@@ -75,9 +75,10 @@ class SqliteStore:
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
+        installation: InstallationId | None = None,
     ) -> None:
         """See `Store.commit`."""
-        await self._submit(Decision.of(records, history, applied, cooldowns))
+        await self._submit(Decision.of(records, history, applied, cooldowns, installation))
 
     async def beat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """See `Store.beat`."""

@@ -35,6 +35,7 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, Instant
 from autoscaler.model.jobs import Job
 from autoscaler.store.batch import Batch
@@ -95,6 +96,8 @@ def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[D
         connection.execute(insert(history), batch.history)
     if batch.cooldowns:
         connection.execute(dialect.upsert(cooldowns), list(batch.cooldowns.values()))
+    if batch.installation is not None:
+        _set_meta(connection, dialect, "installation", batch.installation)
     if batch.heartbeat is not None:
         _set_meta(connection, dialect, "heartbeat", repr(batch.heartbeat))
     if batch.arrived_until is not None:
@@ -233,7 +236,14 @@ def _decoded(
 
 def _cooldowns(connection: Connection) -> tuple[Cooldown, ...]:
     rows = connection.execute(select(cooldowns).order_by(cooldowns.c.key)).mappings()
-    return tuple(Cooldown(**row) for row in rows)
+    return tuple(_cooldown(dict(row)) for row in rows)
+
+
+def _cooldown(row: dict[str, Any]) -> Cooldown:
+    try:
+        return Cooldown(**{**row, "failure": FailureClass(row["failure"])})
+    except ValueError as error:
+        raise StoreError(f"the row {row['key']} of cooldowns is damaged: {error}") from error
 
 
 def _unapplied(connection: Connection) -> tuple[Delivery, ...]:

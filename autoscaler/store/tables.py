@@ -120,6 +120,7 @@ cooldowns = Table(
     Column("until", Double, nullable=False),
     Column("strikes", Integer, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("failure", Text, nullable=False, server_default="unknown"),
 )
 
 lease = Table(

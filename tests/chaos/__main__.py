@@ -33,7 +33,7 @@ SHRUNK = 3
 def main(arguments: list[str]) -> int:
     """The exit status."""
     options = _options(arguments)
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(soft_wrap=True, highlight=False, markup=False)
     quiet()
     try:
         if options.replay is not None:

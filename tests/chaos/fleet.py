@@ -41,7 +41,9 @@ def _rung(provider: ProviderName, kind: str, dollars: float, *capacity: Capacity
     )
 
 
-def _sku(name: str, *ladder: Rung, most: int | None, warm: int = 0, arm: bool = False) -> Sku:
+def _sku(
+    name: str, *ladder: Rung, most: int | None, warm: int = 0, arm: bool = False, again: int = 0
+) -> Sku:
     # The world begins at 8:00 UTC: the minimum ends before the chaos does.
     schedule = (ScheduledMinimum("0 8 * * *", "UTC", 5400.0, warm),) if warm else ()
     return Sku(
@@ -52,21 +54,23 @@ def _sku(name: str, *ladder: Rung, most: int | None, warm: int = 0, arm: bool = 
         ladder,
         max_machines=most,
         idle=IdlePolicy(timeout=600.0, schedule=schedule),
+        rerun_interrupted=again,
     )
 
 
 QUOTA = {"east/G": 120, "west/G": 192, "west/C": 60}
 
 SKUS = (
-    _sku("gpu", _rung(EAST, "g5.xlarge", 1.0, SPOT, ON_DEMAND), most=12, warm=1),
+    _sku("gpu", _rung(EAST, "g5.xlarge", 1.0, SPOT, ON_DEMAND), most=12, warm=1, again=1),
     _sku(
         "big",
         _rung(EAST, "g5.12xlarge", 5.7, SPOT),
         _rung(WEST, "g6.12xlarge", 4.6, ON_DEMAND),
         most=3,
+        again=1,
     ),
     _sku("cpu", _rung(WEST, "c7i.xlarge", 0.2, ON_DEMAND), most=6),
-    _sku("arm", _rung(WEST, "c7g.xlarge", 0.2, SPOT), most=None, arm=True),
+    _sku("arm", _rung(WEST, "c7g.xlarge", 0.2, SPOT), most=None, arm=True, again=2),
 )
 
 LABELS: tuple[tuple[str, ...], ...] = (
@@ -79,6 +83,7 @@ LABELS: tuple[tuple[str, ...], ...] = (
     ("cpu", "Linux"),
     ("arm",),
     ("arm", "ARM64"),
+    ("gpu", "no-rerun"),
 )
 
 CATALOGUE = Catalogue(

@@ -15,18 +15,14 @@ LASTS: Seconds = 7200.0
 KINDS = (6, 11)
 K = FaultKind
 
-NOT_YET: Mapping[FaultKind, str] = {
-    K.STORE_RESTORED: "words taken in after the backup are not asked for again",
-    K.STORE_LOST: "what runs is shown and kept until an operator confirms, who cannot yet",
-}
-"""Kinds of which the product does not heal by itself yet, and why: no seed has them."""
-
-
-LISTS_EVERY = 10
+LISTS_EVERY = 5
 """Every so many seeds GitHub's lists are read, which doubles what a seed costs."""
 
-NEED_LISTS = (K.WEBHOOK_VANISHED, K.STALE_JOB)
+NEED_LISTS = (K.WEBHOOK_VANISHED, K.STALE_JOB, K.STORE_RESTORED, K.STORE_LOST)
 """Kinds that nothing else heals: each of these seeds has one of them, and no other seed has."""
+
+
+_REWOUND = (K.STORE_RESTORED, K.STORE_LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ class Habit:
 
 HABITS: Mapping[FaultKind, Habit] = {
     K.WEBHOOK_FAILED: Habit(lasts=(600, 5000), every=(2, 3, 5)),
-    K.WEBHOOK_VANISHED: Habit(lasts=(600, 5000), every=(3, 5)),
+    K.WEBHOOK_VANISHED: Habit(lasts=(600, 5000), every=(1, 3, 5)),
     K.WEBHOOK_REPEATED: Habit(lasts=(600, 5000), every=(1, 2, 3)),
     K.WEBHOOK_LATE: Habit(lasts=(600, 5000), every=(2, 3), target=(2, 240)),
     K.GITHUB_5XX: Habit(every=(1, 2, 3)),
@@ -70,14 +66,23 @@ HABITS: Mapping[FaultKind, Habit] = {
     K.SLOW_BOOT: Habit(every=(1, 2, 3)),
     K.FAILED_GATE: Habit(every=(1, 2, 3)),
     K.DIES_EARLY: Habit(every=(1, 2, 3)),
+    K.INTERRUPTED: Habit(times=(1, 5), lasts=(120, 120), every=(1,), target=(0, 50)),
+    K.RETIRED: Habit(times=(1, 3), lasts=(600, 600), every=(1,), target=(0, 50)),
+    K.REBALANCED: Habit(times=(1, 5), lasts=(0, 0), every=(1,), target=(0, 50)),
+    K.NOTICE_LOST: Habit(lasts=(600, 5000)),
+    K.NOTICE_LATE: Habit(lasts=(600, 5000), target=(2, 240)),
+    K.NOTICE_REPEATED: Habit(lasts=(600, 5000)),
+    K.NOTICE_POISONED: Habit(lasts=(600, 5000)),
+    K.QUEUE_FAILS: Habit(),
+    K.RERUN_REFUSED: Habit(lasts=(600, 5000), every=(1, 2)),
     K.TAKEN: Habit(times=(1, 5), lasts=(0, 0), every=(1,), target=(0, 50)),
     K.CUT_OFF: Habit(times=(1, 3), lasts=(60, 2400), every=(1,), target=(0, 50)),
     K.CRASH: Habit(times=(1, 5), lasts=(5, 900), every=(1,), target=(1, 60)),
     K.STORE_FAILS: Habit(times=(1, 2), lasts=(5, 120), every=(1,)),
     K.STORE_SLOW: Habit(lasts=(60, 900), every=(1,)),
     K.CLOCK_JUMP: Habit(times=(1, 2), lasts=(60, 1800), every=(1,), target=(-600, 1200)),
-    K.STORE_RESTORED: Habit(times=(1, 1), lasts=(30, 30), every=(1,), target=(60, 3600)),
-    K.STORE_LOST: Habit(times=(1, 1), lasts=(30, 30), every=(1,)),
+    K.STORE_RESTORED: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(60, 3600)),
+    K.STORE_LOST: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,)),
 }
 
 
@@ -85,13 +90,20 @@ def schedule_of(seed: int) -> Schedule:
     """What happens in this seed's world, always the same."""
     random = Random(seed)
     lists = seed % LISTS_EVERY == 0
-    drawn = [k for k in FaultKind if k not in NOT_YET and k not in NEED_LISTS]
+    drawn = [k for k in FaultKind if k not in NEED_LISTS]
     kinds = random.sample(drawn, random.randint(*KINDS))
     if lists:
         kinds.append(NEED_LISTS[seed // LISTS_EVERY % len(NEED_LISTS)])
     faults = [fault for kind in kinds for fault in _faults(random, kind)]
+    faults += [_left_behind(fault) for fault in faults if fault.kind in _REWOUND]
     faults.sort(key=lambda fault: (fault.at, fault.kind))
     return Schedule(seed, tuple(_jobs(random)), tuple(faults), lists)
+
+
+def _left_behind(fault: Fault) -> Fault:
+    """Machines that hang when a store is restored or lost: no word of theirs tells whose they are."""
+    began = max(0.0, fault.at - 1200.0)
+    return Fault(began, K.HUNG_BOOT, round(fault.at - began + 60.0, 1), every=2)
 
 
 def _faults(random: Random, kind: FaultKind) -> list[Fault]:

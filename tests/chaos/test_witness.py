@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import CallId, MachineId, ProviderMachineId, RunnerName, SkuName
@@ -14,9 +16,10 @@ from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
 from autoscaler.simulator.world.virtual_time import run
 from autoscaler.simulator.world.weather import Weather
 from autoscaler.simulator.world.witness import SERVED_WITHIN, Witness
-from tests.chaos.fleet import CATALOGUE, WEST
-from tests.chaos.mix import NOT_YET, schedule_of
-from tests.chaos.trial import play
+from autoscaler.simulator.world.world import SimulatedWorld
+from tests.chaos.fleet import CATALOGUE, SETTING, WEST
+from tests.chaos.mix import schedule_of
+from tests.chaos.trial import PATIENCE, left_wrong, play
 
 CPU = SkuName("cpu")
 OFFERING = CATALOGUE.skus[CPU].ladder[0].offerings[0]
@@ -199,12 +202,73 @@ def test_of_every_n_things_the_nth_is_hit_while_the_fault_holds() -> None:
     run(scenario())
 
 
-def test_a_store_restored_or_lost_stops_no_runner_and_fills_no_slot_twice() -> None:
-    """What is owed until an operator can confirm is liveness: nothing unsafe is done meanwhile."""
-    assert {FaultKind.STORE_RESTORED, FaultKind.STORE_LOST} <= set(NOT_YET)
-    owed = ("in the end", "not known so", "left running", "starves")
-    for seed, kind in ((1, FaultKind.STORE_RESTORED), (2, FaultKind.STORE_LOST)):
-        jobs = schedule_of(seed).jobs
-        outcome = play(Schedule(seed, jobs, (Fault(3600.0, kind, 30.0, target=1200),)))
-        assert outcome.hits[kind] == 1
-        assert [v for v in outcome.violations if not any(word in v for word in owed)] == []
+def test_more_machines_than_were_asked_for() -> None:
+    witness = stored(request(2))
+    witness.launching(request(2), repeated=False)
+    for number in range(2):
+        witness.began(instance(number))
+    assert witness.violations == []
+    witness.began(instance(2))
+    assert witness.violations == ["a slot filled twice: call c-1 has a machine too many"]
+
+
+def test_a_job_run_again_whose_machine_nobody_took() -> None:
+    witness = stored()
+    job = SimulatedJob(arrival(), JobState.COMPLETED, 0.0, killed="taken back")
+    witness.running_again(job)
+    assert witness.violations == []
+    job.killed = ""
+    witness.running_again(job)
+    assert witness.violations == ["job 1 was run again, and no machine was taken from it"]
+
+
+def test_a_machine_of_an_id_that_was_given_up_stays_ours_by_its_record() -> None:
+    witness = stored()
+    witness.ending(instance(3, "given-up"))
+    assert witness.violations == ["i-3 of another installation was ended"]
+
+
+def of_store_and_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], int]:
+    """A store that is restored or lost while some machines hang: violations, and confirmations."""
+    faults = (Fault(1800.0, FaultKind.HUNG_BOOT, 1860.0, 2), Fault(3600.0, kind, 3600.0, 1, 1800))
+    schedule = Schedule(seed, schedule_of(seed).jobs, faults, lists=True)
+
+    async def scenario() -> tuple[tuple[str, ...], int]:
+        world = SimulatedWorld(SETTING, schedule)
+        await world.run(PATIENCE)
+        return (*world.witness.violations, *left_wrong(world)), world.operator.confirmed
+
+    return run(scenario())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", [FaultKind.STORE_RESTORED, FaultKind.STORE_LOST])
+def test_a_store_restored_or_lost_is_healed_by_lists_and_by_an_operator_an_hour_later(
+    kind: FaultKind, seed: int
+) -> None:
+    violations, confirmed = of_store_and_operator(kind, seed)
+    assert violations == ()
+    assert confirmed > 0
+
+
+def test_an_interrupted_job_is_run_again_and_one_that_says_no_is_not() -> None:
+    """A run's attempts; the second job carries the label that opts out."""
+    jobs = (
+        JobArrival(5.0, 1, ("gpu",), 900.0),
+        JobArrival(3000.0, 2, ("gpu", "no-rerun"), 900.0),
+    )
+    faults = (
+        Fault(300.0, FaultKind.INTERRUPTED, 120.0),
+        Fault(3300.0, FaultKind.INTERRUPTED, 120.0),
+    )
+
+    async def scenario() -> dict[int, list[str | None]]:
+        world = SimulatedWorld(SETTING, Schedule(0, jobs, faults))
+        await world.run(PATIENCE)
+        assert (*world.witness.violations, *left_wrong(world)) == ()
+        ended: dict[int, list[str | None]] = {}
+        for job in world.actions.jobs.values():
+            ended.setdefault(job.run, []).append(job.conclusion)
+        return ended
+
+    assert run(scenario()) == {1: ["failure", "success"], 2: ["failure"]}

@@ -3,16 +3,23 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.interruptions import Rerun, RerunOutcome
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine
+from autoscaler.simulator.world.actions import SimulatedJob
+from autoscaler.simulator.world.machines import INJECTED, RETIRED_FOR
 from autoscaler.simulator.world.schedule import FaultKind, Schedule
-from autoscaler.simulator.world.virtual_time import run
+from autoscaler.simulator.world.virtual_time import EPOCH, run
 from autoscaler.simulator.world.world import Setting, SimulatedWorld
 from tests.chaos.fleet import SETTING
 
 PATIENCE: Seconds = 2.5 * 3600.0
 """How long after the last fault all must be over: the longest hold is an hour, a job half of one."""
+
+
+HEARD_AGAIN: Seconds = 120.0
+"""How long after a store was restored a job that ends may have ended unknown to it."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ def play(schedule: Schedule, setting: Setting = SETTING) -> Outcome:
     async def scenario() -> Outcome:
         world = SimulatedWorld(setting, schedule)
         await world.run(PATIENCE)
-        for violation in _left_wrong(world):
+        for violation in left_wrong(world):
             world.witness.note(violation)
         events = world.webhooks.told + sum(len(c.history) for c in world.store.commits)
         return Outcome(
@@ -46,8 +53,9 @@ def play(schedule: Schedule, setting: Setting = SETTING) -> Outcome:
     return run(scenario())
 
 
-def _left_wrong(world: SimulatedWorld) -> list[str]:
-    return [*_wrong_jobs(world), *_left_over(world)]
+def left_wrong(world: SimulatedWorld) -> list[str]:
+    """What is wrong in the end, when the world has been quiet or its patience has run out."""
+    return [*_wrong_jobs(world), *_unreported(world), *_left_over(world)]
 
 
 def _wrong_jobs(world: SimulatedWorld) -> list[str]:
@@ -57,13 +65,53 @@ def _wrong_jobs(world: SimulatedWorld) -> list[str]:
     for job in world.actions.jobs.values():
         if job.state is not JobState.COMPLETED:
             found.append(f"job {job.id} is {job.state} in the end")
-        elif job.conclusion == "failure" and not job.killed:
+        elif job.conclusion == "failure" and job.killed not in INJECTED:
             found.append(f"job {job.id} failed without a fault")
         record = kept.get(job.id)
+        if record is None and (_never_ours(job) or _before_the_store(world, job.completed_at)):
+            continue
         if record is None or (record.state, record.conclusion) != (job.state, job.conclusion):
             found.append(f"job {job.id} ended as {job.conclusion} and is not known so")
         if job.starts > 1:
             found.append(f"job {job.id} ran twice")
+    return found
+
+
+def _never_ours(job: SimulatedJob) -> bool:
+    """Whether it was withdrawn before it ran: one that nobody told us of in time is no loss."""
+    return job.conclusion == "cancelled" and job.runner is None
+
+
+def _untold(world: SimulatedWorld, job: SimulatedJob) -> bool:
+    """Whether nobody said that its machine would be retired: EC2 gives no reason afterwards."""
+    seats = [s for s in world.machines.seats if s.registration is job.runner]
+    gone = seats[0].instance
+    told = world.notices[gone.offering.provider].taken_in.get(gone.id)
+    return job.killed == RETIRED_FOR and (told is None or told >= (gone.ended_at or 0.0))
+
+
+def _before_the_store(world: SimulatedWorld, moment: Instant | None) -> bool:
+    """Whether it was before a backup was restored, or a little after: the store need not know it."""
+    rewound = world.supervisor.rewound_at
+    if rewound is None or moment is None:
+        return False
+    return moment < EPOCH + rewound + HEARD_AGAIN
+
+
+def _unreported(world: SimulatedWorld) -> list[str]:
+    """A job that an interruption killed is known as that, and was run again where it ought to be."""
+    found = []
+    reruns = {rerun.job: rerun for rerun in world.store.of_kind(Rerun)}
+    for job in world.actions.jobs.values():
+        if job.killed not in INJECTED or job.conclusion != "failure":
+            continue
+        rerun = reruns.get(job.id)
+        if rerun is None and (_untold(world, job) or _before_the_store(world, job.started_at)):
+            continue
+        if rerun is None:
+            found.append(f"job {job.id} was killed and is not reported as that")
+        elif rerun.outcome is RerunOutcome.ACCEPTED and world.actions.latest[job.run] is job:
+            found.append(f"job {job.id} is said to run again and does not")
     return found
 
 

@@ -81,6 +81,7 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(folder: Folder, old: str, n
             '"acne/*" fits nothing',
         ),
         ("  two:\n    idle: {min: 4}\n", "limits.machines", "less than the 4 machines"),
+        ("  two:\n    lifetime: 359m\n", "skus.two.lifetime", "for 6h without a timeout-minutes"),
     ],
 )
 def test_warnings_do_not_refuse(folder: Folder, addition: str, key: str, what: str) -> None:
@@ -91,6 +92,10 @@ def test_warnings_do_not_refuse(folder: Folder, addition: str, key: str, what: s
     assert warning.key == key
     assert what in warning.what
     assert f": warning: {key}: " in str(warning)
+
+
+def test_a_lifetime_as_long_as_a_job_that_sets_no_time_of_its_own_will_do(folder: Folder) -> None:
+    assert folder.load(MINIMAL + "    lifetime: 6h\n").warnings == ()
 
 
 def test_a_scope_that_serves_nothing_is_a_warning(folder: Folder) -> None:

@@ -16,6 +16,7 @@ from autoscaler.controller.ports.provider import (
 )
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     CallId,
     Instant,
@@ -44,6 +45,9 @@ class Instance:
     launch_time: str
     installation: str = INSTALLATION
     terminated: bool = False
+    leaving: bool = False
+    reason: str = ""
+    failure: FailureClass | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ class FakeProvider:
         self.collected: list[tuple[str, ...]] = []
         self.quota_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
         self.collect_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
+        self.console_script: deque[ProviderError | OutcomeUnknownError | str | Seconds] = deque()
+        self.consoles_asked: list[ProviderMachineId] = []
         self._name = name
         self._answers: dict[str, tuple[str, LaunchAnswer]] = {}
 
@@ -174,6 +180,15 @@ class FakeProvider:
         _raise_first(self.collect_script)
         return ()
 
+    async def console(self, machine: ProviderMachineId) -> str:
+        await self.fuse.burn()
+        self.consoles_asked.append(machine)
+        step = self.console_script.popleft() if self.console_script else ""
+        if isinstance(step, ProviderError | OutcomeUnknownError):
+            raise step
+        await asyncio.sleep(self.latency if isinstance(step, str) else step)
+        return step if isinstance(step, str) else "too late"
+
     def verify(self, proof: bytes) -> ProvenIdentity:
         word, _, rest = proof.decode().partition(":")
         if word == "refused":
@@ -245,6 +260,9 @@ def _listed(instance: Instance) -> ListedMachine:
         (("east/G", 4),),
         IMAGE,
         instance.launch_time,
+        instance.reason,
+        instance.failure,
+        leaving=instance.leaving,
     )
 
 

@@ -50,6 +50,9 @@ class BrokenProvider(FakeProvider):
     async def collect(self, requests: object) -> NoReturn:
         raise self.error
 
+    async def console(self, machine: object) -> NoReturn:
+        raise self.error
+
     def verify(self, proof: bytes) -> NoReturn:
         raise self.error
 
@@ -74,8 +77,9 @@ async def read_all(provider: GuardedProvider) -> None:
         read_all,
         lambda p: p.quotas(),
         lambda p: p.collect([]),
+        lambda p: p.console("i-1"),
     ],
-    ids=["launch", "end", "machines", "quotas", "collect"],
+    ids=["launch", "end", "machines", "quotas", "collect", "console"],
 )
 async def test_a_providers_bug_is_an_unknown_outcome(
     call: Callable[[GuardedProvider], Awaitable[object]],

@@ -126,6 +126,47 @@ def test_a_state_that_changed_is_looked_at_and_the_machine_is_gone_at_once() -> 
     scenario()
 
 
+def test_a_notice_says_no_reason_so_the_machine_is_looked_at_for_the_class_of_its_failure() -> None:
+    """`shutting-down` comes first, and what the machine ended with must not be lost by then."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        noticing, queue = attend(controller)
+        instance = agent.instance
+        instance.leaving, instance.failure = True, FailureClass.QUOTA
+        instance.reason = "Client.VolumeLimitExceeded: words"
+        queue.put(said(STATE, instance.id))
+        await noticing.read(EAST)
+        await controller.turn()
+        (machine,) = (m for m in controller.state.machines.values() if m.call == instance.call)
+        assert (machine.state, machine.failure) == (MachineState.ENDING, FailureClass.QUOTA)
+        assert (machine.reason, world.east.ended) == (instance.reason, [])
+        instance.terminated = True
+        queue.put(said(STATE, instance.id))
+        await noticing.read(EAST)
+        assert (machine.state, machine.failure) == (MachineState.GONE, FailureClass.QUOTA)
+        assert world.telemetry.said.count(("launch_failures", "gpu", FailureClass.QUOTA)) == 1
+
+    scenario()
+
+
+def test_a_forged_state_change_ends_no_parked_machine() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, agent = await parked(world)
+        noticing, queue = attend(controller)
+        queue.put(said(STATE, agent.instance.id))
+        await noticing.read(EAST)
+        await controller.turn()
+        assert world.east.ended == []
+        assert controller.only_machine().state is MachineState.GRANTED
+
+    scenario()
+
+
 def test_a_lie_about_a_state_ends_no_machine_at_work() -> None:
     @on_virtual_time
     async def scenario() -> None:

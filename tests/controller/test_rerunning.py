@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
-from autoscaler.controller.ports.reruns import RerunAnswer
+from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
 from autoscaler.controller.rerunning import Rerunning
 from autoscaler.ledger.interruptions import FIRST_ASKED_AFTER
 from autoscaler.model.events import JobObserved, MachineNoticed
@@ -122,11 +122,45 @@ def test_a_request_whose_answer_was_lost_is_not_done_twice() -> None:
     async def scenario() -> None:
         world, _, reruns, rerunning = await killed()
         superseded = RerunAnswer((JOB,), RerunOutcome.SUPERSEDED, "attempt 2")
-        reruns.script.extend([RetryLaterError("the connection broke", 30.0), superseded])
+        reruns.script.extend([RerunUnknownError("it broke", 30.0, (JOB,)), superseded])
         for _ in range(3):
             await ask_when_due(world, rerunning)
         assert len(reruns.asked) == 2
         assert outcome(world) is RerunOutcome.ACCEPTED
+
+    scenario()
+
+
+def test_beside_jobs_that_failed_by_themselves_each_of_ours_is_asked_for_alone() -> None:
+    """After a crash right then it is known which of them may have been run again."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world, controller, reruns, rerunning = await killed()
+        both = (JOB, JobId(2))
+        controller.state.add(replace(controller.state.reruns[JOB], job=both[1]))
+        apart = RerunAnswer(both, None, "others failed too", apart=True)
+        reruns.script.extend([apart, ACCEPTED])
+        await rerunning.ask_for_due()
+        assert [jobs for *_, jobs in reruns.asked] == [both, (JOB,)]
+        found = {rerun.job: rerun for rerun in world.store.of_kind(Rerun)}
+        assert found[JOB].outcome is RerunOutcome.ACCEPTED
+        other = found[both[1]]
+        assert (other.outcome, other.run_attempt, other.unanswered) == (None, 2, 0)
+
+    scenario()
+
+
+@pytest.mark.parametrize("error", [RetryLaterError("502", 30.0), OperatorError("403")])
+def test_a_request_that_never_left_claims_nobody_elses_attempt(error: GitHubError) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world, _, reruns, rerunning = await killed()
+        superseded = RerunAnswer((JOB,), RerunOutcome.SUPERSEDED, "attempt 2")
+        reruns.script.extend([error, superseded])
+        for _ in range(3):
+            await ask_when_due(world, rerunning)
+        assert outcome(world) is RerunOutcome.SUPERSEDED
 
     scenario()
 

@@ -153,15 +153,19 @@ async def test_a_delivery_that_comes_twice_is_applied_once() -> None:
 
 
 @on_virtual_time
-async def test_a_delivery_that_the_store_refuses_is_neither_accepted_nor_applied() -> None:
+async def test_a_delivery_that_the_store_refuses_is_not_applied_and_ends_the_process() -> None:
+    """A full disk may have room for every other write for ever: nobody would be told."""
     world = World()
     controller = Controller(world)
     await controller.resume()
+    running = asyncio.ensure_future(controller.loop.run())
+    await asyncio.sleep(5.0)
     world.store.failure = StoreError("disk full")
     with pytest.raises(StoreError):
         await queue(controller, 1)
     world.store.failure = None
-    assert await controller.intake.apply_waiting() == 0
+    with pytest.raises(StoreError, match="disk full"):
+        await asyncio.wait_for(running, 60.0)
     assert controller.state.jobs == {}
 
 

@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
-from autoscaler.controller.sync_book import ASK_AT_ONCE, GHOST_AFTER, UNLISTED_FOR, SyncBook
+from autoscaler.controller.sync_book import (
+    ASK_AT_ONCE,
+    GHOST_AFTER,
+    MOST_REPOSITORIES,
+    UNLISTED_FOR,
+    SyncBook,
+)
 from autoscaler.controller.sync_schedule import Kind, Read
 from autoscaler.ledger.jobs import QUEUED_AT_MOST
 from autoscaler.ledger.ledger import Ledger
@@ -113,13 +119,43 @@ def test_a_job_queued_for_ever_in_a_run_that_is_over_stops_being_demand(desk: De
     desk.hear(told(1))
     desk.book.listed_runs(WIDGETS, [OVER], NOW)
     assert desk.read(listed(1)) == ()
-    assert desk.read(listed(1), at=NOW + GHOST_AFTER - 1.0) == ()
+    desk.book.listed_runs(WIDGETS, [OVER], NOW + GHOST_AFTER - 1.0)
+    assert desk.read(listed(1), at=NOW + GHOST_AFTER) == ()
+    desk.book.listed_runs(WIDGETS, [OVER], NOW + GHOST_AFTER)
     (given_up,) = desk.read(listed(1), at=NOW + GHOST_AFTER)
     assert isinstance(given_up, JobAbandoned)
     assert desk.state(1) is ENDED
     assert not desk.ledger.state.queues
     assert desk.ledger.state.jobs[JobId(1)].conclusion == "stale"
     assert desk.read(listed(1), at=NOW + 120.0) == ()
+
+
+def test_a_job_of_a_re_run_is_no_ghost_while_the_run_has_not_been_looked_at_since(
+    desk: Desk,
+) -> None:
+    """With too few calls a run's jobs may be read twice between two readings of the run."""
+    desk.hear(told(1, STARTED), told(2))
+    desk.book.listed_runs(WIDGETS, [OVER], NOW)
+    for at in (NOW + 200.0, NOW + 400.0):
+        assert desk.read(listed(2), at=at) == ()
+    desk.book.listed_runs(WIDGETS, [ACTIVE], NOW + 500.0)
+    assert desk.read(listed(2), at=NOW + 500.0) == ()
+    assert desk.state(2) is QUEUED
+
+
+def test_readings_of_what_is_over_are_not_remembered_for_ever(desk: Desk) -> None:
+    desk.book.listed_repositories("org:acme", [ListedRepository(WIDGETS)], desk.ledger.state)
+    kinds = (Kind.NEWEST, Kind.QUEUED, Kind.JOBS, Kind.RUN)
+    reads = [Read(kind, WIDGETS, 7 if kind in (Kind.JOBS, Kind.RUN) else 0) for kind in kinds]
+    for read in reads:
+        desk.book.tried(read, NOW)
+    assert set(desk.book.known(NOW).read_at) == set(reads)
+    desk.book.listed_runs(WIDGETS, [OVER], NOW)
+    desk.book.listed_repositories("org:acme", [], desk.ledger.state)
+    desk.read()
+    for read in reads:
+        desk.book.tried(read, NOW)  # each as its own reading ends
+    assert not desk.book.known(NOW).read_at
 
 
 def test_a_run_that_works_again_has_no_ghosts(desk: Desk) -> None:
@@ -178,6 +214,31 @@ def test_runs_are_remembered_from_lists_and_from_the_ledger_until_they_are_over(
     assert desk.book.known(NOW).runs[KEY].changed
     desk.read(listed(3, ENDED))
     assert set(desk.book.known(NOW).runs) == {(WIDGETS, 8)}
+
+
+def test_repositories_of_no_scope_crowd_out_none_that_is() -> None:
+    scope = Scope("acme", None, repositories=("acme/w*",))
+    desk = Desk(replace(catalogue(), scopes=(scope,)))
+    others = [ListedRepository(f"acme/other{n}") for n in range(MOST_REPOSITORIES)]
+    many = [ListedRepository(f"acme/w{n}") for n in range(MOST_REPOSITORIES)]
+    desk.book.listed_repositories("org:acme", [*others, *many, *many], desk.ledger.state)
+    assert set(desk.book.known(NOW).repositories) == {one.name for one in many}
+    desk.book.listed_repositories("org:acme", [*many, *others[:1]], desk.ledger.state)
+    assert len(desk.book.known(NOW).repositories) == MOST_REPOSITORIES
+
+
+def test_one_repository_spelt_in_two_ways_is_read_once() -> None:
+    """The configuration, a webhook and a list may each write a name in a case of their own."""
+    desk = Desk(replace(catalogue(), scopes=(Scope("acme", "Widgets"),)))
+    desk.book = SyncBook("acme", ["repo:acme/Widgets"], NOW)
+    shown = [ListedRepository("acme/Widgets")]
+    desk.book.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
+    desk.book.listed_runs("acme/Widgets", [ACTIVE], NOW)
+    desk.hear(told(1))
+    assert desk.ledger.state.jobs[JobId(1)].repository == WIDGETS
+    desk.book.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
+    known = desk.book.known(NOW)
+    assert (set(known.repositories), set(known.runs)) == ({"acme/Widgets"}, {("acme/Widgets", 7)})
 
 
 def test_a_run_that_no_list_shows_any_more_is_looked_at_by_itself(desk: Desk) -> None:

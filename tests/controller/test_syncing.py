@@ -83,6 +83,25 @@ async def test_in_an_outage_an_account_is_left_alone_for_as_long_as_github_says(
 
 
 @on_virtual_time
+async def test_what_may_not_be_read_is_no_outage_and_the_longest_pause_holds() -> None:
+    controller, lists = await begin(World())
+    for n in range(6):
+        lists.queue(f"acme/r{n}", n, n, controller.journal.now)
+    for n in range(4):
+        lists.broken[f"acme/r{n}"] = OperatorError("404")
+    lists.broken["acme/r4"] = RetryLaterError("502", 300.0)
+    await watch(controller, lists, 5.0)
+    assert list(controller.state.jobs) == [JobId(5)], "one 502 after four 404"
+    lists.broken = {f"acme/r{n}": RetryLaterError("502", 300.0 - 50.0 * n) for n in range(6)}
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(30.0)
+    asked = lists.asked.total()
+    await asyncio.sleep(150.0)
+    assert lists.asked.total() == asked
+    await cancelled(task)
+
+
+@on_virtual_time
 async def test_a_store_that_fails_ends_it() -> None:
     world = World()
     controller, lists = await begin(world)

@@ -7,6 +7,7 @@ import pytest
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
 from autoscaler.github.client import GitHubClient
+from autoscaler.github.known_pages import KEPT_FOR
 from autoscaler.github.lists import FASTEST
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
@@ -82,6 +83,22 @@ async def test_what_has_not_changed_is_read_again_for_nothing(
     assert [one.state for one in changed.items] == [JobState.QUEUED] * 4 + [JobState.COMPLETED]
 
 
+async def test_what_nobody_has_asked_for_in_an_hour_is_forgotten(
+    world: World, client: GitHubClient
+) -> None:
+    """Runs that are over are many, and their jobs are never asked for again."""
+    world.github.lists.etags = True
+    for number in (7, 8, 9):
+        world.github.lists.jobs[WIDGETS, number] = [job(number)]
+        await client.lists.jobs(WIDGETS, number, START)
+    world.clock.at += KEPT_FOR - 1.0
+    assert (await client.lists.jobs(WIDGETS, 8, START)).calls == 0
+    world.clock.at += 2.0
+    assert (await client.lists.jobs(WIDGETS, 9, START)).calls == 0, "a moment too late to matter"
+    calls = [(await client.lists.jobs(WIDGETS, number, START)).calls for number in (7, 8, 9)]
+    assert calls == [1, 0, 0]
+
+
 async def test_a_304_that_was_not_asked_for_is_no_answer(
     world: World, client: GitHubClient
 ) -> None:
@@ -113,6 +130,27 @@ async def test_jobs_are_facts_that_were_read(world: World, client: GitHubClient)
     ]  # fmt: skip
     assert all(one.read and one.repository == WIDGETS and one.run_id == 7 for one in listed.items)
     assert (await client.lists.jobs(WIDGETS, 8, START)).items == ()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"labels": ["a\nb"]},
+        {"labels": ["x"] * 101},
+        {"labels": None},
+        {"id": "7"},
+        {"status": "dreaming"},
+        {"created_at": "yesterday"},
+    ],
+    ids=["control", "many", "none", "id", "status", "time"],
+)
+async def test_one_job_that_is_not_understood_hides_no_other(
+    world: World, client: GitHubClient, bad: dict[str, Any]
+) -> None:
+    """`runs-on` is a stranger's to write; his run's list must not be asked for again for ever."""
+    world.github.lists.jobs[WIDGETS, 7] = [job(1), {**job(2), **bad}, job(3)]
+    listed = await client.lists.jobs(WIDGETS, 7, START)
+    assert [one.id for one in listed.items] == [1, 3]
 
 
 async def test_registrations_are_listed_by_scope(world: World, client: GitHubClient) -> None:

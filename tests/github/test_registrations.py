@@ -192,9 +192,10 @@ async def test_a_runner_is_deleted_is_not_there_or_is_busy(
         Fault("DELETE", 502),
         Fault("DELETE", 404, b"<html>no such page</html>", {"Content-Type": "text/html"}),
         Fault("DELETE", 422, b""),
+        Fault("DELETE", 200, b"<html>who are you?</html>", {"Content-Type": "text/html"}),
         Fault("DELETE", cut=True),
     ],
-    ids=["502", "proxy's 404", "empty 422", "cut"],
+    ids=["502", "proxy's 404", "empty 422", "proxy's 200", "cut"],
 )
 async def test_a_delete_without_githubs_own_answer_proves_nothing(
     world: World, client: GitHubClient, fault: Fault

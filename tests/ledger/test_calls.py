@@ -227,7 +227,7 @@ def test_simultaneous_failures_of_several_calls_are_one_strike() -> None:
         world.answer(name, failures=[failure(FailureClass.CAPACITY, A)])
         world.now += 1
     assert world.state.cooldowns[f"offering:{A}"] == Cooldown(
-        f"offering:{A}", START + 180.0, 1, "Code: words"
+        f"offering:{A}", START + 180.0, 1, "Code: words", FailureClass.CAPACITY
     )
 
 

@@ -33,24 +33,70 @@ def test_each_failure_in_a_row_doubles_the_hold_up_to_the_longest(failure: Failu
     state, now = LedgerState(catalogue()), 0.0
     for number, hold in enumerate(HOLDS[failure], start=1):
         strike(state, "k", failure, now, f"why {number}")
-        assert state.cooldowns["k"] == Cooldown("k", now + hold, number, f"why {number}")
+        assert state.cooldowns["k"] == Cooldown("k", now + hold, number, f"why {number}", failure)
         now += hold
 
 
 def test_a_very_long_row_stays_at_the_longest() -> None:
     state = LedgerState(catalogue())
-    state.cooldowns["k"] = Cooldown("k", 0.0, 5000, "why")
+    state.cooldowns["k"] = Cooldown("k", 0.0, 5000, "why", FailureClass.CAPACITY)
     strike(state, "k", FailureClass.CAPACITY, 10.0, "again")
-    assert state.cooldowns["k"] == Cooldown("k", 1810.0, 5001, "again")
+    assert state.cooldowns["k"] == Cooldown("k", 1810.0, 5001, "again", FailureClass.CAPACITY)
 
 
 def test_failures_under_way_together_count_once() -> None:
     state = LedgerState(catalogue())
     strike(state, "k", FailureClass.CAPACITY, 0.0, "first")
     strike(state, "k", FailureClass.CAPACITY, 179.9, "second")
-    assert state.cooldowns["k"] == Cooldown("k", 180.0, 1, "first")
+    assert state.cooldowns["k"] == Cooldown("k", 180.0, 1, "first", FailureClass.CAPACITY)
     strike(state, "k", FailureClass.CAPACITY, 180.0, "third")
-    assert state.cooldowns["k"] == Cooldown("k", 540.0, 2, "third")
+    assert state.cooldowns["k"] == Cooldown("k", 540.0, 2, "third", FailureClass.CAPACITY)
+
+
+@pytest.mark.parametrize("first", list(HOLDS))
+@pytest.mark.parametrize("other", list(HOLDS))
+def test_a_row_of_one_class_is_none_of_another(first: FailureClass, other: FailureClass) -> None:
+    """After an hour of throttling one refusal is held back as a first one, not for an hour."""
+    state, now = LedgerState(catalogue()), 0.0
+    for hold in HOLDS[first]:
+        strike(state, "k", first, now, "again")
+        now += hold
+    strike(state, "k", other, now, "another")
+    strikes = len(HOLDS[first]) + 1 if other is first else 1
+    hold = HOLDS[other][-1 if other is first else 0]
+    assert state.cooldowns["k"] == Cooldown("k", now + hold, strikes, "another", other)
+
+
+def test_of_two_classes_the_hold_that_ends_later_stays_with_its_row() -> None:
+    state = LedgerState(catalogue())
+    for at in (0.0, 5.0):
+        strike(state, "k", FailureClass.THROTTLED, at, "slow down")
+    strike(state, "k", FailureClass.CAPACITY, 6.0, "none left")
+    longer = Cooldown("k", 186.0, 1, "none left", FailureClass.CAPACITY)
+    assert state.cooldowns["k"] == longer
+    strike(state, "k", FailureClass.THROTTLED, 7.0, "slow down")
+    strike(state, "k", FailureClass.CONFIGURATION, 126.0, "not allowed")
+    assert state.cooldowns["k"] == longer, "sixty seconds more end at the same moment"
+    strike(state, "k", FailureClass.THROTTLED, 150.0, "slow down", 60.0)
+    assert state.cooldowns["k"] == Cooldown("k", 210.0, 1, "slow down", FailureClass.THROTTLED)
+
+
+def test_two_classes_in_turn_make_no_hold_longer() -> None:
+    state, now = LedgerState(catalogue()), 0.0
+    for kind, hold in [(FailureClass.THROTTLED, 5.0), (FailureClass.CONFIGURATION, 60.0)] * 9:
+        strike(state, "k", kind, now, "why")
+        assert state.cooldowns["k"] == Cooldown("k", now + hold, 1, "why", kind)
+        now += hold
+
+
+def test_calls_that_were_refused_are_no_row_of_machines_that_failed() -> None:
+    world = World()
+    for number in range(2):
+        strike(world.state, "rung:gpu/0", FailureClass.CONFIGURATION, world.now, "no image")
+        world.now += 60.0 * 2.0**number
+    world.launch(1)
+    world.do(e.EndRequested, "c0", EndGround.DEADLINE, "late")
+    assert world.state.cooldowns["rung:gpu/0"] == Cooldown("rung:gpu/0", world.now, 1, "late")
 
 
 @pytest.mark.parametrize(("at_least", "until"), [(0.0, 5.0), (4.0, 5.0), (30.0, 30.0)])
@@ -67,7 +113,7 @@ def test_what_works_again_starts_over() -> None:
     lift(state, "k", 250.0)
     assert state.cooldowns["k"] == Cooldown("k", 250.0, 0, "")
     strike(state, "k", FailureClass.CAPACITY, 260.0, "again")
-    assert state.cooldowns["k"] == Cooldown("k", 440.0, 1, "again")
+    assert state.cooldowns["k"] == Cooldown("k", 440.0, 1, "again", FailureClass.CAPACITY)
 
 
 def test_lifting_what_is_not_held_stores_nothing() -> None:
@@ -139,9 +185,9 @@ def test_a_hold_that_is_made_longer_tells_the_newer_reason_and_one_that_is_not_t
     state = LedgerState(catalogue())
     strike(state, "k", FailureClass.THROTTLED, 0.0, "first", 60.0)
     strike(state, "k", FailureClass.THROTTLED, 0.0, "second", 60.0)
-    assert state.cooldowns["k"] == Cooldown("k", 60.0, 1, "first")
+    assert state.cooldowns["k"] == Cooldown("k", 60.0, 1, "first", FailureClass.THROTTLED)
     strike(state, "k", FailureClass.THROTTLED, 0.0, "third", 61.0)
-    assert state.cooldowns["k"] == Cooldown("k", 61.0, 1, "third")
+    assert state.cooldowns["k"] == Cooldown("k", 61.0, 1, "third", FailureClass.THROTTLED)
 
 
 def test_a_failure_near_the_end_of_a_hold_makes_it_no_longer() -> None:

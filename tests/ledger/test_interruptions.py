@@ -81,7 +81,7 @@ def due(world: World) -> list[tuple[int, ...]]:
 # --- machines --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", NoticeKind)
+@pytest.mark.parametrize("kind", [SPOT, REBALANCE, CHANGE])
 def test_a_parked_machine_is_replaced_and_never_granted(kind: NoticeKind) -> None:
     world = World()
     world.park(1)
@@ -392,11 +392,59 @@ def test_a_run_s_other_job_waits_for_the_attempt_that_was_made_for_the_first() -
     assert due(world.after(RAREST_ASKED)) == [(2,)]
 
 
+def test_a_job_that_became_known_after_its_run_was_tried_again_is_of_that_attempt() -> None:
+    """Its machine was found gone, or its end was heard of, later than its sibling's."""
+    world = World(opted_in())
+    for job, name in ((1, "c"), (2, "d")):
+        notice(world, at_work(world, job, name))
+    vanish(world.after(120.0), "c0")
+    fails(world.after(600.0), 1)
+    fails(world, 2)
+    ask(world.after(FIRST_ASKED_AFTER), 1)
+    answer(world, RerunOutcome.ACCEPTED, 1)
+    vanish(world, "d0")
+    assert world.state.reruns[JobId(2)].run_attempt == 2
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(2,)]
+
+
+def test_a_lost_answer_speaks_only_for_the_job_that_was_asked_for() -> None:
+    """GitHub ran one of two again, and that answer was lost: the other one is still to be run."""
+    world = two_of_a_run(times=2)
+    ask(world, 1, 2)
+    answer(world, None, 2)
+    ask(world.after(RAREST_ASKED), 1, 2)
+    answer(world, RerunOutcome.SUPERSEDED, 1, 2)
+    assert outcome(world, 1) is RerunOutcome.ACCEPTED
+    other = world.state.reruns[JobId(2)]
+    assert (other.state, other.run_attempt, other.unanswered) == (RerunState.DUE, 2, 0)
+
+
+def test_a_refusal_meanwhile_is_no_word_of_an_earlier_request_that_had_no_answer() -> None:
+    world = killed().after(FIRST_ASKED_AFTER)
+    ask(world, 1)
+    ask(world.after(RAREST_ASKED), 1)
+    answer(world, None, 1)
+    ask(world.after(RAREST_ASKED), 1)
+    answer(world, RerunOutcome.SUPERSEDED, 1)
+    assert outcome(world) is RerunOutcome.ACCEPTED
+
+
+def test_what_was_answered_for_its_sibling_is_not_taken_for_a_lost_answer() -> None:
+    world = two_of_a_run(times=2)
+    ask(world, 1, 2)
+    answer(world, RerunOutcome.ACCEPTED, 1)
+    ask(world.after(RAREST_ASKED), 2)
+    answer(world, RerunOutcome.SUPERSEDED, 2)
+    assert outcome(world, 2) is RerunOutcome.SUPERSEDED, "somebody else's"
+
+
 def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
     world = two_of_a_run(times=1)
     ask(world, 1, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
-    world.after(RAREST_ASKED)
+    world.now += RAREST_ASKED
+    assert due(world) == [], "nor while nobody has noticed that it is used up"
+    world.after(0.0)
     assert outcome(world, 2) is RerunOutcome.OVER_BUDGET
 
 

@@ -56,9 +56,10 @@ def test_our_downtime_is_added_up_to_three_times_the_length(
     world.restart(100.0)
     assert world.machine("c0").due == START + default + min(100.0, 2 * default)
     world.restart(3 * default)
-    # But one that was parked has its time to speak, counted from our start.
-    speaks_by = world.now + default if stage == "parked" else 0.0
-    assert world.machine("c0").due == max(START + 3 * default, speaks_by)
+    # But some have their time from our start: parked to speak, before that to be shown at work.
+    since_start = {"launched": 300.0, "booted": 300.0, "parked": default}
+    until = world.now + since_start[stage] if stage in since_start else 0.0
+    assert world.machine("c0").due == max(START + 3 * default, until)
 
 
 def test_a_machine_of_a_sku_that_left_the_configuration_has_the_defaults() -> None:

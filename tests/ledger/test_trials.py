@@ -1,5 +1,7 @@
 """Rows of bad machines of a SKU: what counts, what does not, what ends them."""
 
+from dataclasses import replace
+
 import pytest
 
 from autoscaler.model import events as e
@@ -47,7 +49,7 @@ def ended_by_itself(world: World, name: str) -> None:
 
 def ended_by_itself_as_an_event_tells(world: World, name: str) -> None:
     (machine,) = world.launch(1, name)
-    notice(world, machine, NoticeKind.STATE_CHANGE)
+    world.lists(replace(world.listed(machine), leaving=True))
 
 
 def notice(world: World, machine: MachineId, kind: NoticeKind) -> None:

@@ -367,3 +367,32 @@ async def test_somebody_being_quicker_is_no_error(
             await collecting.collect([])
     else:
         assert await collecting.collect([]) == ()
+
+
+async def test_after_a_take_over_the_older_installation_s_left_overs_are_collected(
+    provider: Ec2Provider, settings: Ec2Settings, client: Any, clock: ManualClock
+) -> None:
+    old = InstallationId("01d01d01")
+    theirs = make_volume(client, settings.fleet, old)
+    ours = make_volume(client, settings.fleet, settings.installation)
+    provider.take_over(old)
+    await provider.collect(())
+    clock.time += ORPHANED_AFTER
+    assert theirs in await provider.collect(())
+    left = {one["VolumeId"] for one in client.describe_volumes()["Volumes"]}
+    assert ours in left
+    client.delete_volume(VolumeId=ours)
+
+
+async def test_after_a_take_over_templates_carry_the_older_installation_s_id(
+    provider: Ec2Provider, client: Any, make_order: MakeOrder
+) -> None:
+    before = template_of(await provider.prepare(make_order(1, "before")))
+    provider.take_over(InstallationId("01d01d01"))
+    after = template_of(await provider.prepare(make_order(1, "after")))
+    assert after != before
+    (version,) = client.describe_launch_template_versions(LaunchTemplateId=after)[
+        "LaunchTemplateVersions"
+    ]
+    for made in version["LaunchTemplateData"]["TagSpecifications"]:
+        assert {"Key": INSTALLATION, "Value": "01d01d01"} in made["Tags"]

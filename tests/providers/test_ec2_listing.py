@@ -9,9 +9,9 @@ from autoscaler.model import events as e
 from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
 from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.providers.ec2.account_operations import describe_images
 from autoscaler.providers.ec2.answers import listed_machine
 from autoscaler.providers.ec2.endings import end_machines
-from autoscaler.providers.ec2.operations import describe_images
 from autoscaler.providers.ec2.rows import InstanceRow
 from autoscaler.providers.ec2.settings import Ec2Settings
 from tests.ledger.builders import World
@@ -85,12 +85,24 @@ def test_a_machine_that_went_from_pending_to_terminated_cools_down_what_its_reas
     assert {key for key, one in cooldowns if one.until > world.now} == held
 
 
-@pytest.mark.parametrize("state", ["pending", "running", "shutting-down"])
-def test_a_reason_counts_only_once_the_machine_is_terminated(
+@pytest.mark.parametrize("state", ["pending", "running"])
+def test_a_reason_counts_only_once_the_machine_goes_down(settings: Ec2Settings, state: str) -> None:
+    shown = listed_machine(settings, instance(state, "Client.InternalError"))
+    assert (shown.terminated, shown.leaving, shown.failure) == (False, False, None)
+
+
+@pytest.mark.parametrize("state", ["shutting-down", "stopping", "stopped"])
+def test_a_machine_that_goes_down_says_why_before_it_is_gone(
     settings: Ec2Settings, state: str
 ) -> None:
     shown = listed_machine(settings, instance(state, "Client.InternalError"))
-    assert (shown.terminated, shown.failure) == (False, None)
+    assert (shown.terminated, shown.leaving) == (False, True)
+    assert (shown.failure, shown.reason) == (
+        FailureClass.CONFIGURATION,
+        "Client.InternalError: words",
+    )
+    silent = instance(state, "")._replace(reason="")
+    assert listed_machine(settings, silent).reason == state
 
 
 async def test_a_machine_that_ec2_does_not_find_when_ended_is_not_proved_gone() -> None:

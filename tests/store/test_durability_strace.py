@@ -38,6 +38,8 @@ async def test_each_2xx_follows_a_sync_that_began_after_its_body_arrived(
         *(served.deliver(*jobs, pieces=1 + number % 3) for number, jobs in enumerate(sent))
     )
     assert {status for of_one in statuses for status in of_one} == {202}
+    # One more answer: what the loop's thread sent before it has returned, and stands in the trace.
+    assert await served.deliver(CONNECTIONS * EACH + 1) == [202]
     # Strace passes no signal on: its child is told, and strace leaves with it.
     os.kill(_child_of(process.pid), signal.SIGKILL)
     async with asyncio.timeout(PATIENCE):
@@ -45,10 +47,10 @@ async def test_each_2xx_follows_a_sync_that_began_after_its_body_arrived(
 
     calls = read_trace(trace.read_text(errors="replace"))
     answered = [answer for answer in answers(calls) if answer.status == 202]
-    assert len(answered) == CONNECTIONS * EACH
+    assert len(answered) >= CONNECTIONS * EACH
     assert all(answer.arrived for answer in answered)
     assert too_early(calls, tmp_path / "state.db-wal") == []
-    assert await served.kept() == set(range(1, 1 + CONNECTIONS * EACH))
+    assert await served.kept() == set(range(1, 2 + CONNECTIONS * EACH))
 
 
 def _child_of(pid: int) -> int:

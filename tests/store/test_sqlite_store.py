@@ -17,7 +17,8 @@ from autoscaler.controller.ports.store import (
     StoreError,
 )
 from autoscaler.model.calls import CallState
-from autoscaler.model.identifiers import JobId
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import InstallationId, JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import RunnerState
@@ -104,7 +105,7 @@ async def test_a_delivery_applied_in_the_batch_that_brings_it_is_applied(
 async def test_records_history_and_cooldowns_come_back(path: Path) -> None:
     store = await SqliteStore.open(path)
     records: list[Record] = [job(7), call("c0"), machine("m0"), runner("r0")]
-    held = Cooldown("offering:x", 500.0, 2, "capacity")
+    held = Cooldown("offering:x", 500.0, 2, "capacity", FailureClass.CAPACITY)
     await store.commit(records, [row("job", "7"), row("job", "7", event="queued")], (), [held])
     await store.beat(100.0, 99.5)
     await store.beat(123.5)
@@ -335,3 +336,18 @@ async def test_every_commit_is_synced(store: SqliteStore) -> None:
         ).result()
 
     assert (pragma("journal_mode"), pragma("synchronous")) == ("wal", 2)
+
+
+async def test_an_installation_that_is_taken_over_stays_the_store_s_own(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    made = (await store.load(0.0)).installation
+    old = InstallationId("01d01d01")
+    history = [HistoryRow(1.0, "installation", old, "taken_over", f"was {made}")]
+    await asyncio.gather(
+        store.commit([], history, installation=old), store.commit([machine("m-1")], [])
+    )
+    await store.close()
+    store = await SqliteStore.open(path)
+    assert made != (await store.load(0.0)).installation == old
+    assert [one.detail for one in await store.history("installation", old)] == [f"was {made}"]
+    await store.close()

@@ -14,7 +14,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, NullPool, create_engine, event, inspect
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
-from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.controller.ports.store import Cooldown, Delivery, StoreError
+from autoscaler.model.failures import FailureClass
 from autoscaler.store.schema import MIGRATIONS, _config
 from autoscaler.store.sqlite import SqliteStore
 from autoscaler.store.sqlite_file import SqliteDialect, SqliteFile
@@ -68,7 +69,7 @@ def test_opening_again_changes_nothing(path: Path) -> None:
         seen.append(file.transaction(everything))
         file.close()
     assert seen[0] == seen[1]
-    assert ("0003",) in seen[0]
+    assert ("0004",) in seen[0]
 
 
 def everything(connection: Connection) -> list[tuple[object, ...]]:
@@ -85,7 +86,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(path: 
     with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
         await SqliteStore.open(path)
     assert get_version(path) == "9999"
-    set_version(path, "0003")
+    set_version(path, "0004")
     again = await SqliteStore.open(path)
     assert (await again.load(0.0)).installation == installation
     await again.close()
@@ -115,6 +116,35 @@ async def test_a_damaged_delivery_of_the_first_schema_does_not_stop_the_migratio
     with pytest.raises(StoreError, match="the delivery d-1 in inbox is damaged"):
         await store.load(0.0)
     await store.close()
+
+
+async def test_holds_of_the_third_schema_stay_and_count_failures_of_an_unknown_class(
+    path: Path,
+) -> None:
+    """A hold that is forgotten would launch into what just failed."""
+    make_cooldowns(path, "0003", "'rung:gpu/0', 90.5, 4, 'AccessDenied: no'")
+    store = await SqliteStore.open(path)
+    assert (await store.load(0.0)).cooldowns == (
+        Cooldown("rung:gpu/0", 90.5, 4, "AccessDenied: no", FailureClass.UNKNOWN),
+    )
+    await store.close()
+
+
+async def test_a_hold_of_a_class_that_is_none_is_named_as_damaged(path: Path) -> None:
+    make_cooldowns(path, "0004", "'rung:gpu/0', 90.5, 4, 'AccessDenied: no', 'bad luck'")
+    store = await SqliteStore.open(path)
+    with pytest.raises(StoreError, match="the row rung:gpu/0 of cooldowns is damaged: 'bad luck'"):
+        await store.load(0.0)
+    await store.close()
+
+
+def make_cooldowns(path: Path, version: str, row: str) -> None:
+    """A file as that version leaves it, with one row in its cooldowns."""
+    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
+    with engine.begin() as connection:
+        command.upgrade(_config(connection), version)
+        connection.exec_driver_sql(f"INSERT INTO cooldowns VALUES ({row})")
+    engine.dispose()
 
 
 def make_first_schema(path: Path, bodies: Sequence[bytes]) -> None:

@@ -19,6 +19,9 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 
+MOST_CONSOLE = 16 * 1024
+"""Characters of a console's output that a provider gives, the last ones."""
+
 
 class ProviderError(Exception):
     """The provider refused, or could not be asked. `failure` says what to do next.
@@ -134,6 +137,13 @@ class Provider(Protocol):
 
         `requests` are the stored ones that may still be sent: what they name is kept. Never
         deletes a machine. Raises ProviderError, OutcomeUnknownError.
+        """
+
+    async def console(self, machine: ProviderMachineId) -> str:
+        """The end of what a machine wrote to its console; empty where there is nothing.
+
+        At most `MOST_CONSOLE` characters, as the machine wrote them. Raises ProviderError (also
+        for a machine without a console that can be read), OutcomeUnknownError.
         """
 
     def verify(self, proof: bytes) -> ProvenIdentity:

@@ -85,9 +85,11 @@ class Store(Protocol):
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
+        installation: InstallationId | None = None,
     ) -> None:
         """Write records with their history rows, and mark deliveries applied, in one transaction.
 
+        An `installation` replaces the store's own id from then on.
         Records are copied before the first await, so the caller may go on changing them.
         Calls that overlap are grouped into one fsync. Durable on return.
         """

@@ -105,7 +105,8 @@ class Actions:
     def _console(self, params: Tree) -> str:
         launcher = self._launcher
         (one,) = found(launcher.instances, launcher.lifecycle, [params.text("InstanceId")])
-        shown = base64.b64encode(one.console.encode()[-MAX_CONSOLE:]).decode()
+        written = launcher.lifecycle.console(one)
+        shown = base64.b64encode(written.encode()[-MAX_CONSOLE:]).decode()
         return answer(
             "GetConsoleOutput",
             element("instanceId", one.id)

@@ -88,7 +88,7 @@ class Instance:
     `tags` is replaced, never changed in place.
     `running_at` is None if it never ran; `ended_at` is when it began to end (billing stops).
     Before `visible_at` no call but the one that made it knows it. `leaves_disk` is whether its
-    root volume outlives it, `console` what GetConsoleOutput shows.
+    root volume outlives it.
     """
 
     id: str
@@ -109,7 +109,6 @@ class Instance:
     transition: str = ""
     visible_at: float = 0.0
     leaves_disk: bool = False
-    console: str = ""
 
     @property
     def instance_type(self) -> str:

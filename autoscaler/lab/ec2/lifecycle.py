@@ -95,6 +95,10 @@ class Lifecycle:
             return now < instance.terminated_at + self._delays.listed
         return instance.visible_at <= now
 
+    def console(self, instance: Instance) -> str:
+        """What an instance wrote, as of now; whoever asks for less than the latest gets it too."""
+        return self._host.console(instance.id)
+
     async def close(self) -> None:
         """Stop every timer. Idempotent."""
         tasks = [*self._starting.values(), *self._ending]

@@ -44,6 +44,11 @@ class CrowdHost:
             life.cancel()
             await asyncio.wait({life})
 
+    def console(self, instance_id: str) -> str:
+        """These machines write nothing."""
+        del instance_id
+        return ""
+
     async def close(self) -> None:
         """Stop all machines and close every connection. Idempotent."""
         self._closed = True

@@ -19,6 +19,8 @@ from autoscaler.lab.machines.process import ProcessHost
 
 _M = Misbehaviour
 
+PANIC = "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n"
+
 
 @dataclass(slots=True)
 class Misdeed:
@@ -55,6 +57,7 @@ class MisbehavingHost:
         self._clock = clock
         self._interception = Interception()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._dead: set[str] = set()
         self.misdeeds: dict[str, list[Misdeed]] = {sku: [] for sku in misbehaving}
 
     async def boot(self, machine: LabMachine) -> None:
@@ -68,6 +71,7 @@ class MisbehavingHost:
         if misdeed.kind in (_M.NEVER_BOOTS, _M.NO_AGENT, _M.FAILS_GATE):
             misdeed.at = self._clock.now()
         if misdeed.kind is _M.NEVER_BOOTS:
+            self._dead.add(machine.instance_id)
             return
         saboteur = _Saboteur(self, misdeed)
         text = sabotaged(machine.user_data, misdeed.kind)
@@ -80,6 +84,12 @@ class MisbehavingHost:
     async def kill(self, instance_id: str) -> None:
         """Pull the plug."""
         await self._host.kill(instance_id)
+
+    def console(self, instance_id: str) -> str:
+        """What it wrote; of one that never boots, what stands on its screen."""
+        if instance_id in self._dead:
+            return PANIC
+        return self._host.console(instance_id)
 
     async def close(self) -> None:
         """Kill every machine, and stop listening in. Idempotent."""

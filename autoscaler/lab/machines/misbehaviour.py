@@ -36,7 +36,7 @@ class Misbehaviour(StrEnum):
 _RUNNER = '"$RUNNER_AGENT_ROOT/opt/actions-runner'
 
 _SABOTAGE = {
-    Misbehaviour.NO_AGENT: "exit 1",
+    Misbehaviour.NO_AGENT: 'echo "runner-agent: not on this image" >&2; exit 1',
     Misbehaviour.FAILS_GATE: f'mv {_RUNNER}/run.sh" {_RUNNER}/lost"',
     Misbehaviour.HANGS_IDLE: f'echo idle > {_RUNNER}/hang"',
     Misbehaviour.NO_WORKER: f'echo message > {_RUNNER}/hang"',

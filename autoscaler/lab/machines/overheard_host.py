@@ -26,6 +26,10 @@ class OverheardHost:
         """Pull the plug."""
         await self._host.kill(instance_id)
 
+    def console(self, instance_id: str) -> str:
+        """What it wrote."""
+        return self._host.console(instance_id)
+
     async def close(self) -> None:
         """Kill every machine, and stop listening in. Idempotent."""
         await self._host.close()

@@ -23,6 +23,9 @@ from autoscaler.lab.machines.image import Disk, Image, check_reachable
 from autoscaler.lab.machines.process_tree import end_sessions
 from autoscaler.lab.machines.settings import controller_settings
 
+MAX_WRITTEN = 64 * 1024
+"""Bytes of a console's output, as EC2 keeps them."""
+
 _DROPPED = (
     "sys_boot",
     "sys_admin",
@@ -82,6 +85,7 @@ class ProcessHost:
         self._scale = scale
         self._keep = keep
         self._running: dict[str, _Running] = {}
+        self._written: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -129,6 +133,13 @@ class ProcessHost:
         if running is not None:
             running.over = True
             await self._end(running)
+
+    def console(self, instance_id: str) -> str:
+        """The end of what its user data and its agent wrote."""
+        running = self._running.get(instance_id)
+        if running is not None:
+            return _written(running.disk)
+        return self._written.get(instance_id, "")
 
     async def close(self) -> None:
         """Kill every machine and remove the image. Idempotent."""
@@ -219,6 +230,7 @@ class ProcessHost:
         os.close(running.writer)
         if running.process is not None:
             await running.process.wait()
+        self._written[running.machine.instance_id] = _written(running.disk)
         if not self._keep:
             await asyncio.to_thread(shutil.rmtree, running.disk.root, ignore_errors=True)
         self._running.pop(running.machine.instance_id, None)
@@ -230,6 +242,13 @@ class ProcessHost:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _written(disk: Disk) -> str:
+    try:
+        return (disk.logs / "boot.log").read_bytes()[-MAX_WRITTEN:].decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _end_processes(running: _Running) -> None:

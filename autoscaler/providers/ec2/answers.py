@@ -81,8 +81,8 @@ def _failure(provider: ProviderName, capacity_type: str, row: FleetErrorRow) -> 
 def listed_machine(settings: Ec2Settings, row: InstanceRow) -> ListedMachine:
     """One machine of a list, with its price by its SKU's operating system, else its platform's."""
     capacity_type = _capacity_type(row.lifecycle)
-    terminated = row.state == "terminated"
-    ending = ending_meaning(row.ended_by) if terminated else None
+    terminated, leaving = row.state == "terminated", row.state in _ENDING
+    ending = ending_meaning(row.ended_by) if terminated or leaving else None
     return ListedMachine(
         provider_id=ProviderMachineId(row.id),
         installation=row.installation,
@@ -98,16 +98,11 @@ def listed_machine(settings: Ec2Settings, row: InstanceRow) -> ListedMachine:
         holds=() if terminated else quota_holds(settings.name, row.instance_type, capacity_type),
         image=row.image,
         launch_time=row.launch_time,
-        reason=_reason(row),
+        reason=row.reason or (row.state if leaving else ""),
         failure=ending.failure if ending else None,
         reach=ending.reach if ending else None,
+        leaving=leaving,
     )
-
-
-def _reason(row: InstanceRow) -> str:
-    if row.state in _ENDING:
-        return f"{row.state}: {row.reason}" if row.reason else row.state
-    return row.reason
 
 
 def _os(settings: Ec2Settings, row: InstanceRow) -> OperatingSystem:

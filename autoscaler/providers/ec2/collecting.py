@@ -55,13 +55,17 @@ class Collector:
     """Remembers when each orphan was first seen, and what EC2 kept. One at a time."""
 
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock, resources: Resources) -> None:
-        self._owner = {FLEET: settings.fleet, INSTALLATION: settings.installation}
+        self.use(settings)
         self._api = api
         self._clock = clock
         self._resources = resources
         self._began = clock.now()
         self._orphans: dict[str, Instant] = {}
         self._kept: defaultdict[str, set[str]] = defaultdict(set)
+
+    def use(self, settings: Ec2Settings) -> None:
+        """Collect what these settings' owner left behind from now on."""
+        self._owner = {FLEET: settings.fleet, INSTALLATION: settings.installation}
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete what is left over; the ids of what was deleted.

@@ -7,12 +7,14 @@ launch, repeat or end is never decided here.
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
+    MOST_CONSOLE,
     LaunchAnswer,
     LaunchOrder,
     ProofRefusedError,
@@ -30,7 +32,7 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass, Reach
-from autoscaler.model.identifiers import ProviderMachineId, ProviderName
+from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName
 from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_subnet
 from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.canary import sku_for
@@ -59,6 +61,10 @@ PAGE = 500
 """Machines a page of the list: some 0.2 s of the worker's parsing."""
 
 _TEMPLATE_GONE = frozenset({"InvalidLaunchTemplateId", "InvalidLaunchTemplateName"})
+_NOT_NOW = frozenset({"IncorrectInstanceState", "UnsupportedOperation"})
+"""The latest output is for Nitro types alone (EC2 API Reference, GetConsoleOutput), and for
+machines that are up; what EC2 kept at the last transition is there for every other one."""
+
 _GONE = _TEMPLATE_GONE | {"InvalidAMIID", "InvalidSubnetID"}
 
 _log = structlog.get_logger(__name__)
@@ -115,6 +121,12 @@ class Ec2Provider:
     def believes_documents(self) -> bool:
         """Whether any certificate is pinned; without one no machine can prove who it is."""
         return bool(self._verifier.certificates)
+
+    def take_over(self, installation: InstallationId) -> None:
+        """Tag and collect by this installation's id from now on."""
+        self._settings = replace(self._settings, installation=installation)
+        self._resources.use(self._settings)
+        self._collector.use(self._settings)
 
     async def open(self) -> None:
         """Read the account and the subnets' zones. Raises ProviderError, OutcomeUnknownError."""
@@ -213,6 +225,19 @@ class Ec2Provider:
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete launch templates and volumes that are left over (see `Provider`)."""
         return await self._collector.collect(requests)
+
+    async def console(self, machine: ProviderMachineId) -> str:
+        """What it shows now, else what EC2 kept at its last transition (see `Provider`)."""
+        arguments = {"id": machine, "most": MOST_CONSOLE}
+        try:
+            shown = await self._api.call("GetConsoleOutput", arguments | {"latest": True})
+        except ProviderError as error:
+            if first_part(error.code) not in _NOT_NOW:
+                raise
+            shown = ""
+        if not shown:
+            shown = await self._api.call("GetConsoleOutput", arguments | {"latest": False})
+        return str(shown)
 
     def verify(self, proof: bytes) -> ProvenIdentity:
         """Check an instance identity document (see `Provider`)."""

@@ -62,6 +62,10 @@ class Resources:
         # One lock a template's name while somebody makes, finds or deletes it.
         self._names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
+    def use(self, settings: Ec2Settings) -> None:
+        """Make templates with the tags of these settings from now on."""
+        self._settings = settings
+
     async def account(self) -> str:
         """The account's id, from the settings or from STS."""
         if self._account is None:

@@ -25,8 +25,9 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
+from autoscaler.providers.ec2.clients import Clients
 from autoscaler.providers.ec2.frames import encode, read_frame
-from autoscaler.providers.ec2.operations import OPERATIONS, Clients
+from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.rows import MAX_TEXT
 
 _NEVER_SENT = (

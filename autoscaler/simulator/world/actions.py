@@ -6,7 +6,7 @@ nothing of a controller.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
@@ -19,6 +19,9 @@ LOCK_LASTS: Seconds = 600.0
 
 REPOSITORY = "acme/widgets"
 
+AGAIN = 1000
+"""A run's job has its run's number; the one of each further attempt has so much more."""
+
 
 @dataclass(eq=False, slots=True)
 class Registration:
@@ -30,6 +33,7 @@ class Registration:
     labels: frozenset[str]
     created_at: Instant
     online_at: Instant | None = None
+    offline_at: Instant | None = None
     busy_at: Instant | None = None
     deleted_at: Instant | None = None
     frozen: bool = False
@@ -48,7 +52,7 @@ class Registration:
 
     def online_by(self, moment: Instant) -> bool:
         """Whether it was online then."""
-        return _by(self.online_at, moment)
+        return _by(self.online_at, moment) and not _by(self.offline_at, moment)
 
     def busy_by(self, moment: Instant) -> bool:
         """Whether it had a job then."""
@@ -62,29 +66,37 @@ class Registration:
 
 @dataclass(eq=False, slots=True)
 class SimulatedJob:
-    """A job as GitHub has it. `killed` says that its machine was taken from under it."""
+    """A job as GitHub has it, the one of its run. `killed` says what took its machine from under it."""
 
     arrival: JobArrival
     state: JobState
     queued_at: Instant
+    attempt: int = 1
     runner: Registration | None = None
     started_at: Instant | None = None
     completed_at: Instant | None = None
     conclusion: str | None = None
-    killed: bool = False
+    killed: str = ""
     starts: int = 0
     timer: asyncio.TimerHandle | None = None
     words: list[tuple[Instant, Word]] = field(default_factory=list)
 
     @property
     def id(self) -> JobId:
-        """Its number."""
-        return JobId(self.arrival.job)
+        """Its number, another one in each attempt of its run."""
+        return JobId(self.arrival.job + AGAIN * (self.attempt - 1))
+
+    @property
+    def run(self) -> int:
+        """Its run's number."""
+        return self.arrival.job
 
     def word(self) -> Word:
         """What GitHub says of it now."""
         return Word(
             self.id,
+            self.run,
+            self.attempt,
             self.state,
             REPOSITORY,
             self.arrival.labels,
@@ -111,6 +123,7 @@ class Actions:
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.registrations: dict[RunnerName, Registration] = {}
         self.queued: dict[JobId, SimulatedJob] = {}
+        self.latest: dict[int, SimulatedJob] = {}
         self._weather = weather
         self._now = now
         self._tell = tell
@@ -119,7 +132,7 @@ class Actions:
         """Somebody pushes."""
         gated = arrival.approved is not None
         state = JobState.WAITING if gated else JobState.QUEUED
-        job = self.jobs[JobId(arrival.job)] = SimulatedJob(arrival, state, self._now())
+        job = self._add(SimulatedJob(arrival, state, self._now()))
         loop = asyncio.get_running_loop()
         if arrival.cancelled is not None:
             loop.call_later(arrival.cancelled, self._cancel, job)
@@ -128,6 +141,13 @@ class Actions:
         self._say(job)
         if not gated:
             self._offer(job)
+
+    def run_again(self, job: SimulatedJob) -> None:
+        """One more attempt of a run that is over; nobody cancels that one."""
+        arrival = replace(job.arrival, cancelled=None, approved=None)
+        again = SimulatedJob(arrival, JobState.QUEUED, self._now(), job.attempt + 1)
+        self._say(self._add(again))
+        self._offer(again)
 
     def register(self, scope: str, name: RunnerName, labels: tuple[str, ...]) -> Registration:
         """A new offline runner; the name must be free."""
@@ -150,12 +170,13 @@ class Actions:
         """It is listed no more, and gets no job."""
         registration.deleted_at = self._now()
 
-    def take_machine(self, registration: Registration) -> None:
+    def take_machine(self, registration: Registration, reason: str) -> None:
         """Its machine is gone: a job on it fails once its lock has run out."""
         registration.frozen = True
+        registration.offline_at = self._now()
         job = registration.job
         if job is not None and job.state is JobState.IN_PROGRESS:
-            job.killed = True
+            job.killed = reason
             if job.timer is not None:
                 job.timer.cancel()
             job.timer = asyncio.get_running_loop().call_later(
@@ -176,6 +197,10 @@ class Actions:
         thief = max(fitting, key=lambda job: (-len(job.arrival.labels), job.queued_at, job.id))
         self._weather.hits[FaultKind.STOLEN] += thief is not oldest
         return thief
+
+    def _add(self, job: SimulatedJob) -> SimulatedJob:
+        self.jobs[job.id] = self.latest[job.run] = job
+        return job
 
     def _offer(self, job: SimulatedJob) -> None:
         self.queued[job.id] = job

@@ -8,6 +8,8 @@ from autoscaler.model.identifiers import CallId, Instant, MachineId, ProviderMac
 from autoscaler.simulator.world.actions import Registration
 
 IMAGE = "ami-1"
+STRANGER = "another"
+"""The installation of machines that are none of ours."""
 
 
 @dataclass(eq=False, slots=True)

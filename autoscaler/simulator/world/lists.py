@@ -10,7 +10,7 @@ from typing import TypeVar
 from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import Instant, JobId, Seconds
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.actions import REPOSITORY, Actions
 from autoscaler.simulator.world.fuse import Fuse
@@ -58,7 +58,7 @@ class SimulatedLists:
         del repository
 
         def read() -> list[JobObserved]:
-            job = self._actions.jobs.get(JobId(run_id))
+            job = self._actions.latest.get(run_id)
             if job is None:
                 return []
             stale = self._weather.strikes(FaultKind.STALE_JOB)
@@ -89,8 +89,8 @@ class SimulatedLists:
 
     def _runs(self, status: str | None) -> list[ListedRun]:
         return [
-            ListedRun(job.id, job.state is JobState.COMPLETED, job.state)
-            for job in self._actions.jobs.values()
+            ListedRun(run, job.state is JobState.COMPLETED, f"{job.state} {job.attempt}")
+            for run, job in self._actions.latest.items()
             if status is None or job.state == status
         ]
 

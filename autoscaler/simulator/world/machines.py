@@ -5,17 +5,32 @@ It decides how each comes up, never when one is wanted.
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds
-from autoscaler.simulator.world.instances import Instance, Seat
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.simulator.world.instances import STRANGER, Instance, Seat
 from autoscaler.simulator.world.machine import Manner, SimulatedMachine, Surroundings
+from autoscaler.simulator.world.notices import SimulatedNotices
 from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.schedule import Fault, FaultKind
 from autoscaler.simulator.world.virtual_time import unowned
 
 SLOW_BOOT: Seconds = 600.0
 DIES_AFTER: Seconds = 4.0
+
+TAKEN_FOR = "Server.SpotInstanceTermination: taken back"
+RETIRED_FOR = "Server.InstanceRetirement: its host is retired"
+INJECTED = (TAKEN_FOR, RETIRED_FOR)
+"""Reasons of ends that a schedule's faults wanted: only such may take a machine from its job."""
+
+FORETOLD: Mapping[FaultKind, tuple[NoticeKind, Seconds]] = {
+    FaultKind.INTERRUPTED: (NoticeKind.SPOT_INTERRUPTION, 120.0),
+    FaultKind.RETIRED: (NoticeKind.SCHEDULED_CHANGE, 600.0),
+    FaultKind.REBALANCED: (NoticeKind.REBALANCE_RECOMMENDATION, 0.0),
+}
+"""What is said of a machine, and how long before it is taken."""
 
 
 class Machines:
@@ -25,13 +40,13 @@ class Machines:
         self,
         around: Surroundings,
         providers: Mapping[ProviderName, SimulatedProvider],
+        notices: Mapping[ProviderName, SimulatedNotices],
         boot: Mapping[str, Seconds],
-        installation: str,
     ) -> None:
         self._around = around
         self._providers = providers
+        self._notices = notices
         self._boot = boot
-        self._installation = installation
         self._lives: dict[Instance, asyncio.Task[None]] = {}
         self._seats: dict[Instance, Seat] = {}
         for provider in providers.values():
@@ -39,27 +54,39 @@ class Machines:
 
     @property
     def running(self) -> list[Instance]:
-        """The running machines of this installation."""
+        """The running machines that are ours, under whichever id they were made."""
         return [
             instance
             for provider in self._providers.values()
             for instance in provider.running.values()
-            if instance.installation == self._installation
+            if instance.installation != STRANGER
         ]
 
     @property
     def seats(self) -> list[Seat]:
-        """All machines of this installation that ever ran."""
+        """All machines of ours that ever ran."""
         return list(self._seats.values())
 
     def take(self, fault: Fault) -> None:
         """The provider wants one back, at once."""
         instance = self._some(fault)
         if instance is not None:
-            reason = "Server.SpotInstanceTermination: taken back"
-            self._providers[instance.offering.provider].terminate(
-                instance, reason, FailureClass.CAPACITY
-            )
+            self._take(instance, TAKEN_FOR, FailureClass.CAPACITY)
+
+    def foretell(self, fault: Fault) -> None:
+        """The provider tells of one what it will do, and does it; a recommendation is no more."""
+        instance = self._some(fault)
+        if instance is None:
+            return
+        kind, notice = FORETOLD[fault.kind]
+        means_at = self._around.now() + notice
+        self._notices[instance.offering.provider].say(kind, instance.id, means_at)
+        if kind is NoticeKind.REBALANCE_RECOMMENDATION:
+            return
+        spot = kind is NoticeKind.SPOT_INTERRUPTION
+        reason, failure = (TAKEN_FOR, FailureClass.CAPACITY) if spot else (RETIRED_FOR, None)
+        take = partial(self._take, instance, reason, failure)
+        asyncio.get_running_loop().call_later(notice, take)
 
     def cut_off(self, fault: Fault) -> None:
         """One's words do not reach the controller for a while."""
@@ -72,6 +99,9 @@ class Machines:
         for life in self._lives.values():
             life.cancel()
 
+    def _take(self, instance: Instance, reason: str, failure: FailureClass | None) -> None:
+        self._providers[instance.offering.provider].terminate(instance, reason, failure)
+
     def _some(self, fault: Fault) -> Instance | None:
         running = self.running
         if not running:
@@ -81,7 +111,7 @@ class Machines:
 
     def _switch_on(self, instance: Instance) -> None:
         self._around.witness.began(instance)
-        if instance.installation != self._installation:
+        if instance.installation == STRANGER:
             return
         seat = self._seats[instance] = Seat(instance)
         self._around.witness.seats.append(seat)
@@ -102,22 +132,21 @@ class Machines:
 
     def _die_early(self, instance: Instance) -> None:
         reason = "Server.InsufficientInstanceCapacity: none"
-        self._providers[instance.offering.provider].terminate(
-            instance, reason, FailureClass.CAPACITY
-        )
+        self._take(instance, reason, FailureClass.CAPACITY)
 
     async def _live(self, machine: SimulatedMachine, instance: Instance) -> None:
         await machine.live()
-        reason = "Client.InstanceInitiatedShutdown: it powered itself off"
-        self._providers[instance.offering.provider].terminate(instance, reason)
+        self._take(instance, "Client.InstanceInitiatedShutdown: it powered itself off", None)
 
     def _switch_off(self, instance: Instance) -> None:
         self._around.witness.ended(instance)
+        queue = self._notices[instance.offering.provider]
+        queue.say(NoticeKind.STATE_CHANGE, instance.id, self._around.now())
         seat = self._seats.get(instance)
         if seat is None:
             return
         if seat.registration is not None:
-            self._around.actions.take_machine(seat.registration)
+            self._around.actions.take_machine(seat.registration, instance.reason)
         seat.parked_since, seat.listens = None, False
         life = self._lives.pop(instance)
         if life is not asyncio.current_task():

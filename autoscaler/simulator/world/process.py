@@ -5,13 +5,14 @@ that nobody listed, which would hide a mistake of the world's own.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 from autoscaler.controller.asking import Asking
 from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.confirming import Confirming
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.ending import Ending
 from autoscaler.controller.executor import Executor
@@ -20,20 +21,24 @@ from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launching import Launching
 from autoscaler.controller.loop import Loop, Pace
+from autoscaler.controller.noticing import Noticing
 from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub
 from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.controller.ports.notices import NoticeQueue
 from autoscaler.controller.ports.provider import Provider
+from autoscaler.controller.ports.reruns import Reruns
 from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Duty, Reconciler
 from autoscaler.controller.releasing import Releasing
+from autoscaler.controller.rerunning import Rerunning
 from autoscaler.controller.syncing import Syncing
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.events import ControllerStarted
-from autoscaler.model.identifiers import ProviderName, Seconds
+from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds
 from autoscaler.simulator.world.fuse import Fuse
 from autoscaler.simulator.world.virtual_time import OWNER
 
@@ -49,16 +54,22 @@ class ProcessGoneError(Exception):
 class Ports:
     """What a process stands on. `pace` is how it gathers changes, `parse` how it reads a body.
 
-    Without `lists` GitHub's are not read, as by a controller whose calls are used up.
+    Without `syncs` GitHub's lists are read for an operator alone, as by a controller whose calls are
+    used up; `duty_clock` is for that and for re-runs. `tag` is told which installation's id new machines bear.
     """
 
     catalogue: Catalogue
     store: Store
     github: GitHub
     providers: Mapping[ProviderName, Provider]
+    notices: Mapping[ProviderName, NoticeQueue]
+    reruns: Reruns
     clock: Clock
+    duty_clock: Clock
     ids: Ids
-    lists: GitHubLists | None
+    lists: GitHubLists
+    syncs: bool
+    tag: Callable[[InstallationId], None]
     telemetry: Telemetry
     parse: Parse
     pace: Pace
@@ -160,11 +171,12 @@ class Parts:
 
     def __init__(self, ports: Ports, saved: SavedState, crashed: Any) -> None:
         self._ports = ports
+        self._installation = saved.installation
         self._opened: dict[ProviderName, Provider] = {}
         github = ports.github
         self._providers = ports.providers
         self.journal = Journal(
-            Ledger(_for_sale(ports.catalogue, self._opened)),
+            Ledger(self._for_sale()),
             ports.store,
             ports.clock,
             ports.telemetry,
@@ -173,6 +185,8 @@ class Parts:
         self._granting = Granting(self.journal, github, ports.clock)
         self.intake = Intake(ports.store, self.journal, ports.parse)
         arrived = saved.arrived_until if saved.arrived_until is not None else ports.clock.now()
+        ports.tag(self._installation)
+        self.confirming = Confirming(self.journal, ports.lists, self._taken_over)
         self._reconciler = Reconciler(
             self.journal,
             ports.store,
@@ -198,15 +212,24 @@ class Parts:
         while not await self._reconciler.sweep(name):
             await self._ports.clock.sleep(REOPEN)
         self._opened[name] = self._providers[name]
-        self.journal.ledger.replace_catalogue(_for_sale(self._ports.catalogue, self._opened))
+        self.journal.ledger.replace_catalogue(self._for_sale())
+
+    def _taken_over(self, installation: InstallationId) -> None:
+        self._installation = installation
+        self._ports.tag(installation)
 
     def _duties(self) -> list[Duty]:
-        ports = self._ports
-        if ports.lists is None:
-            return []
-        recall = self.intake.recall
-        telemetry, clock = ports.telemetry, ports.clock
-        return [Syncing(self.journal, ports.lists, ports.github, recall, telemetry, clock).run]
+        ports, journal = self._ports, self.journal
+        telemetry, clock = ports.telemetry, ports.duty_clock
+        duties = [
+            Rerunning(journal, ports.reruns, clock).run,
+            *Noticing(journal, ports.notices, telemetry, ports.clock).duties,
+        ]
+        if ports.syncs:
+            recall = self.intake.recall
+            syncing = Syncing(journal, ports.lists, ports.github, recall, telemetry, clock)
+            duties.append(syncing.run)
+        return duties
 
     def _make_loop(self, github: GitHub) -> Loop:
         ports = self._ports
@@ -231,17 +254,17 @@ class Parts:
             ports.pace,
         )
 
-
-def _for_sale(catalogue: Catalogue, opened: Mapping[ProviderName, Provider]) -> Catalogue:
-    """The catalogue without what providers offer that were not listed yet."""
-    skus = {
-        name: replace(
-            sku,
-            ladder=tuple(
-                rung if rung.provider in opened else replace(rung, offerings=())
-                for rung in sku.ladder
-            ),
-        )
-        for name, sku in catalogue.skus.items()
-    }
-    return replace(catalogue, skus=skus)
+    def _for_sale(self) -> Catalogue:
+        """The catalogue without what providers offer that were not listed yet."""
+        catalogue, opened = self._ports.catalogue, self._opened
+        skus = {
+            name: replace(
+                sku,
+                ladder=tuple(
+                    rung if rung.provider in opened else replace(rung, offerings=())
+                    for rung in sku.ladder
+                ),
+            )
+            for name, sku in catalogue.skus.items()
+        }
+        return replace(catalogue, skus=skus, installation=self._installation)

@@ -42,7 +42,7 @@ class SimulatedProvider:
     """Implements the Provider port for one process after another; `fuse` is the living one's.
 
     `quota` is how many units of each quota the account has. `on_launch` and `on_end` are told of
-    each machine that begins and ends, whoever wanted it.
+    each machine that begins and ends, whoever wanted it. `installation` tags new machines.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SimulatedProvider:
         self._quota = quota
         self._weather = weather
         self._witness = witness
-        self._installation = installation
+        self.installation = installation
         self._now = now
         self._answers: dict[str, LaunchAnswer] = {}
 
@@ -150,6 +150,11 @@ class SimulatedProvider:
             raise OutcomeUnknownError("the connection broke")
         await fuse.burn()
 
+    def show(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
+        """What there is of these machines now."""
+        found = [self.instances[machine] for machine in machines if machine in self.instances]
+        return tuple(self._listed(instance, self._now()) for instance in found)
+
     async def quotas(self) -> Mapping[str, int]:
         """What the account has."""
         await self.fuse.burn()
@@ -161,6 +166,12 @@ class SimulatedProvider:
         del requests
         await self.fuse.burn()
         return ()
+
+    async def console(self, machine: ProviderMachineId) -> str:
+        """Machines write nothing here."""
+        del machine
+        await self.fuse.burn()
+        return ""
 
     def verify(self, proof: bytes) -> ProvenIdentity:
         """Who speaks; proofs are not forged here."""
@@ -222,7 +233,7 @@ class SimulatedProvider:
     def _start(self, order: dict[str, str], offering: Offering) -> LaunchedMachine:
         machine = ProviderMachineId(f"i-{self._name}-{len(self.instances) + 1}")
         call, sku = CallId(order["call"]), SkuName(order["sku"])
-        self.add(Instance(machine, call, sku, offering, self._installation, self._now()))
+        self.add(Instance(machine, call, sku, offering, self.installation, self._now()))
         return LaunchedMachine(
             machine, offering.instance_type, offering.zone, offering.capacity_type
         )

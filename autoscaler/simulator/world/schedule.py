@@ -36,6 +36,7 @@ class FaultKind(StrEnum):
     DELETE_OF_BUSY = "delete_of_busy"  # 204 for a runner at work, which goes on
     STOLEN = "stolen"  # runners go to the youngest fitting job with the fewest labels
     IDLE_REMOVED = "idle_removed"  # idle JIT registrations are removed after a minute
+    RERUN_REFUSED = "rerun_refused"  # 403: the run may not be tried again just now
 
     # EC2: every n-th request.
     THROTTLED = "throttled"
@@ -56,15 +57,25 @@ class FaultKind(StrEnum):
     FAILED_GATE = "failed_gate"
     DIES_EARLY = "dies_early"  # pending -> terminated, with a reason
     TAKEN = "taken"  # without notice, under its job if it has one
+    INTERRUPTED = "interrupted"  # two minutes' notice, then taken
+    RETIRED = "retired"  # a scheduled change of its host: ten minutes' notice, then taken
+    REBALANCED = "rebalanced"  # it may be taken, we are told, and it is not
     CUT_OFF = "cut_off"  # its words do not reach the controller
+
+    # The queue of interruptions: every n-th notice, or request.
+    NOTICE_LOST = "notice_lost"
+    NOTICE_LATE = "notice_late"  # by `target` seconds, perhaps after what it tells of
+    NOTICE_REPEATED = "notice_repeated"
+    NOTICE_POISONED = "notice_poisoned"  # nobody can read it
+    QUEUE_FAILS = "queue_fails"
 
     # Ourselves.
     CRASH = "crash"  # in the middle, `target` calls of the ports later; back after `lasts`
     STORE_FAILS = "store_fails"
     STORE_SLOW = "store_slow"
     CLOCK_JUMP = "clock_jump"  # by `target` seconds, and back at the end
-    STORE_RESTORED = "store_restored"  # from a backup `target` seconds old
-    STORE_LOST = "store_lost"
+    STORE_RESTORED = "store_restored"  # from a backup `target` s old; an operator looks at its end
+    STORE_LOST = "store_lost"  # an operator looks at its end
 
 
 @dataclass(frozen=True, slots=True)

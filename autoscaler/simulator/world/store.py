@@ -56,6 +56,7 @@ class Backup:
     cooldowns: dict[str, Cooldown] = field(default_factory=dict)
     heartbeat: Instant | None = None
     arrived_until: Instant | None = None
+    installation: InstallationId = INSTALLATION
 
 
 class MemoryStore:
@@ -70,6 +71,7 @@ class MemoryStore:
         self.applied: set[DeliveryKey] = set()
         self.cooldowns: dict[str, Cooldown] = {}
         self.commits: list[Commit] = []
+        self.installation = INSTALLATION
         self.heartbeat: Instant | None = None
         self.arrived_until: Instant | None = None
         self.forgotten: list[Instant] = []
@@ -89,6 +91,7 @@ class MemoryStore:
             dict(self.cooldowns),
             self.heartbeat,
             self.arrived_until,
+            self.installation,
         )
 
     def restore(self, backup: "Backup") -> None:
@@ -99,6 +102,7 @@ class MemoryStore:
         self.cooldowns = dict(backup.cooldowns)
         self.heartbeat = backup.heartbeat
         self.arrived_until = backup.arrived_until
+        self.installation = backup.installation
 
     def of_kind(self, kind: type[T]) -> list[T]:
         """The durable records of one kind."""
@@ -118,7 +122,7 @@ class MemoryStore:
         machines = [m for m in self.of_kind(Machine) if m.occupies or m.since > horizon]
         kept, their_calls = {m.id for m in machines}, {m.call for m in machines}
         return SavedState(
-            INSTALLATION,
+            self.installation,
             self.heartbeat,
             _copies(
                 j
@@ -160,6 +164,7 @@ class MemoryStore:
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
+        installation: InstallationId | None = None,
     ) -> None:
         """Keep a transaction."""
         kept = Commit(_copies(records), tuple(history), tuple(applied), tuple(cooldowns))
@@ -169,6 +174,7 @@ class MemoryStore:
             self.applied.update(kept.applied)
             self.cooldowns.update({cooldown.key: cooldown for cooldown in kept.cooldowns})
             self.commits.append(kept)
+            self.installation = installation or self.installation
 
         await self._durably(keep)
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import InstallationId, Seconds
 from autoscaler.simulator.world.fuse import Fuse
 from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.schedule import Fault
@@ -16,6 +16,9 @@ from autoscaler.simulator.world.weather import Weather
 
 DOWN: Seconds = 5.0
 """How soon a process that ended is started again."""
+
+MENDING: Seconds = 30.0
+"""How long it takes to put a backup, or an empty store, in the place of what was there."""
 
 
 class Supervisor:
@@ -29,6 +32,7 @@ class Supervisor:
         failed: Callable[[str], None],
     ) -> None:
         self.process: ControllerProcess | None = None
+        self.rewound_at: Seconds | None = None
         self._make = make
         self._store = store
         self._weather = weather
@@ -36,6 +40,7 @@ class Supervisor:
         self._down_until: Seconds = 0.0
         self._backups: dict[Fault, Backup] = {}
         self._restoring: Fault | None = None
+        self._lost = 0
 
     def living(self) -> ControllerProcess:
         """The process that there is, or was. Raises ProcessGoneError before the first."""
@@ -73,9 +78,15 @@ class Supervisor:
     def restore(self, fault: Fault) -> None:
         """Kill the process; the next finds the fault's backup, or an empty store if it has none."""
         self._restoring = fault
+        down_until = self._down_until
         self.crash(fault, 1)
+        self._down_until = max(down_until, fault.at + MENDING)
 
     async def _one(self) -> None:
+        if self._restoring is not None:
+            self._store.restore(self._backups.get(self._restoring) or self._nothing())
+            self._restoring = None
+            self.rewound_at = self._weather.time
         fuse = Fuse()
         process = self.process = self._make(fuse)
         process.start()
@@ -87,9 +98,11 @@ class Supervisor:
             gone.cancel()
         await process.kill()
         self._judge(process)
-        if self._restoring is not None:
-            self._store.restore(self._backups.get(self._restoring, Backup()))
-            self._restoring = None
+
+    def _nothing(self) -> Backup:
+        """An empty store makes an id of its own."""
+        self._lost += 1
+        return Backup(installation=InstallationId(f"{self._lost:08x}"))
 
     def _judge(self, process: ControllerProcess) -> None:
         errors, running = list(process.crashes), process.running

@@ -20,15 +20,21 @@ OWNER: ContextVar[WeakSet[asyncio.Task[Any]] | None] = ContextVar("OWNER", defau
 """Where tasks are noted that come from this context: those of one process, to be killed with it."""
 
 
+OUTSIDE_EVERY = 100
+"""Jumps between two looks at what comes from outside: a look costs more than a jump."""
+
+
 class _JumpingSelector(selectors.DefaultSelector):
     """Lets the loop's time jump instead of waiting for it."""
 
     now = 0.0
+    _jumps = 0
 
     def select(self, timeout: float | None = None) -> Any:
         if timeout == 0:
-            return []  # there is work at hand; what comes from outside is seen before a jump
-        ready = super().select(0)
+            return []  # there is work at hand
+        self._jumps += 1
+        ready = super().select(0) if timeout is None or self._jumps % OUTSIDE_EVERY == 0 else []
         if ready:
             return ready
         if timeout is None:

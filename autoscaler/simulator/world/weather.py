@@ -16,6 +16,7 @@ class Weather:
     def __init__(self, faults: tuple[Fault, ...], began_at: float) -> None:
         self.hits: Counter[FaultKind] = Counter()
         self._began_at = began_at
+        self._loop = asyncio.get_running_loop()
         self._faults: dict[FaultKind, list[Fault]] = {}
         self._asked: Counter[Fault] = Counter()
         for fault in sorted(faults, key=lambda fault: fault.at):
@@ -24,7 +25,7 @@ class Weather:
     @property
     def time(self) -> float:
         """Seconds since the world began."""
-        return asyncio.get_running_loop().time() - self._began_at
+        return self._loop.time() - self._began_at
 
     def holding(self, kind: FaultKind) -> Fault | None:
         """The fault of this kind that holds now."""
@@ -32,7 +33,10 @@ class Weather:
         if not faults:
             return None
         now = self.time
-        return next((fault for fault in faults if fault.at <= now < fault.until), None)
+        for fault in faults:
+            if fault.at <= now < fault.until:
+                return fault
+        return None
 
     def strikes(self, kind: FaultKind) -> Fault | None:
         """Count one thing that this kind concerns: the fault, if it is hit."""

@@ -27,6 +27,8 @@ class Word:
     """What GitHub says of a job."""
 
     job: JobId
+    run: int
+    attempt: int
     state: JobState
     repository: str
     labels: tuple[str, ...]
@@ -46,7 +48,8 @@ class Word:
             self.repository,
             self.labels,
             self.queued_at,
-            run_id=self.job,
+            run_id=self.run,
+            run_attempt=self.attempt,
             runner_name=self.runner_name,
             started_at=self.started_at,
             completed_at=self.completed_at,
@@ -91,12 +94,16 @@ class Webhooks:
         self._now = now
         self._deliver = deliver
         self._failed: list[_Failed] = []
+        self._since: Instant = 0.0
         self._under_way: set[asyncio.Task[None]] = set()
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is on its way, nor waits to be asked for again."""
-        return not self._failed and not self._under_way
+        """Whether nothing is on its way, nor waits to be asked for again.
+
+        What failed before the time that is asked about, as by an empty store, is nobody's any more.
+        """
+        return not self._under_way and all(one.tried_at < self._since for one in self._failed)
 
     def tell(self, word: Word) -> None:
         """Send a word off."""
@@ -115,6 +122,7 @@ class Webhooks:
 
     def redeliver(self, since: Instant) -> Redelivered:
         """Send again what failed since then."""
+        self._since = since
         again = [failed for failed in self._failed if failed.tried_at >= since]
         self._failed = [failed for failed in self._failed if failed.tried_at < since]
         for failed in again:

@@ -10,13 +10,14 @@ from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.demand import normalise_labels
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds, SkuName
+from autoscaler.model.machines import Machine
 from autoscaler.simulator.world.actions import SimulatedJob
-from autoscaler.simulator.world.instances import Instance, Seat
+from autoscaler.simulator.world.instances import STRANGER, Instance, Seat
 from autoscaler.simulator.world.store import MemoryStore
 
-SERVED_WITHIN: Seconds = 3700.0
-"""A queued job and a parked machine that fits it, both there for so long, are starvation: nothing is
-held back for longer than an hour."""
+SERVED_WITHIN: Seconds = 2000.0
+"""A queued job and a parked machine that fits it, both there for so long, are starvation: the longest
+hold of a registration after two quarters of an hour of refusals is 32 minutes."""
 
 _ROUNDING = 1e-6
 
@@ -39,6 +40,8 @@ class Witness:
         self._running: set[Instance] = set()
         self._requests: dict[str, str] = {}
         self._tokens: dict[str, str] = {}
+        self._asked: dict[str, int] = {}
+        self._filled: Counter[str] = Counter()
         self._handed: dict[str, Seat] = {}
 
     def note(self, violation: str) -> None:
@@ -52,6 +55,11 @@ class Witness:
         """A machine is there."""
         self._running.add(instance)
         self.launches += 1
+        self._filled[instance.call] += 1
+        if self._filled[instance.call] > self._asked.get(
+            instance.call, self._filled[instance.call]
+        ):
+            self.note(f"a slot filled twice: call {instance.call} has a machine too many")
 
     def ended(self, instance: Instance) -> None:
         """A machine is there no more."""
@@ -65,6 +73,7 @@ class Witness:
             self.note(f"call {order['call']} was sent before it was stored")
         elif order["count"] > len(call.slots):
             self.note(f"call {call.id} asks for more machines than it has slots")
+        self._asked.setdefault(order["call"], order["count"])
         if self._requests.setdefault(order["token"], request) != request:
             self.note(f"token {order['token']} came with another request")
         if self._tokens.setdefault(order["call"], order["token"]) != order["token"]:
@@ -74,7 +83,7 @@ class Witness:
 
     def ending(self, instance: Instance) -> None:
         """The controller has a machine ended that runs."""
-        if instance.installation != self._catalogue.installation:
+        if not self._ours(instance):
             self.note(f"{instance.id} of another installation was ended")
         for seat in self.seats:
             if seat.instance is not instance:
@@ -83,6 +92,12 @@ class Witness:
                 self.note(f"{instance.id} was stopped at work")
             elif seat.listens:
                 self.note(f"{instance.id} was stopped while its runner listened")
+
+    def _ours(self, instance: Instance) -> bool:
+        """Whether it bears the store's id, or is in the store from before another id was taken over."""
+        if instance.installation in (STRANGER, self._store.installation):
+            return instance.installation != STRANGER
+        return any(machine.provider_id == instance.id for machine in self._store.of_kind(Machine))
 
     def _check_caps(self, order: dict[str, object]) -> None:
         keys, count = order["offerings"], order["count"]
@@ -131,6 +146,11 @@ class Witness:
             self.note(f"one configuration reached two machines: {seat.instance.id}")
         if not seat.gate_passed:
             self.note(f"{seat.instance.id} was granted before its gate")
+
+    def running_again(self, job: SimulatedJob) -> None:
+        """GitHub is asked for one more attempt of a run."""
+        if not job.killed:
+            self.note(f"job {job.id} was run again, and no machine was taken from it")
 
     # --- jobs -----------------------------------------------------------------------------------
 

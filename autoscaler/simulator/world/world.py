@@ -12,19 +12,30 @@ from autoscaler.controller.loop import Pace
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import Catalogue, Offering
-from autoscaler.model.identifiers import CallId, Instant, ProviderMachineId, ProviderName, Seconds
+from autoscaler.model.identifiers import (
+    CallId,
+    InstallationId,
+    Instant,
+    ProviderMachineId,
+    ProviderName,
+    Seconds,
+)
+from autoscaler.model.interruptions import RerunState
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.actions import Actions
-from autoscaler.simulator.world.clock import HostClock
+from autoscaler.simulator.world.clock import BusyClock, HostClock
 from autoscaler.simulator.world.fuse import Fuse
 from autoscaler.simulator.world.github import SimulatedGitHub
 from autoscaler.simulator.world.ids import SequentialIds
-from autoscaler.simulator.world.instances import Instance
+from autoscaler.simulator.world.instances import STRANGER, Instance
 from autoscaler.simulator.world.lists import SimulatedLists
 from autoscaler.simulator.world.machine import Surroundings
-from autoscaler.simulator.world.machines import Machines
+from autoscaler.simulator.world.machines import FORETOLD, Machines
+from autoscaler.simulator.world.notices import SimulatedNotices
+from autoscaler.simulator.world.operator import Operator
 from autoscaler.simulator.world.process import ControllerProcess, Ports
 from autoscaler.simulator.world.provider import SimulatedProvider
+from autoscaler.simulator.world.reruns import SimulatedReruns
 from autoscaler.simulator.world.schedule import Fault, FaultKind, Schedule
 from autoscaler.simulator.world.store import MemoryStore
 from autoscaler.simulator.world.supervisor import Supervisor
@@ -35,7 +46,6 @@ from autoscaler.simulator.world.witness import Witness
 
 LOOK_EVERY: Seconds = 60.0
 SLOW_STORE: Seconds = 1.0
-STRANGER = "another"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +81,17 @@ class SimulatedWorld:
         self.actions = Actions(self.weather, _now, self.webhooks.tell)
         self.github = SimulatedGitHub(self.actions, self.webhooks, self.weather, self.witness, _now)
         self.lists = SimulatedLists(self.actions, self.weather, _now)
+        self.reruns = SimulatedReruns(self.actions, self.weather, self.witness)
         self.providers = {name: self._provider(name) for name in _providers(setting.catalogue)}
+        self.notices = {
+            name: SimulatedNotices(provider, self.weather, _now)
+            for name, provider in self.providers.items()
+        }
         around = Surroundings(
             self.supervisor.living, self.actions, self.weather, self.witness, _now
         )
-        self.machines = Machines(
-            around, self.providers, setting.boot, setting.catalogue.installation
-        )
+        self.machines = Machines(around, self.providers, self.notices, setting.boot)
+        self.operator = Operator(self.supervisor.living)
 
     async def run(self, patience: Seconds) -> None:
         """Play the schedule until all is quiet, or for `patience` seconds after its last fault."""
@@ -95,6 +109,7 @@ class SimulatedWorld:
         await asyncio.wait({supervising})
         self.webhooks.stop()
         self.machines.stop()
+        self.operator.leave()
         if not supervising.cancelled():
             supervising.result()
 
@@ -111,6 +126,7 @@ class SimulatedWorld:
             and not state.open_calls
             and not any(machine.occupies for machine in state.machines.values())
             and not any(job.state is not JobState.COMPLETED for job in state.jobs.values())
+            and not any(rerun.state is not RerunState.ENDED for rerun in state.reruns.values())
         )
 
     def _set_out(self) -> None:
@@ -128,35 +144,47 @@ class SimulatedWorld:
 
     def _make(self, fuse: Fuse) -> ControllerProcess:
         self.store.reopen(fuse)
-        self.github.fuse = self.lists.fuse = fuse
-        for provider in self.providers.values():
-            provider.fuse = fuse
+        self.github.fuse = self.lists.fuse = self.reruns.fuse = fuse
+        for name, provider in self.providers.items():
+            provider.fuse = self.notices[name].fuse = fuse
         setting = self._setting
         ports = Ports(
             setting.catalogue,
             self.store,
             self.github,
             self.providers,
+            self.notices,
+            self.reruns,
             HostClock(self.weather),
+            BusyClock(self.weather),
             self._ids,
-            self.lists if self._schedule.lists else None,
+            self.lists,
+            self._schedule.lists,
+            self._tag,
             setting.telemetry,
             parse,
             setting.pace,
         )
         return ControllerProcess(ports, fuse)
 
+    def _tag(self, installation: InstallationId) -> None:
+        for provider in self.providers.values():
+            provider.installation = installation
+
     def _befall(self, fault: Fault) -> None:
         """Begin what strikes at one moment; the rest is asked of the weather."""
         match fault.kind:
             case FaultKind.TAKEN:
                 self.machines.take(fault)
+            case kind if kind in FORETOLD:
+                self.machines.foretell(fault)
             case FaultKind.CUT_OFF:
                 self.machines.cut_off(fault)
             case FaultKind.CRASH:
                 self.supervisor.crash(fault, max(1, fault.target))
             case FaultKind.STORE_RESTORED | FaultKind.STORE_LOST:
                 self.supervisor.restore(fault)
+                asyncio.get_running_loop().call_later(fault.lasts, self.operator.come)
             case FaultKind.STORE_FAILS | FaultKind.STORE_SLOW:
                 self.weather.hits[fault.kind] += 1
                 if fault.kind is FaultKind.STORE_FAILS:

@@ -20,6 +20,7 @@ class FakeHost:
         self.machines: dict[str, LabMachine] = {}
         self.killed: list[str] = []
         self.hold: asyncio.Event | None = None
+        self.written: dict[str, str] = {}
 
     async def boot(self, machine: LabMachine) -> None:
         if self.hold is not None:
@@ -28,6 +29,9 @@ class FakeHost:
 
     async def kill(self, instance_id: str) -> None:
         self.killed.append(instance_id)
+
+    def console(self, instance_id: str) -> str:
+        return self.written.get(instance_id, "")
 
     async def close(self) -> None:
         self.machines.clear()

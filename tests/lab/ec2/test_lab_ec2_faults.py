@@ -214,9 +214,7 @@ async def test_a_newer_image_appears_between_two_launches(ec2: Fixture) -> None:
 
 async def test_console_output_is_the_end_of_what_was_written(ec2: Fixture) -> None:
     (name,) = await ec2.running()
-    one = ec2.lab.instances.find(name)
-    assert one is not None
-    one.console = "lost\n" + "x" * 66_000 + "\nkernel panic: " + "é" * 200
+    ec2.host.written[name] = "lost\n" + "x" * 66_000 + "\nkernel panic: " + "é" * 200
     answer = await ec2.sdk("get_console_output", InstanceId=name)
     # The SDK decodes base64 by itself.
     assert answer["Output"].endswith("é" * 200)

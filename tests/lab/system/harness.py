@@ -52,6 +52,13 @@ def read_records(lab: Laboratory) -> Records:
         return records_in(file)
 
 
+def told_of(lab: Laboratory, machine: str, event: str) -> list[str]:
+    """What a machine's history tells of one kind."""
+    query = "SELECT detail FROM history WHERE kind = 'machine' AND record = ? AND event = ?"
+    with closing(_store(lab)) as file:
+        return [detail for (detail,) in file.execute(query, (machine, event))]
+
+
 def records_in(file: sqlite3.Connection) -> Records:
     """All records of an open store."""
 

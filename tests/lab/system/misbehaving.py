@@ -117,7 +117,10 @@ STORIES = {
 
 @dataclass(slots=True)
 class Outcome:
-    """Everything that was seen. `samples` are the controller's own counts, from time to time."""
+    """Everything that was seen. `samples` are the controller's own counts, from time to time.
+
+    `consoles` are, by SKU, what the history of the one that misbehaved tells of its console.
+    """
 
     records: Records
     jobs: dict[str, list[PushedJob]]
@@ -125,6 +128,7 @@ class Outcome:
     misdeeds: dict[str, Misdeed]
     samples: list[Sample]
     registrations: Sequence[RegisteredRunnerView]
+    consoles: dict[str, list[str]]
 
     def instances_of(self, sku: str) -> list[Instance]:
         """In the order of their launch."""

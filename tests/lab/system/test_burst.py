@@ -22,6 +22,10 @@ AS_SHIPPED = {
     "burst": RegistrationRate().burst,
     "per_second": RegistrationRate().per_second,
 }
+MINT = "POST /orgs/{org}/actions/runners/generate-jitconfig"
+LOOKS_A_MINUTE = 25.0
+"""GitHub's lists and deliveries are read by the clock, and a busy host takes longer for the jobs."""
+
 LONGEST_PARKED = 120.0
 """Seconds that a machine may wait for its turn to register."""
 
@@ -64,10 +68,14 @@ async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
         most_machines=1000,
     )
     async with Laboratory(fleet) as lab:
+        began = lab.clock.now()
         await _run(lab, 1000, 20.0, 60.0)
-        calls = github_calls(lab)
+        minutes = (lab.clock.now() - began) / 60.0
         assert lab.ec2.calls["CreateFleet"] <= 5
-        assert calls.total() <= 1.1 * 1000, lab.github.calls
+        assert lab.github.calls[MINT, 201] <= 1000
+        # Two minutes, on an idle host: 1.1 calls a job.
+        allowed = 1.05 * 1000 + LOOKS_A_MINUTE * max(2.0, minutes)
+        assert github_calls(lab).total() <= allowed, lab.github.calls
         await _ended_well(lab)
 
 

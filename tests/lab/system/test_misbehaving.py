@@ -11,11 +11,12 @@ import pytest_asyncio
 
 from autoscaler.lab.ec2.lifecycle import BY_ITSELF, BY_USER
 from autoscaler.lab.laboratory import Laboratory
+from autoscaler.lab.machines.misbehaving_host import PANIC
 from autoscaler.lab.machines.misbehaviour import Misbehaviour
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import RunnerState
-from tests.lab.system.harness import job, read_records
+from tests.lab.system.harness import job, read_records, told_of
 from tests.lab.system.misbehaving import STORIES, Outcome, Sample, fleet, live
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -44,13 +45,20 @@ async def outcome() -> AsyncIterator[Outcome]:
         await live(lab, jobs, samples)
         assert await lab.controller.terminate() == 0
         records = read_records(lab)
+        misdeeds = {name: deeds[0] for name, deeds in lab.misdeeds.items()}
+        instances = {deed.instance_id: name for name, deed in misdeeds.items()}
         yield Outcome(
             records,
             jobs,
             tuple(lab.ec2.instances),
-            {name: deeds[0] for name, deeds in lab.misdeeds.items()},
+            misdeeds,
             samples,
             lab.github.runners,
+            {
+                instances[one.provider_id]: told_of(lab, one.id, "console")
+                for one in records.machines
+                if one.provider_id in instances
+            },
         )
 
 
@@ -115,6 +123,22 @@ async def test_no_job_is_lost_or_run_twice(outcome: Outcome, name: str) -> None:
     story, jobs = STORIES[name], outcome.jobs[name]
     assert tuple(one.conclusion for one in jobs) == story.ended
     assert [len(one.starts) for one in jobs] == [1] * len(jobs)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("never-boots", PANIC.strip()),
+        ("no-agent", "runner-agent: not on this image"),
+        ("fails-gate", None),
+        ("stays-on", None),
+    ],
+)
+async def test_why_it_did_not_come_up_is_in_its_history(
+    outcome: Outcome, name: str, shown: str | None
+) -> None:
+    told = outcome.consoles[name]
+    assert [one.endswith(shown) for one in told] == [True] if shown else told == []
 
 
 async def test_a_registration_that_outlives_its_machine_gets_no_job(outcome: Outcome) -> None:

@@ -1,0 +1,55 @@
+"""Puts together what hears GitHub's webhooks, and what hears an operator if fleet.yaml says so.
+
+It decides nothing of what they are told.
+"""
+
+from collections.abc import Iterable
+
+from autoscaler import config
+from autoscaler.controller.confirming import Confirming
+from autoscaler.controller.guards import GuardedGitHubLists
+from autoscaler.controller.intake import Intake
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.webhook import parse_workflow_job, verify_signature
+from autoscaler.model.identifiers import InstallationId
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.server.admin import AdminEndpoint
+from autoscaler.server.serving import Endpoint
+from autoscaler.server.webhook import WebhookEndpoint
+
+
+def webhook_endpoint(
+    configuration: config.Configuration, intake: Intake, clock: Clock, telemetry: Telemetry
+) -> WebhookEndpoint:
+    """/webhook. Raises ConfigurationError."""
+    secrets = [one.get_secret_value() for one in config.read_webhook_secrets(configuration)]
+    return WebhookEndpoint(
+        lambda body, header: verify_signature(body, header, secrets),
+        parse_workflow_job,
+        intake.accept,
+        clock,
+        telemetry,
+    )
+
+
+def admin_endpoints(
+    configuration: config.Configuration,
+    journal: Journal,
+    client: GitHubClient,
+    providers: Iterable[Ec2Provider],
+) -> list[Endpoint]:
+    """The operator's endpoint, or none. Raises ConfigurationError."""
+    tokens = [token.get_secret_value() for token in config.read_admin_tokens(configuration)]
+    if not tokens:
+        return []
+    every = tuple(providers)
+
+    def tag_with(installation: InstallationId) -> None:
+        for provider in every:
+            provider.take_over(installation)
+
+    confirming = Confirming(journal, GuardedGitHubLists(client.lists), tag_with)
+    return [AdminEndpoint(confirming, tokens)]

@@ -1,0 +1,110 @@
+"""Takes an operator's confirmations: they become facts unless something speaks against them.
+
+It asks GitHub who is at work before a machine is given up, and ends nothing itself: that a machine
+was confirmed makes it due.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import structlog
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.confirmations import ConfirmationRefusedError, RefusalKind
+from autoscaler.controller.ports.github import GitHubError
+from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.ledger.confirming import is_unclear, life_of, refusal_of_takeover, unclear
+from autoscaler.model.events import InstallationTakenOver, OrphanConfirmed
+from autoscaler.model.identifiers import InstallationId, MachineId, ProviderMachineId, RunnerName
+from autoscaler.model.machines import Machine
+from autoscaler.model.unclear import Unclear
+
+_log = structlog.get_logger(__name__)
+
+
+class Confirming:
+    """Implements the Confirmations port over the ledger."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        lists: GitHubLists,
+        taken_over: Callable[[InstallationId], None] = lambda _: None,
+    ) -> None:
+        """`taken_over` hears of another id before it is durable, and tags with it from then on."""
+        self._journal = journal
+        self._lists = lists
+        self._taken_over = taken_over
+
+    def unclear(self) -> Sequence[Unclear]:
+        """Every machine that cannot be told."""
+        return unclear(self._journal.ledger.state)
+
+    async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
+        """See `Confirmations.orphan`."""
+        found = self._unclear_machine(machine)
+        if not force:
+            at_work = await self._at_work()
+            found = self._unclear_machine(machine)  # GitHub took its time
+            life = life_of(self._journal.ledger.state, found, at_work, self._journal.now)
+            if life is not None:
+                _refuse(
+                    RefusalKind.CONTRADICTED,
+                    f"machine {found.id} is not ended: {life}. Wait until that is over, or look at "
+                    "the machine itself and say it again with --force",
+                )
+        await self._journal.record(OrphanConfirmed(self._journal.now, found.id))
+        _log.warning("orphan_confirmed", machine=found.id, forced=force)
+        return found.id
+
+    async def installation(self, old_id: str, *, force: bool = False) -> InstallationId:
+        """See `Confirmations.installation`."""
+        old = InstallationId(old_id)
+        refusal = refusal_of_takeover(self._journal.ledger.state, old, force=force)
+        if refusal is not None:
+            _refuse(RefusalKind.CONTRADICTED, refusal)
+        # No await between the look and the change: no call may be recorded in between.
+        self._taken_over(old)
+        self._journal.note(InstallationTakenOver(self._journal.now, old))
+        self._journal.changed.set()
+        await self._journal.commit()
+        _log.warning("installation_taken_over", installation=old)
+        return old
+
+    async def _at_work(self) -> list[RunnerName]:
+        """Every registration that GitHub shows busy or online, whoever's."""
+        found: list[RunnerName] = []
+        for scope in self._journal.ledger.state.catalogue.scopes:
+            try:
+                listed = await self._lists.runners(scope.key)
+            except GitHubError as error:
+                _refuse(
+                    RefusalKind.UNREACHABLE,
+                    f"GitHub could not be asked who is at work: {error}. Try again, or look at the "
+                    "machine itself and say it again with --force",
+                )
+            found += [one.name for one in listed.items if one.busy or one.online]
+        return found
+
+    def _unclear_machine(self, machine: str) -> Machine:
+        state = self._journal.ledger.state
+        known = state.by_provider_id.get(ProviderMachineId(machine), MachineId(machine))
+        found = state.machines.get(known)
+        if found is None:
+            others = {one.provider_id for one in self.unclear() if one.machine is None}
+            if machine in others:
+                _refuse(
+                    RefusalKind.CONTRADICTED,
+                    f"{machine} was made by another installation: see autoscaler unclear",
+                )
+            _refuse(RefusalKind.UNKNOWN, "no such machine is known: see autoscaler unclear")
+        if not is_unclear(found):
+            _refuse(
+                RefusalKind.CONTRADICTED,
+                f"machine {found.id} is {found.state}, and nothing about it needs to be confirmed",
+            )
+        return found
+
+
+def _refuse(kind: RefusalKind, reason: str) -> NoReturn:
+    raise ConfirmationRefusedError(kind, reason)

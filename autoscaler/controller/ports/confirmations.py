@@ -1,0 +1,49 @@
+"""What an operator may see and confirm, and why that may be refused.
+
+The server hands requests on by it; whether a confirmation is believed is not decided there.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from autoscaler.model.identifiers import InstallationId, MachineId
+from autoscaler.model.unclear import Unclear
+
+
+class RefusalKind(StrEnum):
+    """What sort of reason it is, for who asks by machine."""
+
+    UNKNOWN = "unknown"
+    CONTRADICTED = "contradicted"
+    UNREACHABLE = "unreachable"
+
+
+class ConfirmationRefusedError(Exception):
+    """Nothing was changed. The text says why and what to do, in words for an operator."""
+
+    def __init__(self, kind: RefusalKind, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+
+
+class Confirmations(Protocol):
+    """What the operator's requests come to."""
+
+    def unclear(self) -> Sequence[Unclear]:
+        """Every machine that cannot be told."""
+
+    async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
+        """A machine, by our id or its provider's, is nobody's: it is ended.
+
+        With `force`, although it may be alive. Durable on return. Raises ConfirmationRefusedError,
+        StoreError.
+        """
+
+    async def installation(self, old_id: str, *, force: bool = False) -> InstallationId:
+        """The store of this installation is lost: its id and machines are ours from now on.
+
+        With `force`, although this store has machines of its own. Durable on return. Raises
+        ConfirmationRefusedError, StoreError.
+        """

@@ -1,0 +1,158 @@
+"""What an operator confirms: that a machine is nobody's, or that an older installation is this one.
+
+It says what cannot be told, what speaks against a confirmation, and what one changes. It never
+ends a machine: a confirmed one is due, and the planner ends it.
+"""
+
+from collections.abc import Iterable
+
+from autoscaler.ledger.lists import adopt_unproven
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.calls import CallState
+from autoscaler.model.events import InstallationTakenOver, MachinesListed, OrphanConfirmed
+from autoscaler.model.identifiers import InstallationId, Instant, RunnerName, Seconds
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.runners import machine_in_name
+from autoscaler.model.unclear import Unclear
+
+HEARD_WITHIN: Seconds = 900.0
+"""An agent that spoke within this time is alive: the silence after which GitHub is asked."""
+
+SHOWN = 3
+"""How many names a refusal repeats."""
+
+_CONFIRM = "it ends by itself after its job; if it is nobody's: autoscaler confirm {}"
+_TAKE_OVER = (
+    "if the store of that installation was lost and no other controller uses it: "
+    "autoscaler confirm --installation {}; if one does, give this fleet another name"
+)
+
+
+def on_orphan_confirmed(state: LedgerState, event: OrphanConfirmed) -> None:
+    """It is due at once, on a ground of its own. Of one that is clear by now, nothing changes."""
+    machine = state.machines.get(event.machine)
+    if machine is None or not is_unclear(machine):
+        return
+    with state.changing(machine):
+        machine.ground = EndGround.OPERATOR
+        machine.due = event.at
+    state.note(machine, event.at, "confirmed", "an operator confirmed that it is nobody's")
+
+
+def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver) -> None:
+    """The old id is ours from now on, and what it made is possibly at work.
+
+    What was made under the id before stays ours by its record.
+    """
+    state.take_over(event.installation, event.at)
+    for provider, known in state.foreign.items():
+        for listed in tuple(known.values()):
+            if listed.installation == event.installation:
+                del known[listed.provider_id]
+                state.count_use(listed.sku, listed.dollars_per_hour, listed.holds, -1)
+                seen = MachinesListed(event.at, provider, event.at, False, (listed,))
+                adopt_unproven(state, seen, listed, "of an installation that was taken over")
+
+
+def is_unclear(machine: Machine) -> bool:
+    """Whether it may be at work for all that is known, and nobody confirmed otherwise."""
+    waits = machine.state is MachineState.GRANTED and machine.unproven
+    return waits and machine.ground is not EndGround.OPERATOR
+
+
+def unclear(state: LedgerState) -> list[Unclear]:
+    """Everything that cannot be told, ours first, each by its provider's id. O(machines)."""
+    ours = [
+        Unclear(
+            one.id,
+            one.provider,
+            one.provider_id,
+            state.catalogue.installation,
+            one.sku,
+            one.since,
+            one.launch_time,
+            one.reason,
+            _CONFIRM.format(one.id),
+        )
+        for one in state.machines.values()
+        if is_unclear(one)
+    ]
+    others = [
+        Unclear(
+            None,
+            provider,
+            listed.provider_id,
+            listed.installation,
+            listed.sku,
+            None,
+            listed.launch_time,
+            f"made by installation {listed.installation}, and this one is "
+            f"{state.catalogue.installation}",
+            _TAKE_OVER.format(listed.installation),
+        )
+        for provider, known in state.foreign.items()
+        for listed in known.values()
+    ]
+    found = (sorted(some, key=lambda one: str(one.provider_id)) for some in (ours, others))
+    return [one for some in found for one in some]
+
+
+def life_of(
+    state: LedgerState, machine: Machine, at_work: Iterable[RunnerName], now: Instant
+) -> str | None:
+    """What says that an unclear machine may be alive, or None.
+
+    `at_work` are the registrations that GitHub shows busy or online. Which machine a registration
+    is on cannot be told where its machine is not in the store: it may be this one's.
+    """
+    heard = machine.last_seen
+    if machine.nonce_hash and heard is not None and now - heard < HEARD_WITHIN:
+        return f"its agent spoke {now - heard:.0f} s ago"
+    names = {name for name in at_work if _may_be_of(state, name, machine)}
+    names |= {
+        job.runner_name
+        for job in state.jobs.values()
+        if job.state is JobState.IN_PROGRESS
+        and job.runner_name is not None
+        and _may_be_of(state, job.runner_name, machine)
+    }
+    if not names:
+        return None
+    shown = ", ".join(sorted(names)[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    return f"{len(names)} runners at work may be on it, such as {shown}"
+
+
+def refusal_of_takeover(
+    state: LedgerState, installation: InstallationId, *, force: bool
+) -> str | None:
+    """Why an installation is not taken over, and what to do about that; None where it may be."""
+    own = state.catalogue.installation
+    if installation == own:
+        return f"{own} is this installation already"
+    shown = {one.installation for known in state.foreign.values() for one in known.values()}
+    if installation not in shown:
+        there = ", ".join(sorted(shown)[:SHOWN]) or "none"
+        return f"no provider shows a machine of installation {installation}; shown are: {there}"
+    under_way = sum(call.state is not CallState.SETTLED for call in state.open_calls.values())
+    if under_way:
+        # Their machines would carry the id that this installation gives up.
+        return f"{under_way} calls to providers are under way: say it again in a minute"
+    live = sum(one.occupies for one in state.machines.values())
+    if live and not force:
+        return (
+            f"this store is not empty: installation {own} has {live} machines of its own. Is another "
+            f"controller at work for {installation}? Then give this fleet another name. If its store "
+            "is lost and no controller uses it, say it again with --force: the machines here stay "
+            "this fleet's own"
+        )
+    return None
+
+
+def _may_be_of(state: LedgerState, name: RunnerName, machine: Machine) -> bool:
+    catalogue = state.catalogue
+    found = machine_in_name(catalogue.fleet, catalogue.installation, name)
+    if found is None:
+        return False
+    # An adopted machine has a name of its own here, and another one in its registration.
+    return found == machine.id or (machine.slot < 0 and found not in state.machines)

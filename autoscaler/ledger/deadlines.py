@@ -1,0 +1,94 @@
+"""When the planner must look at a machine again even if nothing happens.
+
+Our own downtime fails nobody's deadline. What follows from a deadline is the planner's to say.
+"""
+
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.catalogue import DEFAULT_LIFETIME, Deadlines
+from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.machines import EndGround, Machine, MachineState
+
+SILENCE: Seconds = 900.0
+"""A granted machine's agent that is silent for this long has GitHub asked about its work."""
+
+POWER_OFF_TIME: Seconds = 120.0
+"""How long a machine that reported its exit has to power itself off."""
+
+LOOKS_AROUND_FOR: Seconds = 300.0
+"""After a start no machine from before it fails its boot or gate: lists may yet show it at work."""
+
+_S = MachineState
+
+
+def lifetime_end(state: LedgerState, machine: Machine) -> Instant:
+    """When a granted machine's lifetime is over, counted from the grant."""
+    sku = state.catalogue.skus.get(machine.sku)
+    start = machine.granted_at if machine.granted_at is not None else machine.since
+    return start + (sku or _FALLBACK).lifetime
+
+
+def due(state: LedgerState, machine: Machine) -> Instant | None:
+    """When the planner must look at this machine even if nothing happens."""
+    if _is_due_at_once(state, machine):
+        return machine.since
+    deadlines = (state.catalogue.skus.get(machine.sku) or _FALLBACK).deadlines
+    match machine.state:
+        case _S.LAUNCHED:
+            return _late(state, machine, deadlines.boot)
+        case _S.BOOTED:
+            return _late(state, machine, deadlines.gate)
+        case _S.PARKED:
+            return _silent_while_parked(state, machine, deadlines.parked_silence)
+        case _S.GRANTED if not machine.handed_over:
+            return _silent_while_parked(state, machine, deadlines.parked_silence)
+        case _S.GRANTED:
+            silent = _heard_at(machine) + _extended(SILENCE, machine)
+            return min(silent, lifetime_end(state, machine))
+        case _S.EXITED:
+            return machine.since + _extended(POWER_OFF_TIME, machine)
+        case _S.FAILED:
+            return machine.since if machine.provider_id is not None else None
+        case _S.ENDING:
+            return machine.due
+    return None
+
+
+def _is_due_at_once(state: LedgerState, machine: Machine) -> bool:
+    confirmed = machine.state is _S.GRANTED and machine.ground is EndGround.OPERATOR
+    taken = machine.interruption is not None and machine.is_unused(state.started_at)
+    return confirmed or taken
+
+
+def _late(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
+    due_at = machine.since + _extended(patience, machine)
+    if machine.confirmed or machine.created_at >= state.started_at:
+        return due_at
+    # The store may be older than the world, and what shows that comes within minutes.
+    return max(due_at, state.started_at + LOOKS_AROUND_FOR)
+
+
+def _silent_while_parked(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
+    due_at = _heard_at(machine) + _extended(patience, machine)
+    if machine.confirmed:
+        return due_at
+    # After a start it has its time to speak again, however long nobody was here to listen.
+    return max(due_at, state.started_at + patience)
+
+
+def _heard_at(machine: Machine) -> Instant:
+    return max(machine.last_seen or machine.since, machine.since)
+
+
+def _extended(length: Seconds, machine: Machine) -> Seconds:
+    # Our own downtime fails nobody's deadline, but a crash loop makes nothing immortal.
+    return min(length + machine.absence, 3.0 * length)
+
+
+class _Fallback:
+    """A SKU that left the configuration keeps its machines under the default deadlines."""
+
+    deadlines = Deadlines()
+    lifetime: Seconds = DEFAULT_LIFETIME
+
+
+_FALLBACK = _Fallback()

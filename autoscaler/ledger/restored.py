@@ -1,0 +1,116 @@
+"""What proves that the store is older than the world, as a restored backup is, and what then holds.
+
+A machine that the store shows as idle may have been granted since: it is kept as possibly at work
+until its own agent asks for a grant. A job that it shows as queued may have run: GitHub is asked
+before anything is launched for it. It never ends anything.
+"""
+
+from autoscaler.ledger.deadlines import due
+from autoscaler.ledger.machines import move
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.fleet import PARKED_BELIEVED_FOR
+from autoscaler.model.identifiers import Instant, MachineId, RunnerName
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.runners import RunnerState, machine_in_name
+
+OF_AN_UNKNOWN_CALL = "of a call that is not in the store"
+OLDER_THAN_THE_WORLD = "its record is older than the world: it may have been granted since"
+
+_SAID_TO_BE_IDLE = frozenset({MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED})
+
+
+def doubt(state: LedgerState, at: Instant) -> None:
+    """After a list: where it brought a machine of a call that nobody knows, doubt what is older.
+
+    O(machines); O(jobs) only where there is such a machine.
+    """
+    brought = [one.created_at for one in state.machines.values() if _is_proof(one)]
+    if not brought:
+        return
+    before = min(max(brought), state.started_at)
+    for machine in tuple(state.machines.values()):
+        believed = (
+            machine.state is MachineState.PARKED and at < state.started_at + PARKED_BELIEVED_FOR
+        )
+        if machine.created_at < before and not believed:
+            _doubt_machine(state, machine, at)
+    for job in tuple(state.jobs.values()):
+        if job.queued_at < before:
+            _doubt_job(state, job, at)
+
+
+def job_named(state: LedgerState, name: RunnerName, at: Instant) -> None:
+    """GitHub shows a job at work on this runner: its machine has a grant, whatever we know."""
+    runner = state.runners.get(name)
+    if runner is not None:
+        _was_handed_over(state, name, at)
+        return
+    catalogue = state.catalogue
+    found = machine_in_name(catalogue.fleet, catalogue.installation, name)
+    machine = state.machines.get(found) if found is not None else None
+    if machine is not None and machine.created_at < state.started_at:
+        _doubt_machine(state, machine, at)
+
+
+def closed_at_work(state: LedgerState, name: RunnerName, at: Instant) -> None:
+    """GitHub would not delete a registration that was handed to nobody: somebody has it."""
+    runner = state.runners.get(name)
+    if runner is not None and runner.state is RunnerState.DONE:
+        _was_handed_over(state, name, at)
+
+
+def asked_for_a_grant(state: LedgerState, machine_id: MachineId, at: Instant) -> None:
+    """Its agent, with the nonce that we know, wants a grant: it has none, and is parked."""
+    machine = state.machines.get(machine_id)
+    if machine is None or machine.state is not MachineState.GRANTED:
+        return
+    if machine.unproven and machine.reason == OLDER_THAN_THE_WORLD:
+        move(state, machine, MachineState.PARKED, at, "its agent asks for a grant")
+        with state.changing(machine):
+            machine.unproven = machine.handed_over = False
+            machine.runner = machine.granted_at = machine.ground = None
+            machine.parked_at = machine.parked_at or at
+            machine.due = due(state, machine)
+        return
+    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    if runner is not None and runner.handed_over_at is None and machine.handed_over:
+        with state.changing(machine):
+            machine.handed_over = False
+            machine.due = due(state, machine)
+
+
+def _is_proof(machine: Machine) -> bool:
+    return machine.unproven and machine.occupies and machine.reason == OF_AN_UNKNOWN_CALL
+
+
+def _doubt_machine(state: LedgerState, machine: Machine, at: Instant) -> None:
+    if machine.state not in _SAID_TO_BE_IDLE or machine.confirmed:
+        return
+    move(state, machine, MachineState.GRANTED, at, OLDER_THAN_THE_WORLD)
+    with state.changing(machine):
+        machine.unproven = machine.handed_over = True
+        machine.granted_at = machine.last_seen = at
+        machine.due = due(state, machine)
+
+
+def _doubt_job(state: LedgerState, job: Job, at: Instant) -> None:
+    read = job.read_at is not None and job.read_at >= state.started_at
+    if job.state is not JobState.QUEUED or job.demand is None or job.disputed or read:
+        return
+    with state.changing(job):
+        job.disputed = True
+    state.reads[job.id] = at
+    state.note(job, at, "disputed", "the store is older than the world")
+
+
+def _was_handed_over(state: LedgerState, name: RunnerName, at: Instant) -> None:
+    runner = state.runners[name]
+    machine = state.machines.get(runner.machine)
+    if machine is None or machine.runner != name or machine.handed_over:
+        return
+    if machine.state is MachineState.GRANTED:
+        with state.changing(machine):
+            machine.handed_over = True
+            machine.due = due(state, machine)
+        state.note(machine, at, "handed_over", "GitHub shows its runner at work")

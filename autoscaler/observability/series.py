@@ -1,0 +1,177 @@
+"""Every metric of the product: its name, its help text, its labels, and how all are rendered.
+
+The counters and gauges of known SKUs are there from the start, at zero. It counts nothing.
+docs/metrics.md lists them all; a test holds it to that.
+"""
+
+import platform
+from collections.abc import Iterable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderName, SkuName
+from autoscaler.model.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.machines import EndGround, MachineState
+
+WAIT_BUCKETS = (1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 21600)
+"""Seconds: a parked machine serves within a few, a cold one in minutes, a drought lasts hours."""
+
+CALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+PASS_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+
+class Series:
+    """Every metric, on a registry of its own."""
+
+    def __init__(
+        self, skus: Iterable[SkuName], providers: Iterable[ProviderName], version: str
+    ) -> None:
+        """`skus` and `providers` are the configured names, `version` the product's own."""
+        self._registry = CollectorRegistry()
+        self._make_jobs_and_machines()
+        self._make_calls()
+        self._make_process(version)
+        self.shown: dict[tuple[Gauge, tuple[str, ...]], int] = {}
+        """The gauges that a picture of the fleet sets, as they stand."""
+        self._show_zeroes(tuple(skus), tuple(providers))
+
+    def render(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(_WithoutCreated(self._registry))
+
+    def _make_jobs_and_machines(self) -> None:
+        self.queue_seconds = self._histogram(
+            "job_queue_duration_seconds", "From queued to started.", ("sku",), WAIT_BUCKETS
+        )
+        self.waiting = self._gauge("jobs_waiting", "Jobs that wait for a runner.", ("sku",))
+        self.in_progress = self._gauge("jobs_in_progress", "Jobs that run.", ("sku",))
+        self.completed = self._counter("jobs_completed", "Jobs that ended.", ("sku", "conclusion"))
+        self.machines = self._gauge("machines", "Machines and open slots.", ("sku", "state"))
+        self.foreign = self._gauge(
+            "machines_foreign", "Machines of this fleet's name and another installation.", ()
+        )
+        self.launches = self._counter("launches", "Machines asked for.", ("sku", "provider"))
+        self.failures = self._counter(
+            "launch_failures", "Machines that failed before they could serve.", ("sku", "reason")
+        )
+        self.ended = self._counter(
+            "machines_ended", "Machines that the controller ended.", ("sku", "ground")
+        )
+        self.on_trial = self._gauge(
+            "sku_on_trial", "1 while a SKU launches one machine at a time.", ("sku",)
+        )
+        self.interrupted = self._counter(
+            "machines_interrupted", "Machines that their provider takes back.", ("sku", "kind")
+        )
+        self.reruns = self._counter(
+            "jobs_interrupted", "Jobs whose machine was taken from under them.", ("sku", "outcome")
+        )
+        self.dollars = self._gauge(
+            "cost_dollars_per_hour", "What the machines cost now, in US dollars an hour.", ()
+        )
+
+    def _make_calls(self) -> None:
+        self.github_requests = self._counter(
+            "github_requests", "Requests to GitHub.", ("endpoint", "outcome")
+        )
+        self.github_seconds = self._histogram(
+            "github_request_duration_seconds", "Requests to GitHub.", ("endpoint",), CALL_BUCKETS
+        )
+        bucket = ("app", "account", "resource")
+        self.github_answers = self._counter("github_answers", "Answers of GitHub.", bucket)
+        self.github_remaining = self._gauge(
+            "github_rate_limit_remaining", "Requests left in GitHub's hour.", bucket
+        )
+        self.github_limit = self._gauge(
+            "github_rate_limit", "Requests that GitHub allows in an hour.", bucket
+        )
+        self.github_staleness = self._gauge(
+            "github_staleness_seconds", "Age of the oldest picture of what is active.", ("account",)
+        )
+        self.provider_requests = self._counter(
+            "provider_requests", "Requests to providers.", ("provider", "operation", "outcome")
+        )
+        self.provider_seconds = self._histogram(
+            "provider_request_duration_seconds",
+            "Requests to providers.",
+            ("provider", "operation"),
+            CALL_BUCKETS,
+        )
+        self.notices = self._counter(
+            "notices", "Messages in providers' queues of notices.", ("provider", "kind")
+        )
+        self.deliveries = self._counter("deliveries", "Webhook deliveries.", ("answer",))
+        self.bootstrap = self._counter(
+            "bootstrap_requests", "Requests of booting machines.", ("step", "answer")
+        )
+        self.pass_seconds = self._histogram(
+            "loop_pass_duration_seconds", "Turns of the control loop.", (), PASS_BUCKETS
+        )
+
+    def _make_process(self, version: str) -> None:
+        build = Info("autoscaler_build", "What is running.", registry=self._registry)
+        build.info({"version": version, "python": platform.python_version()})
+        ProcessCollector(registry=self._registry)
+
+    def _show_zeroes(self, skus: tuple[SkuName, ...], providers: tuple[ProviderName, ...]) -> None:
+        # A counter that begins at one loses its first step to every rate().
+        for sku in skus:
+            self.queue_seconds.labels(sku)
+            self._show(self.waiting, sku)
+            self._show(self.in_progress, sku)
+            self._show(self.on_trial, sku)
+            for state in MachineState:
+                self._show(self.machines, sku, state.value)
+            for provider in providers:
+                self.launches.labels(sku, provider)
+            for failure in FailureClass:
+                self.failures.labels(sku, failure.value)
+            for kind in set(NoticeKind) - {NoticeKind.STATE_CHANGE}:  # takes no machine
+                self.interrupted.labels(sku, kind.value)
+            for outcome in RerunOutcome:
+                self.reruns.labels(sku, outcome.value)
+            for ground in EndGround:
+                self.ended.labels(sku, ground.value)
+
+    def _show(self, gauge: Gauge, *labels: str) -> None:
+        gauge.labels(*labels).set(0)
+        self.shown[gauge, labels] = 0
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
+        return Gauge(f"autoscaler_{name}", text, labels, registry=self._registry)
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(f"autoscaler_{name}", text, labels, registry=self._registry)
+
+    def _histogram(
+        self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]
+    ) -> Histogram:
+        return Histogram(
+            f"autoscaler_{name}", text, labels, registry=self._registry, buckets=buckets
+        )
+
+
+class _WithoutCreated(Collector):
+    """Leaves out the `_created` samples: a third of all series, and of no use here.
+
+    The library can only switch them off for the whole process.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            yield metric

@@ -1,0 +1,136 @@
+"""Speaks to a running controller for an operator: what cannot be told, and confirmations.
+
+It knows from fleet.yaml where the controller is and which token it believes. It decides nothing,
+follows no redirect, and sends the token nowhere else.
+"""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+from autoscaler import config
+from autoscaler.model.identifiers import Seconds
+
+PATIENCE: Seconds = 60.0
+"""GitHub is asked about every scope before a machine is given up."""
+
+LARGEST_ANSWER = 32 * 2**20
+
+
+class ConfirmationFailedError(Exception):
+    """The controller did not do it, or could not be asked; the text says what to do."""
+
+
+class ConfirmationClient:
+    """One fleet's controller."""
+
+    def __init__(self, path: Path, url: str | None = None) -> None:
+        """`url` is where the controller is, if not at `server.public_url`.
+
+        Raises ConfigurationError, and ConfirmationFailedError where fleet.yaml names no token.
+        """
+        configuration = config.load(path, files=False)
+        server = configuration.settings.server
+        if server.admin_token_file is None:
+            raise ConfirmationFailedError(
+                f"{path}: server.admin_token_file is not set, so the controller hears no operator: "
+                "see docs/operations.md"
+            )
+        token = config.read_admin_tokens(configuration)[-1].get_secret_value()
+        self._authorization = f"Bearer {token.decode('ascii')}"
+        self._url = (url or server.public_url).rstrip("/")
+        authority = server.tls.ca_file if server.tls is not None else None
+        self._tls = _trust(None if authority is None else configuration.file(authority))
+
+    def unclear(self) -> tuple[list[dict[str, Any]], int]:
+        """What cannot be told, and how many there are in all. Raises ConfirmationFailedError."""
+        told = self._ask("GET", "/admin/unclear")
+        found, total = told.get("unclear"), told.get("total")
+        if not isinstance(found, list) or not isinstance(total, int):
+            raise ConfirmationFailedError(f"{self._url} is no controller of this version")
+        return found, total
+
+    def confirm_orphan(self, machine: str, *, force: bool) -> str:
+        """The machine that is ended. Raises ConfirmationFailedError."""
+        told = self._ask("POST", f"/admin/orphans/{quote(machine, safe='')}", {"force": force})
+        return str(told.get("machine"))
+
+    def take_over(self, installation: str, *, force: bool) -> str:
+        """The installation that is ours now. Raises ConfirmationFailedError."""
+        body = {"installation": installation, "force": force}
+        return str(self._ask("POST", "/admin/installation", body).get("installation"))
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(  # noqa: S310 - the URL was checked to be http or https
+            self._url + path,
+            data,
+            {"Authorization": self._authorization, "Content-Type": "application/json"},
+            method=method,
+        )
+        opener = urllib.request.build_opener(
+            _NoRedirect(), urllib.request.HTTPSHandler(context=self._tls)
+        )
+        try:
+            with opener.open(request, timeout=PATIENCE) as answer:
+                return _object(answer.read(LARGEST_ANSWER))
+        except urllib.error.HTTPError as error:
+            with error:
+                raise ConfirmationFailedError(self._refusal(error)) from None
+        except (OSError, HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise ConfirmationFailedError(
+                f"{self._url} cannot be asked: {reason}; is the controller running there? --url "
+                "names another place"
+            ) from None
+
+    def _refusal(self, error: urllib.error.HTTPError) -> str:
+        try:
+            told = _object(error.read(LARGEST_ANSWER))
+        except (OSError, HTTPException, ValueError):
+            told = {}
+        if isinstance(told.get("reason"), str):
+            return str(told["reason"])
+        if error.code == 401:
+            return "the controller does not believe the token: was it started with this fleet.yaml?"
+        if error.code == 404:
+            return (
+                "the controller hears no operator: it was started without server.admin_token_file"
+            )
+        return f"{self._url} answered {error.code} {told.get('error', '')}".rstrip()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The token is for the controller alone."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> None:
+        """None: the redirect is the answer."""
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """Raises ValueError."""
+    told = json.loads(body)
+    if not isinstance(told, dict):
+        raise ValueError("an answer that is no JSON object")  # noqa: TRY004
+    return told
+
+
+def _trust(authority: Path | None) -> ssl.SSLContext:
+    """The system's authorities, or the one that machines trust. Raises ConfirmationFailedError."""
+    try:
+        return ssl.create_default_context(cafile=authority)
+    except OSError as error:
+        raise ConfirmationFailedError(f"{authority} cannot be used: {error}") from None

@@ -1,0 +1,107 @@
+"""The commands that speak to a running controller: what cannot be told, and an operator's word on it.
+
+Reads their command lines and prints what comes back; decides nothing else.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from autoscaler.operator_commands.client import ConfirmationClient
+
+Config = Annotated[
+    Path, typer.Option("--config", "-c", help="The controller's configuration, fleet.yaml.")
+]
+Url = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Where the controller is, if not at server.public_url."),
+]
+
+
+def unclear(config: Config, url: Url = None) -> None:
+    """List the machines of which the controller cannot tell whether anybody needs them.
+
+    It counts them in its limits and never ends them by itself. Ends with 1 if there are any.
+    """
+    with _client(config, url) as client:
+        found, total = client.unclear()
+    for one in found:
+        typer.echo(_line(one))
+    if total > len(found):
+        typer.echo(f"... and {total - len(found)} more")
+    if not total:
+        typer.echo("everything is clear", err=True)
+    raise typer.Exit(1 if total else 0)
+
+
+def confirm(
+    config: Config,
+    machine: Annotated[
+        str | None,
+        typer.Argument(metavar="[MACHINE]", help="A machine that `unclear` lists: it is nobody's."),
+    ] = None,
+    installation: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="An installation whose store is lost: it is this one."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Although something speaks against it.")
+    ] = False,
+    url: Url = None,
+) -> None:
+    """Confirm that MACHINE is nobody's, and have it ended; or take an older installation over.
+
+    A machine that may be at work is kept, and an installation is not taken over by a store with
+    machines of its own: the answer says why, and what to do. --force is for who has looked.
+    """
+    if (machine is None) == (installation is None):
+        raise typer.BadParameter("give either MACHINE or --installation ID")
+    with _client(config, url) as client:
+        if machine is not None:
+            ended = client.confirm_orphan(machine, force=force)
+            typer.echo(f"machine {_plain(ended)} is being ended")
+        elif installation is not None:
+            taken = client.take_over(installation, force=force)
+            typer.echo(f"installation {_plain(taken)} is this fleet's own now")
+
+
+@contextmanager
+def _client(config: Path, url: str | None) -> "Iterator[ConfirmationClient]":
+    """What goes wrong is told in a line on standard error: status 2 for fleet.yaml, else 1."""
+    from autoscaler.config import ConfigurationError
+    from autoscaler.operator_commands.client import ConfirmationClient, ConfirmationFailedError
+
+    try:
+        yield ConfirmationClient(config, url)
+    except ConfigurationError as error:
+        for problem in sorted(error.problems):
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(2) from None
+    except ConfirmationFailedError as error:
+        typer.echo(_plain(str(error)), err=True)
+        raise typer.Exit(1) from None
+
+
+def _line(one: dict[str, Any]) -> str:
+    names = " ".join(
+        _plain(str(one[key]))
+        for key in ("machine", "provider", "provider_id", "sku")
+        if one.get(key)
+    )
+    since = one.get("since")
+    when = ""
+    if isinstance(since, int | float):
+        when = f" since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S}Z"
+    elif one.get("launched"):
+        when = f" launched {_plain(str(one['launched']))}"
+    return f"{names}{when}: {_plain(str(one.get('why')))}; {_plain(str(one.get('what_to_do')))}"
+
+
+def _plain(text: str) -> str:
+    """Without what would move a terminal's cursor: some of it comes from tags."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,0 +1,128 @@
+"""The calls to AWS about what machines are made of: subnets, images, templates, volumes, quotas.
+
+Runs in the worker process only: one request each, never a retry, never a decision.
+"""
+
+from typing import Any
+
+from autoscaler.providers.ec2.clients import Arguments, Clients
+from autoscaler.providers.ec2.rows import ImageRow, QuotaRow, SubnetRow, TemplateRow
+
+
+def get_caller_identity(clients: Clients, _: Arguments) -> str:
+    """The account's id."""
+    return str(clients.sts.get_caller_identity()["Account"])
+
+
+def describe_subnets(clients: Clients, arguments: Arguments) -> list[SubnetRow]:
+    """The subnets named in `ids`."""
+    answer = clients.ec2.describe_subnets(SubnetIds=list(arguments["ids"]))
+    return [
+        SubnetRow(one["SubnetId"], one["AvailabilityZone"], one["AvailableIpAddressCount"])
+        for one in answer["Subnets"]
+    ]
+
+
+def describe_images(clients: Clients, arguments: Arguments) -> tuple[list[ImageRow], str | None]:
+    """One page of the available images with a name like `name` and of `owner`."""
+    parameters: dict[str, Any] = {
+        "Owners": [arguments["owner"]],
+        "Filters": [
+            {"Name": "name", "Values": [arguments["name"]]},
+            {"Name": "state", "Values": ["available"]},
+        ],
+        "MaxResults": 500,
+    }
+    if arguments["page"]:
+        parameters["NextToken"] = arguments["page"]
+    answer = clients.ec2.describe_images(**parameters)
+    return [_image(one) for one in answer["Images"]], answer.get("NextToken")
+
+
+def _image(one: Any) -> ImageRow:
+    root = one.get("RootDeviceName") or ""
+    disks = {
+        mapping["DeviceName"]: int(mapping["Ebs"].get("VolumeSize") or 0)
+        for mapping in one.get("BlockDeviceMappings", ())
+        if "Ebs" in mapping
+    }
+    return ImageRow(
+        id=one["ImageId"],
+        name=one.get("Name") or "",
+        created=one.get("CreationDate") or "",
+        architecture=one.get("Architecture") or "",
+        root_device=root,
+        root_gb=disks.pop(root, 0),
+        other_disks=tuple(sorted(disks.items())),
+    )
+
+
+def create_launch_template(clients: Clients, arguments: Arguments) -> str:
+    """Make a launch template; its id."""
+    answer = clients.ec2.create_launch_template(
+        LaunchTemplateName=arguments["name"],
+        LaunchTemplateData=arguments["data"],
+        TagSpecifications=[{"ResourceType": "launch-template", "Tags": arguments["tags"]}],
+    )
+    return answer["LaunchTemplate"]["LaunchTemplateId"]
+
+
+def describe_launch_templates(
+    clients: Clients, arguments: Arguments
+) -> tuple[list[TemplateRow], str | None]:
+    """The launch template of a `name`; or one page of those with all of these `tags`."""
+    parameters: dict[str, Any]
+    if "name" in arguments:
+        parameters = {"LaunchTemplateNames": [arguments["name"]]}
+    else:
+        parameters = _tagged(arguments, 200)
+    answer = clients.ec2.describe_launch_templates(**parameters)
+    rows = [
+        TemplateRow(
+            one["LaunchTemplateId"], one["LaunchTemplateName"], one["CreateTime"].timestamp()
+        )
+        for one in answer["LaunchTemplates"]
+    ]
+    return rows, answer.get("NextToken")
+
+
+def delete_launch_template(clients: Clients, arguments: Arguments) -> None:
+    """Delete a launch template; machines that came of it stay as they are."""
+    clients.ec2.delete_launch_template(LaunchTemplateId=arguments["id"])
+
+
+def describe_volumes(clients: Clients, arguments: Arguments) -> tuple[list[tuple[str]], str | None]:
+    """One page of the volumes with all of these `tags` that no instance has."""
+    parameters = _tagged(arguments, 500)
+    parameters["Filters"].append({"Name": "status", "Values": ["available"]})
+    answer = clients.ec2.describe_volumes(**parameters)
+    return [(one["VolumeId"],) for one in answer["Volumes"]], answer.get("NextToken")
+
+
+def delete_volume(clients: Clients, arguments: Arguments) -> None:
+    """Delete a volume."""
+    clients.ec2.delete_volume(VolumeId=arguments["id"])
+
+
+def list_service_quotas(
+    clients: Clients, arguments: Arguments
+) -> tuple[list[QuotaRow], str | None]:
+    """One page of EC2's quotas as they are applied to the account."""
+    parameters: dict[str, Any] = {"ServiceCode": "ec2", "MaxResults": 100}
+    if arguments["page"]:
+        parameters["NextToken"] = arguments["page"]
+    answer = clients.quotas.list_service_quotas(**parameters)
+    rows = [QuotaRow(one["QuotaCode"], one["Value"]) for one in answer["Quotas"]]
+    return rows, answer.get("NextToken")
+
+
+def _tagged(arguments: Arguments, size: int) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        "Filters": [
+            {"Name": f"tag:{tag}", "Values": [value]} for tag, value in arguments["tags"].items()
+        ],
+        "MaxResults": size,
+    }
+    if arguments["page"]:
+        parameters["NextToken"] = arguments["page"]
+    return parameters

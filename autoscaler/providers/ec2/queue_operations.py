@@ -1,0 +1,44 @@
+"""The calls to SQS that read a queue of notices, each reduced to the small tuples it needs.
+
+Runs in the worker process only: one request each, never a retry, never a decision.
+"""
+
+from autoscaler.providers.ec2.clients import Arguments, Clients
+from autoscaler.providers.ec2.rows import MAX_BODY, MAX_TEXT, MessageRow
+
+
+def receive_message(clients: Clients, arguments: Arguments) -> list[MessageRow]:
+    """Up to `most` messages of the queue `url`; `wait` is whole seconds for the first."""
+    answer = clients.sqs.receive_message(
+        QueueUrl=arguments["url"],
+        MaxNumberOfMessages=arguments["most"],
+        WaitTimeSeconds=arguments["wait"],
+        MessageSystemAttributeNames=["ApproximateReceiveCount"],
+    )
+    return [
+        MessageRow(
+            one["MessageId"],
+            one["ReceiptHandle"],
+            # One character more than is read: it shows that there was more.
+            one.get("Body", "")[: MAX_BODY + 1],
+            int(one.get("Attributes", {}).get("ApproximateReceiveCount", "1")),
+        )
+        for one in answer.get("Messages", ())
+    ]
+
+
+def delete_message_batch(clients: Clients, arguments: Arguments) -> list[tuple[str, str]]:
+    """Take the messages of these `receipts` off the queue `url`; what was refused, and why.
+
+    A receipt that is not known any more is no refusal: the message comes again, or is gone.
+    """
+    entries = [
+        {"Id": str(number), "ReceiptHandle": receipt}
+        for number, receipt in enumerate(arguments["receipts"])
+    ]
+    answer = clients.sqs.delete_message_batch(QueueUrl=arguments["url"], Entries=entries)
+    return [
+        (one["Code"], one.get("Message", "")[:MAX_TEXT])
+        for one in answer.get("Failed", ())
+        if not one["Code"].startswith("ReceiptHandle")
+    ]

@@ -1,0 +1,126 @@
+"""What an operator asks and confirms, over HTTP with a bearer token: see docs/operations.md.
+
+Decides who may ask and which requests have a shape. Whether a confirmation is believed is behind
+the Confirmations port. Tokens and requests are never logged; a reason goes to who showed a token.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+
+from aiohttp import web
+
+from autoscaler.controller.ports.confirmations import (
+    ConfirmationRefusedError,
+    Confirmations,
+    RefusalKind,
+)
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.identifiers import Seconds
+from autoscaler.server.answers import error_answer, json_answer
+from autoscaler.server.bodies import Bodies, BodyRefusedError
+from autoscaler.server.refusal_log import RefusalLog
+
+MOST_SHOWN = 10_000
+"""Machines in one answer: some 5 MB."""
+
+_LARGEST_BODY = 4096
+_LONGEST_TOKEN = 1024
+_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_INSTALLATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_STATUS = {RefusalKind.UNKNOWN: 404, RefusalKind.CONTRADICTED: 409, RefusalKind.UNREACHABLE: 503}
+_BODY_STATUS = {"too_large": 413, "too_slow": 408, "encoded": 415, "broken": 400, "busy": 503}
+
+_Act = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class _MalformedError(Exception):
+    """A request of no right shape."""
+
+
+class AdminEndpoint:
+    """The operator's routes. `tokens` are those that are believed: at least one."""
+
+    def __init__(self, confirmations: Confirmations, tokens: Sequence[bytes]) -> None:
+        self._confirmations = confirmations
+        self._tokens = [hashlib.sha256(token).digest() for token in tokens]
+        self._bodies = Bodies(_LARGEST_BODY)
+        self._refusals = RefusalLog()
+
+    def add_to(self, app: web.Application, _patience: Seconds, /) -> None:
+        """Put the routes on a listener. Nothing of them outlasts a request."""
+        app.router.add_get("/admin/unclear", partial(self._answer, self._unclear))
+        app.router.add_post("/admin/orphans/{machine}", partial(self._answer, self._orphan))
+        app.router.add_post("/admin/installation", partial(self._answer, self._installation))
+
+    async def _answer(self, act: _Act, request: web.Request) -> web.Response:
+        if not self._believes(request.headers.getall("Authorization", [])):
+            self._refusals.note("admin_refused", "token", reason="token")
+            answer = error_answer(401, "token")
+            answer.headers["WWW-Authenticate"] = "Bearer"
+            return answer
+        try:
+            return await act(request)
+        except _MalformedError:
+            return error_answer(400, "malformed")
+        except BodyRefusedError as error:
+            return error_answer(_BODY_STATUS[error.reason], error.reason)
+        except ConfirmationRefusedError as error:
+            self._refusals.note("admin_refused", error.kind, reason=error.reason)
+            return json_answer(
+                _STATUS[error.kind], {"error": error.kind.value, "reason": error.reason}
+            )
+        except StoreError:
+            return error_answer(503, "store")
+
+    async def _unclear(self, _: web.Request) -> web.Response:
+        found = self._confirmations.unclear()
+        shown = [asdict(one) for one in found[:MOST_SHOWN]]
+        return json_answer(200, {"unclear": shown, "total": len(found)})
+
+    async def _orphan(self, request: web.Request) -> web.Response:
+        machine = request.match_info["machine"]
+        if _MACHINE.fullmatch(machine) is None:
+            raise _MalformedError
+        told = await self._body(request, {"force"})
+        force = _flag(told, "force")
+        return json_answer(200, {"machine": await self._confirmations.orphan(machine, force=force)})
+
+    async def _installation(self, request: web.Request) -> web.Response:
+        told = await self._body(request, {"installation", "force"})
+        old, force = told.get("installation"), _flag(told, "force")
+        if not isinstance(old, str) or _INSTALLATION.fullmatch(old) is None:
+            raise _MalformedError
+        taken = await self._confirmations.installation(old, force=force)
+        return json_answer(200, {"installation": taken})
+
+    async def _body(self, request: web.Request, keys: set[str]) -> dict[str, object]:
+        """A JSON object of these keys at most; nothing at all is an empty one."""
+        async with self._bodies.read(request) as body:
+            try:
+                told = json.loads(body.decode() or "{}")
+            except (ValueError, RecursionError) as error:
+                raise _MalformedError from error
+        if not isinstance(told, dict) or not set(told) <= keys:
+            raise _MalformedError
+        return told
+
+    def _believes(self, headers: Sequence[str]) -> bool:
+        """Compared by digest and with every token, so that its time tells nothing of them."""
+        scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
+        if scheme.lower() != "bearer" or not 0 < len(token) <= _LONGEST_TOKEN:
+            return False
+        digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+        same = [hmac.compare_digest(digest, known) for known in self._tokens]
+        return any(same)
+
+
+def _flag(told: dict[str, object], key: str) -> bool:
+    value = told.get(key, False)
+    if not isinstance(value, bool):
+        raise _MalformedError
+    return value

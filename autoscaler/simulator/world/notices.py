@@ -1,0 +1,117 @@
+"""An account's queue of interruptions: EC2's notices by EventBridge and SQS, lost, late and repeated.
+
+It decides how a notice travels, never what becomes of a machine.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from autoscaler.controller.ports.notices import Message, Notice
+from autoscaler.controller.ports.provider import OutcomeUnknownError
+from autoscaler.model.events import ListedMachine
+from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.provider import SimulatedProvider
+from autoscaler.simulator.world.schedule import FaultKind
+from autoscaler.simulator.world.weather import Weather
+
+AT_MOST = 10
+ON_THE_WAY: Seconds = 1.5
+AGAIN_AFTER: Seconds = 20.0
+HIDDEN_FOR: Seconds = 60.0
+"""How long a message that was received and not settled stays away (visibility timeout)."""
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A message in the queue, shown from a moment on."""
+
+    message: Message
+    shown_from: Instant
+
+
+class SimulatedNotices:
+    """Implements the NoticeQueue port for one process after another.
+
+    `taken_in` says when each machine's first notice of its end was settled.
+    """
+
+    def __init__(
+        self, provider: SimulatedProvider, weather: Weather, now: Callable[[], Instant]
+    ) -> None:
+        self.fuse = Fuse()
+        self._provider = provider
+        self._weather = weather
+        self._now = now
+        self.taken_in: dict[ProviderMachineId, Instant] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._came = asyncio.Event()
+        self._said = 0
+
+    def say(self, kind: NoticeKind, machine: ProviderMachineId, means_at: Instant) -> None:
+        """EventBridge hears of something."""
+        strikes = self._weather.strikes
+        if strikes(FaultKind.NOTICE_LOST):
+            return
+        late = strikes(FaultKind.NOTICE_LATE)
+        after = ON_THE_WAY if late is None else float(late.target)
+        if strikes(FaultKind.NOTICE_POISONED):
+            self._send(None, after)
+            return
+        notice = Notice(kind, (machine,), means_at, "said by the world")
+        self._send(notice, after)
+        if strikes(FaultKind.NOTICE_REPEATED):
+            self._send(notice, after + AGAIN_AFTER)
+
+    async def receive(self, wait: Seconds) -> tuple[Message, ...]:
+        """The next ten that are shown, or none after that wait."""
+        await self._request()
+        fuse, until = self.fuse, self._now() + wait
+        while not (shown := self._shown()) and self._now() < until:
+            self._came.clear()
+            try:
+                async with asyncio.timeout(until - self._now()):
+                    await self._came.wait()
+            except TimeoutError:
+                break
+        for waiting in shown:
+            waiting.shown_from = self._now() + HIDDEN_FOR
+        await fuse.burn()
+        return tuple(waiting.message for waiting in shown)
+
+    async def settle(self, receipts: Sequence[str]) -> None:
+        """They are through."""
+        await self._request()
+        for receipt in receipts:
+            done = self._waiting.pop(receipt, None)
+            notice = done.message.notice if done is not None else None
+            if notice is not None and notice.kind is not NoticeKind.STATE_CHANGE:
+                for machine in notice.machines:
+                    self.taken_in.setdefault(machine, self._now())
+        await self.fuse.burn()
+
+    async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
+        """What the provider shows of them."""
+        await self._request()
+        return self._provider.show(machines)
+
+    async def _request(self) -> None:
+        await self.fuse.burn()
+        if self._weather.strikes(FaultKind.QUEUE_FAILS):
+            raise OutcomeUnknownError("the connection broke")
+
+    def _send(self, notice: Notice | None, after: Seconds) -> None:
+        self._said += 1
+        number, poison = f"n-{self._said}", "" if notice is not None else "no JSON"
+        message = Message(number, number, notice, poison)
+        asyncio.get_running_loop().call_later(after, self._arrive, message)
+
+    def _arrive(self, message: Message) -> None:
+        self._waiting[message.receipt] = _Waiting(message, self._now())
+        self._came.set()
+
+    def _shown(self) -> list[_Waiting]:
+        now = self._now()
+        return [one for one in self._waiting.values() if one.shown_from <= now][:AT_MOST]

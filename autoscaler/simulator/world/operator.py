@@ -1,0 +1,64 @@
+"""The operator of a world whose store was restored or lost: an hour later they look, and confirm.
+
+They know which installations are theirs, and force nothing but a takeover. What is refused they
+say again at their next look.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from autoscaler.controller.ports.confirmations import ConfirmationRefusedError
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.identifiers import Seconds
+from autoscaler.model.unclear import Unclear
+from autoscaler.simulator.world.instances import STRANGER
+from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
+from autoscaler.simulator.world.virtual_time import unowned
+
+LOOKS_EVERY: Seconds = 300.0
+
+
+class Operator:
+    """`process` raises ProcessGoneError while no controller is there."""
+
+    def __init__(self, process: Callable[[], ControllerProcess]) -> None:
+        self.confirmed = 0
+        self.refused = 0
+        self._process = process
+        self._attending: asyncio.Task[None] | None = None
+
+    def come(self) -> None:
+        """Look now, and again and again."""
+        if self._attending is None:
+            self._attending = unowned(self._attend())
+
+    def leave(self) -> None:
+        """The world ends."""
+        if self._attending is not None:
+            self._attending.cancel()
+
+    async def _attend(self) -> None:
+        while True:
+            # Where it is being started anew, they look again later.
+            with suppress(ProcessGoneError, StoreError):
+                await self._look()
+            await asyncio.sleep(LOOKS_EVERY)
+
+    async def _look(self) -> None:
+        for one in self._process().ready.confirming.unclear():
+            if one.installation != STRANGER:
+                await self._confirm(one)
+
+    async def _confirm(self, one: Unclear) -> None:
+        process = self._process()
+        confirming = process.ready.confirming
+        try:
+            if one.machine is None:
+                await process.serve(confirming.installation(one.installation, force=True))
+            else:
+                await process.serve(confirming.orphan(one.machine))
+        except ConfirmationRefusedError:
+            self.refused += 1
+        else:
+            self.confirmed += 1

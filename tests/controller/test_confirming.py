@@ -1,0 +1,170 @@
+"""An operator's confirmations, in a controller on fakes: taken, refused with a reason, carried out."""
+
+import pytest
+
+from autoscaler.controller.confirming import Confirming
+from autoscaler.controller.ports.confirmations import (
+    ConfirmationRefusedError,
+    Confirmations,
+    RefusalKind,
+)
+from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.identifiers import (
+    CallId,
+    InstallationId,
+    MachineId,
+    ProviderMachineId,
+    RunnerName,
+)
+from autoscaler.model.machines import EndGround
+from tests.controller.controllers import Controller, World
+from tests.controller.fakes_lists import FakeLists
+from tests.controller.fakes_provider import Instance
+from tests.controller.fakes_store import INSTALLATION
+from tests.controller.virtual_time import on_virtual_time
+from tests.ledger.builders import GPU
+from tests.planner.fleets import EAST
+
+OLD = InstallationId("01d01d01")
+SCOPE = "org:acme"
+LIMIT = RetryLaterError("secondary rate limit", 60.0)
+
+
+class Desk:
+    """A controller on an empty store that meets one machine, and who takes its operator's word."""
+
+    def __init__(self, installation: str = INSTALLATION) -> None:
+        self.world = World()
+        self.told: list[InstallationId] = []
+        instance = ProviderMachineId("i-1")
+        self.world.east.instances[instance] = Instance(
+            instance, CallId("lost"), GPU, "east/g5.xlarge/a/on-demand", "t0", installation
+        )
+        self.lists = FakeLists(self.world.clock.now, since=self.world.clock.now())
+
+    async def open(self) -> "Desk":
+        """Its controller has taken over what there is, and listed the machine."""
+        self.controller = Controller(self.world)
+        await self.controller.resume()
+        await self.controller.reconciler.sweep(EAST)
+        self.confirming = Confirming(self.controller.journal, self.lists, self.told.append)
+        return self
+
+    async def refused(self, machine: str, *, force: bool = False) -> ConfirmationRefusedError:
+        """Why a machine is not given up."""
+        with pytest.raises(ConfirmationRefusedError) as caught:
+            await self.confirming.orphan(machine, force=force)
+        return caught.value
+
+    async def not_taken(self, installation: str, *, force: bool = False) -> str:
+        """Why an installation is not taken over."""
+        with pytest.raises(ConfirmationRefusedError) as caught:
+            await self.confirming.installation(installation, force=force)
+        assert caught.value.kind is RefusalKind.CONTRADICTED
+        assert self.told == []
+        return caught.value.reason
+
+    def at_work(self, name: str, *, online: bool = False, busy: bool = False) -> None:
+        """GitHub shows a registration."""
+        self.lists.registrations = [RegisteredRunner(1, RunnerName(name), online, busy)]
+
+
+@on_virtual_time
+async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> None:
+    for name in ("x-i-1", "i-1"):
+        desk = await Desk().open()
+        port: Confirmations = desk.confirming
+        assert [one.machine for one in port.unclear()] == ["x-i-1"]
+        assert await port.orphan(name) == "x-i-1"
+        assert desk.world.store.machine(MachineId("x-i-1")).ground is EndGround.OPERATOR
+        assert port.unclear() == []
+        await desk.controller.turn()
+        assert desk.world.east.ended == [("i-1",)]
+        assert desk.lists.asked["runners"] == 1
+
+
+@on_virtual_time
+async def test_a_confirmation_that_was_taken_outlives_its_process() -> None:
+    desk = await Desk().open()
+    await desk.confirming.orphan("i-1")
+    await desk.controller.kill()
+    await desk.open()
+    await desk.controller.turn()
+    assert desk.world.east.ended == [("i-1",)]
+
+
+@on_virtual_time
+async def test_a_machine_that_may_be_at_work_is_kept_until_the_operator_insists() -> None:
+    desk = await Desk().open()
+    for shown in ({"busy": True}, {"online": True}):
+        desk.at_work(f"ci-{INSTALLATION}-m-1", **shown)
+        refused = await desk.refused("i-1")
+        assert refused.kind is RefusalKind.CONTRADICTED
+        assert "x-i-1 is not ended: 1 runners at work may be on it" in refused.reason
+        assert "--force" in refused.reason
+    await desk.controller.turn()
+    assert desk.world.east.ended == []
+    asked = desk.lists.asked["runners"]
+    await desk.confirming.orphan("i-1", force=True)
+    assert desk.lists.asked["runners"] == asked
+    await desk.controller.turn()
+    assert desk.world.east.ended == [("i-1",)]
+
+
+@on_virtual_time
+async def test_a_registration_that_does_nothing_keeps_no_machine() -> None:
+    desk = await Desk().open()
+    desk.at_work(f"ci-{INSTALLATION}-m-1")
+    await desk.confirming.orphan("i-1")
+
+
+@on_virtual_time
+async def test_a_machine_is_kept_while_github_cannot_be_asked() -> None:
+    desk = await Desk().open()
+    desk.lists.broken[SCOPE] = LIMIT
+    refused = await desk.refused("i-1")
+    assert refused.kind is RefusalKind.UNREACHABLE
+    assert "secondary rate limit" in refused.reason
+    assert [one.machine for one in desk.confirming.unclear()] == ["x-i-1"]
+
+
+@on_virtual_time
+async def test_nothing_else_is_ended_on_an_operator_s_word() -> None:
+    desk = await Desk().open()
+    assert (await desk.refused("i-2", force=True)).kind is RefusalKind.UNKNOWN
+    await desk.confirming.orphan("i-1")
+    again = await desk.refused("i-1", force=True)
+    assert (again.kind, "is granted" in again.reason) == (RefusalKind.CONTRADICTED, True)
+    strange = await Desk(OLD).open()
+    refused = await strange.refused("i-1", force=True)
+    assert (refused.kind, "another installation" in refused.reason) == (
+        RefusalKind.CONTRADICTED,
+        True,
+    )
+
+
+@on_virtual_time
+async def test_a_word_that_is_not_durable_was_not_taken() -> None:
+    desk = await Desk().open()
+    desk.world.store.failure = StoreError("disk full")
+    with pytest.raises(StoreError):
+        await desk.confirming.orphan("i-1")
+
+
+@on_virtual_time
+async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_not_ended() -> None:
+    desk = await Desk(OLD).open()
+    assert [one.installation for one in desk.confirming.unclear()] == [OLD]
+    assert "shown are: 01d01d01" in await desk.not_taken("2bad2bad")
+    assert "already" in await desk.not_taken(INSTALLATION, force=True)
+    assert await desk.confirming.installation(OLD) == OLD
+    assert desk.told == [OLD]
+    assert (await desk.world.store.load(0.0)).installation == OLD
+    assert [one.machine for one in desk.confirming.unclear()] == ["x-i-1"]
+    await desk.controller.turn()
+    assert desk.world.telemetry.counts.machines_foreign == 0
+    assert desk.world.east.ended == []
+    await desk.confirming.orphan("x-i-1")
+    await desk.controller.turn()
+    assert desk.world.east.ended == [("i-1",)]

@@ -1,0 +1,229 @@
+"""Why a machine did not come up: its console, asked for once, kept, and never waited for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from autoscaler.controller.consoles import HIDDEN, MOST_WAITING, PATIENCE, SHOWN, Consoles, readable
+from autoscaler.controller.ports.provider import MOST_CONSOLE, OutcomeUnknownError, ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import MachineId, ProviderMachineId
+from autoscaler.model.machines import EndGround, Machine, MachineState
+from tests.controller.agents import launched
+from tests.controller.controllers import Controller, World
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
+
+BOOT_DEADLINE = 15 * 60.0
+GATE_DEADLINE = 10 * 60.0
+
+
+@asynccontextmanager
+async def asking(controller: Controller) -> AsyncIterator[None]:
+    """Its consoles are read, as beside a running loop."""
+    consoles = Consoles(controller.journal, controller.world.providers)
+    tasks = [asyncio.ensure_future(duty()) for duty in consoles.duties]
+    yield
+    await asyncio.sleep(PATIENCE * (MOST_WAITING + 1))
+    for task in tasks:
+        task.cancel()
+
+
+def one_at(controller: Controller, instance: ProviderMachineId) -> Machine:
+    """The record of this one of the provider's machines."""
+    (found,) = (m for m in controller.state.machines.values() if m.provider_id == instance)
+    return found
+
+
+async def told(world: World, machine: MachineId) -> list[str]:
+    """What its history has of its console."""
+    rows = await world.store.history("machine", machine)
+    return [row.detail for row in rows if row.event == "console"]
+
+
+def test_a_boot_that_is_late_leaves_its_console_behind() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        world.east.console_script.append("[  1.2] Kernel panic - not syncing\r\n")
+        async with asking(controller):
+            await world.clock.sleep(BOOT_DEADLINE)
+            with capture_logs() as logs:
+                await controller.turn()
+                await asyncio.sleep(1.0)
+        machine = one_at(controller, agent.instance.id)
+        assert machine.ground is EndGround.DEADLINE
+        failed = ("launch_failures", "gpu", FailureClass.BOOT_DEADLINE)
+        assert world.telemetry.said.count(failed) == 1
+        assert await told(world, machine.id) == ["[  1.2] Kernel panic - not syncing"]
+        (line,) = (one for one in logs if one["event"] == "machine_did_not_come_up")
+        assert line["shown"] == "[  1.2] Kernel panic - not syncing"
+        assert line["provider_id"] == agent.instance.id
+
+    scenario()
+
+
+def test_it_is_asked_once_however_often_the_end_is_asked_for() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        async with asking(controller):
+            world.east.end_script.append(OutcomeUnknownError("reset"))
+            await world.clock.sleep(BOOT_DEADLINE)
+            await controller.turn()
+            await world.clock.sleep(120.0)
+            await controller.turn()
+        assert len(world.east.ended) == 2
+        assert world.east.consoles_asked == [agent.instance.id]
+
+    scenario()
+
+
+@pytest.mark.parametrize("late", ["gate", "parked"])
+def test_other_deadlines_are_asked_about_too(late: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        async with asking(controller):
+            await agent.hello()
+            if late == "parked":
+                await agent.gate()
+            await world.clock.sleep(GATE_DEADLINE)
+            await controller.turn()
+        assert await told(world, agent.machine) == ["its console shows nothing"]
+
+    scenario()
+
+
+def test_one_that_goes_down_by_itself_before_it_is_up_is_asked_about() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        world.east.console_script.append("no agent on this image")
+        async with asking(controller):
+            agent.instance.leaving = True
+            await controller.reconciler.sweep(EAST)
+            agent.instance.terminated = True
+            await controller.reconciler.sweep(EAST)
+        machine = one_at(controller, agent.instance.id)
+        assert (machine.state, machine.failure) == (MachineState.GONE, FailureClass.UNKNOWN)
+        assert await told(world, machine.id) == ["no agent on this image"]
+        assert len(world.east.consoles_asked) == 1
+
+    scenario()
+
+
+@pytest.mark.parametrize("why", ["quota", "gate", "idle"])
+def test_what_says_its_reason_itself_is_not_asked(why: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        async with asking(controller):
+            if why == "quota":
+                agent.instance.terminated = True
+                agent.instance.reason = "Client.VolumeLimitExceeded: words"
+                agent.instance.failure = FailureClass.QUOTA
+            elif why == "gate":
+                await agent.hello()
+                await agent.gate(passed=False)
+            else:
+                await agent.park()
+                agent.instance.terminated = True
+            await controller.reconciler.sweep(EAST)
+            await controller.turn()
+        assert world.east.consoles_asked == []
+
+    scenario()
+
+
+def test_an_answer_that_cannot_be_had_is_said_to_be_so_and_holds_up_no_end() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, agents = await launched(world, 3)
+        denied = ProviderError(FailureClass.CONFIGURATION, "UnauthorizedOperation", "not allowed")
+        world.east.console_script.extend([3600.0, denied, OutcomeUnknownError("reset")])
+        async with asking(controller):
+            await world.clock.sleep(BOOT_DEADLINE)
+            await controller.turn()
+            assert {m for request in world.east.ended for m in request} == {
+                agent.instance.id for agent in agents
+            }
+        said = [
+            (await told(world, machine.id))[0]
+            for machine in controller.state.machines.values()
+            if machine.ground is EndGround.DEADLINE
+        ]
+        assert sorted(said) == [
+            "its console could not be read: UnauthorizedOperation: not allowed",
+            "its console could not be read: reset",
+            "its console was not shown within 10 s",
+        ]
+        assert controller.crashes == []
+
+    scenario()
+
+
+def test_of_very_many_some_are_asked_about() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await launched(world, MOST_WAITING + 30)
+        async with asking(controller):
+            await world.clock.sleep(BOOT_DEADLINE)
+            await controller.turn()
+        assert MOST_WAITING <= len(world.east.consoles_asked) <= MOST_WAITING + 1
+
+    scenario()
+
+
+JIT = "eyIucnVubmVyIjoi" + "QUJD" * 100 + "=="
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("", ""),
+        ("a\r\nb\n\n", "a\nb"),
+        ("\x1b[1;31mred\x1b[0m \x07bell \x00nul \u202eover", "red bell nul over"),
+        (f"run.sh --jitconfig {JIT}\nnext", f"run.sh --jitconfig {HIDDEN}\nnext"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nup",
+            f"{HIDDEN}\nup",
+        ),
+        ("-----BEGIN PRIVATE KEY-----\nabc", HIDDEN),
+        ("token ghs_" + "a" * 36, f"token {HIDDEN}"),
+        (
+            "root=PARTUUID=0e1c2d3e-1111-2222-3333-0123456789ab ro",
+            "root=PARTUUID=0e1c2d3e-1111-2222-3333-0123456789ab ro",
+        ),
+        (
+            "/var/lib/cloud/instance/scripts/part-001: line 3: exit",
+            "/var/lib/cloud/instance/scripts/part-001: line 3: exit",
+        ),
+        ("-" * 60 + "\nkey /" + "aB3/" * 10, "-" * 60 + f"\nkey {HIDDEN}"),
+        ("first " + "word " * 1000 + "last", None),
+    ],
+)
+def test_what_is_kept_is_printable_bounded_and_hides_credentials(
+    written: str, shown: str | None
+) -> None:
+    kept = readable(written)
+    if shown is None:
+        assert len(kept) == SHOWN
+        assert kept.endswith("last")
+    else:
+        assert kept == shown
+
+
+def test_a_credential_that_the_bound_cuts_through_is_not_kept_either() -> None:
+    half = "x" * 20 + "\nend"
+    assert readable("." * (MOST_CONSOLE - len(half)) + half) == "end"

@@ -1,0 +1,125 @@
+"""Jobs that no webhook tells of: how soon a machine is asked for, within how many of GitHub's calls.
+
+The benchmark's own fleet on virtual time. Where jobs are healed no answer is ever 304: the worst case.
+"""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from autoscaler.controller.syncing import Syncing
+from autoscaler.github.budget import RESERVES
+from autoscaler.github.exchange import Importance
+from autoscaler.ledger.jobs import QUEUED_AT_MOST
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import JobState
+from benchmarks.healing import Load, heal
+from benchmarks.steady_fleet import Steady, steady
+from benchmarks.virtual_fleet import LABEL, REPOSITORIES, Setting, VirtualFleet
+from tests.controller.agents import queue
+from tests.controller.controllers import Controller, World, cancelled
+from tests.controller.fakes_lists import FakeLists
+from tests.controller.virtual_time import on_virtual_time, run
+
+SECONDS = 600.0
+FOR_LISTS = 1.0 - RESERVES[Importance.SYNC]
+
+
+@pytest.mark.parametrize(("limit", "runs"), [(5_000, 9), (15_000, 75)])
+def test_without_any_webhook_a_job_has_its_machine_asked_for_within_a_minute(
+    limit: int, runs: int
+) -> None:
+    found = run(heal(Load(limit, runs, seconds=SECONDS)))
+    assert found.all_jobs.jobs == 150
+    assert found.all_jobs.longest <= 60.0
+    assert found.staleness <= 60.0
+    assert 0 < found.most_in_an_hour <= limit * FOR_LISTS
+
+
+@pytest.mark.parametrize(("limit", "runs"), [(5_000, 9), (15_000, 75)])
+def test_with_a_fifth_of_the_webhooks_lost_nearly_every_job_is_seen_within_a_minute(
+    limit: int, runs: int
+) -> None:
+    found = run(heal(Load(limit, runs, lost=0.2, every=3.0, seconds=SECONDS)))
+    assert found.all_jobs.jobs == 200
+    assert found.all_jobs.p50 <= 3.0
+    assert found.all_jobs.p99 <= 60.0
+
+
+@pytest.mark.parametrize(("limit", "runs", "longest"), [(15_000, 300, 180.0), (5_000, 75, 300.0)])
+def test_beyond_the_budget_new_runs_come_first_and_the_rest_in_turn(
+    limit: int, runs: int, longest: float
+) -> None:
+    found = run(heal(Load(limit, runs, seconds=SECONDS)))
+    assert found.in_new_runs.jobs > 30
+    assert found.in_new_runs.longest <= 60.0
+    assert 60.0 < found.all_jobs.longest <= longest
+    assert found.staleness > 60.0, "and it is told"
+    assert found.most_in_an_hour <= limit * FOR_LISTS
+
+
+def test_a_fleet_at_work_asks_github_for_a_registration_a_job_and_little_else() -> None:
+    load = Steady(5_000, jobs_an_hour=600.0, works=200.0, warm_up=1200.0, seconds=1800.0)
+    found = run(steady(load))
+    assert found.jobs > 200
+    assert found.calls["mint"] == pytest.approx(found.jobs, rel=0.2)
+    assert set(found.calls) <= {
+        "mint",
+        "deliveries",
+        "sync repositories",
+        "sync runners",
+        "sync runs",
+        "sync jobs",
+    }, "nobody is asked about, and nothing is removed"
+    assert found.unchanged["sync runs"] > 0
+    assert not found.refused
+    assert found.counted <= 5_000 * FOR_LISTS
+    assert found.queued_to_started.longest <= 180.0
+
+
+@on_virtual_time
+async def test_with_the_hour_nearly_spent_lists_give_way_and_jobs_run_all_the_same() -> None:
+    limit = 5_000
+    setting = Setting(limit, REPOSITORIES, lost=0.0, always_counts=True, machines_boot=True)
+    fleet = VirtualFleet(setting)
+    async with fleet.at_work():
+        await asyncio.sleep(600.0)
+        github = fleet.github
+        github.used = round(limit * FOR_LISTS)
+        before = Counter(github.calls)
+        jobs = [fleet.actions.queue(REPOSITORIES[0], n, LABEL, 120.0) for n in range(1, 21)]
+        await asyncio.sleep(900.0)
+        assert {job.state for job in jobs} == {JobState.COMPLETED}
+        assert github.calls - before == {"mint": 20}
+        await asyncio.sleep(2400.0)  # another hour has begun
+        assert (github.calls - before)["sync runs"] > 0
+
+
+@on_virtual_time
+async def test_a_job_is_forgotten_a_day_after_its_last_queued_though_no_call_is_left() -> None:
+    controller = Controller(World())
+    await controller.resume()
+    await queue(controller, 1)
+    await controller.turn()
+    assert controller.state.queues
+    await asyncio.sleep(QUEUED_AT_MOST - 60.0)
+    world = controller.world
+    lists = FakeLists(world.clock.now, limit=0, since=world.clock.now())
+    syncing = Syncing(
+        controller.journal,
+        lists,
+        world.github,
+        controller.intake.recall,
+        world.telemetry,
+        world.clock,
+    )
+    task = asyncio.create_task(syncing.run())
+    await asyncio.sleep(30.0)
+    assert controller.state.queues, "a day is not over"
+    await asyncio.sleep(60.0)
+    assert lists.asked.total() == 0
+    job = controller.state.jobs[JobId(1)]
+    assert (job.state, job.conclusion) == (JobState.COMPLETED, "stale")
+    assert not controller.state.queues
+    await cancelled(task)

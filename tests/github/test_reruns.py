@@ -1,0 +1,123 @@
+"""Having jobs run again, where GitHub or one of two Apps answers badly."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
+from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
+from autoscaler.github.client import GitHubClient
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.interruptions import RerunOutcome
+from tests.github.conftest import World
+from tests.github.faults import Fault
+
+WIDGETS = "acme/widgets"
+ONE, OTHER, BAD = JobId(1), JobId(2), JobId(3)
+FIRST, SECOND = 77, 78
+NOT_FOUND = {"message": "Not Found"}
+AGAIN = "POST .*/actions/jobs/1/rerun"
+ALL_AGAIN = "POST .*/actions/runs/7/rerun-failed-jobs"
+
+
+@pytest_asyncio.fixture
+async def two(world: World) -> AsyncIterator[GitHubClient]:
+    """Two Apps, and a run whose two jobs failed."""
+    world.github.installed = {("1", "acme"): FIRST, ("2", "acme"): SECOND}
+    show(world, status="completed")
+    world.github.lists.jobs[WIDGETS, 7] = [failed(ONE), failed(OTHER)]
+    async with world.client((1, 2)) as client:
+        yield client
+
+
+def show(world: World, status: str, attempt: int = 1) -> None:
+    run = {"id": 7, "status": status, "run_attempt": attempt, "updated_at": None}
+    world.github.lists.runs[WIDGETS] = [run]
+
+
+def failed(job: JobId) -> dict[str, object]:
+    return {"id": job, "run_id": 7, "status": "completed", "conclusion": "failure", "labels": []}
+
+
+async def ask(client: GitHubClient, *jobs: JobId, attempt: int = 1) -> RerunAnswer:
+    return await client.reruns.rerun(WIDGETS, 7, attempt, jobs)
+
+
+@pytest.mark.parametrize("blind", [FIRST, SECOND])
+async def test_an_app_that_is_not_shown_the_repository_leaves_it_to_the_other(
+    world: World, two: GitHubClient, blind: int
+) -> None:
+    """What one App is not shown is not gone."""
+    world.github.faults = [
+        Fault("/actions/", 404, NOT_FOUND, by=blind, times=99),
+        Fault(ALL_AGAIN, 201, b"{}"),
+        Fault(AGAIN, 201, b"{}"),
+    ]
+    assert await ask(two, ONE, OTHER) == RerunAnswer((ONE, OTHER), RerunOutcome.ACCEPTED)
+    assert await ask(two, ONE) == RerunAnswer((ONE,), RerunOutcome.ACCEPTED)
+
+
+@pytest.mark.parametrize("status", [404, 410, 422])
+async def test_a_job_that_no_app_can_run_again_is_refused(
+    world: World, two: GitHubClient, status: int
+) -> None:
+    world.github.faults = [Fault(AGAIN, status, {"message": "too old"}, times=9)]
+    answer = await ask(two, ONE)
+    assert (answer.jobs, answer.outcome) == ((ONE,), RerunOutcome.REFUSED)
+    assert answer.detail.endswith(f"{status} too old")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(AGAIN, 502, b"<html>"),
+        Fault(AGAIN, 200, b"<html>"),
+        Fault(AGAIN, 404, b"<html>"),
+        Fault(AGAIN, cut=True),
+    ],
+    ids=["502", "html", "proxy", "cut"],
+)
+async def test_without_an_answer_it_says_for_which_job_it_may_have_been_done(
+    world: World, two: GitHubClient, fault: Fault
+) -> None:
+    world.github.lists.jobs[WIDGETS, 7].append(failed(BAD))
+    world.github.faults = [fault]
+    assert (await ask(two, ONE, OTHER)).apart, "of three that failed two are ours"
+    assert world.github.count("POST .*/rerun") == 0
+    with pytest.raises(RerunUnknownError) as caught:
+        await ask(two, ONE)
+    assert caught.value.jobs == (ONE,)
+    assert world.github.count(AGAIN) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Fault("GET .*/actions/runs/7$", 502, b"<html>", times=9), RetryLaterError),
+        (Fault("GET .*/actions/runs/7/jobs", 502, b"<html>", times=9), RetryLaterError),
+        (Fault(ALL_AGAIN, 429, {}, {"Retry-After": "40"}, times=2), RetryLaterError),
+        (Fault(ALL_AGAIN, 403, {"message": "no permission"}, times=2), OperatorError),
+    ],
+    ids=["run", "jobs", "limit", "permission"],
+)
+async def test_where_nothing_was_done_it_says_so(
+    world: World, two: GitHubClient, fault: Fault, error: type[GitHubError]
+) -> None:
+    world.github.faults = [fault]
+    with pytest.raises(error) as caught:
+        await ask(two, ONE, OTHER)
+    assert not isinstance(caught.value, RerunUnknownError)
+
+
+@pytest.mark.parametrize(
+    ("status", "attempt"), [("in_progress", 2), ("queued", 1), ("completed", 1)]
+)
+async def test_until_the_attempt_that_is_asked_about_has_ended_nothing_is_asked_for(
+    world: World, two: GitHubClient, status: str, attempt: int
+) -> None:
+    """An answer out of a cache may show the attempt before, and that one as completed."""
+    show(world, status, attempt)
+    answer = await ask(two, ONE, attempt=2)
+    assert (answer.jobs, answer.outcome) == ((ONE,), None)
+    assert world.github.count("POST .*/rerun") == 0

@@ -1,0 +1,201 @@
+"""A store is restored from a backup, or lost, while machines are at work: nobody's job dies.
+
+Nothing is launched twice, and what cannot be told is shown to an operator and ends when confirmed.
+"""
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from autoscaler.lab.ec2.instances import IN_USE
+from autoscaler.lab.github.records import Job as PushedJob
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.lab.machines.interception import Said
+from autoscaler.model.machines import EndGround
+from tests.lab.system.harness import CALL_TAG, ec2_sku, job, read_records, started, until
+
+SKU = "linux.g5"
+SCALE = 60.0
+LONG = 1080.0
+"""Lab seconds: longer than it takes to come to the backup, to restore it and to start again."""
+PATIENCE = 60.0
+INSTALLATION_TAG = "autoscaler:installation"
+
+
+class StaysOn:
+    """Has machines stand still when they report their exit: done with their jobs, and still there."""
+
+    def __init__(self) -> None:
+        self.lab: Laboratory
+        self.wanted = 0
+        self.hung: list[str] = []
+
+    async def before(self, said: Said) -> bool:
+        if said.step != "exit" or not self.wanted:
+            return True
+        self.wanted -= 1
+        known = {machine.id: machine.provider_id for machine in read_records(self.lab).machines}
+        instance = str(known[said.machine])  # type: ignore[index]
+        await self.lab.hang(instance)
+        self.hung.append(instance)
+        return False
+
+    async def after(self, _said: Said, _status: int, _answer: dict[str, Any]) -> None:
+        """Nothing is done to answers."""
+
+
+class _Operator:
+    """Asks and confirms by the commands, as an operator does."""
+
+    def __init__(self, lab: Laboratory) -> None:
+        self._file = lab.folder / "fleet.yaml"
+
+    async def says(self, *arguments: str) -> tuple[int, str]:
+        """The exit status of a command, and all that it printed."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "autoscaler.cli", *arguments, "--config", str(self._file)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        printed, _ = await process.communicate()
+        return process.returncode or 0, printed.decode()
+
+    async def unclear(self) -> list[str]:
+        """The lines about what cannot be told."""
+        status, printed = await self.says("unclear")
+        assert status == (0 if printed == "everything is clear\n" else 1), printed
+        return printed.splitlines() if status else []
+
+
+def fleet(ear: StaysOn) -> LabFleet:
+    skus = {SKU: ec2_sku("g5.xlarge")}
+    return LabFleet("acme", ("widgets",), skus, scale=SCALE, most_machines=300, ear=ear)
+
+
+def push(lab: Laboratory, name: str, count: int, seconds: float) -> list[PushedJob]:
+    return lab.github.push([job(f"{name} {n}", SKU, seconds) for n in range(count)])
+
+
+def back_up(lab: Laboratory, to: Path) -> None:
+    """As documented, while the controller writes."""
+    with (
+        closing(sqlite3.connect(lab.folder / "state.db")) as of,
+        closing(sqlite3.connect(to)) as copy,
+    ):
+        of.backup(copy)
+
+
+def lose(lab: Laboratory) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        (lab.folder / f"state.db{suffix}").unlink(missing_ok=True)
+
+
+def ids_of(lines: list[str]) -> set[str]:
+    """The provider's ids in the operator's list."""
+    return {word for line in lines for word in line.split() if word.startswith("i-")}
+
+
+def at_work(lab: Laboratory) -> set[str]:
+    return {one.id for one in lab.ec2.instances if one.state in IN_USE}
+
+
+async def all_have_ended(lab: Laboratory, left: Callable[[], set[str]]) -> None:
+    await until(lambda: not lab.github.unfinished, PATIENCE, lab.controller.log_end)
+    await until(lambda: at_work(lab) == left(), PATIENCE, lab.controller.log_end)
+    assert lab.wrong_jobs() == []
+    # One machine for each job, whatever the store knew of it.
+    assert len(list(lab.ec2.instances)) == len(lab.github.jobs)
+
+
+async def test_over_a_restored_store_nobody_s_job_dies_and_nothing_is_launched_twice(
+    tmp_path: Path,
+) -> None:
+    ear = StaysOn()
+    async with Laboratory(fleet(ear)) as lab:
+        ear.lab, operator = lab, _Operator(lab)
+        await lab.start_controller()
+        long = push(lab, "before", 50, LONG)
+        await until(lambda: started(long), PATIENCE, lab.controller.log_end)
+        half = push(lab, "half way", 30, LONG)
+        await until(lambda: len(at_work(lab)) > 50, PATIENCE, lab.controller.log_end)
+        back_up(lab, tmp_path / "backup")
+        assert not any(one.starts for one in half)
+        ear.wanted = 3
+        later = [*half, *push(lab, "after", 50, LONG), *push(lab, "short", 20, 30.0)]
+        await until(lambda: started(later) and len(ear.hung) == 3, PATIENCE, lab.controller.log_end)
+        await lab.controller.kill()
+        lose(lab)
+        (tmp_path / "backup").rename(lab.folder / "state.db")
+        known = {call.id for call in read_records(lab).calls}
+        unknown = {
+            one.id
+            for one in lab.ec2.instances
+            if one.state in IN_USE and one.tags[CALL_TAG] not in known
+        }
+        assert len(unknown) > 40
+        await lab.start_controller()
+        assert ids_of(await operator.unclear()) >= unknown & at_work(lab)
+        status, said = await operator.says("confirm", ear.hung[0])
+        assert (status, "runners at work may be on it" in said) == (1, True), said
+        push(lab, "new", 10, 30.0)
+        await all_have_ended(lab, lambda: set(ear.hung))
+        await until(
+            lambda: not _open_machines(lab) - set(ear.hung), PATIENCE, lab.controller.log_end
+        )
+        assert ids_of(await operator.unclear()) == set(ear.hung)
+        assert (await operator.says("confirm", "i-nobody"))[0] == 1
+        for one in ear.hung:
+            assert (await operator.says("confirm", one))[0] == 0
+        await until(lambda: not lab.left(), PATIENCE, lab.controller.log_end)
+        await until(lambda: not _open_machines(lab), PATIENCE, lab.controller.log_end)
+        assert await operator.unclear() == []
+        grounds = {str(m.provider_id): m.ground for m in read_records(lab).machines}
+        assert {grounds[one] for one in ear.hung} == {EndGround.OPERATOR}
+        # Nobody else was ended by us: each powered itself off after its job.
+        assert {ground for one, ground in grounds.items() if one not in ear.hung} <= {
+            None,
+            EndGround.EXITED,
+        }
+
+
+async def test_a_lost_store_takes_its_old_installation_over_once_that_is_confirmed() -> None:
+    ear = StaysOn()
+    async with Laboratory(fleet(ear)) as lab:
+        ear.lab, operator = lab, _Operator(lab)
+        await lab.start_controller()
+        ear.wanted = 1
+        long = [*push(lab, "short", 1, 30.0), *push(lab, "before", 40, LONG)]
+        await until(lambda: started(long) and len(ear.hung) == 1, PATIENCE, lab.controller.log_end)
+        (old,) = {one.tags[INSTALLATION_TAG] for one in lab.ec2.instances}
+        await lab.controller.kill()
+        lose(lab)
+        await lab.start_controller()
+        assert (await lab.controller.metrics())["autoscaler_machines_foreign"] == 41
+        lines = await operator.unclear()
+        assert ids_of(lines) == at_work(lab)
+        assert all(f"confirm --installation {old}" in line for line in lines)
+        status, said = await operator.says("confirm", ear.hung[0])
+        assert (status, "another installation" in said) == (1, True), said
+        status, said = await operator.says("confirm", "--installation", "0badcafe")
+        assert (status, f"shown are: {old}" in said) == (1, True), said
+        status, said = await operator.says("confirm", "--installation", old)
+        assert status == 0, said
+        assert ids_of(await operator.unclear()) == at_work(lab)
+        new = push(lab, "new", 10, 30.0)
+        await all_have_ended(lab, lambda: set(ear.hung))
+        # Tags and names are the old installation's from then on, over a restart too.
+        assert {one.tags[INSTALLATION_TAG] for one in lab.ec2.instances} == {old}
+        assert all(one.starts[0].startswith(f"lab-{old}-") for one in new)
+        assert await lab.controller.terminate() == 0
+        await lab.start_controller()
+        assert (await lab.controller.metrics())["autoscaler_machines_foreign"] == 0
+        assert (await operator.says("confirm", ear.hung[0]))[0] == 0
+        await until(lambda: not lab.left(), PATIENCE, lab.controller.log_end)
+
+
+def _open_machines(lab: Laboratory) -> set[str]:
+    return {str(one.provider_id) for one in read_records(lab).machines if one.occupies}

@@ -1,0 +1,204 @@
+"""What an operator confirms, what speaks against it, and what cannot be told."""
+
+import pytest
+
+from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unclear
+from autoscaler.model import events as e
+from autoscaler.model.identifiers import InstallationId, JobId, MachineId, RunnerName
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.plan import End
+from tests.ledger.builders import START, World, listed
+
+OLD = InstallationId("01d01d01")
+ORPHAN = MachineId("x-i-9")
+
+
+def orphaned() -> World:
+    """A machine with our id whose call nobody knows."""
+    world = World()
+    world.lists(listed("i-9", call="lost"))
+    return world
+
+
+def lost_store() -> World:
+    """Two machines of an older installation, with this fleet's name."""
+    world = World()
+    world.lists(
+        *(listed(one, call="lost", installation=OLD, dollars=3.0) for one in ("i-1", "i-2"))
+    )
+    return world
+
+
+def test_a_confirmed_orphan_is_ended_on_its_own_ground_and_once() -> None:
+    world = orphaned()
+    assert world.intents(End) == []
+    world.do(e.OrphanConfirmed, ORPHAN)
+    (end,) = world.intents(End)
+    assert (end.machine, end.ground) == (ORPHAN, EndGround.OPERATOR)
+    world.carry_out()
+    assert world.states() == {ORPHAN: "ending"}
+    assert world.machine(ORPHAN).ground is EndGround.OPERATOR
+    assert world.intents(End) == []
+
+
+def test_a_confirmation_outlives_a_restart_and_a_late_word_of_the_machine() -> None:
+    world = orphaned()
+    world.do(e.OrphanConfirmed, ORPHAN)
+    world.do(e.MachineSeen, ORPHAN)
+    world.restart(10.0)
+    assert [one.machine for one in world.intents(End)] == [ORPHAN]
+
+
+@pytest.mark.parametrize("machine", ["c0", "d0", "nobody"])
+def test_of_a_machine_that_is_clear_a_confirmation_changes_nothing(machine: str) -> None:
+    world = World()
+    world.park(1, "c")
+    world.ready("d")
+    world.ledger.take_changes()
+    world.do(e.OrphanConfirmed, MachineId(machine))
+    assert not world.ledger.take_changes()
+    assert world.intents(End) == []
+
+
+def test_what_cannot_be_told_is_listed_with_what_to_do() -> None:
+    world = orphaned()
+    world.park(1)
+    world.lists(listed("i-9", call="lost"), listed("i-c0"), listed("i-1", installation=OLD))
+    ours, other = unclear(world.state)
+    assert (ours.machine, ours.provider_id, ours.since) == (ORPHAN, "i-9", START)
+    assert ours.why == "of a call that is not in the store"
+    assert "autoscaler confirm x-i-9" in ours.what_to_do
+    assert (other.machine, other.provider_id, other.launched) == (None, "i-1", "t0")
+    assert (other.installation, other.since) == (OLD, None)
+    assert f"autoscaler confirm --installation {OLD}" in other.what_to_do
+    world.do(e.OrphanConfirmed, ORPHAN)
+    assert [one.machine for one in unclear(world.state)] == [None]
+
+
+def life(world: World, machine: str, *at_work: str) -> str | None:
+    names = [RunnerName(name) for name in at_work]
+    return life_of(world.state, world.machine(machine), names, world.now)
+
+
+def test_a_runner_whose_machine_is_not_known_may_be_on_any_that_cannot_be_told() -> None:
+    world = orphaned()
+    world.ready()
+    assert life(world, ORPHAN) is None
+    # Another fleet's, another installation's, and one whose machine is known are on no orphan.
+    others = (f"lab-{OLD}-m-1", "another-0badcafe-m-1", "ci-0badcafe-c0-1")
+    assert life(world, ORPHAN, *others) is None
+    assert life(world, ORPHAN, "ci-0badcafe-m-1", "ci-0badcafe-n-1") == (
+        "2 runners at work may be on it, such as ci-0badcafe-m-1, ci-0badcafe-n-1"
+    )
+
+
+def test_a_job_in_progress_on_such_a_runner_is_life_too() -> None:
+    world = orphaned()
+    world.starts(1, "ci-0badcafe-m-1")
+    assert life(world, ORPHAN) == "1 runners at work may be on it, such as ci-0badcafe-m-1"
+    world.completes(1)
+    assert life(world, ORPHAN) is None
+
+
+def found_again() -> World:
+    """A machine that had a grant, was lost, and is listed again."""
+    world = World()
+    world.ready()
+    for moment in (1.0, 61.0):
+        world.now = START + moment
+        world.lists()
+    world.now = START + 3000.0
+    world.lists(listed("i-c0"))
+    assert world.machine("c0").unproven
+    return world
+
+
+def test_a_machine_with_a_name_of_its_own_is_alive_by_its_own_runner_or_agent_alone() -> None:
+    world = found_again()
+    world.now += 1000.0
+    assert life(world, "c0", "ci-0badcafe-m-1") is None
+    assert life(world, "c0", "ci-0badcafe-c0-1") is not None
+    world.do(e.MachineSeen, MachineId("c0"))
+    world.now += 60.0
+    assert life(world, "c0") == "its agent spoke 60 s ago"
+    world.now += 840.0
+    assert life(world, "c0") is None
+
+
+# --- an older installation ---------------------------------------------------------------------
+
+
+def test_a_taken_over_installation_s_machines_are_ours_and_possibly_at_work() -> None:
+    world = lost_store()
+    usage = world.fleet().usage
+    before = (usage.machines, usage.dollars_per_hour, usage.by_quota["east/G"])
+    world.do(e.InstallationTakenOver, OLD)
+    assert world.state.catalogue.installation == OLD
+    assert world.states() == {"x-i-1": "granted", "x-i-2": "granted"}
+    usage = world.fleet().usage
+    assert (usage.machines, usage.dollars_per_hour, usage.by_quota["east/G"]) == before
+    assert {one.machine for one in unclear(world.state)} == {"x-i-1", "x-i-2"}
+    assert world.intents(End) == []
+    changes = world.ledger.take_changes()
+    assert changes.installation == OLD
+    (row,) = (row for row in changes.history if row.kind == "installation")
+    assert (row.record, row.event, row.detail) == (OLD, "taken_over", "was 0badcafe")
+    assert world.ledger.take_changes().installation is None
+
+
+def test_what_was_made_under_the_id_before_stays_ours_by_its_record() -> None:
+    world = lost_store()
+    world.park(1)
+    world.do(e.InstallationTakenOver, OLD)
+    olds = tuple(listed(one, call="lost", installation=OLD) for one in ("i-1", "i-2"))
+    for _ in range(3):
+        world.now += 61.0
+        world.do(e.MachineSeen, MachineId("c0"), True)
+        world.lists(*olds, listed("i-c0"))
+    assert world.states() == {"c0": "parked", "x-i-1": "granted", "x-i-2": "granted"}
+    assert world.state.foreign == {"east": {}}
+    assert world.fleet().usage.machines == 3
+
+
+def test_a_runner_named_before_leaves_memory_with_its_machine_all_the_same() -> None:
+    world = lost_store()
+    name = world.ready()
+    world.do(e.InstallationTakenOver, OLD)
+    world.do(e.MachineExited, MachineId("c0"), "bye")
+    world.lists(listed("i-c0", terminated=True), complete=False)
+    world.after(700.0)
+    assert name not in world.state.runners
+
+
+def refusal(world: World, installation: str, *, force: bool = False) -> str:
+    return refusal_of_takeover(world.state, InstallationId(installation), force=force) or ""
+
+
+def test_an_installation_that_nobody_shows_or_that_is_ours_is_not_taken_over() -> None:
+    world = lost_store()
+    assert refusal(world, OLD) == ""
+    assert "is this installation already" in refusal(world, "0badcafe", force=True)
+    assert f"shown are: {OLD}" in refusal(world, "1badcafe", force=True)
+    assert "shown are: none" in refusal(World(), OLD)
+
+
+def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_told_twice() -> None:
+    world = lost_store()
+    world.park(2)
+    assert "has 2 machines of its own" in refusal(world, OLD)
+    assert refusal(world, OLD, force=True) == ""
+
+
+def test_nothing_is_taken_over_while_a_call_is_under_way() -> None:
+    world = lost_store()
+    world.send(1)
+    assert "1 calls to providers are under way" in refusal(world, OLD, force=True)
+
+
+def test_a_machine_in_no_list_and_a_job_of_nobody_are_no_trouble() -> None:
+    world = orphaned()
+    world.observe(1, JobState.IN_PROGRESS)
+    assert world.state.jobs[JobId(1)].runner_name is None
+    assert life(world, ORPHAN) is None
+    assert world.machine(ORPHAN).state is MachineState.GRANTED

@@ -1,0 +1,118 @@
+"""Machines that their provider shows going down although nobody here wanted that."""
+
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.ledger.machines import END_AGAIN
+from autoscaler.model import events as e
+from autoscaler.model.cooldowns import held, offering_key
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.plan import End, Grant, Launch
+from tests.ledger.builders import World
+from tests.planner.fleets import EAST
+
+SOLD = offering_key("east/g5.xlarge/a/on-demand")
+CAPACITY, QUOTA, UNKNOWN = FailureClass.CAPACITY, FailureClass.QUOTA, FailureClass.UNKNOWN
+
+
+def shows_leaving(
+    world: World, machine: str, reason: str = "a: b", failure: FailureClass | None = None
+) -> None:
+    """A list shows it in `shutting-down`, `stopping` or `stopped`."""
+    shown = replace(world.listed(machine), leaving=True, reason=reason, failure=failure)
+    world.lists(shown, complete=False)
+
+
+@pytest.mark.parametrize("state", [MachineState.LAUNCHED, MachineState.BOOTED])
+@pytest.mark.parametrize("failure", [QUOTA, CAPACITY, None])
+def test_what_never_came_up_has_failed_for_the_reason_that_is_shown(
+    state: MachineState, failure: FailureClass | None
+) -> None:
+    world = World()
+    world.launch(1)
+    if state is MachineState.BOOTED:
+        world.boot("c0")
+    shows_leaving(world, "c0", "Client.Words: more", failure)
+    machine = world.machine("c0")
+    assert (machine.state, machine.failure) == (MachineState.ENDING, failure or UNKNOWN)
+    assert (machine.reason, machine.ground) == ("Client.Words: more", None)
+    assert (held(world.state.cooldowns, SOLD, world.now) is not None) is (failure is CAPACITY)
+    world.now += 5.0
+    shown = replace(world.listed("c0", terminated=True), reason="Client.Words: more")
+    world.lists(replace(shown, failure=failure), complete=False)
+    assert (machine.state, machine.failure) == (MachineState.GONE, failure or UNKNOWN)
+
+
+def test_a_parked_one_is_granted_no_more_and_another_is_launched() -> None:
+    world = World()
+    world.park(1)
+    world.queue(1)
+    assert len(world.intents(Grant)) == 1
+    shows_leaving(world, "c0")
+    assert world.intents(Grant) == []
+    assert len(world.intents(Launch)) == 1
+    assert world.intents(End) == []
+    assert world.machine("c0").failure is None
+
+
+def test_a_registration_that_was_not_fetched_serves_no_job() -> None:
+    world = World()
+    runner = world.mint(world.park(1)[0])
+    shows_leaving(world, "c0")
+    assert world.runner(runner).state == "done"
+
+
+def test_one_that_is_still_there_after_a_while_is_ended() -> None:
+    """As one whose image says that a shutdown stops it."""
+    world = World()
+    world.launch(1)
+    shows_leaving(world, "c0")
+    world.after(END_AGAIN - 1.0)
+    assert world.intents(End) == []
+    world.after(1.0)
+    assert [end.machine for end in world.intents(End)] == ["c0"]
+
+
+def test_a_spot_machine_that_is_taken_back_holds_its_offering_back_at_once() -> None:
+    world = World()
+    world.park(1)
+    shows_leaving(world, "c0", "Server.SpotInstanceTermination: words", CAPACITY)
+    assert world.machine("c0").interruption is NoticeKind.SPOT_INTERRUPTION
+    assert held(world.state.cooldowns, SOLD, world.now) is not None
+    assert world.intents(End) == []
+
+
+def test_a_machine_with_a_runner_goes_that_way_after_its_job_and_is_left_alone() -> None:
+    world = World()
+    world.grant(world.park(1)[0])
+    shows_leaving(world, "c0")
+    assert world.machine("c0").state is MachineState.GRANTED
+
+
+def test_after_a_restart_only_a_machine_that_has_spoken_is_known_to_have_no_runner() -> None:
+    """A restored store may be older than the machine's grant."""
+    world = World()
+    world.park(1)
+    world.restart(60.0)
+    shows_leaving(world, "c0")
+    assert world.machine("c0").state is MachineState.PARKED
+
+
+def test_one_that_is_being_ended_keeps_its_ground() -> None:
+    world = World()
+    world.park(1)
+    world.do(e.EndRequested, world.machine("c0").id, EndGround.IDLE, "idle")
+    before = world.machine("c0").due
+    shows_leaving(world, "c0")
+    assert (world.machine("c0").ground, world.machine("c0").due) == (EndGround.IDLE, before)
+
+
+def test_the_notice_alone_ends_nothing() -> None:
+    world = World()
+    world.park(1)
+    said = (world.machine("c0").provider_id, NoticeKind.STATE_CHANGE, world.now, "stopping")
+    world.do(e.MachineNoticed, EAST, *said)
+    assert (world.machine("c0").interruption, world.intents(End)) == (None, [])

@@ -1,0 +1,207 @@
+"""A store that is older than the world: what it says of idleness and of queues holds no more."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.identifiers import JobId, MachineId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.plan import End, Examine, Grant, Launch, ReadJob
+from autoscaler.model.runners import RunnerState
+from tests.ledger.builders import START, World, listed
+
+C0 = MachineId("c0")
+AWAY = 3600.0
+UNKNOWN = listed("i-9", call="after the backup")
+BEFORE_PARKED = {"launched": 0, "booted": 1, "parked": 2}
+
+
+def at(stage: str) -> World:
+    """A machine in a stage, as a backup has it."""
+    world = World()
+    if stage == "parked":
+        world.park(1)
+    else:
+        world.launch(1)
+    if stage == "booted":
+        world.boot("c0")
+    return world
+
+
+def restored(world: World, *shown: e.ListedMachine, later: float = 121.0) -> World:
+    """The backup is put in place an hour later, and the machines are listed twice."""
+    world.restart(AWAY)
+    world.lists(listed("i-c0"), *shown)
+    world.now += later
+    world.lists(listed("i-c0"), *shown)
+    return world
+
+
+@pytest.mark.parametrize("stage", BEFORE_PARKED)
+def test_no_machine_is_ended_that_may_have_been_granted_since_the_backup(stage: str) -> None:
+    world = restored(at(stage), UNKNOWN)
+    machine = world.machine("c0")
+    assert (machine.state, machine.unproven, machine.handed_over) == ("granted", True, True)
+    assert "older than the world" in machine.reason
+    world.now += 4 * 3600.0
+    assert world.intents(End) == []
+    assert Examine(C0) in world.intents(Examine)
+
+
+@pytest.mark.parametrize("stage", BEFORE_PARKED)
+def test_without_a_machine_that_it_does_not_know_the_store_is_believed(stage: str) -> None:
+    world = restored(at(stage))
+    assert world.states() == {"c0": stage}
+    world.now += 4 * 3600.0
+    assert [(end.machine, end.ground) for end in world.intents(End)] == [(C0, EndGround.DEADLINE)]
+
+
+@pytest.mark.parametrize("stage", ["launched", "booted"])
+def test_after_a_start_nothing_fails_its_stage_before_lists_could_show_it_at_work(
+    stage: str,
+) -> None:
+    world = at(stage)
+    world.restart(AWAY)
+    world.now += 299.0
+    assert world.intents(End) == []
+    world.now += 1.0
+    assert [end.ground for end in world.intents(End)] == [EndGround.DEADLINE]
+
+
+def test_a_parked_machine_is_believed_for_two_minutes_and_again_once_it_asks() -> None:
+    world = restored(at("parked"), UNKNOWN, later=60.0)
+    assert world.states()["c0"] == "parked"
+    world.now += 61.0
+    world.lists(listed("i-c0"), UNKNOWN)
+    assert world.states()["c0"] == "granted"
+    # A heartbeat is no proof of idleness.
+    world.do(e.MachineSeen, C0)
+    assert world.states()["c0"] == "granted"
+    world.do(e.MachineSeen, C0, True)
+    machine = world.machine("c0")
+    assert (machine.state, machine.unproven, machine.handed_over) == ("parked", False, False)
+    world.lists(listed("i-c0"), UNKNOWN)
+    world.queue(1)
+    assert [grant.machine for grant in world.intents(Grant)] == [C0]
+
+
+def test_a_machine_that_asked_since_the_start_is_never_doubted() -> None:
+    world = at("parked")
+    world.restart(AWAY)
+    world.do(e.MachineSeen, C0, True)
+    world.now += 200.0
+    world.lists(listed("i-c0"), UNKNOWN)
+    assert world.states()["c0"] == "parked"
+
+
+def test_what_was_launched_since_the_start_is_not_doubted() -> None:
+    world = World()
+    world.restart(AWAY)
+    world.launch(1)
+    world.lists(listed("i-c0"), UNKNOWN)
+    world.now += 200.0
+    world.lists(listed("i-c0"), UNKNOWN)
+    assert world.states()["c0"] == "launched"
+
+
+def test_a_later_restart_doubts_nothing_that_was_launched_in_between() -> None:
+    world = World()
+    world.restart(AWAY)
+    world.lists(UNKNOWN)
+    world.now += 1.0
+    world.park(1)
+    world.restart(10.0)
+    world.now += 200.0
+    world.lists(listed("i-c0"), UNKNOWN)
+    assert world.states()["c0"] == "parked"
+
+
+def test_nothing_is_launched_for_a_queued_job_before_github_was_asked() -> None:
+    world = World()
+    world.queue(1, 2)
+    world.restart(AWAY)
+    world.lists(UNKNOWN)
+    assert world.intents(Launch) == []
+    assert [read.job for read in world.intents(ReadJob)] == [1, 2]
+    world.observe(1, JobState.IN_PROGRESS, read=True)
+    world.observe(2, JobState.QUEUED, read=True)
+    world.lists(UNKNOWN)
+    assert [launch.count for launch in world.intents(Launch)] == [1]
+    # A job that is new needs no asking.
+    world.queue(3)
+    assert [launch.count for launch in world.intents(Launch)] == [2]
+
+
+def test_a_runner_that_github_names_shows_that_its_machine_has_a_grant() -> None:
+    world = at("launched")
+    world.restart(AWAY)
+    world.starts(1, "ci-0badcafe-c0-1")
+    assert (world.machine("c0").state, world.machine("c0").unproven) == ("granted", True)
+    world.now += 4 * 3600.0
+    assert world.intents(End) == []
+
+
+@pytest.mark.parametrize("name", ["ci-0badcafe-c1-1", "ci-01d01d01-c0-1", "c0", "ci-0badcafe-c0-x"])
+def test_a_name_of_nobody_s_shows_nothing(name: str) -> None:
+    world = at("launched")
+    world.restart(AWAY)
+    world.starts(1, name)
+    assert world.states() == {"c0": "launched"}
+
+
+def test_a_name_that_anybody_chose_moves_no_machine_that_we_launched_ourselves() -> None:
+    world = at("parked")
+    world.starts(1, "ci-0badcafe-c0-9")
+    assert world.states() == {"c0": "parked"}
+
+
+def test_a_job_on_a_registration_that_was_handed_to_nobody_proves_the_hand_over() -> None:
+    world = World()
+    world.park(1)
+    name = world.mint("c0")
+    world.restart(AWAY)
+    world.starts(1, name)
+    assert world.machine("c0").handed_over
+    world.now += 1000.0
+    assert world.intents(End) == []
+    assert [one.machine for one in world.intents(Examine)] == [C0]
+
+
+def test_a_registration_that_github_keeps_as_busy_was_handed_over_unless_its_machine_asks() -> None:
+    world = World()
+    world.park(1)
+    name = world.mint("c0")
+    world.restart(AWAY)
+    world.do(e.RunnerClosed, name, "busy without having been handed over")
+    assert world.runner(name).state is RunnerState.DONE
+    assert world.machine("c0").handed_over
+    world.now += 1000.0
+    assert world.intents(End) == []
+    # GitHub may have lied: whoever asks for a grant has none.
+    world.do(e.MachineSeen, C0, True)
+    assert not world.machine("c0").handed_over
+
+
+def test_a_machine_beyond_slots_that_left_memory_is_no_proof() -> None:
+    world = World()
+    world.launch(2)
+    world.state.drop(world.machine("c1"))
+    world.park(1, "d")
+    world.restart(AWAY)
+    shown = listed("i-c0"), listed("i-c1"), listed("i-d0", call="d")
+    world.lists(*shown)
+    assert world.machine("x-i-c1").unproven
+    world.now += 121.0
+    world.lists(*shown)
+    assert world.states()["d0"] == "parked"
+
+
+def test_a_job_that_was_read_since_the_start_is_not_asked_about_again() -> None:
+    world = World()
+    world.queue(1)
+    world.restart(AWAY)
+    world.observe(1, JobState.QUEUED, read=True)
+    world.lists(UNKNOWN)
+    assert not world.state.jobs[JobId(1)].disputed
+    assert world.now == START + AWAY
+    assert world.machine("x-i-9").state is MachineState.GRANTED

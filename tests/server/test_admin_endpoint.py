@@ -1,0 +1,228 @@
+"""/admin: who may ask, what is passed on, and how refusals come back."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import structlog
+
+from autoscaler.controller.ports.confirmations import (
+    ConfirmationRefusedError,
+    Confirmations,
+    RefusalKind,
+)
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.identifiers import (
+    InstallationId,
+    MachineId,
+    ProviderMachineId,
+    ProviderName,
+    SkuName,
+)
+from autoscaler.model.unclear import Unclear
+from autoscaler.server.admin import MOST_SHOWN, AdminEndpoint
+from autoscaler.server.serving import Serving
+from tests.server.fakes import LOOPBACK, Caller, running
+
+TOKEN, OLDER = "n" * 40, "o" * 40
+ONE = Unclear(
+    MachineId("x-i-1"),
+    ProviderName("east"),
+    ProviderMachineId("i-1"),
+    "0badcafe",
+    SkuName("gpu"),
+    1000.0,
+    "t0",
+    "why",
+    "what to do",
+)
+
+
+@dataclass
+class Word:
+    """Takes every word, unless it is to refuse."""
+
+    shown: list[Unclear] = field(default_factory=lambda: [ONE])
+    refusal: Exception | None = None
+    taken: list[tuple[str, bool]] = field(default_factory=list)
+
+    def unclear(self) -> Sequence[Unclear]:
+        return self.shown
+
+    async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
+        self._take(machine, force)
+        return MachineId(f"x-{machine}")
+
+    async def installation(self, old_id: str, *, force: bool = False) -> InstallationId:
+        self._take(old_id, force)
+        return InstallationId(old_id)
+
+    def _take(self, what: str, force: bool) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.taken.append((what, force))
+
+
+@dataclass
+class Admin:
+    """The endpoint on a listener, and an operator with a token."""
+
+    session: aiohttp.ClientSession
+    word: Word
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, **options: Any
+    ) -> tuple[int, dict[str, Any]]:
+        options.setdefault("headers", {"Authorization": f"Bearer {TOKEN}"})
+        data = json.dumps(body).encode() if body is not None else options.pop("data", None)
+        async with self.session.request(method, path, data=data, **options) as answer:
+            return answer.status, await answer.json()
+
+
+@asynccontextmanager
+async def administered(word: Word) -> AsyncIterator[Admin]:
+    port: Confirmations = word
+    endpoint = AdminEndpoint(port, [OLDER.encode(), TOKEN.encode()])
+    async with (
+        Serving(LOOPBACK, endpoint, []) as serving,
+        aiohttp.ClientSession(f"http://{serving.address}") as session,
+    ):
+        yield Admin(session, word)
+
+
+@pytest_asyncio.fixture
+async def admin() -> AsyncIterator[Admin]:
+    async with administered(Word()) as served:
+        yield served
+
+
+ROUTES = [
+    ("GET", "/admin/unclear"),
+    ("POST", "/admin/orphans/i-1"),
+    ("POST", "/admin/installation"),
+]
+
+
+async def test_what_cannot_be_told_is_shown_to_who_has_a_token(admin: Admin) -> None:
+    for token in (TOKEN, OLDER):
+        status, told = await admin.ask(
+            "GET", "/admin/unclear", headers={"Authorization": f"bearer {token}"}
+        )
+        assert (status, told["total"]) == (200, 1)
+        (one,) = told["unclear"]
+        assert (one["machine"], one["provider_id"], one["since"]) == ("x-i-1", "i-1", 1000.0)
+        assert (one["why"], one["what_to_do"]) == ("why", "what to do")
+
+
+async def test_an_answer_is_bounded(admin: Admin) -> None:
+    admin.word.shown = [ONE] * (MOST_SHOWN + 5)
+    _, told = await admin.ask("GET", "/admin/unclear")
+    assert (len(told["unclear"]), told["total"]) == (MOST_SHOWN, MOST_SHOWN + 5)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("Authorization", "Bearer ")],
+        [("Authorization", f"Bearer {TOKEN[:-1]}")],
+        [("Authorization", f"Bearer {TOKEN}x")],
+        [("Authorization", f"Basic {TOKEN}")],
+        [("Authorization", TOKEN)],
+        [("Authorization", f"Bearer {'x' * 5000}")],
+        [("Authorization", "Bearer \u00e9")],
+        [("Authorization", f"Bearer {TOKEN}"), ("Authorization", "Bearer other")],
+    ],
+)
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_without_a_token_nothing_is_told_or_taken(
+    admin: Admin, method: str, path: str, headers: list[tuple[str, str]]
+) -> None:
+    status, told = await admin.ask(method, path, {"installation": "x"}, headers=headers)
+    assert (status, told) == (401, {"error": "token"})
+    assert admin.word.taken == []
+
+
+async def test_words_are_passed_on(admin: Admin) -> None:
+    assert await admin.ask("POST", "/admin/orphans/i-1") == (200, {"machine": "x-i-1"})
+    forced = {"force": True}
+    assert await admin.ask("POST", "/admin/orphans/i-2", forced) == (200, {"machine": "x-i-2"})
+    body = {"installation": "01d01d01", "force": False}
+    told = {"installation": "01d01d01"}
+    assert await admin.ask("POST", "/admin/installation", body) == (200, told)
+    assert admin.word.taken == [("i-1", False), ("i-2", True), ("01d01d01", False)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [(RefusalKind.UNKNOWN, 404), (RefusalKind.CONTRADICTED, 409), (RefusalKind.UNREACHABLE, 503)],
+)
+async def test_a_refusal_comes_back_with_its_reason(
+    admin: Admin, kind: RefusalKind, status: int
+) -> None:
+    admin.word.refusal = ConfirmationRefusedError(kind, "because")
+    told = {"error": kind.value, "reason": "because"}
+    assert await admin.ask("POST", "/admin/orphans/i-1") == (status, told)
+    assert await admin.ask("POST", "/admin/installation", {"installation": "a"}) == (status, told)
+
+
+async def test_a_word_that_could_not_be_kept_is_not_answered_as_taken(admin: Admin) -> None:
+    admin.word.refusal = StoreError("disk full")
+    assert await admin.ask("POST", "/admin/orphans/i-1") == (503, {"error": "store"})
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("/admin/orphans/i-1", b"no json"),
+        ("/admin/orphans/i-1", b"[]"),
+        ("/admin/orphans/i-1", b'{"force": 1}'),
+        ("/admin/orphans/i-1", b'{"other": true}'),
+        ("/admin/orphans/i-1", b"\xff"),
+        ("/admin/orphans/i-1", b"[" * 4000),
+        ("/admin/orphans/-rm", b""),
+        ("/admin/orphans/" + "i" * 129, b""),
+        ("/admin/orphans/a%0ab", b""),
+        ("/admin/installation", b""),
+        ("/admin/installation", b'{"installation": 1}'),
+        ("/admin/installation", b'{"installation": "a b"}'),
+        ("/admin/installation", b'{"installation": ""}'),
+        ("/admin/installation", b'{"installation": "a", "force": null}'),
+    ],
+)
+async def test_what_has_no_shape_is_refused(admin: Admin, path: str, data: bytes) -> None:
+    assert await admin.ask("POST", path, data=data) == (400, {"error": "malformed"})
+    assert admin.word.taken == []
+
+
+async def test_a_body_is_bounded(admin: Admin) -> None:
+    status, told = await admin.ask("POST", "/admin/orphans/i-1", data=b" " * 5000)
+    assert (status, told) == (413, {"error": "too_large"})
+
+
+async def test_refusals_are_logged_so_many_times_and_without_what_was_sent() -> None:
+    async with administered(Word()) as admin:
+        with structlog.testing.capture_logs() as lines:
+            wrong = {"Authorization": "Bearer a-wrong-token"}
+            for _ in range(30):
+                await admin.ask("GET", "/admin/unclear", headers=wrong)
+    assert [line["event"] for line in lines] == ["admin_refused"] * 20
+    assert "a-wrong-token" not in str(lines)
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_where_no_token_is_configured_there_is_nothing(method: str, path: str) -> None:
+    async with running() as caller:
+        assert await _status(caller, method, path) == 404
+
+
+async def _status(caller: Caller, method: str, path: str) -> int:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    if method == "GET":
+        return (await caller.get(path, headers=headers)).status
+    return (await caller.post(path, headers=headers)).status

@@ -1,0 +1,236 @@
+"""`autoscaler unclear` and `confirm`, against a controller's endpoint on loopback."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from typer.testing import CliRunner, Result
+
+from autoscaler.cli import commands
+from autoscaler.controller.ports.confirmations import ConfirmationRefusedError, RefusalKind
+from autoscaler.model.identifiers import (
+    InstallationId,
+    MachineId,
+    ProviderMachineId,
+    ProviderName,
+    SkuName,
+)
+from autoscaler.model.unclear import Unclear
+from autoscaler.server.admin import AdminEndpoint
+from autoscaler.server.serving import Serving
+from autoscaler.server.settings import Address, ServerSettings
+from tests.config.fleet_file import Folder, changed
+
+TOKEN = "0123456789abcdef" * 4
+OURS = Unclear(
+    MachineId("x-i-1"),
+    ProviderName("east"),
+    ProviderMachineId("i-1"),
+    "0badcafe",
+    SkuName("gpu"),
+    1_700_000_000.0,
+    "2023-11-14",
+    "of a call that is not in the store",
+    "autoscaler confirm x-i-1",
+)
+OTHER = Unclear(
+    None,
+    ProviderName("east"),
+    ProviderMachineId("i-2"),
+    "01d01d01",
+    SkuName("gpu\x1b[2J"),
+    None,
+    "2023-11-13",
+    "made by another",
+    "confirm --installation",
+)
+
+
+@dataclass
+class Word:
+    """Shows two machines, takes every word but one."""
+
+    shown: list[Unclear] = field(default_factory=lambda: [OURS, OTHER])
+    taken: list[tuple[str, bool]] = field(default_factory=list)
+
+    def unclear(self) -> Sequence[Unclear]:
+        return self.shown
+
+    async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
+        if machine == "i-busy" and not force:
+            raise ConfirmationRefusedError(RefusalKind.CONTRADICTED, "it is at work")
+        self.taken.append((machine, force))
+        return MachineId(f"x-{machine}")
+
+    async def installation(self, old_id: str, *, force: bool = False) -> InstallationId:
+        self.taken.append((old_id, force))
+        return InstallationId(old_id)
+
+
+class Elsewhere:
+    """Sends whoever comes to another place."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def add_to(self, app: web.Application, _patience: float, /) -> None:
+        app.router.add_get("/moved/admin/unclear", self._move)
+        app.router.add_get("/stolen", self._take)
+        app.router.add_get("/broken/admin/unclear", self._break)
+
+    async def _move(self, _: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": "/stolen"})
+
+    async def _take(self, request: web.Request) -> web.Response:
+        self.heard.append(request.headers.get("Authorization", ""))
+        return web.json_response({"unclear": [], "total": 0})
+
+    async def _break(self, _: web.Request) -> web.Response:
+        return web.Response(text="<html>")
+
+
+@dataclass
+class Controller:
+    """A server in a thread of its own, and an operator with its fleet.yaml."""
+
+    file: Path
+    url: str
+    word: Word
+    elsewhere: Elsewhere
+
+    def run(self, *arguments: str) -> Result:
+        return CliRunner().invoke(commands, [*arguments, "--config", str(self.file)])
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    word, elsewhere = Word(), Elsewhere()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def start() -> Serving:
+        endpoint = AdminEndpoint(word, [TOKEN.encode()])
+        serving = Serving(
+            ServerSettings(Address("127.0.0.1", 0), shutdown=0.2), endpoint, [elsewhere]
+        )
+        await serving.start()
+        return serving
+
+    serving = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+    url = f"http://{serving.address}"
+    yield Controller(fleet_file(tmp_path, url), url, word, elsewhere)
+    asyncio.run_coroutine_threadsafe(serving.stop(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+def fleet_file(folder: Path, url: str, tokens: str = f"{'o' * 40}\n{TOKEN}\n") -> Path:
+    """A configuration whose controller is at a URL."""
+    file = Folder(folder).path / "fleet.yaml"
+    (folder / "admin-token").write_text(tokens)
+    given = f"public_url: {url}\n  admin_token_file: admin-token"
+    file.write_text(changed(("public_url: http://127.0.0.1:8443", given)))
+    return file
+
+
+def test_unclear_prints_a_line_a_machine_and_ends_with_1(controller: Controller) -> None:
+    result = controller.run("unclear")
+    assert result.exit_code == 1, result.output
+    assert result.stdout.splitlines() == [
+        "x-i-1 east i-1 gpu since 2023-11-14 22:13:20Z: of a call that is not in the store; "
+        "autoscaler confirm x-i-1",
+        "east i-2 gpu?[2J launched 2023-11-13: made by another; confirm --installation",
+    ]
+
+
+def test_where_everything_is_clear_it_ends_with_0(controller: Controller) -> None:
+    controller.word.shown = []
+    result = controller.run("unclear")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "everything is clear" in result.stderr
+
+
+def test_confirm_hands_the_word_on(controller: Controller) -> None:
+    result = controller.run("confirm", "i-1")
+    assert (result.exit_code, result.stdout) == (0, "machine x-i-1 is being ended\n")
+    result = controller.run("confirm", "--installation", "01d01d01", "--force")
+    assert result.stdout == "installation 01d01d01 is this fleet's own now\n"
+    assert controller.word.taken == [("i-1", False), ("01d01d01", True)]
+
+
+def test_a_refusal_is_told_and_force_overrides_it(controller: Controller) -> None:
+    result = controller.run("confirm", "i-busy")
+    assert (result.exit_code, result.stderr) == (1, "it is at work\n")
+    assert controller.run("confirm", "i-busy", "--force").exit_code == 0
+
+
+@pytest.mark.parametrize("given", [(), ("i-1", "--installation", "x")])
+def test_exactly_one_of_machine_and_installation_is_given(
+    controller: Controller, given: tuple[str, ...]
+) -> None:
+    result = controller.run("confirm", *given)
+    assert result.exit_code == 2
+    assert "either MACHINE or --installation" in result.stderr
+    assert controller.word.taken == []
+
+
+def test_a_token_that_is_not_believed_is_told(controller: Controller) -> None:
+    (controller.file.parent / "admin-token").write_text("w" * 40)
+    result = controller.run("unclear")
+    assert result.exit_code == 1
+    assert "does not believe the token" in result.stderr
+    assert "w" * 40 not in result.output
+
+
+def test_a_controller_without_the_endpoint_is_told(controller: Controller) -> None:
+    result = controller.run("unclear", "--url", f"{controller.url}/nothing")
+    assert (result.exit_code, "hears no operator" in result.stderr) == (1, True)
+
+
+def test_the_token_follows_no_redirect(controller: Controller) -> None:
+    result = controller.run("unclear", "--url", f"{controller.url}/moved")
+    assert (result.exit_code, "answered 302" in result.stderr) == (1, True)
+    assert controller.elsewhere.heard == []
+
+
+def test_an_answer_of_somebody_else_s_is_told(controller: Controller) -> None:
+    result = controller.run("unclear", "--url", f"{controller.url}/broken")
+    assert (result.exit_code, "cannot be asked" in result.stderr) == (1, True)
+
+
+def test_a_controller_that_is_not_there_is_told(tmp_path: Path) -> None:
+    file = fleet_file(tmp_path, "http://127.0.0.1:1")
+    result = CliRunner().invoke(commands, ["unclear", "--config", str(file)])
+    assert result.exit_code == 1
+    assert "http://127.0.0.1:1 cannot be asked" in result.stderr
+    assert "--url" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [("short", "visible ASCII letters"), ("", "holds no secret"), ("a b" * 20, "visible ASCII")],
+)
+def test_a_file_without_a_usable_token_is_told_with_its_key(
+    tmp_path: Path, tokens: str, words: str
+) -> None:
+    file = fleet_file(tmp_path, "http://127.0.0.1:1", tokens)
+    for command in ("unclear", "check"):
+        option = ["--config", str(file)] if command == "unclear" else [str(file)]
+        result = CliRunner().invoke(commands, [command, *option])
+        assert result.exit_code == 2
+        assert "server.admin_token_file" in result.stderr
+        assert words in result.stderr
+        assert not tokens or tokens not in result.output
+
+
+def test_a_configuration_without_a_token_is_told(tmp_path: Path) -> None:
+    file = Folder(tmp_path).path / "fleet.yaml"
+    file.write_text(changed())
+    result = CliRunner().invoke(commands, ["confirm", "i-1", "--config", str(file)])
+    assert (result.exit_code, "server.admin_token_file is not set" in result.stderr) == (1, True)
