@@ -57,7 +57,7 @@ fuzz: setup ## A million tries of each fuzzer; ARGS='--seed N' repeats a run.
 chaos: setup ## Play SEEDS=1000 worlds full of faults; ARGS='--replay FILE' plays one again.
 	@$(BIN)/python -m tests.chaos --seeds $(SEEDS) $(ARGS)
 
-chaos-bugs: setup ## Plant ten bugs, one by one, and see each found; ARGS=no_dedupe: one.
+chaos-bugs: setup ## Plant known bugs, one by one, and see each found; ARGS=no_dedupe: one.
 	@$(BIN)/python -m tests.chaos.bugs $(ARGS)
 
 mutants: setup ## Break planner/ and ledger/ bit by bit (half an hour); ARGS=planner.grants: one.

@@ -170,7 +170,7 @@ def test_a_refusal_is_told_and_force_overrides_it(controller: Controller) -> Non
     assert controller.run("confirm", "i-busy", "--force").exit_code == 0
 
 
-@pytest.mark.parametrize("given", [(), ("i-1", "--installation", "x")])
+@pytest.mark.parametrize("given", [(), ("",), ("i-1", "--installation", "x")])
 def test_exactly_one_of_machine_and_installation_is_given(
     controller: Controller, given: tuple[str, ...]
 ) -> None:
@@ -233,4 +233,62 @@ def test_a_configuration_without_a_token_is_told(tmp_path: Path) -> None:
     file = Folder(tmp_path).path / "fleet.yaml"
     file.write_text(changed())
     result = CliRunner().invoke(commands, ["confirm", "i-1", "--config", str(file)])
-    assert (result.exit_code, "server.admin_token_file is not set" in result.stderr) == (1, True)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(
+        f"{file}:6: server.admin_token_file: is not set, so the controller hears no operator; fix: "
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("nonsense", "is not an http or https URL"),
+        ("", "is not an http or https URL"),
+        ("file:///etc", "is not an http or https URL"),
+        ("https://fleet.example.com/?a=b", "has a query or fragment"),
+        ("https://me:mine@fleet.example.com", "holds a user or password"),
+        ("http://fleet.example.com", "would send secrets in the clear"),
+    ],
+)
+def test_a_url_that_the_token_cannot_go_to_is_a_command_line_that_cannot_be_used(
+    controller: Controller, url: str, words: str
+) -> None:
+    result = controller.run("unclear", "--url", url)
+    assert result.exit_code == 2, result.output
+    told = " ".join(result.stderr.replace("│", " ").split())
+    assert "--url" in told
+    assert words in told
+    assert "fix: " in told
+    assert "mine" not in told
+
+
+def test_where_fleet_yaml_says_insecure_the_token_goes_over_plain_http(tmp_path: Path) -> None:
+    file = fleet_file(tmp_path, "http://127.0.0.1:1")
+    file.write_text(file.read_text().replace("server:\n", "server:\n  insecure: true\n"))
+    url = "http://controller.invalid"
+    result = CliRunner().invoke(commands, ["unclear", "--config", str(file), "--url", url])
+    assert (result.exit_code, f"{url} cannot be asked" in result.stderr) == (1, True)
+
+
+def test_the_token_goes_to_no_proxy_in_the_clear(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert controller.run("confirm", "i-1").exit_code == 0
+
+
+def test_what_is_no_id_is_told_with_where_ids_are(controller: Controller) -> None:
+    for given in (["a b"], ["--installation", "a/b"]):
+        result = controller.run("confirm", *given)
+        assert (result.exit_code, "autoscaler unclear" in result.stderr) == (1, True)
+    assert controller.word.taken == []
+
+
+def test_an_authority_that_cannot_be_used_is_told_with_its_key(tmp_path: Path) -> None:
+    file = fleet_file(tmp_path, "https://127.0.0.1:1")
+    files = "certificate_file: server.pem, key_file: server.key, ca_file: none.pem"
+    file.write_text(file.read_text().replace("server:\n", f"server:\n  tls: {{{files}}}\n"))
+    result = CliRunner().invoke(commands, ["unclear", "--config", str(file)])
+    assert result.exit_code == 2
+    assert f"{file}:7: server.tls.ca_file: cannot be used: No such file" in result.stderr

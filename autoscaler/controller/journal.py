@@ -30,7 +30,6 @@ class Journal:
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
-        self._listeners: list[Callable[[], None]] = []
         self._hearers: list[Callable[[Sequence[HistoryRow]], None]] = []
         self._latest: asyncio.Future[None] | None = None
 
@@ -42,10 +41,6 @@ class Journal:
     def fleet(self) -> Fleet:
         """The fleet as it is now."""
         return self.ledger.fleet(self._clock.now())
-
-    def on_failure(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called once the store has failed."""
-        self._listeners.append(listener)
 
     def on_history(self, listener: Callable[[Sequence[HistoryRow]], None]) -> None:
         """Have `listener` called with what is about to be stored of the history."""
@@ -93,8 +88,6 @@ class Journal:
             )
         except StoreError as error:
             self.broken = error
-            for listener in self._listeners:
-                listener()
             raise
 
 

@@ -15,7 +15,7 @@ from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Duty
-from autoscaler.model.events import Event, MachineNoticed, MachinesListed
+from autoscaler.model.events import MachineNoticed, MachinesListed
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Seconds
 from autoscaler.model.interruptions import NoticeKind
 
@@ -71,16 +71,32 @@ class Noticing:
             return 0
         notices = [self._understood(name, message) for message in messages]
         understood = [notice for notice in notices if notice is not None]
-        events: list[Event] = [
+        events = [
             MachineNoticed(self._journal.now, name, machine, one.kind, one.means_at, one.detail)
             for one in understood
             for machine in one.machines
         ]
-        events += await self._looked_at(name, queue, understood)
         # Durable before it is taken off the queue: a crash in between has it come again.
         await self._journal.record(*events)
-        await queue.settle([message.receipt for message in messages])
+        waiting = {
+            message.receipt
+            for message, one in zip(messages, notices, strict=True)
+            if one is not None and one.kind is NoticeKind.STATE_CHANGE
+        }
+        done = [message.receipt for message in messages if message.receipt not in waiting]
+        if waiting:
+            try:
+                await self._look_at(name, queue, understood)
+            except (ProviderError, OutcomeUnknownError):
+                # What needs no look does not wait for one: a spot machine has two minutes.
+                await self._settle(queue, done)
+                raise
+        await self._settle(queue, [message.receipt for message in messages])
         return len(messages)
+
+    async def _settle(self, queue: NoticeQueue, receipts: Sequence[str]) -> None:
+        if receipts:
+            await queue.settle(receipts)
 
     def _understood(self, name: ProviderName, message: Message) -> Notice | None:
         kind = message.notice.kind if message.notice is not None else OTHER
@@ -96,10 +112,10 @@ class Noticing:
         self._telemetry.notice(name, kind)
         return None if message.poison else message.notice
 
-    async def _looked_at(
+    async def _look_at(
         self, name: ProviderName, queue: NoticeQueue, notices: Sequence[Notice]
-    ) -> list[Event]:
-        """What the provider shows of our machines whose state is said to have changed."""
+    ) -> None:
+        """Take in what the provider shows of our machines whose state is said to have changed."""
         changed = {
             machine
             for one in notices
@@ -108,10 +124,10 @@ class Noticing:
             if self._is_there(machine)
         }
         if not changed:
-            return []
+            return
         began_at = self._journal.now
         shown = await queue.shown(sorted(changed))
-        return [MachinesListed(self._journal.now, name, began_at, False, shown)]
+        await self._journal.record(MachinesListed(self._journal.now, name, began_at, False, shown))
 
     def _is_there(self, machine: ProviderMachineId) -> bool:
         state = self._journal.ledger.state

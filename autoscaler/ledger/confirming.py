@@ -52,7 +52,8 @@ def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver)
                 del known[listed.provider_id]
                 state.count_use(listed.sku, listed.dollars_per_hour, listed.holds, -1)
                 seen = MachinesListed(event.at, provider, event.at, False, (listed,))
-                adopt_unproven(state, seen, listed, "of an installation that was taken over")
+                if listed.provider_id not in state.by_provider_id:  # two providers may show it
+                    adopt_unproven(state, seen, listed, "of an installation that was taken over")
 
 
 def is_unclear(machine: Machine) -> bool:
@@ -150,6 +151,9 @@ def refusal_of_takeover(
 
 
 def _may_be_of(state: LedgerState, name: RunnerName, machine: Machine) -> bool:
+    runner = state.runners.get(name)
+    if runner is not None:
+        return runner.machine == machine.id  # its name may bear the id of before a take-over
     catalogue = state.catalogue
     found = machine_in_name(catalogue.fleet, catalogue.installation, name)
     if found is None:

@@ -33,11 +33,13 @@ def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     """Believe what the list shows, then what it does not show."""
     for listed in event.machines:
         if listed.provider_id in state.by_provider_id:
+            _forget_foreign(state, event, listed.provider_id)  # by another tag before: counted once
             # Whatever its tags say: one made before an older id was taken over stays ours.
             _see_ours(state, listed, event.at)
         elif listed.installation != state.catalogue.installation:
             _see_foreign(state, event, listed)
         elif not listed.terminated:
+            _forget_foreign(state, event, listed.provider_id)
             _see_unbound(state, event, listed)
     if event.complete:
         _believe_absence(state, event)
@@ -225,6 +227,6 @@ def _see_foreign(state: LedgerState, event: MachinesListed, listed: ListedMachin
 def _forget_foreign(
     state: LedgerState, event: MachinesListed, provider_id: ProviderMachineId
 ) -> None:
-    listed = state.foreign[event.provider].pop(provider_id, None)
+    listed = state.foreign.get(event.provider, {}).pop(provider_id, None)
     if listed is not None:
         state.count_use(listed.sku, listed.dollars_per_hour, listed.holds, -1)

@@ -18,6 +18,8 @@ OF_AN_UNKNOWN_CALL = "of a call that is not in the store"
 OLDER_THAN_THE_WORLD = "its record is older than the world: it may have been granted since"
 
 _SAID_TO_BE_IDLE = frozenset({MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED})
+_SOON_HEARD = frozenset({MachineState.PARKED, MachineState.GRANTED})
+"""Their agents poll: after a start they have a moment to say so."""
 
 
 def doubt(state: LedgerState, at: Instant) -> None:
@@ -30,9 +32,7 @@ def doubt(state: LedgerState, at: Instant) -> None:
         return
     before = min(max(brought), state.started_at)
     for machine in tuple(state.machines.values()):
-        believed = (
-            machine.state is MachineState.PARKED and at < state.started_at + PARKED_BELIEVED_FOR
-        )
+        believed = machine.state in _SOON_HEARD and at < state.started_at + PARKED_BELIEVED_FOR
         if machine.created_at < before and not believed:
             _doubt_machine(state, machine, at)
     for job in tuple(state.jobs.values()):
@@ -85,7 +85,12 @@ def _is_proof(machine: Machine) -> bool:
 
 
 def _doubt_machine(state: LedgerState, machine: Machine, at: Instant) -> None:
-    if machine.state not in _SAID_TO_BE_IDLE or machine.confirmed:
+    if machine.confirmed:
+        return
+    if machine.state is MachineState.GRANTED and machine.runner is not None:
+        # Its grant had not been fetched: since the backup it may have been.
+        _was_handed_over(state, machine.runner, at, OLDER_THAN_THE_WORLD)
+    if machine.state not in _SAID_TO_BE_IDLE:
         return
     move(state, machine, MachineState.GRANTED, at, OLDER_THAN_THE_WORLD)
     with state.changing(machine):
@@ -104,13 +109,18 @@ def _doubt_job(state: LedgerState, job: Job, at: Instant) -> None:
     state.note(job, at, "disputed", "the store is older than the world")
 
 
-def _was_handed_over(state: LedgerState, name: RunnerName, at: Instant) -> None:
-    runner = state.runners[name]
-    machine = state.machines.get(runner.machine)
+def _was_handed_over(
+    state: LedgerState,
+    name: RunnerName,
+    at: Instant,
+    why: str = "GitHub shows its runner at work",
+) -> None:
+    runner = state.runners.get(name)
+    machine = state.machines.get(runner.machine) if runner is not None else None
     if machine is None or machine.runner != name or machine.handed_over:
         return
     if machine.state is MachineState.GRANTED:
         with state.changing(machine):
             machine.handed_over = True
             machine.due = due(state, machine)
-        state.note(machine, at, "handed_over", "GitHub shows its runner at work")
+        state.note(machine, at, "handed_over", why)

@@ -1,7 +1,7 @@
 """Speaks to a running controller for an operator: what cannot be told, and confirmations.
 
 It knows from fleet.yaml where the controller is and which token it believes. It decides nothing,
-follows no redirect, and sends the token nowhere else.
+follows no redirect, asks no proxy in the clear, and sends the token nowhere else.
 """
 
 import json
@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
+from pydantic_core import PydanticCustomError
+
 from autoscaler import config
+from autoscaler.config.scalars import parse_secure_url, parse_url
 from autoscaler.model.identifiers import Seconds
 
 PATIENCE: Seconds = 60.0
@@ -26,26 +29,33 @@ class ConfirmationFailedError(Exception):
     """The controller did not do it, or could not be asked; the text says what to do."""
 
 
+class UnusableUrlError(Exception):
+    """A URL that the token is not sent to; the text says why, and a fix."""
+
+
 class ConfirmationClient:
     """One fleet's controller."""
 
     def __init__(self, path: Path, url: str | None = None) -> None:
         """`url` is where the controller is, if not at `server.public_url`.
 
-        Raises ConfigurationError, and ConfirmationFailedError where fleet.yaml names no token.
+        Raises ConfigurationError, also where fleet.yaml names no token, and UnusableUrlError.
         """
         configuration = config.load(path, files=False)
         server = configuration.settings.server
-        if server.admin_token_file is None:
-            raise ConfirmationFailedError(
-                f"{path}: server.admin_token_file is not set, so the controller hears no operator: "
-                "see docs/operations.md"
+        self._url = server.public_url if url is None else _place(url, insecure=server.insecure)
+        tokens = config.read_admin_tokens(configuration)
+        if not tokens:
+            raise _problem(
+                configuration,
+                ("server", "admin_token_file"),
+                "is not set, so the controller hears no operator",
+                "name a file with a token, and restart the controller: see docs/operations.md",
             )
-        token = config.read_admin_tokens(configuration)[-1].get_secret_value()
-        self._authorization = f"Bearer {token.decode('ascii')}"
-        self._url = (url or server.public_url).rstrip("/")
-        authority = server.tls.ca_file if server.tls is not None else None
-        self._tls = _trust(None if authority is None else configuration.file(authority))
+        self._authorization = f"Bearer {tokens[-1].get_secret_value().decode('ascii')}"
+        self._opener = urllib.request.build_opener(
+            _NoRedirect(), _proxies(), urllib.request.HTTPSHandler(context=_trust(configuration))
+        )
 
     def unclear(self) -> tuple[list[dict[str, Any]], int]:
         """What cannot be told, and how many there are in all. Raises ConfirmationFailedError."""
@@ -67,17 +77,14 @@ class ConfirmationClient:
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(  # noqa: S310 - the URL was checked to be http or https
+        request = urllib.request.Request(  # noqa: S310 - the URL is http or https
             self._url + path,
             data,
             {"Authorization": self._authorization, "Content-Type": "application/json"},
             method=method,
         )
-        opener = urllib.request.build_opener(
-            _NoRedirect(), urllib.request.HTTPSHandler(context=self._tls)
-        )
         try:
-            with opener.open(request, timeout=PATIENCE) as answer:
+            with self._opener.open(request, timeout=PATIENCE) as answer:
                 return _object(answer.read(LARGEST_ANSWER))
         except urllib.error.HTTPError as error:
             with error:
@@ -96,6 +103,8 @@ class ConfirmationClient:
             told = {}
         if isinstance(told.get("reason"), str):
             return str(told["reason"])
+        if error.code == 400:
+            return "that is no id of a machine or installation: `autoscaler unclear` shows both"
         if error.code == 401:
             return "the controller does not believe the token: was it started with this fleet.yaml?"
         if error.code == 404:
@@ -128,9 +137,37 @@ def _object(body: bytes) -> dict[str, Any]:
     return told
 
 
-def _trust(authority: Path | None) -> ssl.SSLContext:
-    """The system's authorities, or the one that machines trust. Raises ConfirmationFailedError."""
+def _place(url: str, *, insecure: bool) -> str:
+    """The URL, where what is sent stays secret or fleet.yaml says otherwise. Raises UnusableUrlError."""
     try:
-        return ssl.create_default_context(cafile=authority)
+        return parse_url(url) if insecure else parse_secure_url(url)
+    except PydanticCustomError as error:
+        told = error.context or {}
+        raise UnusableUrlError(f"{error.message()}; fix: {told.get('fix')}") from None
+
+
+def _proxies() -> urllib.request.ProxyHandler:
+    """Those of the environment for https, which see no token; over http they would."""
+    return urllib.request.ProxyHandler(
+        {scheme: url for scheme, url in urllib.request.getproxies().items() if scheme == "https"}
+    )
+
+
+def _trust(configuration: config.Configuration) -> ssl.SSLContext:
+    """The system's authorities, or the one that machines trust. Raises ConfigurationError."""
+    tls = configuration.settings.server.tls
+    if tls is None or tls.ca_file is None:
+        return ssl.create_default_context()
+    try:
+        return ssl.create_default_context(cafile=configuration.file(tls.ca_file))
     except OSError as error:
-        raise ConfirmationFailedError(f"{authority} cannot be used: {error}") from None
+        what = f"cannot be used: {error.strerror or error}"
+        fix = "name the authority's certificate, PEM"
+        raise _problem(configuration, ("server", "tls", "ca_file"), what, fix) from None
+
+
+def _problem(
+    configuration: config.Configuration, path: tuple[str, ...], what: str, fix: str
+) -> config.ConfigurationError:
+    problem = configuration.document.problem(path, what, fix)
+    return config.ConfigurationError([problem])

@@ -26,7 +26,8 @@ Url = Annotated[
 def unclear(config: Config, url: Url = None) -> None:
     """List the machines of which the controller cannot tell whether anybody needs them.
 
-    It counts them in its limits and never ends them by itself. Ends with 1 if there are any.
+    It counts them in its limits and ends none by itself before its SKU's lifetime. Ends with 1
+    if there are any.
     """
     with _client(config, url) as client:
         found, total = client.unclear()
@@ -59,29 +60,35 @@ def confirm(
     A machine that may be at work is kept, and an installation is not taken over by a store with
     machines of its own: the answer says why, and what to do. --force is for who has looked.
     """
-    if (machine is None) == (installation is None):
+    if bool(machine) == bool(installation):
         raise typer.BadParameter("give either MACHINE or --installation ID")
     with _client(config, url) as client:
-        if machine is not None:
+        if machine:
             ended = client.confirm_orphan(machine, force=force)
             typer.echo(f"machine {_plain(ended)} is being ended")
-        elif installation is not None:
+        elif installation:
             taken = client.take_over(installation, force=force)
             typer.echo(f"installation {_plain(taken)} is this fleet's own now")
 
 
 @contextmanager
 def _client(config: Path, url: str | None) -> "Iterator[ConfirmationClient]":
-    """What goes wrong is told in a line on standard error: status 2 for fleet.yaml, else 1."""
+    """What goes wrong is told on standard error: status 2 for fleet.yaml and options, else 1."""
     from autoscaler.config import ConfigurationError
-    from autoscaler.operator_commands.client import ConfirmationClient, ConfirmationFailedError
+    from autoscaler.operator_commands.client import (
+        ConfirmationClient,
+        ConfirmationFailedError,
+        UnusableUrlError,
+    )
 
     try:
         yield ConfirmationClient(config, url)
     except ConfigurationError as error:
-        for problem in sorted(error.problems):
+        for problem in error.problems:
             typer.echo(str(problem), err=True)
         raise typer.Exit(2) from None
+    except UnusableUrlError as error:
+        raise typer.BadParameter(_plain(str(error)), param_hint="--url") from None
     except ConfirmationFailedError as error:
         typer.echo(_plain(str(error)), err=True)
         raise typer.Exit(1) from None

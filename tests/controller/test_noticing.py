@@ -223,6 +223,25 @@ def test_what_could_not_be_looked_at_stays_in_the_queue() -> None:
     scenario()
 
 
+def test_an_interruption_does_not_wait_for_a_look_that_fails() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await parked(world)
+        noticing, queue = attend(controller)
+        machine = controller.only_machine()
+        assert machine.provider_id is not None
+        queue.put(said(STATE, machine.provider_id, receipt="state"))
+        queue.put(said(SPOT, machine.provider_id, receipt="spot"))
+        queue.shows.append(OutcomeUnknownError("no answer"))
+        with pytest.raises(OutcomeUnknownError):
+            await noticing.read(EAST)
+        assert machine.interruption is SPOT
+        assert queue.settled == ["spot"]
+
+    scenario()
+
+
 def test_what_is_not_durable_stays_in_the_queue() -> None:
     @on_virtual_time
     async def scenario() -> None:

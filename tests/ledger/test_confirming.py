@@ -4,11 +4,20 @@ import pytest
 
 from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unclear
 from autoscaler.model import events as e
-from autoscaler.model.identifiers import InstallationId, JobId, MachineId, RunnerName
+from autoscaler.model.identifiers import (
+    InstallationId,
+    JobId,
+    MachineId,
+    ProviderName,
+    RunnerName,
+    SkuName,
+)
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.model.plan import End
-from tests.ledger.builders import START, World, listed
+from autoscaler.model.unclear import Unclear
+from tests.ledger.builders import GPU, START, World, listed
+from tests.planner.fleets import EAST
 
 OLD = InstallationId("01d01d01")
 ORPHAN = MachineId("x-i-9")
@@ -76,6 +85,38 @@ def test_what_cannot_be_told_is_listed_with_what_to_do() -> None:
     assert [one.machine for one in unclear(world.state)] == [None]
 
 
+def test_each_is_shown_whole_and_in_the_order_of_the_provider_s_names() -> None:
+    world = World()
+    shown = [listed("i-9", call="lost"), listed("i-8", call="lost")]
+    strangers = [listed("i-7", installation=OLD), listed("i-6", installation=OLD)]
+    world.lists(*shown, *strangers)
+    found = unclear(world.state)
+    assert [one.provider_id for one in found] == ["i-8", "i-9", "i-6", "i-7"]
+    assert found[1] == Unclear(
+        ORPHAN,
+        EAST,
+        shown[0].provider_id,
+        "0badcafe",
+        GPU,
+        START,
+        "t0",
+        "of a call that is not in the store",
+        "it ends by itself after its job; if it is nobody's: autoscaler confirm x-i-9",
+    )
+    assert found[3] == Unclear(
+        None,
+        EAST,
+        strangers[0].provider_id,
+        OLD,
+        GPU,
+        None,
+        "t0",
+        f"made by installation {OLD}, and this one is 0badcafe",
+        "if the store of that installation was lost and no other controller uses it: autoscaler "
+        f"confirm --installation {OLD}; if one does, give this fleet another name",
+    )
+
+
 def life(world: World, machine: str, *at_work: str) -> str | None:
     names = [RunnerName(name) for name in at_work]
     return life_of(world.state, world.machine(machine), names, world.now)
@@ -91,6 +132,14 @@ def test_a_runner_whose_machine_is_not_known_may_be_on_any_that_cannot_be_told()
     assert life(world, ORPHAN, "ci-0badcafe-m-1", "ci-0badcafe-n-1") == (
         "2 runners at work may be on it, such as ci-0badcafe-m-1, ci-0badcafe-n-1"
     )
+
+
+def test_of_many_runners_that_may_be_on_it_three_are_named() -> None:
+    world = orphaned()
+    names = [f"ci-0badcafe-{one}-1" for one in "dcba"]
+    words = "runners at work may be on it, such as"
+    assert life(world, ORPHAN, *names[1:]) == f"3 {words} {', '.join(sorted(names[1:]))}"
+    assert life(world, ORPHAN, *names) == f"4 {words} {', '.join(sorted(names[1:]))}, ..."
 
 
 def test_a_job_in_progress_on_such_a_runner_is_life_too() -> None:
@@ -126,18 +175,35 @@ def test_a_machine_with_a_name_of_its_own_is_alive_by_its_own_runner_or_agent_al
     assert life(world, "c0") is None
 
 
+def test_a_runner_named_before_a_take_over_is_life_on_its_machine_all_the_same() -> None:
+    world = found_again()
+    foreign = listed("i-1", call="lost", installation=OLD)
+    world.lists(listed("i-c0"), foreign)
+    world.do(e.InstallationTakenOver, OLD)
+    world.now += 1000.0
+    assert life(world, "c0") is None
+    assert life(world, "c0", "ci-0badcafe-c0-1") is not None
+    # Its machine is known: it is on no other.
+    assert life(world, "x-i-1", "ci-0badcafe-c0-1") is None
+
+
 # --- an older installation ---------------------------------------------------------------------
+
+
+def used(world: World) -> tuple[int, float, int, dict[SkuName, int]]:
+    usage = world.fleet().usage
+    by_sku = {sku: count for sku, count in usage.by_sku.items() if count}
+    return usage.machines, usage.dollars_per_hour, usage.by_quota["east/G"], by_sku
 
 
 def test_a_taken_over_installation_s_machines_are_ours_and_possibly_at_work() -> None:
     world = lost_store()
-    usage = world.fleet().usage
-    before = (usage.machines, usage.dollars_per_hour, usage.by_quota["east/G"])
+    before = used(world)
     world.do(e.InstallationTakenOver, OLD)
     assert world.state.catalogue.installation == OLD
     assert world.states() == {"x-i-1": "granted", "x-i-2": "granted"}
-    usage = world.fleet().usage
-    assert (usage.machines, usage.dollars_per_hour, usage.by_quota["east/G"]) == before
+    assert used(world) == before
+    assert {machine.provider for machine in world.state.machines.values()} == {EAST}
     assert {one.machine for one in unclear(world.state)} == {"x-i-1", "x-i-2"}
     assert world.intents(End) == []
     changes = world.ledger.take_changes()
@@ -145,6 +211,16 @@ def test_a_taken_over_installation_s_machines_are_ours_and_possibly_at_work() ->
     (row,) = (row for row in changes.history if row.kind == "installation")
     assert (row.record, row.event, row.detail) == (OLD, "taken_over", "was 0badcafe")
     assert world.ledger.take_changes().installation is None
+
+
+def test_a_machine_that_two_providers_show_is_taken_over_once() -> None:
+    world = World()
+    shown = (listed("i-1", call="lost", installation=OLD, dollars=3.0),)
+    for provider in ("east", "west"):
+        world.do(e.MachinesListed, ProviderName(provider), world.now, True, shown)
+    world.do(e.InstallationTakenOver, OLD)
+    assert world.states() == {"x-i-1": "granted"}
+    assert world.fleet().usage.machines == 1
 
 
 def test_what_was_made_under_the_id_before_stays_ours_by_its_record() -> None:
@@ -181,12 +257,18 @@ def test_an_installation_that_nobody_shows_or_that_is_ours_is_not_taken_over() -
     assert "is this installation already" in refusal(world, "0badcafe", force=True)
     assert f"shown are: {OLD}" in refusal(world, "1badcafe", force=True)
     assert "shown are: none" in refusal(World(), OLD)
+    world.lists(*(listed(f"i-{one}", installation=one) for one in ("d", "c", "b", "a")))
+    assert refusal(world, "1badcafe").endswith("; shown are: a, b, c")
 
 
 def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_told_twice() -> None:
     world = lost_store()
     world.park(2)
-    assert "has 2 machines of its own" in refusal(world, OLD)
+    assert refusal(world, OLD) == (
+        "this store is not empty: installation 0badcafe has 2 machines of its own. Is another "
+        f"controller at work for {OLD}? Then give this fleet another name. If its store is lost and "
+        "no controller uses it, say it again with --force: the machines here stay this fleet's own"
+    )
     assert refusal(world, OLD, force=True) == ""
 
 

@@ -20,8 +20,8 @@ from autoscaler.model.interruptions import NO_RERUN, NoticeKind, RerunOutcome, R
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.model.plan import End, Grant, Launch
-from tests.ledger.builders import GPU, GPU_CLASS, World
-from tests.planner.fleets import EAST, catalogue
+from tests.ledger.builders import GPU, GPU_CLASS, World, listed
+from tests.planner.fleets import EAST, catalogue, sku
 
 SPOT = NoticeKind.SPOT_INTERRUPTION
 REBALANCE = NoticeKind.REBALANCE_RECOMMENDATION
@@ -32,7 +32,7 @@ SOLD = offering_key("east/g5.xlarge/a/on-demand")
 
 def opted_in(times: int = 2) -> Catalogue:
     known = catalogue()
-    skus = {name: replace(sku, rerun_interrupted=times) for name, sku in known.skus.items()}
+    skus = {name: replace(one, rerun_interrupted=times) for name, one in known.skus.items()}
     return replace(known, skus=skus)
 
 
@@ -446,6 +446,71 @@ def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
     assert due(world) == [], "nor while nobody has noticed that it is used up"
     world.after(0.0)
     assert outcome(world, 2) is RerunOutcome.OVER_BUDGET
+
+
+def test_a_budget_that_is_used_up_when_the_job_ends_is_told_at_once() -> None:
+    world = World(opted_in(1))
+    for job, name in ((1, "c"), (2, "d")):
+        notice(world, at_work(world, job, name))
+    vanish(world.after(120.0), "c0", "d0")
+    fails(world, 1)
+    ask(world.after(FIRST_ASKED_AFTER), 1)
+    answer(world, RerunOutcome.ACCEPTED, 1)
+    fails(world, 2)
+    assert outcome(world, 2) is RerunOutcome.OVER_BUDGET
+
+
+def test_jobs_of_two_runs_are_asked_for_apart() -> None:
+    world = World(opted_in())
+    for job, name in ((1, "c"), (2, "d")):
+        world.queue(job)
+        runner = world.grant(world.park(1, name)[0])
+        world.observe(job, JobState.IN_PROGRESS, runner_name=runner, run_id=job)
+        notice(world, f"{name}0")
+    vanish(world.after(120.0), "c0", "d0")
+    fails(world, 1)
+    fails(world, 2)
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,), (2,)]
+
+
+def test_a_refusal_holds_for_every_job_that_was_asked_for() -> None:
+    world = two_of_a_run(times=2)
+    ask(world, 1, 2)
+    answer(world, RerunOutcome.REFUSED, 1, 2)
+    assert outcome(world, 1) is outcome(world, 2) is RerunOutcome.REFUSED
+    assert world.state.reruns[JobId(2)].ended_at == world.now
+
+
+def test_requests_for_what_is_not_due_change_nothing() -> None:
+    world = killed().after(FIRST_ASKED_AFTER)
+    ask(world, 1)
+    answer(world, RerunOutcome.ACCEPTED, 1)
+    world.ledger.take_changes()
+    ask(world, 1, 99)
+    answer(world, RerunOutcome.REFUSED, 1, 99)
+    assert not world.ledger.take_changes()
+
+
+def test_a_sku_that_left_the_configuration_has_nothing_run_again() -> None:
+    world = killed()
+    world.ledger.replace_catalogue(catalogue(sku("cpu")))
+    assert due(world.after(FIRST_ASKED_AFTER)) == []
+    assert outcome(world) is RerunOutcome.OVER_BUDGET
+
+
+def test_a_machine_without_a_runner_that_is_known_takes_no_job_with_it() -> None:
+    world = World(opted_in())
+    world.lists(listed("i-9", call="lost"))
+    notice(world, "x-i-9")
+    vanish(world.after(120.0), "x-i-9")
+    assert (world.machine("x-i-9").taken_at, world.state.reruns) == (world.now, {})
+
+
+def test_a_job_that_does_not_end_is_waited_for_for_a_week() -> None:
+    world = World(opted_in())
+    notice(world, at_work(world))
+    vanish(world.after(120.0), "c0")
+    assert world.state.reruns[JobId(1)].due == world.now + GIVEN_UP_AFTER
 
 
 def test_what_github_never_allows_and_jobs_that_never_end_are_given_up() -> None:

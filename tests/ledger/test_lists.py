@@ -273,3 +273,18 @@ def test_a_machine_beyond_slots_that_left_memory_is_possibly_at_work() -> None:
     world.lists(listed("i-c0"), listed("i-c1"))
     found = world.machine("x-i-c1")
     assert (found.state, found.unproven) == (MachineState.GRANTED, True)
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_machine_shown_as_a_stranger_s_before_it_is_known_as_ours_is_counted_once(
+    sent: bool,
+) -> None:
+    world = World()
+    if sent:
+        world.send(1)
+    world.lists(foreign("i-c0"), complete=False)
+    if sent:
+        world.answer("c", "i-c0")
+    world.lists(listed("i-c0"), complete=False)
+    assert world.fleet().usage.machines == 1
+    assert world.state.foreign == {"east": {}}

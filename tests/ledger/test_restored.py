@@ -1,14 +1,19 @@
 """A store that is older than the world: what it says of idleness and of queues holds no more."""
 
+import dataclasses
+
 import pytest
 
+from autoscaler.ledger.restored import asked_for_a_grant, closed_at_work
 from autoscaler.model import events as e
-from autoscaler.model.identifiers import JobId, MachineId
+from autoscaler.model.catalogue import Deadlines
+from autoscaler.model.identifiers import JobId, MachineId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.model.plan import End, Examine, Grant, Launch, ReadJob
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import START, World, listed
+from tests.planner.fleets import catalogue, sku
 
 C0 = MachineId("c0")
 AWAY = 3600.0
@@ -205,3 +210,132 @@ def test_a_job_that_was_read_since_the_start_is_not_asked_about_again() -> None:
     assert not world.state.jobs[JobId(1)].disputed
     assert world.now == START + AWAY
     assert world.machine("x-i-9").state is MachineState.GRANTED
+
+
+def test_a_machine_that_asks_for_a_grant_has_nothing_left_of_the_doubt() -> None:
+    world = restored(at("launched"), UNKNOWN)
+    doubted = world.machine("c0")
+    assert doubted.granted_at == doubted.last_seen == START + AWAY
+    world.do(e.MachineSeen, C0, True)
+    machine = world.machine("c0")
+    assert (machine.unproven, machine.handed_over) == (False, False)
+    assert (machine.runner, machine.granted_at, machine.ground) == (None, None, None)
+    assert machine.parked_at == world.now
+    assert machine.due == world.now + 300.0
+
+
+def test_and_one_that_was_parked_before_has_been_for_as_long() -> None:
+    world = restored(at("parked"), UNKNOWN)
+    world.do(e.MachineSeen, C0, True)
+    assert world.machine("c0").parked_at == START
+
+
+def test_a_machine_of_an_unknown_call_stays_possibly_at_work_when_it_asks() -> None:
+    world = World()
+    world.lists(UNKNOWN)
+    world.do(e.MachineSeen, MachineId("x-i-9"), True)
+    machine = world.machine("x-i-9")
+    assert (machine.state, machine.unproven, machine.handed_over) == ("granted", True, True)
+
+
+def test_one_that_was_handed_its_registration_keeps_it_when_it_asks() -> None:
+    world = World()
+    world.ready()
+    world.do(e.MachineSeen, C0, True)
+    assert world.machine("c0").handed_over
+
+
+def test_a_hand_over_that_is_taken_back_is_due_when_a_parked_one_would_be() -> None:
+    world = World()
+    world.park(1)
+    world.restart(AWAY)
+    world.do(e.RunnerClosed, world.mint("c0"), "busy")
+    assert world.machine("c0").handed_over
+    world.do(e.MachineSeen, C0, True)
+    assert world.machine("c0").handed_over is False
+    assert world.machine("c0").due == world.now + 300.0
+
+
+def test_nothing_is_known_of_a_machine_or_a_registration_that_is_nobody_s() -> None:
+    world = World()
+    world.ledger.take_changes()
+    asked_for_a_grant(world.state, MachineId("nobody"), START)
+    closed_at_work(world.state, RunnerName("nobody"), START)
+    assert not world.ledger.take_changes()
+
+
+def test_only_queued_jobs_of_ours_are_asked_about_and_once() -> None:
+    world = World()
+    world.queue(1)
+    world.observe(2, JobState.IN_PROGRESS)
+    world.queue(3, labels=("nobody's",))
+    world.restart(AWAY)
+    world.ledger.take_changes()
+    world.lists(UNKNOWN)
+    world.lists(UNKNOWN)
+    assert [job.id for job in world.state.jobs.values() if job.disputed] == [1]
+    rows = [row for row in world.ledger.take_changes().history if row.kind == "job"]
+    assert [row.record for row in rows] == ["1"]
+
+
+def test_a_job_on_a_registration_before_its_machine_s_last_proves_nothing_of_that() -> None:
+    world = World()
+    world.park(1)
+    first = world.mint("c0")
+    world.do(e.RunnerWithdrawn, first, "its job is gone")
+    world.mint("c0")
+    world.starts(1, first)
+    assert not world.machine("c0").handed_over
+
+
+def test_a_job_on_a_registration_whose_machine_left_memory_proves_nothing() -> None:
+    world = World()
+    world.park(1)
+    name = world.mint("c0")
+    world.state.drop(world.machine("c0"))
+    world.starts(1, name)
+    assert world.states() == {}
+
+
+def test_a_name_that_anybody_chose_moves_no_machine_that_came_with_the_start() -> None:
+    world = at("launched")
+    world.starts(1, "ci-0badcafe-c0-9")
+    assert world.states() == {"c0": "launched"}
+
+
+def test_what_was_launched_since_the_start_has_its_deadline_and_no_more() -> None:
+    quick = dataclasses.replace(sku(), deadlines=Deadlines(boot=60.0, gate=60.0))
+    world = World(catalogue(quick))
+    world.launch(1)
+    assert world.machine("c0").due == START + 60.0
+    world.boot("c0")
+    world.restart(10.0)
+    assert world.machine("c0").due == world.now + 300.0
+
+
+def test_a_grant_that_the_backup_shows_as_not_fetched_may_have_been_fetched_since() -> None:
+    world = World()
+    world.park(1)
+    world.mint("c0")
+    restored(world, UNKNOWN, later=119.0)
+    assert not world.machine("c0").handed_over  # its agent has a moment to poll
+    world.now += 2.0
+    world.lists(listed("i-c0"), UNKNOWN)
+    assert world.machine("c0").handed_over
+    world.now += 1000.0
+    assert world.intents(End) == []
+    assert Examine(C0) in world.intents(Examine)
+    # Its own agent asks for the grant: it was not fetched after all.
+    world.do(e.MachineSeen, C0, True)
+    assert not world.machine("c0").handed_over
+
+
+def test_a_grant_whose_agent_asked_since_the_start_is_never_doubted() -> None:
+    world = World()
+    world.park(1)
+    world.mint("c0")
+    world.restart(AWAY)
+    world.do(e.MachineSeen, C0, True)
+    world.now += 121.0
+    world.lists(listed("i-c0"), UNKNOWN)
+    assert not world.machine("c0").handed_over

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from autoscaler.model.catalogue import Limits, Sku
 from autoscaler.model.demand import DemandClass
-from autoscaler.model.identifiers import JobId
+from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Grant, Launch
+from autoscaler.planner.shares import filled
 from autoscaler.planner.waiting import why_waiting
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
@@ -91,12 +92,21 @@ def test_what_nobody_else_wants_is_used_all_the_same() -> None:
     assert len(launch.slots) == 10
 
 
+def test_a_class_of_a_sku_that_has_no_share_or_is_not_there_is_never_beyond_it() -> None:
+    taken = {(GPU, "acme/flood"): 9, (SkuName("none"), "acme/flood"): 9}
+    fleet = world_of(10, 1.0).fleet()
+    assert filled(fleet, taken, class_of("acme/flood"), "acme/flood") is False
+    nowhere = dataclasses.replace(class_of("acme/flood"), skus=(SkuName("none"),))
+    assert filled(fleet, taken, nowhere, "acme/flood") is False
+
+
 def test_without_a_share_the_oldest_jobs_go_first() -> None:
     world = world_of(10, 1.0)
     ask(world, "acme/flood", range(1, 101))
     world.now += 60
     ask(world, "acme/small", range(101, 104))
     assert matched(world) == {"acme/flood": 10, "acme/small": 0, "acme/other": 0}
+    world.observe(1, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
     assert (world.state.tallies.lines, world.state.tallies.running) == ({}, {})
 
 

@@ -11,6 +11,7 @@ from autoscaler.model.cooldowns import boots_key, exits_key, on_trial, rung_key
 from autoscaler.model.identifiers import MachineId, ProviderName
 from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.model.plan import Launch
+from autoscaler.planner.trials import Trials
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import EAST, apply_plan, catalogue, sku
 
@@ -284,3 +285,50 @@ def test_a_parked_probe_that_is_ended_in_a_plan_is_none_any_more() -> None:
     assert [type(intent).__name__ for intent in made.intents] == ["End", "Launch"]
     apply_plan(world.ledger, made, world.now, "next-")
     assert world.plan().intents == ()
+
+
+def reason(world: World, *ended: str) -> str | None:
+    """Why none may be launched once these are ended."""
+    return Trials(world.fleet(), {MachineId(machine) for machine in ended}).of_sku(GPU)
+
+
+def test_a_booting_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
+    world = in_storm()
+    (probe,) = start(world, 1)
+    (other,) = world.park(1, "x")
+    fails(world, world.launch(1, "y")[0])
+    assert reason(world, other) is None  # one that parked ended the trial
+    world = in_storm()
+    (probe,) = start(world, 1)
+    assert reason(world) is not None
+    assert reason(world, "a0", "b0") is not None
+    assert reason(world, "a0", probe) is None
+
+
+def test_a_listening_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
+    world = in_exit_storm(5)
+    world.after(30)
+    (probe,) = start(world, 1)
+    parks(world, probe)
+    world.grant(probe)
+    assert reason(world) is not None
+    assert reason(world, probe) is None
+
+
+def test_one_that_is_passed_over_and_ended_is_not_counted_off_another() -> None:
+    world = in_exit_storm(5)
+    world.after(30)
+    (probe,) = start(world, 1)
+    parks(world, probe)
+    world.grant(probe)
+    world.after(180)
+    world.park(1, "x")
+    assert reason(world, probe) is not None
+    assert reason(world, probe, "x0") is None
+
+
+def test_where_no_runner_was_ever_idle_nothing_is_unproved() -> None:
+    world = in_exit_storm(5)
+    world.after(30)
+    fleet = dataclasses.replace(world.fleet(), unproved={})
+    assert Trials(fleet, ()).of_sku(GPU) is None

@@ -1,0 +1,215 @@
+"""What is told of notices, of runs that are tried again, of doubts and of what operators confirm.
+
+Each test tells a story, one thing a second, and reads every row of it: when, of what, and the words.
+"""
+
+from typing import Any
+
+import pytest
+
+from autoscaler.ledger.interruptions import FIRST_ASKED_AFTER
+from autoscaler.ledger.jobs import ABANDONED
+from autoscaler.model import events as e
+from autoscaler.model.identifiers import InstallationId, JobId, MachineId, RunnerName
+from autoscaler.model.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.jobs import JobState
+from tests.ledger.builders import START, World, listed
+from tests.ledger.test_history import each, event, told
+from tests.ledger.test_interruptions import (
+    SOLD,
+    SPOT,
+    answer,
+    ask,
+    at_work,
+    fails,
+    killed,
+    notice,
+    opted_in,
+    vanish,
+)
+from tests.planner.fleets import EAST
+
+COMPLETED = JobState.COMPLETED
+C0 = MachineId("c0")
+OLD = InstallationId("01d01d01")
+
+
+def provider_id(world: World) -> Any:
+    return world.machine("c0").provider_id
+
+
+def test_a_notice_is_told_with_the_provider_s_words_or_without() -> None:
+    world = World()
+    world.park(1)
+    told(world)
+    rows = each(
+        world,
+        event(world, e.MachineNoticed, EAST, provider_id(world), NoticeKind(SPOT), START, "words"),
+    )
+    assert rows == [(1.0, "machine", "c0", "interrupted", "spot_interruption: words")]
+    assert world.state.cooldowns[SOLD].reason.endswith("spot_interruption of c0")
+
+    world = World()
+    world.park(1)
+    told(world)
+    rows = each(world, event(world, e.MachineNoticed, EAST, provider_id(world), SPOT, START, ""))
+    assert rows == [(1.0, "machine", "c0", "interrupted", "spot_interruption")]
+
+
+def test_a_job_s_history_tells_of_its_machine_and_of_what_follows() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    notice(world, machine)
+    told(world)
+    rows = each(
+        world,
+        lambda: vanish(world, machine),
+        lambda: fails(world),
+        lambda: answer(world, RerunOutcome.ACCEPTED, 1),
+    )
+    assert [row for row in rows if row[1] == "job"] == [
+        (1.0, "job", "1", "interrupted", "spot_interruption of c0"),
+        (2.0, "job", "1", "completed", "webhook"),
+        (2.0, "job", "1", "rerun_due", "its machine was taken from under it"),
+        (3.0, "job", "1", "rerun_accepted", "words"),
+    ]
+    rerun = world.state.reruns[JobId(1)]
+    assert (rerun.machine, rerun.ended_at, rerun.reason) == ("c0", START + 3.0, "words")
+
+
+def test_a_run_that_is_not_tried_again_says_why() -> None:
+    world = killed(times=0)
+    row = told(world)[-1]
+    assert row[1:] == ("job", "1", "rerun_off", "")
+    rerun = world.state.reruns[JobId(1)]
+    assert (rerun.reason, rerun.unanswered, rerun.ended_at) == ("", 0, world.now)
+
+
+def test_github_s_words_are_kept_up_to_their_five_hundredth_letter() -> None:
+    world = killed().after(FIRST_ASKED_AFTER)
+    ask(world, 1)
+    world.do(e.RerunAnswered, (JobId(1),), None, "x" * 600)
+    assert world.state.reruns[JobId(1)].reason == "x" * 500
+    world.do(e.RerunAnswered, (JobId(1),), RerunOutcome.REFUSED, "y" * 600)
+    assert world.state.reruns[JobId(1)].reason == "y" * 500
+    assert told(world)[-1][3:] == ("rerun_refused", "y" * 500)
+
+
+def test_a_doubted_machine_that_asks_for_a_grant() -> None:
+    world = World()
+    world.launch(1)
+    world.observe(1, JobState.QUEUED)
+    world.restart(3600.0)
+    told(world)
+    unknown = listed("i-9", call="after the backup")
+    rows = each(
+        world,
+        lambda: world.lists(listed("i-c0"), unknown),
+        lambda: world.lists(listed("i-c0"), unknown),
+        event(world, e.MachineSeen, C0, True),
+    )
+    older = "its record is older than the world: it may have been granted since"
+    assert rows == [
+        (3601.0, "machine", "x-i-9", "found", "of a call that is not in the store"),
+        (3601.0, "machine", "c0", "granted", older),
+        (3601.0, "job", "1", "disputed", "the store is older than the world"),
+        (3603.0, "machine", "c0", "parked", "its agent asks for a grant"),
+    ]
+
+
+@pytest.mark.parametrize("proof", ["a job", "refused"])
+def test_a_hand_over_that_github_shows(proof: str) -> None:
+    world = World()
+    world.park(1)
+    name = world.mint("c0")
+    world.restart(60.0)
+    told(world)
+    if proof == "a job":
+        rows = each(world, lambda: world.starts(1, name))
+    else:
+        rows = each(world, event(world, e.RunnerClosed, name, "busy"))
+    row = (61.0, "machine", "c0", "handed_over", "GitHub shows its runner at work")
+    assert [one for one in rows if one[1] == "machine"] == [row]
+
+
+def test_a_machine_whose_unknown_runner_github_names() -> None:
+    world = World()
+    world.launch(1)
+    world.restart(60.0)
+    told(world)
+    rows = each(world, lambda: world.starts(1, "ci-0badcafe-c0-1"))
+    older = "its record is older than the world: it may have been granted since"
+    assert (61.0, "machine", "c0", "granted", older) in rows
+    assert world.machine("c0").granted_at == world.machine("c0").last_seen == world.now
+
+
+def test_a_confirmed_orphan() -> None:
+    world = World()
+    world.lists(listed("i-9", call="lost"))
+    told(world)
+    rows = each(world, event(world, e.OrphanConfirmed, MachineId("x-i-9")))
+    words = "an operator confirmed that it is nobody's"
+    assert rows == [(1.0, "machine", "x-i-9", "confirmed", words)]
+
+
+def test_an_installation_that_is_taken_over() -> None:
+    world = World()
+    world.lists(listed("i-1", call="lost", installation=OLD))
+    told(world)
+    rows = each(world, event(world, e.InstallationTakenOver, OLD))
+    assert rows == [
+        (1.0, "installation", OLD, "taken_over", "was 0badcafe"),
+        (1.0, "machine", "x-i-1", "found", "of an installation that was taken over"),
+    ]
+
+
+def test_the_moment_at_which_a_job_came_to_its_runner() -> None:
+    world = World()
+    started, ended = world.ready("c"), world.ready("d")
+    world.queue(1, 2)
+    told(world)
+    rows = each(
+        world,
+        lambda: world.starts(1, started),
+        lambda: world.completes(2, runner_name=RunnerName(ended)),
+    )
+    busy = [row for row in rows if row[3] == "busy"]
+    assert busy == [
+        (1.0, "runner", started, "busy", "job 1"),
+        (2.0, "runner", ended, "busy", "job 2"),
+    ]
+    assert world.runner(started).since == START + 1.0
+
+
+def test_a_job_that_github_is_not_asked_about_again() -> None:
+    world = World()
+    world.queue(1)
+    world.observe(2, JobState.WAITING)
+    world.observe(2, JobState.QUEUED)
+    world.observe(2, JobState.WAITING)
+    assert (world.job(2).disputed, list(world.fleet().reads)) == (True, [2])
+    world.starts(3, "somebody-else-s")
+    told(world)
+    rows = each(
+        world,
+        event(world, e.JobAbandoned, JobId(1), "gone for a day"),
+        event(world, e.JobAbandoned, JobId(2), "gone for a day"),
+        event(world, e.JobAbandoned, JobId(3), "gone for a day"),
+        event(world, e.JobAbandoned, JobId(4), "gone for a day"),
+    )
+    assert rows == [
+        (1.0, "job", "1", "completed", "gone for a day"),
+        (2.0, "job", "2", "completed", "gone for a day"),
+    ]
+    for number in (1, 2):
+        job = world.job(number)
+        assert (job.state, job.disputed, job.conclusion) == (COMPLETED, False, ABANDONED)
+        assert job.completed_at == job.updated_at == START + number
+    assert world.job(3).state is JobState.IN_PROGRESS
+    assert (world.fleet().queues, world.fleet().reads) == ({}, {})
+
+
+def test_what_is_left_of_a_machine_s_console() -> None:
+    world = World()
+    rows = each(world, event(world, e.ConsoleRead, C0, "kernel panic"))
+    assert rows == [(1.0, "machine", "c0", "console", "kernel panic")]
