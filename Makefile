@@ -6,7 +6,7 @@ ARGS ?=
 SEEDS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types contracts laboratory rooms pytest fuzz chaos chaos-bugs mutants format clean
+.PHONY: help setup demo test check lint types contracts crowds laboratory rooms pytest fuzz chaos chaos-bugs mutants format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -18,6 +18,7 @@ demo: setup ## Replay a push against a GitHub and an EC2 on this host.
 	@$(BIN)/python -m autoscaler.cli demo $(ARGS)
 
 test: setup ## Everything that must hold: lint, types, contracts, tests.
+	@$(MAKE) --no-print-directory crowds
 	@$(MAKE) --no-print-directory -j2 laboratory rooms check
 
 check: lint types contracts ## What holds without running anything.
@@ -38,10 +39,14 @@ contracts: setup ## The rooms and who may import whom.
 	@echo '==> import contracts'
 	@$(BIN)/lint-imports --no-logo
 
+crowds: setup
+	@echo '==> pytest -m whole_host'
+	@$(BIN)/python -m pytest -q -p no:cacheprovider -m whole_host tests/lab
+
 # Those of the laboratory wait for processes most of the time, the others compute.
 laboratory: setup
 	@echo '==> pytest tests/lab'
-	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/lab
+	@$(BIN)/python -m pytest -q -p no:cacheprovider -m 'not whole_host' tests/lab
 
 rooms: setup
 	@echo '==> pytest, but for tests/lab'

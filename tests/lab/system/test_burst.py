@@ -1,5 +1,7 @@
 """A thousand jobs at once for one SKU: how few calls that takes, and how GitHub's limits are kept."""
 
+import pytest
+
 from autoscaler.lab.github.settings import DeliveryFaults, Limits
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.catalogue import RegistrationRate
@@ -16,6 +18,8 @@ from tests.lab.system.harness import (
     wrong_runners,
     wrong_slots,
 )
+
+pytestmark = pytest.mark.whole_host
 
 SKU = "linux.g5"
 AS_SHIPPED = {
