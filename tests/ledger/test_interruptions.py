@@ -446,6 +446,7 @@ def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
     assert due(world) == [], "nor while nobody has noticed that it is used up"
     world.after(0.0)
     assert outcome(world, 2) is RerunOutcome.OVER_BUDGET
+    assert world.state.reruns[JobId(2)].ended_at == world.now
 
 
 def test_a_budget_that_is_used_up_when_the_job_ends_is_told_at_once() -> None:
@@ -511,6 +512,20 @@ def test_a_job_that_does_not_end_is_waited_for_for_a_week() -> None:
     notice(world, at_work(world))
     vanish(world.after(120.0), "c0")
     assert world.state.reruns[JobId(1)].due == world.now + GIVEN_UP_AFTER
+    world.after(GIVEN_UP_AFTER - 1.0)
+    assert outcome(world) is None
+    world.after(1.0)
+    rerun = world.state.reruns[JobId(1)]
+    assert (rerun.outcome, rerun.ended_at) == (RerunOutcome.EXPIRED, world.now)
+
+
+def test_a_week_is_counted_from_its_machine_s_end_whatever_the_year() -> None:
+    world = World(opted_in(), now=1e9)
+    notice(world, at_work(world))
+    vanish(world.after(120.0), "c0")
+    fails(world)
+    world.after(FIRST_ASKED_AFTER)
+    assert (outcome(world), due(world)) == (None, [(1,)])
 
 
 def test_what_github_never_allows_and_jobs_that_never_end_are_given_up() -> None:
@@ -522,6 +537,7 @@ def test_what_github_never_allows_and_jobs_that_never_end_are_given_up() -> None
     answer(world, None, 1)
     world.after(GIVEN_UP_AFTER)
     assert outcome(world, 1) is outcome(world, 2) is RerunOutcome.EXPIRED
+    assert world.state.reruns[JobId(1)].reason == "words"
 
 
 def test_the_list_outlives_a_restart_and_is_forgotten_after_days() -> None:

@@ -299,6 +299,7 @@ def test_a_job_on_a_registration_whose_machine_left_memory_proves_nothing() -> N
 
 def test_a_name_that_anybody_chose_moves_no_machine_that_came_with_the_start() -> None:
     world = at("launched")
+    world.restart(0.0)
     world.starts(1, "ci-0badcafe-c0-9")
     assert world.states() == {"c0": "launched"}
 
@@ -308,9 +309,12 @@ def test_what_was_launched_since_the_start_has_its_deadline_and_no_more() -> Non
     world = World(catalogue(quick))
     world.launch(1)
     assert world.machine("c0").due == START + 60.0
-    world.boot("c0")
+    world.restart(0.0)
+    assert world.machine("c0").due == START + 60.0
     world.restart(10.0)
     assert world.machine("c0").due == world.now + 300.0
+    world.boot("c0")
+    assert world.machine("c0").due == world.now + 60.0
 
 
 def test_a_grant_that_the_backup_shows_as_not_fetched_may_have_been_fetched_since() -> None:
@@ -339,3 +343,17 @@ def test_a_grant_whose_agent_asked_since_the_start_is_never_doubted() -> None:
     world.now += 121.0
     world.lists(listed("i-c0"), UNKNOWN)
     assert not world.machine("c0").handed_over
+
+
+def test_what_came_at_the_moment_of_the_start_is_not_doubted() -> None:
+    world = at("launched")
+    world.restart(0.0)
+    world.queue(1)
+    world.now += 1.0
+    world.lists(listed("i-c0"), UNKNOWN)
+    assert world.states()["c0"] == "launched"
+    assert not world.job(1).disputed
+
+
+def test_a_parked_machine_is_believed_for_two_minutes_and_no_longer() -> None:
+    assert restored(at("parked"), UNKNOWN, later=120.0).states()["c0"] == "granted"

@@ -3,13 +3,15 @@
 Each test tells a story, one thing a second, and reads every row of it: when, of what, and the words.
 """
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from autoscaler.ledger.interruptions import FIRST_ASKED_AFTER
+from autoscaler.ledger.interruptions import FIRST_ASKED_AFTER, note_interruption
 from autoscaler.ledger.jobs import ABANDONED
 from autoscaler.model import events as e
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, JobId, MachineId, RunnerName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import JobState
@@ -213,3 +215,63 @@ def test_what_is_left_of_a_machine_s_console() -> None:
     world = World()
     rows = each(world, event(world, e.ConsoleRead, C0, "kernel panic"))
     assert rows == [(1.0, "machine", "c0", "console", "kernel panic")]
+
+
+def test_a_machine_that_was_taken_without_a_notice_was_there_when_it_last_spoke() -> None:
+    world = World(opted_in())
+    world.grant(world.park(1)[0])
+    world.after(20.0)
+    world.do(e.MachineSeen, C0)
+    world.after(80.0)
+    told(world)
+    reason = "Server.SpotInstanceTermination: taken"
+    shown = dataclasses.replace(
+        world.listed("c0", terminated=True), reason=reason, failure=FailureClass.CAPACITY
+    )
+    rows = each(world, lambda: world.lists(shown, complete=False))
+    assert rows[0] == (101.0, "machine", "c0", "interrupted", f"spot_interruption: {reason}")
+    assert world.machine("c0").interrupted_at == START + 20.0
+
+
+def test_a_notice_without_words() -> None:
+    world = World()
+    world.park(1)
+    told(world)
+    note_interruption(world.state, world.machine("c0"), SPOT, START, START)
+    assert told(world) == [(0.0, "machine", "c0", "interrupted", "spot_interruption")]
+
+
+def test_a_machine_that_its_provider_shows_on_its_way_down() -> None:
+    world = World()
+    name = world.mint(world.park(1)[0])
+    told(world)
+    shown = dataclasses.replace(world.listed("c0"), leaving=True, reason="words")
+    rows = each(world, lambda: world.lists(shown, complete=False))
+    assert rows == [
+        (1.0, "runner", name, "done", "words"),
+        (1.0, "machine", "c0", "ending", "words"),
+    ]
+    assert world.machine("c0").reason == "words"
+
+
+def test_runners_that_leave_at_once_put_their_sku_on_trial_with_the_third() -> None:
+    world = World()
+    for machine in ("a0", "b0", "c0"):
+        world.grant(world.park(1, machine[0])[0])
+    told(world)
+    rows = each(
+        world,
+        *(event(world, e.MachineExited, MachineId(one), "bye") for one in ("a0", "b0", "c0")),
+    )
+    words = "their runners left at once without a job, the last one of c0: bye"
+    assert [row for row in rows if row[3] == "on_trial"] == [
+        (3.0, "machine", "c0", "on_trial", words)
+    ]
+
+
+def test_an_orphan_that_exits_tells_nothing_of_runners() -> None:
+    world = World()
+    world.lists(listed("i-9", call="lost"))
+    told(world)
+    rows = each(world, event(world, e.MachineExited, MachineId("x-i-9"), "bye"))
+    assert rows == [(1.0, "machine", "x-i-9", "exited", "bye")]

@@ -158,7 +158,7 @@ def test_also_where_a_registration_is_left_over() -> None:
     )
     world.state.mint_levels.clear()
     queue_both(world)
-    assert len(world.intents(WithdrawRunner)) == 1
+    assert (len(world.intents(WithdrawRunner)), world.intents(Launch)) == (1, [])
     assert granted(world) == ["acme", "acme", "zeta", "zeta"]
 
 

@@ -142,6 +142,16 @@ def test_jobs_that_run_fill_the_share_of_their_repository_alone() -> None:
     assert world.state.tallies.running == {(GPU, "acme/flood"): 1}
 
 
+def test_a_job_that_ends_leaves_the_lines_of_other_repositories_of_its_class_alone() -> None:
+    world = world_of(4, 0.5)
+    for job, repository in ((1, "acme/flood"), (2, "acme/small")):
+        world.observe(job, JobState.QUEUED, ("flood",), repository=repository)
+    world.observe(1, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
+    world.completes(1, ("flood",), repository="acme/flood")
+    (lines,) = world.fleet().lines.values()
+    assert list(lines) == ["acme/small"]
+
+
 def test_a_job_is_told_that_others_go_first() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
