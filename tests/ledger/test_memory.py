@@ -175,6 +175,7 @@ def test_the_classes_remembered_are_bounded() -> None:
     found = world.state.class_of("acme/0", ("gpu",))
     assert found == GPU_CLASS
     assert found is world.state.class_of("acme/0", ("gpu",))
+    assert len(world.state._classes) <= MOST_CLASSES
     assert world.state.class_of("acme/0", ("other",)) is None
 
 

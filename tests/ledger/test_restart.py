@@ -1,17 +1,20 @@
 """A controller that comes back: what it believes, what it withdraws, what it has to ask again."""
 
+import dataclasses
+
 import pytest
 
+from autoscaler.ledger.ledger import Ledger
 from autoscaler.model import events as e
 from autoscaler.model.calls import CallState
-from autoscaler.model.catalogue import RegistrationRate
+from autoscaler.model.catalogue import LaunchRate, LaunchTokens, Rate, RegistrationRate
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.model.plan import End, Grant, Launch, WithdrawRunner
 from autoscaler.model.runners import RunnerState
-from tests.ledger.builders import GPU_CLASS, START, World
-from tests.planner.fleets import catalogue, sku
+from tests.ledger.builders import GPU, GPU_CLASS, START, World
+from tests.planner.fleets import EAST, catalogue, sku
 
 
 def test_recorded_calls_are_withdrawn_for_nothing_of_them_was_sent() -> None:
@@ -38,7 +41,7 @@ def test_parked_machines_are_unconfirmed_until_they_speak() -> None:
     world.park()
     world.queue(1)
     world.restart(10.0)
-    assert not world.machine("c0").confirmed
+    assert world.machine("c0").confirmed is False
     assert world.intents(Grant) == []
     world.do(e.MachineSeen, MachineId("c0"))
     assert not world.machine("c0").confirmed  # a heartbeat is no proof of idleness
@@ -145,3 +148,27 @@ def test_a_sku_that_left_the_configuration_stalls_nothing() -> None:
     assert [launch.sku for launch in world.intents(Launch)] == ["gpu"]
     world.carry_out()
     assert world.plan().intents == ()
+
+
+def test_a_provider_s_calls_and_machines_come_back_only_as_fast_as_its_rate() -> None:
+    rates = {EAST: LaunchRate(Rate(10, 0.5), Rate(20, 0.25))}
+    world = World(dataclasses.replace(catalogue(), launch_rates=rates))
+    world.launch(1)
+    world.restart(8.0)
+    assert world.fleet().launch_tokens == {EAST: LaunchTokens(4.0, 2.0)}
+
+
+def test_before_the_start_there_is_a_fleet_that_holds_nothing() -> None:
+    known = catalogue()
+    fleet = Ledger(known).fleet(5.0)
+    assert (fleet.started_at, fleet.now, fleet.machines, fleet.queues) == (0.0, 5.0, {}, {})
+    assert fleet.catalogue is known
+    assert list(fleet.offerings) == ["east/g5.xlarge/a/on-demand", "east/g5.xlarge/b/on-demand"]
+
+
+def test_jobs_in_progress_are_counted() -> None:
+    world = World()
+    world.queue(1, 2)
+    for job, name in ((1, "c"), (2, "d")):
+        world.starts(job, world.ready(name))
+    assert world.state.in_progress[GPU] == 2

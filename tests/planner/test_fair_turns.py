@@ -1,10 +1,15 @@
 """Accounts that share machines: none takes more than it can register while another can use them."""
 
 import dataclasses
+from collections import Counter
 
-from autoscaler.model.catalogue import Scope
+import pytest
+
+from autoscaler.model.catalogue import Catalogue, RegistrationRate, Scope
+from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs import JobState
+from autoscaler.model.plan import Grant, Launch, WithdrawRunner
 from autoscaler.planner.matching import Supply, SupplyKind, match
 from tests.ledger.builders import GPU, World
 from tests.planner.fleets import catalogue, sku
@@ -64,7 +69,10 @@ def served_in_turn(
         world.observe(number, JobState.QUEUED, (label,), repository=f"{owner}/widgets")
         world.now += 1.0
     found = match(world.fleet(), supply, {}, reach)
-    return {demand.account: count for demand, count in sorted(found.matched.items())}
+    counts = Counter[str]()
+    for demand, count in found.matched.items():
+        counts[demand.account] += count
+    return dict(counts)
 
 
 def test_nobody_makes_way_for_an_account_that_has_no_turn_left() -> None:
@@ -84,3 +92,80 @@ def test_a_class_by_itself_is_served_once_however_short_another_is() -> None:
     jobs = [("acme", "a"), ("acme", "a"), ("zeta", "b")]
     found = served_in_turn(jobs, {"acme": 1, "zeta": 1}, {PARKED_A: 1, PARKED_B: 5})
     assert found == {"acme": 1, "zeta": 1}
+
+
+def test_an_account_is_short_by_the_jobs_of_all_its_classes() -> None:
+    jobs = [("acme", "a"), ("acme", "a"), ("acme", "any"), ("zeta", "a")]
+    found = served_in_turn(jobs, {"acme": 2, "zeta": 1}, {PARKED_A: 3})
+    assert found == {"acme": 2, "zeta": 1}
+
+
+def test_a_class_that_shares_no_machine_takes_no_turn_out_of_turn() -> None:
+    jobs = [*[("acme", "b")] * 2, *[("zeta", "b")] * 2, *[("acme", "a")] * 5]
+    found = served_in_turn(jobs, {"acme": 2, "zeta": 2}, {PARKED_A: 5, PARKED_B: 2})
+    assert found == {"acme": 2 + 5}
+
+
+@pytest.mark.parametrize("reach", [None, {}])
+def test_where_nothing_is_said_of_turns_nobody_is_bounded(reach: dict[str, int] | None) -> None:
+    world = World(SHARED)
+    world.queue(1, 2)
+    world.observe(3, JobState.QUEUED, repository="zeta/widgets")
+    assert match(world.fleet(), {PARKED: 2, COMING: 1}, {}, reach).matched.total() == 3
+
+
+def test_jobs_are_counted_by_account_where_a_machine_is_to_register() -> None:
+    world = World(SHARED)
+    world.queue(1, 2, 3)
+    (demand,) = world.fleet().queues
+    runners = Supply(SupplyKind.RUNNER, runner_class=demand)
+    found = match(world.fleet(), {runners: 1, PARKED: 1, COMING: 3}, {GPU: 2})
+    assert found.machines == {"acme": 2}
+
+
+def two_turns_each(*skus: str) -> Catalogue:
+    """Each account may register two runners, and hardly a third."""
+    known = catalogue(*(sku(name) for name in skus), registration=RegistrationRate(2, 0.001))
+    scopes = tuple(Scope(owner, None) for owner in ("acme", "yak", "zeta"))
+    return dataclasses.replace(known, scopes=scopes)
+
+
+def queue_both(world: World) -> None:
+    """Five jobs of acme, then three of zeta."""
+    world.queue(*range(1, 6))
+    world.now += 1.0
+    for job in range(6, 9):
+        world.observe(job, JobState.QUEUED, repository="zeta/widgets")
+
+
+def granted(world: World) -> list[str]:
+    return [intent.demand.account for intent in world.intents(Grant)]
+
+
+def test_parked_machines_are_granted_to_both_accounts_in_turn() -> None:
+    world = World(two_turns_each("gpu"))
+    world.park(4)
+    queue_both(world)
+    assert granted(world) == ["acme", "acme", "zeta", "zeta"]
+
+
+def test_also_where_a_registration_is_left_over() -> None:
+    world = World(two_turns_each("gpu", "other"))
+    world.park(4)
+    world.name(
+        world.park(1, "o", "other")[0],
+        DemandClass("org:acme", "Default", ("other",), (SkuName("other"),)),
+    )
+    world.state.mint_levels.clear()
+    queue_both(world)
+    assert (len(world.intents(WithdrawRunner)), world.intents(Launch)) == (1, [])
+    assert granted(world) == ["acme", "acme", "zeta", "zeta"]
+
+
+def test_also_where_machines_are_launched_for_others() -> None:
+    world = World(two_turns_each("gpu", "other"))
+    world.park(4)
+    queue_both(world)
+    world.observe(9, JobState.QUEUED, ("other",), repository="yak/widgets")
+    assert [launch.sku for launch in world.intents(Launch)] == ["other"]
+    assert granted(world) == ["acme", "acme", "zeta", "zeta"]

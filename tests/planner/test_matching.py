@@ -156,6 +156,13 @@ def test_no_more_jobs_move_than_the_minimum_wants() -> None:
     }
 
 
+def test_as_many_jobs_move_as_the_minimum_wants() -> None:
+    coming_b = Supply(SupplyKind.COMING, sku=B)
+    found = matched(["ab", "ab"], {COMING_A: 2, coming_b: 2}, {A: 2})
+    assert flow(found) == {(EITHER, coming_b): 2, (spare_class(A), COMING_A): 2}
+    assert found.matched[spare_class(A)] == 2
+
+
 def test_no_job_gives_its_parked_machine_up_for_the_sake_of_a_minimum() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
     found = matched(["ab"], {PARKED_A: 1, coming_b: 1}, {A: 1})
