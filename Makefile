@@ -5,7 +5,6 @@ BIN := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
 .PHONY: help setup demo test check lint types contracts pytest fuzz mutants format clean
 
 help: ## List these commands.
