@@ -44,7 +44,7 @@ pytest: setup ## The tests; ARGS='-k name' runs some.
 fuzz: setup ## A million tries of each fuzzer; ARGS='--seed N' repeats a run.
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-mutants: setup ## Break planner/ and ledger/ bit by bit (half an hour); ARGS=planner.grants: one.
+mutants: setup ## Break planner/ and ledger/ bit by bit (an hour); ARGS=planner.grants: one.
 	@$(BIN)/python scripts/mutants.py $(ARGS)
 
 format: setup ## Format the code and mend what ruff can mend.

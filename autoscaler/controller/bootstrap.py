@@ -44,7 +44,6 @@ LISTED_WITHIN: Seconds = 6.0
 AWAITING_AT_ONCE = 1280
 """Hellos that wait for a list at any moment, each some 20 KB: a boot wave. Who comes then tries again."""
 
-_AWAITS_GRANT = frozenset({MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED})
 _OVER = frozenset({MachineState.ENDING, MachineState.GONE, MachineState.LOST, MachineState.FAILED})
 
 

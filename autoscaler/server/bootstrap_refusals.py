@@ -4,7 +4,6 @@ Never passes on the text of an error: it may hold what the machine sent.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from pydantic import ValidationError
 
@@ -21,25 +20,6 @@ REFUSALS = (
     ValidationError,
 )
 """The errors that are answers; any other one is a defect."""
-
-OWN_WORDS: Final = frozenset(
-    {
-        "ok",
-        "not_modified",
-        "not_kept",
-        "malformed",
-        "too_large",
-        "too_slow",
-        "encoded",
-        "broken",
-        "busy",
-    }
-    | {"nonce", "not_known_yet", "store_failed", "aborted", "failed"}
-)
-"""Words that requests are counted with, beside the reasons of the port's refusals.
-
-`aborted`: the machine hung up. `failed`: a defect, answered 500.
-"""
 
 _TOO_MANY_REQUESTS = 429
 _RETRY_AFTER: Seconds = 5.0
