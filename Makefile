@@ -65,7 +65,7 @@ chaos: setup ## Play SEEDS=1000 worlds full of faults; ARGS='--replay FILE' play
 chaos-bugs: setup ## Plant known bugs, one by one, and see each found; ARGS=no_dedupe: one.
 	@$(BIN)/python -m tests.chaos.bugs $(ARGS)
 
-mutants: setup ## Break planner/ and ledger/ bit by bit (half an hour); ARGS=planner.grants: one.
+mutants: setup ## Break planner/ and ledger/ bit by bit (an hour); ARGS=planner.grants: one.
 	@$(BIN)/python scripts/mutants.py $(ARGS)
 
 format: setup ## Format the code and mend what ruff can mend.

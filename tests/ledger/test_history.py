@@ -322,3 +322,20 @@ def test_a_registration_that_nobody_starts_is_silent() -> None:
     told(world)
     world.after(180.0)
     assert told(world) == [(180.0, "runner", name, "silent", "")]
+
+
+def test_a_runner_is_busy_since_github_named_it_for_its_job() -> None:
+    world = World()
+    at_work, missed = world.ready("c"), world.ready("d")
+    world.queue(1, 2)
+    told(world)
+    rows = each(
+        world,
+        lambda: world.starts(1, at_work),
+        lambda: world.completes(2, runner_name=missed),
+    )
+    assert [row for row in rows if row[3] == "busy"] == [
+        (1.0, "runner", at_work, "busy", "job 1"),
+        (2.0, "runner", missed, "busy", "job 2"),
+    ]
+    assert world.runner(at_work).since == START + 1.0

@@ -134,6 +134,11 @@ def test_the_oldest_goes_first_where_there_is_too_little() -> None:
     assert (found.matched[EITHER], found.matched[ONLY_A]) == (2, 1)
 
 
+def test_a_class_waits_as_long_as_its_next_job_and_not_as_its_last() -> None:
+    found = matched(["a", "a", "ab", "a"], {PARKED_A: 2})
+    assert (found.matched[ONLY_A], found.matched[EITHER]) == (2, 0)
+
+
 def test_the_parked_minimum_comes_after_every_job() -> None:
     found = matched(["a"], {PARKED_A: 1, COMING_A: 1}, {A: 2})
     assert flow(found) == {(ONLY_A, PARKED_A): 1, (spare_class(A), COMING_A): 1}
