@@ -5,6 +5,9 @@ BIN := .venv/bin
 ARGS ?=
 SEEDS ?= 1000
 
+# What Python compiles is kept, whatever the shell says: tests start dozens of processes that import the same.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint types contracts crowds laboratory rooms pytest fuzz chaos chaos-bugs mutants format clean
 

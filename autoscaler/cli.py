@@ -17,6 +17,7 @@ from autoscaler import operator_commands
 
 if TYPE_CHECKING:
     from autoscaler.config import Problem
+    from autoscaler.config.runner_keys import ImportOptions
     from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 USAGE_ERROR = 2
@@ -133,28 +134,12 @@ def import_(
     ] = False,
 ) -> None:
     """Turn PyTorch's scale-config.yml into SKUs; tell every key that has no place in them."""
-    from autoscaler.config import ConfigurationError
-    from autoscaler.config.importing import import_scale_config, report_lines
     from autoscaler.config.runner_keys import ImportOptions
     from autoscaler.model.catalogue import OperatingSystem
 
     images = {OperatingSystem.LINUX: linux_ami, OperatingSystem.WINDOWS: windows_ami}
     options = ImportOptions(prefix, provider, images)
-    try:
-        text, imported = import_scale_config(file, options, _architecture_of, whole=whole)
-        reported = bool(imported.reported)
-        if output is not None and not (strict and reported):
-            _write_new(output, text)
-    except ConfigurationError as error:
-        _report(error.problems)
-        raise typer.Exit(USAGE_ERROR) from None
-    for line in report_lines(imported, str(file)):
-        typer.echo(line, err=True)
-    if strict and reported:
-        raise typer.Exit(1)
-    if output is None:
-        with _printing():
-            typer.echo(text, nl=False)
+    _import(file, options, output, whole=whole, strict=strict)
 
 
 @commands.command()
@@ -217,6 +202,30 @@ def version() -> None:
 def main() -> None:
     """The `autoscaler` program."""
     commands()
+
+
+def _import(
+    file: Path, options: "ImportOptions", output: Path | None, *, whole: bool, strict: bool
+) -> None:
+    """Write what a scale-config.yml becomes, and tell what of it has no place there."""
+    from autoscaler.config import ConfigurationError
+    from autoscaler.config.importing import import_scale_config, report_lines
+
+    try:
+        text, imported = import_scale_config(file, options, _architecture_of, whole=whole)
+        refused = strict and bool(imported.reported)
+        if output is not None and not refused:
+            _write_new(output, text)
+    except ConfigurationError as error:
+        _report(error.problems)
+        raise typer.Exit(USAGE_ERROR) from None
+    for line in report_lines(imported, str(file)):
+        typer.echo(line, err=True)
+    if refused:
+        raise typer.Exit(1)
+    if output is None:
+        with _printing():
+            typer.echo(text, nl=False)
 
 
 def _price_of(instance_type: str, os: "OperatingSystem") -> float:

@@ -162,3 +162,34 @@ def test_all_ten_rules_name_tests_that_are_there() -> None:
         assert all(
             "def test_" in file.read_text() or "TestCase" in file.read_text() for file in files
         )
+
+
+ON_CALL = "On call: what waits, why, what to do"
+PLACEHOLDERS = re.compile(r"\b(?:N|NAME|PROVIDER|REASON|SCOPE|SKU)\b")
+
+
+def signs() -> set[str]:
+    """What stands in back quotes in the first column of on-call's tables."""
+    rows = section((ROOT / "docs" / "operations.md").read_text(), ON_CALL).splitlines()
+    cells = (row.strip("|").partition("|")[0] for row in rows if row.startswith("| `"))
+    return {word for cell in cells for word in WORD.findall(cell)} - {"jobs_wait"}
+
+
+def test_the_reasons_that_on_call_looks_up_are_the_planner_s() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "autoscaler" / "planner").glob("*.py"))
+    reasons = {sign for sign in signs() if " " in sign}
+    assert len(reasons) > 10
+    missing = {
+        reason for reason in reasons if any(part not in code for part in PLACEHOLDERS.split(reason))
+    }
+    assert missing == set()
+
+
+def test_the_metrics_and_log_lines_that_on_call_looks_up_are_there() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "autoscaler").rglob("*.py"))
+    metrics = WORD.findall((ROOT / "docs" / "metrics.md").read_text())
+    single = {sign.partition("{")[0] for sign in signs() if " " not in sign}
+    assert len(single) > 10
+    assert {sign for sign in single if sign.startswith("autoscaler_")} <= set(metrics)
+    lines = {sign for sign in single if not sign.startswith("autoscaler_")}
+    assert {line for line in lines if f'"{line}"' not in code} == set()

@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from importlib.resources import files
@@ -25,6 +25,7 @@ from autoscaler.app.translation import (
     ec2_settings,
     gates,
     github_settings,
+    label_values,
     server_settings,
 )
 from autoscaler.app.watching import World, make_reconciler
@@ -39,6 +40,7 @@ from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launching import Launching
 from autoscaler.controller.loop import Loop, Pace, failure_of
+from autoscaler.controller.opening import Opening
 from autoscaler.controller.ports.store import SavedState, Store, StoreError
 from autoscaler.controller.releasing import Releasing
 from autoscaler.controller.system import RandomIds, SystemClock
@@ -46,7 +48,7 @@ from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
 from autoscaler.model.events import ControllerStarted
-from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.providers.ec2.channel import WorkerChannel
@@ -62,9 +64,6 @@ STANDS_STILL_AFTER: Seconds = 60.0
 
 FINISH_WITHIN: Seconds = 30.0
 """How long what is in flight may take after SIGTERM (real time)."""
-
-REOPEN_FIRST: Seconds = 5.0
-REOPEN_RAREST: Seconds = 300.0
 
 _log = structlog.get_logger(__name__)
 
@@ -134,68 +133,49 @@ class _Fleet:
         self._configuration = configuration
         self._clock = clock
         self._pacing = SystemClock()
-        self._opened: dict[ProviderName, Ec2Provider] = {}
         self._crash: BaseException | None = None
-        settings = configuration.settings
-        self._telemetry = PrometheusTelemetry(
-            [SkuName(name) for name in settings.skus],
-            [ProviderName(name) for name in settings.providers],
-            version("gpu-runner-autoscaler"),
-        )
+        labels = label_values(configuration.settings)
+        self._telemetry = PrometheusTelemetry(*labels, version("gpu-runner-autoscaler"))
         agent = files("autoscaler.agent").joinpath("agent.py").read_bytes()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
-        client = GitHubClient(
+        self._client = GitHubClient(
             github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
         )
-        self._client = client
-        self.github = GuardedGitHub(client)
+        self.github = GuardedGitHub(self._client)
         self._ec2 = {
             name: Ec2Provider(ec2, self._telemetry, clock, workers[name])
-            for name, ec2 in ec2_settings(configuration, saved.installation, agent_sha256).items()
+            for name, ec2 in ec2_settings(configuration, saved.installations, agent_sha256).items()
         }
         self.providers = {name: GuardedProvider(ec2) for name, ec2 in self._ec2.items()}
-        ledger = Ledger(catalogue(configuration, saved.installation, {}, self._ec2))
+        ledger = Ledger(catalogue(configuration, saved.installations, {}, self._ec2))
         self._journal = Journal(ledger, store, clock, self._telemetry)
         self._effects = Effects(self._crashed)
         self._granting = Granting(self._journal, self.github, clock)
         self._intake = Intake(store, self._journal, parse_workflow_job)
         arrived_until = saved.arrived_until if saved.arrived_until is not None else clock.now()
-        world = World(store, client, self.github, self._ec2, self.providers, self._telemetry, clock)
-        self._reconciler = make_reconciler(self._journal, self._intake, world, arrived_until)
-        self._desk = BootstrapDesk(
-            self._journal,
-            self._granting,
-            Releasing(self._journal, self.github, self._granting, self._effects),
-            self.providers,
-            gates(configuration),
-            self._reconciler.list_soon,
-            opened=self._opened,
+        world = World(
+            store, self._client, self.github, self._ec2, self.providers, self._telemetry, clock
         )
+        self._reconciler = make_reconciler(self._journal, self._intake, world, arrived_until)
+        self._opening = Opening(self.providers, self._open_and_list, self._sell, clock)
+        self._desk = self._make_desk()
         self._loop = self._make_loop()
         self.serving = self._make_serving(agent)
 
-    async def open_provider(self, name: ProviderName) -> bool:
-        """Try to reach a provider and list its machines; its offerings are for sale from then on.
-
-        What runs there counts in the caps, so nothing is launched before it is known.
-        """
+    async def _open_and_list(self, name: ProviderName) -> bool:
         try:
             await self._ec2[name].open()
         except Exception as error:  # noqa: BLE001 - whatever it is, it stops this provider alone
             _log.error("provider_not_opened", provider=name, error=str(error), hint=hint(error))
             return False
-        if not await self._reconciler.sweep(name):
-            return False
-        self._opened[name] = self._ec2[name]
+        return await self._reconciler.sweep(name)
+
+    def _sell(self, opened: Collection[ProviderName]) -> None:
+        installations = self._journal.ledger.state.catalogue.installations
+        sold = {name: self._ec2[name] for name in opened}
         self._journal.ledger.replace_catalogue(
-            catalogue(
-                self._configuration,
-                self._journal.ledger.state.catalogue.installation,
-                self._opened,
-                self._ec2,
-            )
+            catalogue(self._configuration, installations, sold, self._ec2)
         )
-        return True
 
     async def resume(self, saved: SavedState) -> None:
         """Take over what an earlier process left. Raises StoreError."""
@@ -217,13 +197,13 @@ class _Fleet:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._loop.stop)
-        opening = [loop.create_task(self._open_at_last(name)) for name in self.providers]
+        opening = loop.create_task(self._opening.run())
+        opening.add_done_callback(self._opened_or_crashed)
         try:
             await self._loop.run()
         finally:
-            for task in opening:
-                task.cancel()
-            await asyncio.gather(*opening, return_exceptions=True)
+            opening.cancel()
+            await asyncio.wait({opening})
         if self._crash is not None:
             raise BaseExceptionGroup("an effect failed", [self._crash])
 
@@ -234,16 +214,26 @@ class _Fleet:
         await self.serving.stop()
         await self._loop.drain(FINISH_WITHIN)
 
-    async def _open_at_last(self, name: ProviderName) -> None:
-        wait = REOPEN_FIRST
-        while not await self.open_provider(name):
-            await self._clock.sleep(wait)
-            wait = min(2.0 * wait, REOPEN_RAREST)
+    def _opened_or_crashed(self, opening: "asyncio.Task[None]") -> None:
+        error = None if opening.cancelled() else opening.exception()
+        if error is not None:
+            self._crashed(error)
 
     def _crashed(self, error: BaseException) -> None:
         _log.error("effect_failed", error=failure_of(error), exc_info=error)
         self._crash = self._crash or error
         self._loop.stop()
+
+    def _make_desk(self) -> BootstrapDesk:
+        return BootstrapDesk(
+            self._journal,
+            self._granting,
+            Releasing(self._journal, self.github, self._granting, self._effects),
+            self.providers,
+            gates(self._configuration),
+            self._reconciler.list_soon,
+            opened=self._opening.opened,
+        )
 
     def _make_loop(self) -> Loop:
         executor = Executor(
@@ -284,8 +274,7 @@ class _Fleet:
         return [f"the control loop has not turned for {STANDS_STILL_AFTER:g} s"]
 
     def _unready(self) -> list[str]:
-        unopened = set(self.providers) - set(self._opened)
-        reasons = [f"provider {name} could not be opened and listed" for name in unopened]
+        reasons = [f"provider {n} could not be opened and listed" for n in self._opening.left]
         if self._loop.turned_at is None:
             reasons.append("the control loop has not turned yet")
         if not self._reconciler.github_answered:

@@ -3,7 +3,7 @@
 Pure but for the files that the configuration names. It decides no default that a part has.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autoscaler import config
@@ -37,15 +37,19 @@ def offering_problems(document: Document) -> tuple[config.Problem, ...]:
 
 def catalogue(
     configuration: config.Configuration,
-    installation: InstallationId,
+    installations: Sequence[InstallationId],
     opened: Mapping[ProviderName, Ec2Provider],
     configured: Mapping[ProviderName, Ec2Provider],
 ) -> Catalogue:
-    """What can be launched, from the providers that could be opened; how fast, of every one."""
+    """What can be launched, from the providers that could be opened; how fast, of every one.
+
+    `installations` are this installation's ids: its own, then the former ones.
+    """
     settings = configuration.settings
+    own, *former = installations
     return Catalogue(
         fleet=settings.fleet,
-        installation=installation,
+        installation=own,
         skus={
             SkuName(name): config.sku(settings, name, tuple(_rungs(sku, opened)))
             for name, sku in settings.skus.items()
@@ -54,6 +58,7 @@ def catalogue(
         limits=config.limits(settings),
         registration=config.registration_rate(settings),
         launch_rates={name: provider.launch_rate for name, provider in configured.items()},
+        former_installations=tuple(former),
     )
 
 
@@ -68,12 +73,12 @@ def github_settings(configuration: config.Configuration) -> GitHubSettings:
 
 def ec2_settings(
     configuration: config.Configuration,
-    installation: InstallationId,
+    installations: Sequence[InstallationId],
     agent_sha256: str,
 ) -> dict[ProviderName, Ec2Settings]:
-    """Every EC2 provider with the SKUs that may be launched there."""
+    """Every EC2 provider with the SKUs that may be launched there, for `installations` as above."""
     return {
-        ProviderName(name): _ec2(configuration, name, provider.ec2, installation, agent_sha256)
+        ProviderName(name): _ec2(configuration, name, provider.ec2, installations, agent_sha256)
         for name, provider in configuration.settings.providers.items()
         if provider.ec2 is not None
     }
@@ -90,6 +95,12 @@ def server_settings(configuration: config.Configuration) -> ServerSettings:
         if tls is not None
         else None,
     )
+
+
+def label_values(settings: config.Settings) -> tuple[list[SkuName], list[ProviderName]]:
+    """What the metrics may name: the SKUs and the providers."""
+    skus = [SkuName(name) for name in settings.skus]
+    return skus, [ProviderName(name) for name in settings.providers]
 
 
 def gates(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
@@ -121,14 +132,15 @@ def _ec2(
     configuration: config.Configuration,
     name: str,
     ec2: Ec2Section,
-    installation: InstallationId,
+    installations: Sequence[InstallationId],
     agent_sha256: str,
 ) -> Ec2Settings:
     settings = configuration.settings
+    own, *former = installations
     return Ec2Settings(
         name=ProviderName(name),
         fleet=settings.fleet,
-        installation=installation,
+        installation=own,
         region=ec2.region,
         subnets=ec2.subnets,
         security_groups=ec2.security_groups,
@@ -142,6 +154,7 @@ def _ec2(
         quotas=_quotas(configuration, name),
         request_buckets=_buckets(ec2.request_buckets),
         resource_buckets=_buckets(ec2.resource_buckets),
+        former_installations=tuple(former),
     )
 
 

@@ -13,7 +13,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.confirmations import ConfirmationRefusedError, RefusalKind
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
-from autoscaler.ledger.confirming import is_unclear, life_of, refusal_of_takeover, unclear
+from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unclear
 from autoscaler.model.events import InstallationTakenOver, OrphanConfirmed
 from autoscaler.model.identifiers import InstallationId, MachineId, ProviderMachineId, RunnerName
 from autoscaler.model.machines import Machine
@@ -98,7 +98,7 @@ class Confirming:
                     f"{machine} was made by another installation: see autoscaler unclear",
                 )
             _refuse(RefusalKind.UNKNOWN, "no such machine is known: see autoscaler unclear")
-        if not is_unclear(found):
+        if not found.is_unclear:
             _refuse(
                 RefusalKind.CONTRADICTED,
                 f"machine {found.id} is {found.state}, and nothing about it needs to be confirmed",

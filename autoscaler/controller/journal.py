@@ -84,7 +84,7 @@ class Journal:
     async def _write(self, changes: Changes, applied: Sequence[DeliveryKey]) -> None:
         try:
             await self._store.commit(
-                changes.records, changes.history, applied, changes.cooldowns, changes.installation
+                changes.records, changes.history, applied, changes.cooldowns, changes.installations
             )
         except StoreError as error:
             self.broken = error

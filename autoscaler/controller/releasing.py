@@ -15,7 +15,7 @@ from autoscaler.model import events as e
 from autoscaler.model.cooldowns import held, mint_key
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds
 from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState, runner_name
+from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState, runner_name, runner_names
 
 TRY_AGAIN: Seconds = 5.0
 SEAT_CLOSED = "seat closed"
@@ -126,9 +126,6 @@ class Releasing:
 
     def _handed_over(self, machine: Machine) -> int:
         state = self._journal.ledger.state
-        names = (
-            runner_name(state.catalogue.fleet, state.catalogue.installation, machine.id, n)
-            for n in range(1, machine.tries + 1)
-        )
+        names = runner_names(state.catalogue, machine.id, machine.tries)
         known = (state.runners.get(name) for name in names)
         return sum(runner is not None and runner.handed_over_at is not None for runner in known)

@@ -1,8 +1,8 @@
 """Which registrations at GitHub have lost their machine, and may be removed.
 
-Only names of this installation, only once two lists a minute apart agree, and never one that may
-be at work: GitHub must show it offline and not busy in both, and its machine must be provably gone.
-It never deletes anything itself.
+Only names of this installation, by its id or a former one of its own, only once two lists a minute
+apart agree, and never one that may be at work: GitHub must show it offline and not busy in both, and
+its machine must be provably gone. It never deletes anything itself.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState) -> bool:
     """Whether a registration is one of ours, does nothing, and has no machine any more."""
     if runner.online or runner.busy:
         return False
-    machine_id = machine_in_name(state.catalogue.fleet, state.catalogue.installation, runner.name)
+    machine_id = machine_in_name(state.catalogue, runner.name)
     if machine_id is None:
         return False
     machine = state.machines.get(machine_id)

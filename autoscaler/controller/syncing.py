@@ -19,7 +19,8 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.sync_book import SyncBook, news
 from autoscaler.controller.sync_registrations import Registrations
 from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Read, next_reads, staleness
-from autoscaler.model.events import JobObserved
+from autoscaler.ledger.restored import waits_for_a_list
+from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds
 
 TICK: Seconds = 1.0
@@ -206,8 +207,10 @@ class _AccountSync:
 
     async def _read_runners(self, scope: str, began_at: Instant) -> int:
         listed = await self._lists.runners(scope)
-        registrations = self._registrations[scope]
-        lost = registrations.listed(listed.items, self._journal.ledger.state, began_at)
+        state, registrations = self._journal.ledger.state, self._registrations[scope]
+        at_work = tuple(r.name for r in listed.items if r.online or r.busy)
+        await self._journal.record(RunnersListed(self._clock.now(), scope, began_at, at_work))
+        lost = registrations.listed(listed.items, state, began_at)
         for runner in lost:
             try:
                 removed = await self._github.delete_runner(scope, runner.github_id)
@@ -216,5 +219,5 @@ class _AccountSync:
                 _log.warning("registration_busy", runner=runner.name, error=str(error))
                 continue
             _log.info("registration_removed", runner=runner.name, there=removed)
-        self.book.suspect(scope, registrations.suspects)
+        self.book.suspect(scope, registrations.suspects or waits_for_a_list(state))
         return listed.calls + len(lost)

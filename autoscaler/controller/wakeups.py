@@ -1,7 +1,7 @@
 """Waiting for news of something, or for a while: thousands of parked machines do so at once.
 
 All who wait share one sleeper, so that each costs a future and no task. It never says what the
-news is: who wakes looks for himself.
+news is: who wakes looks for itself.
 """
 
 import asyncio

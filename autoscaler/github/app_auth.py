@@ -12,11 +12,12 @@ import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.exchange import Importance, Request
+from autoscaler.github.received import Received
 from autoscaler.github.refusals import NotAllowedError
 from autoscaler.github.settings import AppKey
 from autoscaler.github.single_flight import SingleFlight
@@ -30,8 +31,7 @@ _TOKEN_LIFETIME: Seconds = 3600.0
 _TOKEN_MARGIN: Seconds = 300.0
 
 
-class _TokenAnswer(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+class _TokenAnswer(Received):
     # Printable ASCII without blanks: it goes into a header.
     token: Annotated[str, Field(pattern=r"^[!-~]{1,1024}$", repr=False)]
     expires_at: str | None = None

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Annotated
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import (
@@ -32,6 +32,7 @@ from autoscaler.github.installations import Installations
 from autoscaler.github.jobs import JOB_STATES, Sighting, WorkflowJob, observe
 from autoscaler.github.known_pages import KnownPages
 from autoscaler.github.lists import Lists, RunnerPage
+from autoscaler.github.received import Received
 from autoscaler.github.refusals import NotAllowedError, NotShownError, unanswered
 from autoscaler.github.reruns import RunAgain
 from autoscaler.github.runner_groups import RunnerGroups
@@ -45,15 +46,11 @@ from autoscaler.model.identifiers import Instant, JobId, RunnerName
 _log = structlog.get_logger(__name__)
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
-
-
-class _NewRunner(_Shape):
+class _NewRunner(Received):
     id: Annotated[int, Field(gt=0)]
 
 
-class _JitAnswer(_Shape):
+class _JitAnswer(Received):
     runner: _NewRunner
     encoded_jit_config: Annotated[str, Field(min_length=1, repr=False)]
 

@@ -13,13 +13,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import Field, RootModel
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import Redelivered
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import App
 from autoscaler.github.exchange import Answer, Effect, Importance, Request
+from autoscaler.github.received import Received
 from autoscaler.github.refusals import unanswered
 from autoscaler.github.timestamps import instant_of
 from autoscaler.model.identifiers import Instant, Seconds
@@ -32,8 +33,7 @@ _LONGEST: Seconds = 900.0
 _GIVEN_UP: Seconds = 3 * 24 * 3600.0
 
 
-class _ListedDelivery(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+class _ListedDelivery(Received):
     id: Annotated[int, Field(gt=0)]
     guid: Annotated[str, Field(min_length=1, max_length=128)]
     delivered_at: str

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError, OperatorError
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import App, Installation
 from autoscaler.github.exchange import Importance, Request
+from autoscaler.github.received import Received
 from autoscaler.github.refusals import gravest
 from autoscaler.github.single_flight import SingleFlight
 from autoscaler.github.targets import Target
@@ -27,8 +28,7 @@ _LOOK_AGAIN: Seconds = 300.0
 _log = structlog.get_logger(__name__)
 
 
-class _InstallationAnswer(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+class _InstallationAnswer(Received):
     id: Annotated[int, Field(gt=0)]
 
 

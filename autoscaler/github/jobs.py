@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
+from autoscaler.github.received import Received
 from autoscaler.github.timestamps import instant_of
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
@@ -51,10 +52,8 @@ JOB_STATES = {
 _STARTED = (JobState.IN_PROGRESS, JobState.COMPLETED)
 
 
-class WorkflowJob(BaseModel):
+class WorkflowJob(Received):
     """The fields of a job that matter here; all but three may be missing or null."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
     id: Annotated[int, Field(gt=0, lt=2**63)]
     labels: Annotated[list[_Word], Field(max_length=MAX_LABELS)]

@@ -13,8 +13,6 @@ from typing import Annotated
 
 import structlog
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -36,7 +34,8 @@ from autoscaler.github.jobs import (
     WorkflowJob,
     observe,
 )
-from autoscaler.github.known_pages import KnownPages, Pages, Shape
+from autoscaler.github.known_pages import MAX_PAGES, KnownPages, Pages, Shape
+from autoscaler.github.received import Received
 from autoscaler.github.refusals import NotShownError, unanswered
 from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
@@ -53,28 +52,24 @@ UNTOLD = 5_000
 _log = structlog.get_logger(__name__)
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
-
-
-class _Repository(_Shape):
+class _Repository(Received):
     full_name: RepositoryName
     pushed_at: Annotated[str, Field(max_length=40)] | None = None
     archived: bool = False
 
 
-class _RepositoryPage(_Shape):
+class _RepositoryPage(Received):
     repositories: list[_Repository]
 
 
-class _Run(_Shape):
+class _Run(Received):
     id: Annotated[int, Field(gt=0, lt=2**63)]
     status: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
     run_attempt: int | None = None
     updated_at: Annotated[str, Field(max_length=40)] | None = None
 
 
-class _RunPage(_Shape):
+class _RunPage(Received):
     workflow_runs: list[_Run]
 
 
@@ -87,11 +82,11 @@ def _if_understood(job: object, read: ValidatorFunctionWrapHandler) -> WorkflowJ
     return understood
 
 
-class _JobPage(_Shape):
+class _JobPage(Received):
     jobs: list[Annotated[WorkflowJob | None, WrapValidator(_if_understood)]]
 
 
-class ListedRunner(_Shape):
+class ListedRunner(Received):
     """A registration as GitHub writes it."""
 
     id: Annotated[int, Field(gt=0)]
@@ -104,7 +99,7 @@ class ListedRunner(_Shape):
         return RegisteredRunner(self.id, RunnerName(self.name), self.status == "online", self.busy)
 
 
-class RunnerPage(_Shape):
+class RunnerPage(Received):
     """A page of registrations."""
 
     runners: list[ListedRunner]
@@ -228,11 +223,9 @@ class Lists:
         return found
 
     async def _read(
-        self, target: Target, request: Request, shape: type[Shape], most: int | None = None
+        self, target: Target, request: Request, shape: type[Shape], most: int = MAX_PAGES
     ) -> Pages[Shape]:
         async def by(caller: Installation) -> Pages[Shape]:
-            if most is None:
-                return await self._pages.read(request, caller, shape)
             return await self._pages.read(request, caller, shape, most)
 
         return await self._sharing.carry(await self._candidates(target), target, request, by)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
@@ -20,6 +20,7 @@ from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import Installation
 from autoscaler.github.exchange import Answer, Effect, Request
 from autoscaler.github.installations import Installations
+from autoscaler.github.received import Received
 from autoscaler.github.refusals import OUTAGE_DELAY, LimitError, NotShownError
 from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target, target_of_repository
@@ -33,21 +34,17 @@ _CREATED = 201
 """GitHub's only word for yes here; another 2xx is a proxy's."""
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
-
-
-class _Run(_Shape):
+class _Run(Received):
     status: Annotated[str, Field(max_length=64)] | None = None
     run_attempt: Annotated[int, Field(ge=1)] = 1
 
 
-class _Job(_Shape):
+class _Job(Received):
     id: Annotated[int, Field(gt=0)]
     conclusion: Annotated[str, Field(max_length=64)] | None = None
 
 
-class _JobPage(_Shape):
+class _JobPage(Received):
     jobs: list[_Job]
 
 

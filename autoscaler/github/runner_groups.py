@@ -10,12 +10,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.github.api import Api, Caller, read_as
 from autoscaler.github.exchange import Importance, Request
+from autoscaler.github.received import Received
 from autoscaler.github.refusals import NotShownError
 from autoscaler.github.single_flight import SingleFlight
 from autoscaler.github.targets import Target
@@ -28,14 +29,12 @@ _KEPT: Seconds = 3600.0
 _MISS_KEPT: Seconds = 60.0
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+class _Group(Received):
     id: Annotated[int, Field(gt=0)]
     name: str
 
 
-class _GroupPage(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+class _GroupPage(Received):
     runner_groups: list[_Group]
 
 

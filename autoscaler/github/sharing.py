@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated, TypeVar
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError
@@ -18,6 +18,7 @@ from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import Installation
 from autoscaler.github.budget import CORE, REGISTRATION, Budget, Reading
 from autoscaler.github.exchange import Effect, Importance, Request
+from autoscaler.github.received import Received
 from autoscaler.github.refusals import LimitError, NotAllowedError, NotShownError, gravest
 from autoscaler.github.single_flight import SingleFlight
 from autoscaler.github.targets import Target
@@ -35,21 +36,18 @@ Result = TypeVar("Result")
 _log = structlog.get_logger(__name__)
 
 
-class _Bucket(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+class _Bucket(Received):
     limit: Annotated[int, Field(ge=0)]
     remaining: Annotated[int, Field(ge=0)]
     reset: Annotated[int, Field(ge=0)]
 
 
-class _Resources(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+class _Resources(Received):
     core: _Bucket | None = None
     actions_runner_registration: _Bucket | None = None
 
 
-class _RateLimits(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+class _RateLimits(Received):
     resources: _Resources
 
 

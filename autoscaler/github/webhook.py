@@ -9,9 +9,10 @@ import hmac
 import re
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from autoscaler.github.jobs import RepositoryName, Sighting, WorkflowJob, observe
+from autoscaler.github.received import Received
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs import JobState
@@ -27,13 +28,11 @@ class MalformedPayloadError(ValueError):
     """A body that is no workflow_job event. Says where and what kind, never a value of it."""
 
 
-class _Action(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+class _Action(Received):
     action: str = Field(max_length=100)
 
 
-class _Repository(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+class _Repository(Received):
     full_name: RepositoryName
 
 

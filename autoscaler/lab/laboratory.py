@@ -22,8 +22,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from autoscaler.controller.system import SystemClock
 from autoscaler.lab.controller_process import ControllerProcess
+from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.ec2.seeding import Network
-from autoscaler.lab.ec2.service import LabEc2
+from autoscaler.lab.ec2.service import Account, LabEc2
 from autoscaler.lab.github.server import LabGitHub
 from autoscaler.lab.github.settings import (
     DeliveryFaults,
@@ -79,10 +80,14 @@ class LabFleet:
 
 
 class Laboratory:
-    """Use as an async context manager. Everything it starts has ended on return from `close`."""
+    """Use as an async context manager. Everything it starts has ended on return from `close`.
 
-    def __init__(self, fleet: LabFleet) -> None:
+    A `moto` that is given is shared with others, in an account of the lab's own, and left running.
+    """
+
+    def __init__(self, fleet: LabFleet, moto: MotoProcess | None = None) -> None:
         self.fleet = fleet
+        self._moto = moto
         self.clock = SystemClock(fleet.scale, time.time())
         self.folder = Path(tempfile.mkdtemp(prefix="autoscaler-lab-"))
         self.github: LabGitHub
@@ -104,7 +109,8 @@ class Laboratory:
                 host = OverheardHost(host, self.fleet.ear)
             stack.push_async_callback(host.close)
             self._machines = host
-            self.ec2 = LabEc2(host, self.clock)
+            account = Account() if self._moto is None else Account(_account_id())
+            self.ec2 = LabEc2(host, self.clock, account=account, moto=self._moto)
             stack.push_async_callback(self.ec2.close)
             await self.ec2.start()
             network = await self.ec2.seed_network(3)
@@ -266,6 +272,11 @@ class Laboratory:
         program += ["--clock-scale", str(self.clock.scale)]
         program += ["--clock-epoch", repr(self.clock.epoch)]
         return ControllerProcess(program, listen, self.folder / "controller.log", environment)
+
+
+def _account_id() -> str:
+    """Twelve digits, as AWS's are."""
+    return str(10**11 + secrets.randbelow(9 * 10**11))
 
 
 def _free_port() -> int:

@@ -11,7 +11,7 @@ from autoscaler.ledger.launch_rate import spend
 from autoscaler.ledger.machines import fail, move
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.calls import CALL_TRANSITIONS, REPEAT_WINDOW, Call, CallState
-from autoscaler.model.catalogue import Offering
+from autoscaler.model.catalogue import Offering, most_units
 from autoscaler.model.cooldowns import rung_key
 from autoscaler.model.events import (
     CallAnswered,
@@ -226,12 +226,8 @@ def count_sweep(state: LedgerState, call: Call, began_at: Instant, at: Instant) 
 
 def dearest(offerings: list[Offering]) -> tuple[float, tuple[tuple[str, int], ...]]:
     """What one slot may cost at most, in dollars an hour and in units of every quota it may use."""
-    units: dict[str, int] = {}
-    for offering in offerings:
-        known = units.get(offering.quota_key, 0)
-        units[offering.quota_key] = max(known, offering.quota_units)
     dollars = max(offering.dollars_per_hour for offering in offerings)
-    return dollars, tuple(sorted(units.items()))
+    return dollars, tuple(sorted(most_units(offerings).items()))
 
 
 def _slot(

@@ -12,8 +12,8 @@ from autoscaler.model.calls import CallState
 from autoscaler.model.events import InstallationTakenOver, MachinesListed, OrphanConfirmed
 from autoscaler.model.identifiers import InstallationId, Instant, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, Machine, MachineState
-from autoscaler.model.runners import machine_in_name
+from autoscaler.model.machines import EndGround, Machine
+from autoscaler.model.runners import INSTALLATION_ID, machine_in_name
 from autoscaler.model.unclear import Unclear
 
 HEARD_WITHIN: Seconds = 900.0
@@ -27,12 +27,16 @@ _TAKE_OVER = (
     "if the store of that installation was lost and no other controller uses it: "
     "autoscaler confirm --installation {}; if one does, give this fleet another name"
 )
+_NO_STORES_ID = (
+    "no store makes such an id, so it cannot be taken over: end its machines at their provider, "
+    "or give this fleet another name"
+)
 
 
 def on_orphan_confirmed(state: LedgerState, event: OrphanConfirmed) -> None:
     """It is due at once, on a ground of its own. Of one that is clear by now, nothing changes."""
     machine = state.machines.get(event.machine)
-    if machine is None or not is_unclear(machine):
+    if machine is None or not machine.is_unclear:
         return
     with state.changing(machine):
         machine.ground = EndGround.OPERATOR
@@ -43,7 +47,7 @@ def on_orphan_confirmed(state: LedgerState, event: OrphanConfirmed) -> None:
 def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver) -> None:
     """The old id is ours from now on, and what it made is possibly at work.
 
-    What was made under the id before stays ours by its record.
+    What was made under the id before stays ours, by its record or by that former id.
     """
     state.take_over(event.installation, event.at)
     for provider, known in state.foreign.items():
@@ -54,12 +58,6 @@ def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver)
                 seen = MachinesListed(event.at, provider, event.at, False, (listed,))
                 if listed.provider_id not in state.by_provider_id:  # two providers may show it
                     adopt_unproven(state, seen, listed, "of an installation that was taken over")
-
-
-def is_unclear(machine: Machine) -> bool:
-    """Whether it may be at work for all that is known, and nobody confirmed otherwise."""
-    waits = machine.state is MachineState.GRANTED and machine.unproven
-    return waits and machine.ground is not EndGround.OPERATOR
 
 
 def unclear(state: LedgerState) -> list[Unclear]:
@@ -77,7 +75,7 @@ def unclear(state: LedgerState) -> list[Unclear]:
             _CONFIRM.format(one.id),
         )
         for one in state.machines.values()
-        if is_unclear(one)
+        if one.is_unclear
     ]
     others = [
         Unclear(
@@ -90,7 +88,7 @@ def unclear(state: LedgerState) -> list[Unclear]:
             listed.launch_time,
             f"made by installation {listed.installation}, and this one is "
             f"{state.catalogue.installation}",
-            _TAKE_OVER.format(listed.installation),
+            _what_to_do(listed.installation),
         )
         for provider, known in state.foreign.items()
         for listed in known.values()
@@ -131,7 +129,15 @@ def refusal_of_takeover(
     own = state.catalogue.installation
     if installation == own:
         return f"{own} is this installation already"
-    shown = {one.installation for known in state.foreign.values() for one in known.values()}
+    if installation in state.catalogue.former_installations:
+        return (
+            f"{installation} is an id that this installation had before: all of it is ours already"
+        )
+    if not _is_a_stores_id(installation):
+        # It would stand in every runner's name, which GitHub bounds, and in filters.
+        return f"an installation's id is 8 of the characters 0 to 9 and a to f: {_NO_STORES_ID}"
+    every = {one.installation for known in state.foreign.values() for one in known.values()}
+    shown = {one for one in every if _is_a_stores_id(one)}
     if installation not in shown:
         there = ", ".join(sorted(shown)[:SHOWN]) or "none"
         return f"no provider shows a machine of installation {installation}; shown are: {there}"
@@ -150,12 +156,20 @@ def refusal_of_takeover(
     return None
 
 
+def _is_a_stores_id(installation: str) -> bool:
+    """Whether a store made it: what a tag says may be anybody's text."""
+    return INSTALLATION_ID.fullmatch(installation) is not None
+
+
+def _what_to_do(installation: str) -> str:
+    return _TAKE_OVER.format(installation) if _is_a_stores_id(installation) else _NO_STORES_ID
+
+
 def _may_be_of(state: LedgerState, name: RunnerName, machine: Machine) -> bool:
     runner = state.runners.get(name)
     if runner is not None:
-        return runner.machine == machine.id  # its name may bear the id of before a take-over
-    catalogue = state.catalogue
-    found = machine_in_name(catalogue.fleet, catalogue.installation, name)
+        return runner.machine == machine.id
+    found = machine_in_name(state.catalogue, name)
     if found is None:
         return False
     # An adopted machine has a name of its own here, and another one in its registration.

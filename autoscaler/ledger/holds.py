@@ -1,8 +1,11 @@
 """Jobs that GitHub keeps queued although fitting runners stood ready, and when to try them again.
 
 Two different runners in turn that were not given the job hold it back; the next start of a job
-of its class, or a probe now and then, brings it back. It never drops a job.
+of its class, or a probe now and then, brings it back. A job that a runner may have run before
+GitHub's word of it came is asked about first. It never drops a job.
 """
+
+from collections.abc import Iterator
 
 from autoscaler.ledger.indexes import HELD_AFTER
 from autoscaler.ledger.state import LedgerState
@@ -24,12 +27,13 @@ _LOOK_AT = 100
 
 
 def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """A machine leaves; if its runner never had a job, one may have been passed over."""
+    """A machine leaves; where its runner never had a job that we know, one was passed over, or run."""
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
     if runner is None or runner.state is not RunnerState.ACKNOWLEDGED or runner.passed_over:
         return
-    if runner.since <= at - HANDED_OUT_WITHIN:
-        _mark_passed_over(state, runner, at, at - HANDED_OUT_WITHIN)
+    stood_ready = runner.since <= at - HANDED_OUT_WITHIN
+    if not stood_ready or not _mark_passed_over(state, runner, at, at - HANDED_OUT_WITHIN):
+        _doubt_oldest(state, runner, at)
 
 
 def check_idle_runners(state: LedgerState, at: Instant) -> None:
@@ -91,17 +95,39 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by
     return True
 
 
+def _doubt_oldest(state: LedgerState, runner: Runner, at: Instant) -> None:
+    """The runner may have had a job: GitHub's word of a short one can come after its machine's.
+
+    Which one nobody knows; the oldest is the likeliest, and is no demand until GitHub is asked.
+    """
+    job = min(_fitting(state, runner), key=lambda job: (job.queued_at, job.id), default=None)
+    if job is None:
+        return
+    with state.changing(job):
+        job.disputed = True
+    state.reads[job.id] = at
+    state.note(job, at, "disputed", f"{runner.name} left, and may have run it")
+
+
 def _job_not_given(state: LedgerState, runner: Runner, queued_by: Instant) -> Job | None:
-    offered = set(runner.demand.minted_labels)
-    candidates = (
-        job
-        for demand, queue in state.queues.items()
-        if demand.scope == runner.demand.scope
-        and demand.runner_group == runner.demand.runner_group
-        and offered.issuperset(demand.labels)
-        for job in queue.values()[:_LOOK_AT]
-        if job.queued_at <= queued_by and runner.name not in job.passed_over
-    )
     return min(
-        candidates, key=lambda job: (len(job.passed_over), job.queued_at, job.id), default=None
+        (
+            job
+            for job in _fitting(state, runner)
+            if job.queued_at <= queued_by and runner.name not in job.passed_over
+        ),
+        key=lambda job: (len(job.passed_over), job.queued_at, job.id),
+        default=None,
     )
+
+
+def _fitting(state: LedgerState, runner: Runner) -> Iterator[Job]:
+    """The oldest queued jobs of each class that a runner's labels cover."""
+    offered = set(runner.demand.minted_labels)
+    for demand, queue in state.queues.items():
+        if (
+            demand.scope == runner.demand.scope
+            and demand.runner_group == runner.demand.runner_group
+            and offered.issuperset(demand.labels)
+        ):
+            yield from queue.values()[:_LOOK_AT]

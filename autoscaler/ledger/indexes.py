@@ -186,21 +186,6 @@ class IndexedRecords:
         if runner.state in _WITHDRAWABLE and runner.handed_over_at is None:
             self.withdrawable.setdefault(runner.demand, {})[runner.name] = runner
 
-    def _index_rerun(self, rerun: Rerun) -> None:
-        self.reruns_of_run.setdefault(rerun.run_id, {})[rerun.job] = rerun
-        if rerun.due is not None:
-            self.rerun_due[rerun.due, rerun.job] = rerun
-        if rerun.ended_at is not None:
-            self.forgettable[_rerun_forgettable_from(rerun), "rerun", rerun.job] = rerun
-
-    def _unindex_rerun(self, rerun: Rerun) -> None:
-        of_run = self.reruns_of_run[rerun.run_id]
-        del of_run[rerun.job]
-        if not of_run:
-            del self.reruns_of_run[rerun.run_id]
-        self.rerun_due.pop((rerun.due, rerun.job), None)
-        self.forgettable.pop((_rerun_forgettable_from(rerun), "rerun", rerun.job), None)
-
     def _unindex_runner(self, runner: Runner) -> None:
         self.tallies.runner(runner, self.machines.get(runner.machine), -1)
         if runner.state is RunnerState.WITHDRAWING:
@@ -216,6 +201,21 @@ class IndexedRecords:
             withdrawable.pop(runner.name, None)
             if not withdrawable:
                 del self.withdrawable[runner.demand]
+
+    def _index_rerun(self, rerun: Rerun) -> None:
+        self.reruns_of_run.setdefault(rerun.run_id, {})[rerun.job] = rerun
+        if rerun.due is not None:
+            self.rerun_due[rerun.due, rerun.job] = rerun
+        if rerun.ended_at is not None:
+            self.forgettable[_rerun_forgettable_from(rerun), "rerun", rerun.job] = rerun
+
+    def _unindex_rerun(self, rerun: Rerun) -> None:
+        of_run = self.reruns_of_run[rerun.run_id]
+        del of_run[rerun.job]
+        if not of_run:
+            del self.reruns_of_run[rerun.run_id]
+        self.rerun_due.pop((rerun.due, rerun.job), None)
+        self.forgettable.pop((_rerun_forgettable_from(rerun), "rerun", rerun.job), None)
 
 
 def _forgettable_from(machine: Machine) -> Instant:

@@ -13,7 +13,7 @@ from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import normalise_labels, scope_of
 from autoscaler.model.events import JobAbandoned, JobObserved, JobReadRequested
 from autoscaler.model.identifiers import Seconds
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs import JOB_TRANSITIONS, Job, JobState
 from autoscaler.model.runners import Runner
 
 REREAD_AFTER: Seconds = 60.0
@@ -24,13 +24,6 @@ QUEUED_AT_MOST: Seconds = 86_400.0
 
 ABANDONED = "stale"
 """The conclusion of a job that GitHub did not end: its own word for what was left incomplete."""
-
-_RANK = {
-    JobState.WAITING: 0,
-    JobState.QUEUED: 0,
-    JobState.IN_PROGRESS: 1,
-    JobState.COMPLETED: 2,
-}
 
 
 def on_job_observed(state: LedgerState, event: JobObserved) -> None:
@@ -88,18 +81,20 @@ def _new_job(state: LedgerState, event: JobObserved) -> Job:
 
 
 def _merge(state: LedgerState, job: Job, event: JobObserved) -> None:
-    before, ahead = job.state, _RANK[event.state] - _RANK[job.state]
+    before, forward = job.state, event.state in JOB_TRANSITIONS[job.state]
+    back = job.state in JOB_TRANSITIONS[event.state]
+    level = forward is back  # the same state, or between two that GitHub goes to and fro
     with state.changing(job):
         _fill(job, event)
         if not job.labels and event.labels:
             job.labels = normalise_labels(event.labels)
             job.demand = state.class_of(job.repository, job.labels)
         job.queued_at = min(job.queued_at, event.queued_at)
-        if ahead > 0 or (event.read and ahead == 0):
+        if (forward and not back) or (event.read and level):
             if job.disputed or event.state is not job.state:
                 job.updated_at = event.at  # the same answer again makes no job younger
             job.state, job.disputed = event.state, False
-        elif ahead == 0 and event.state is not job.state:
+        elif level and event.state is not job.state:
             # Which of the two came last cannot be told from webhooks: GitHub is asked.
             job.disputed = True
     if job.state is not before or job.disputed:

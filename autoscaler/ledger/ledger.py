@@ -29,7 +29,7 @@ from autoscaler.model.fleet import Fleet, Usage
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import RunnerState, runner_name
+from autoscaler.model.runners import RunnerState, runner_names
 
 REMEMBERED_FOR: Seconds = 600.0
 """How long what has ended stays in memory; its row stays in the store."""
@@ -70,8 +70,11 @@ class Ledger:
                 self._state.reads[job.id] = job.updated_at
 
     def replace_catalogue(self, catalogue: Catalogue) -> None:
-        """Plan with another catalogue from now on, as when a provider could be opened at last."""
-        self._state.use_catalogue(catalogue)
+        """Plan with another catalogue from now on, as when a provider could be opened at last.
+
+        The installation's ids stay those that the ledger knows: it alone hears of a take-over.
+        """
+        self._state.use_catalogue(catalogue.bearing(self._state.catalogue.installations))
 
     def recall(self, job: Job) -> None:
         """Take one job back that has left memory."""
@@ -100,6 +103,10 @@ class Ledger:
             held=s.held,
             reads=s.reads,
             machines=s.machines,
+            runners_listed_at=min(
+                (s.runners_listed_at.get(scope.key, 0.0) for scope in s.catalogue.scopes),
+                default=0.0,
+            ),
             by_state=s.by_state,
             due=s.due,
             runners=s.runners,
@@ -130,9 +137,9 @@ def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
     machine = state.machines.get(runner.machine) if runner is not None else None
     if machine is not None and machine.runner == event.name:
         holds.left_idle(state, machine, event.at)
-    unheld = runner is not None and runner.handed_over_at is None
+    not_handed_over = runner is not None and runner.handed_over_at is None
     runners.on_runner_closed(state, event)
-    if unheld:
+    if not_handed_over:
         restored.closed_at_work(state, event.name, event.at)
 
 
@@ -140,6 +147,11 @@ def _on_machine_seen(state: LedgerState, event: e.MachineSeen) -> None:
     machines.on_seen(state, event)
     if event.polled:
         restored.asked_for_a_grant(state, event.machine, event.at)
+
+
+def _on_examination_requested(state: LedgerState, event: e.ExaminationRequested) -> None:
+    restored.cannot_be_told(state, state.machines[event.machine], event.at)
+    machines.on_examination_requested(state, event)
 
 
 def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
@@ -158,11 +170,7 @@ def _forget(state: LedgerState, before: Instant) -> None:
 
 
 def _forget_with(state: LedgerState, machine: Machine) -> None:
-    fleet, installation = state.catalogue.fleet, state.catalogue.installation
-    tries = range(1, machine.tries + 1)
-    names = {runner_name(fleet, installation, machine.id, attempt) for attempt in tries}
-    # Its last may bear the id of before a take-over.
-    for name in names | ({machine.runner} if machine.runner is not None else set()):
+    for name in runner_names(state.catalogue, machine.id, machine.tries):
         if name in state.runners:
             state.drop(state.runners[name])
     call = state.calls.get(machine.call)
@@ -208,6 +216,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.JobObserved: jobs.on_job_observed,
     e.JobReadRequested: jobs.on_job_read_requested,
     e.JobAbandoned: jobs.on_job_abandoned,
+    e.RunnersListed: restored.on_runners_listed,
     e.CallRecorded: calls.on_call_recorded,
     e.CallPrepared: calls.on_call_prepared,
     e.CallSent: calls.on_call_sent,
@@ -223,7 +232,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.MachineExited: _on_machine_exited,
     e.EndRequested: machines.on_end_requested,
     e.EndAnswered: machines.on_end_answered,
-    e.ExaminationRequested: machines.on_examination_requested,
+    e.ExaminationRequested: _on_examination_requested,
     e.MachineExamined: machines.on_examined,
     e.ConsoleRead: machines.on_console_read,
     e.RunnerNamed: runners.on_runner_named,

@@ -1,7 +1,7 @@
 """What a provider's list of machines says: bindings for lost answers, ends, surplus, strangers.
 
 Absence is evidence only in two complete lists a minute apart. Machines of another installation
-are counted in the caps and never touched.
+are counted in the caps and never touched; one with a former id of this one is ours.
 """
 
 from autoscaler.ledger.calls import bind, count_sweep
@@ -31,12 +31,13 @@ _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 
 def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     """Believe what the list shows, then what it does not show."""
+    own = state.catalogue.installations
     for listed in event.machines:
         if listed.provider_id in state.by_provider_id:
             _forget_foreign(state, event, listed.provider_id)  # by another tag before: counted once
-            # Whatever its tags say: one made before an older id was taken over stays ours.
+            # Whatever its tags say: of the ids that were borne once, only the newest are known.
             _see_ours(state, listed, event.at)
-        elif listed.installation != state.catalogue.installation:
+        elif listed.installation not in own:
             _see_foreign(state, event, listed)
         elif not listed.terminated:
             _forget_foreign(state, event, listed.provider_id)

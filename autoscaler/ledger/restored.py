@@ -1,13 +1,15 @@
 """What proves that the store is older than the world, as a restored backup is, and what then holds.
 
 A machine that the store shows as idle may have been granted since: it is kept as possibly at work
-until its own agent asks for a grant. A job that it shows as queued may have run: GitHub is asked
-before anything is launched for it. It never ends anything.
+until its own agent asks for a grant. So is one from before the start that is silent while GitHub does
+not say who is at work. A job that the store shows as queued may have run: GitHub is asked before
+anything is launched for it. It never ends anything.
 """
 
 from autoscaler.ledger.deadlines import due
 from autoscaler.ledger.machines import move
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.events import RunnersListed
 from autoscaler.model.fleet import PARKED_BELIEVED_FOR
 from autoscaler.model.identifiers import Instant, MachineId, RunnerName
 from autoscaler.model.jobs import Job, JobState
@@ -16,6 +18,8 @@ from autoscaler.model.runners import RunnerState, machine_in_name
 
 OF_AN_UNKNOWN_CALL = "of a call that is not in the store"
 OLDER_THAN_THE_WORLD = "its record is older than the world: it may have been granted since"
+UNTOLD = "it is silent since the start, and GitHub has not shown since then who is at work"
+_DOUBTS = frozenset({OLDER_THAN_THE_WORLD, UNTOLD})
 
 _SAID_TO_BE_IDLE = frozenset({MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED})
 _SOON_HEARD = frozenset({MachineState.PARKED, MachineState.GRANTED})
@@ -46,11 +50,31 @@ def job_named(state: LedgerState, name: RunnerName, at: Instant) -> None:
     if runner is not None:
         _was_handed_over(state, name, at)
         return
-    catalogue = state.catalogue
-    found = machine_in_name(catalogue.fleet, catalogue.installation, name)
+    found = machine_in_name(state.catalogue, name)
     machine = state.machines.get(found) if found is not None else None
     if machine is not None and machine.created_at < state.started_at:
         _doubt_machine(state, machine, at)
+
+
+def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
+    """GitHub shows these registrations online or at work: each has been handed over."""
+    state.runners_listed_at[event.scope] = event.began_at
+    for name in event.at_work:
+        job_named(state, name, event.at)
+
+
+def waits_for_a_list(state: LedgerState) -> bool:
+    """Whether a machine from before the start has not spoken since. O(machines)."""
+    return any(
+        machine.state in _SAID_TO_BE_IDLE and not machine.is_unused(state.started_at)
+        for machine in state.machines.values()
+    )
+
+
+def cannot_be_told(state: LedgerState, machine: Machine, at: Instant) -> None:
+    """Its deadline has passed, and nothing says that it was not granted since the store was written."""
+    if not machine.handed_over:
+        _doubt_machine(state, machine, at, UNTOLD)
 
 
 def closed_at_work(state: LedgerState, name: RunnerName, at: Instant) -> None:
@@ -65,7 +89,7 @@ def asked_for_a_grant(state: LedgerState, machine_id: MachineId, at: Instant) ->
     machine = state.machines.get(machine_id)
     if machine is None or machine.state is not MachineState.GRANTED:
         return
-    if machine.unproven and machine.reason == OLDER_THAN_THE_WORLD:
+    if machine.unproven and machine.reason in _DOUBTS:
         move(state, machine, MachineState.PARKED, at, "its agent asks for a grant")
         with state.changing(machine):
             machine.unproven = machine.handed_over = False
@@ -84,18 +108,20 @@ def _is_proof(machine: Machine) -> bool:
     return machine.unproven and machine.occupies and machine.reason == OF_AN_UNKNOWN_CALL
 
 
-def _doubt_machine(state: LedgerState, machine: Machine, at: Instant) -> None:
+def _doubt_machine(
+    state: LedgerState, machine: Machine, at: Instant, why: str = OLDER_THAN_THE_WORLD
+) -> None:
     if machine.confirmed:
         return
     if machine.state is MachineState.GRANTED and machine.runner is not None:
         # Its grant had not been fetched: since the backup it may have been.
-        _was_handed_over(state, machine.runner, at, OLDER_THAN_THE_WORLD)
+        _was_handed_over(state, machine.runner, at, why)
     if machine.state not in _SAID_TO_BE_IDLE:
         return
-    move(state, machine, MachineState.GRANTED, at, OLDER_THAN_THE_WORLD)
+    move(state, machine, MachineState.GRANTED, at, why)
     with state.changing(machine):
         machine.unproven = machine.handed_over = True
-        machine.granted_at = machine.last_seen = at
+        machine.granted_at = at
         machine.due = due(state, machine)
 
 

@@ -6,11 +6,10 @@ never decides what an event means.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from autoscaler.ledger.indexes import IndexedRecords
 from autoscaler.model.calls import Call
-from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
+from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering, after_takeover
 from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.demand import DemandClass, classify
@@ -48,12 +47,13 @@ class LedgerState(IndexedRecords):
         self.boot_seconds: dict[SkuName, Seconds] = {}
         self.quotas: dict[str, int] = {}
         self.swept_at: dict[ProviderName, Instant] = {}
+        self.runners_listed_at: dict[str, Instant] = {}
         self.reads: dict[JobId, Instant] = {}
 
         self._touched: dict[tuple[str, str], Record] = {}
         self._history: list[HistoryRow] = []
         self._cooled: dict[str, Cooldown] = {}
-        self._taken_over: InstallationId | None = None
+        self._taken_over: tuple[InstallationId, ...] = ()
 
     def use_catalogue(self, catalogue: Catalogue) -> None:
         """Take over a catalogue; jobs keep the class they were given."""
@@ -92,10 +92,10 @@ class LedgerState(IndexedRecords):
         self._cooled[cooldown.key] = cooldown
 
     def take_over(self, installation: InstallationId, at: Instant) -> None:
-        """Bear another installation's id from now on."""
+        """Bear another installation's id from now on; the one before is a former one."""
         before = self.catalogue.installation
-        self.use_catalogue(replace(self.catalogue, installation=installation))
-        self._taken_over = installation
+        self._taken_over = after_takeover(self.catalogue.installations, installation)
+        self.use_catalogue(self.catalogue.bearing(self._taken_over))
         self.note_row(HistoryRow(at, "installation", installation, "taken_over", f"was {before}"))
 
     def take_changes(self) -> Changes:
@@ -106,7 +106,7 @@ class LedgerState(IndexedRecords):
             tuple(self._cooled.values()),
             self._taken_over,
         )
-        self._touched, self._history, self._cooled, self._taken_over = {}, [], {}, None
+        self._touched, self._history, self._cooled, self._taken_over = {}, [], {}, ()
         return changes
 
     @contextmanager

@@ -34,9 +34,9 @@ class Changes:
     records: tuple[Record, ...] = ()
     history: tuple[HistoryRow, ...] = ()
     cooldowns: tuple[Cooldown, ...] = ()
-    installation: InstallationId | None = None
-    """The id that was taken over, where one was."""
+    installations: tuple[InstallationId, ...] = ()
+    """Where an id was taken over, all from then on: it, and the former ones, newest first."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to store."""
-        return bool(self.records or self.history or self.cooldowns or self.installation)
+        return bool(self.records or self.history or self.cooldowns or self.installations)

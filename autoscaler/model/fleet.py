@@ -28,6 +28,9 @@ from autoscaler.model.runners import Runner
 PARKED_BELIEVED_FOR: Seconds = 120.0
 """For how long after a start a machine last known as parked counts for launching."""
 
+SHOWN_AT_GITHUB_WITHIN: Seconds = 60.0
+"""A list begun this long after a start shows every runner that an earlier process handed over."""
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -64,8 +67,10 @@ class Fleet:
     many may be minted now; `launch_tokens` what each provider with a rate takes now;
     `boot_seconds` how long a SKU takes from request to parked. `booting` are the machines that are
     requested or boot, by SKU and rung; `unproved` counts by SKU the runners that were given no
-    job yet and may be. Of SKUs with a share for each repository, `lines` are the queues by
-    repository (lower case), and `running` counts the jobs that run, by the class's first SKU.
+    job yet and may be; `runners_listed_at` is when the older of all scopes' lists of registrations
+    was begun, 0.0 before there is one of each. Of SKUs with a share for each repository, `lines`
+    are the queues by repository (lower case), and `running` counts the jobs that run, by the
+    class's first SKU.
     """
 
     now: Instant
@@ -94,11 +99,17 @@ class Fleet:
     unproved: Mapping[SkuName, int] = field(default_factory=dict)
     lines: Mapping[DemandClass, Mapping[str, Ordered[Job]]] = field(default_factory=dict)
     running: Mapping[tuple[SkuName, str], int] = field(default_factory=dict)
+    runners_listed_at: Instant = 0.0
 
     def machines_in(self, sku: SkuName, state: MachineState) -> Sequence[Machine]:
         """Machines of one SKU in one state, by the moment they came into it."""
         ordered = self.by_state.get((sku, state))
         return ordered.values() if ordered is not None else ()
+
+    def is_untold(self, machine: Machine) -> bool:
+        """Whether it is from before the start, silent since, and GitHub has not shown who works."""
+        shown = self.runners_listed_at >= self.started_at + SHOWN_AT_GITHUB_WITHIN
+        return not shown and not machine.is_unused(self.started_at)
 
     def count(self, sku: SkuName, state: MachineState) -> int:
         """How many machines of one SKU are in one state."""

@@ -28,8 +28,9 @@ JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 class Job:
     """One job at GitHub. Times are Unix seconds.
 
-    `disputed` holds while GitHub has said both `queued` and `waiting` and its own answer about
-    the job has not been read since; nothing is launched for such a job. `passed_over` names the
+    `disputed` holds while it is in doubt and has not been read at GitHub since, and nothing is
+    launched for it: GitHub has said both `queued` and `waiting`, the store is older than the world,
+    or a runner that left may have run it. `passed_over` names the
     runners that fitted this job and were not given it; two of them hold the job back until
     `probe_at`.
     """

@@ -158,6 +158,12 @@ class Machine:
         return self.state in _UNGRANTED and not self.handed_over and known
 
     @property
+    def is_unclear(self) -> bool:
+        """Whether it may be at work for all that is known, and nobody confirmed otherwise."""
+        waits = self.state is MachineState.GRANTED and self.unproven
+        return waits and self.ground is not EndGround.OPERATOR
+
+    @property
     def occupies(self) -> bool:
         """Whether it still counts in the caps: it is there, or may be."""
         if self.state is MachineState.FAILED:

@@ -100,9 +100,10 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The intents in the order to carry them out; for each class, why its queued jobs wait (oldest first).
+    """The intents in the order to carry them out; for each class, why its jobs wait.
 
-    `again_at`: the moment before which a launch is put off that nothing but a rate holds back.
+    Reasons are of the queued jobs, oldest first, then of those that are held back. `again_at` is the
+    moment before which a launch is put off that nothing but a rate holds back.
     """
 
     intents: tuple[Intent, ...] = ()

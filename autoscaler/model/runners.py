@@ -1,8 +1,11 @@
 """The Runner record: one use of a machine, one registration at GitHub, at most one job."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -22,6 +25,10 @@ MAX_HANDED_OVER = 3
 MAX_NAME = 64
 """GitHub takes no longer runner names."""
 
+INSTALLATION_ID = re.compile("[0-9a-f]{8}")
+"""What a store makes. A fleet's name has 32 characters at most, a machine's id 16: with no more than
+these, a runner's name stays within GitHub's bound. And no filter of EC2 takes one for a wildcard."""
+
 
 def runner_name(
     fleet: str, installation: InstallationId, machine: MachineId, attempt: int
@@ -34,12 +41,21 @@ def runner_name(
     return RunnerName(name)
 
 
-def machine_in_name(fleet: str, installation: InstallationId, name: RunnerName) -> MachineId | None:
+def runner_names(catalogue: Catalogue, machine: MachineId, tries: int) -> Iterator[RunnerName]:
+    """Every name that a machine's registrations may have had, whichever id was borne then."""
+    for installation in catalogue.installations:
+        for attempt in range(1, tries + 1):
+            yield runner_name(catalogue.fleet, installation, machine, attempt)
+
+
+def machine_in_name(catalogue: Catalogue, name: RunnerName) -> MachineId | None:
     """The machine that a registration's name tells of, if this installation gave the name."""
-    prefix = f"{fleet}-{installation}-"
-    machine, _, attempt = name.removeprefix(prefix).rpartition("-")
-    ours = name.startswith(prefix) and machine and attempt.isascii() and attempt.isdigit()
-    return MachineId(machine) if ours else None
+    for installation in catalogue.installations:
+        prefix = f"{catalogue.fleet}-{installation}-"
+        machine, _, attempt = name.removeprefix(prefix).rpartition("-")
+        if name.startswith(prefix) and machine and attempt.isascii() and attempt.isdigit():
+            return MachineId(machine)
+    return None
 
 
 class RunnerState(StrEnum):

@@ -51,16 +51,7 @@ def configure_logging(
         structlog.processors.format_exc_info,
     ]
     handler = logging.StreamHandler(out)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *before],
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                redact,
-                *_renderers(out, style),
-            ],
-        )
-    )
+    handler.setFormatter(_formatter(before, _renderers(out, style)))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -76,6 +67,18 @@ def configure_logging(
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
+    )
+
+
+def _formatter(before: list[Processor], renderers: list[Processor]) -> logging.Formatter:
+    """What every line goes through in the end, whoever wrote it."""
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *before],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            redact,
+            *renderers,
+        ],
     )
 
 

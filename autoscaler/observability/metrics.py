@@ -154,6 +154,7 @@ class PrometheusTelemetry:
                 gauge.labels(*labels).set(value)
         self._shown = now
         self._series.foreign.set(counts.machines_foreign)
+        self._series.unclear.set(counts.machines_unclear)
         self._series.dollars.set(counts.dollars_per_hour)
 
     def _bound_labels(self, skus: tuple[SkuName, ...], providers: tuple[ProviderName, ...]) -> None:

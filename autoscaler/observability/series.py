@@ -61,6 +61,9 @@ class Series:
         self.foreign = self._gauge(
             "machines_foreign", "Machines of this fleet's name and another installation.", ()
         )
+        self.unclear = self._gauge(
+            "machines_unclear", "Machines that may be at work for all that is known.", ()
+        )
         self.launches = self._counter("launches", "Machines asked for.", ("sku", "provider"))
         self.failures = self._counter(
             "launch_failures", "Machines that failed before they could serve.", ("sku", "reason")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from autoscaler.model.catalogue import CapacityType, LaunchTokens, Offering, Rung, Sku
+from autoscaler.model.catalogue import CapacityType, LaunchTokens, Offering, Rung, Sku, most_units
 from autoscaler.model.cooldowns import (
     capacity_type_key,
     held,
@@ -51,11 +51,7 @@ class Placement:
     @property
     def quota_units(self) -> dict[str, int]:
         """What one machine takes at most of every quota it may use."""
-        units: dict[str, int] = {}
-        for offering in self.offerings:
-            known = units.get(offering.quota_key, 0)
-            units[offering.quota_key] = max(known, offering.quota_units)
-        return units
+        return most_units(self.offerings)
 
 
 @dataclass(slots=True)

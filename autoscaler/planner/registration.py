@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines import BOOTING_STATES
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 
 SHARED_TURN: Seconds = 60.0
@@ -19,8 +19,6 @@ SHARED_TURN: Seconds = 60.0
 
 DEFAULT_BOOT: Mapping[str, Seconds] = {"linux": 60.0, "windows": 180.0}
 """Assumed until a SKU has been measured."""
-
-_ON_THE_WAY = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
 
 @dataclass(slots=True)
@@ -75,7 +73,7 @@ def _age_of_oldest(fleet: Fleet, skus: set[SkuName]) -> Seconds:
     first: list[Instant] = [
         machines[0].created_at
         for sku in skus
-        for state in _ON_THE_WAY
+        for state in BOOTING_STATES
         if (machines := fleet.machines_in(sku, state))
     ]
     return max(0.0, fleet.now - min(first)) if first else 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from autoscaler.model.calls import REPEAT_WINDOW, Call, CallState
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
 from autoscaler.model.plan import WithdrawRunner
 from autoscaler.model.runners import IDLE_STATES
 from autoscaler.planner.matching import Supply, SupplyKind
@@ -73,7 +73,7 @@ def _take_machines(
     stock: Stock,
 ) -> None:
     coming = fleet.withdrawing.get(sku, 0)
-    for state in (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED):
+    for state in BOOTING_STATES:
         coming += fleet.count(sku, state) - gone.get((sku, state), 0)
     parked = []
     for machine in fleet.machines_in(sku, MachineState.PARKED):

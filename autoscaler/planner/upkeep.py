@@ -42,6 +42,10 @@ def _due(fleet: Fleet, machine: Machine) -> End | Examine | None:
     if machine.interruption is not None and machine.is_unused(fleet.started_at):
         return End(machine.id, EndGround.INTERRUPTED, f"{machine.interruption} by its provider")
     match machine.state:
+        case (
+            MachineState.LAUNCHED | MachineState.BOOTED | MachineState.PARKED | MachineState.GRANTED
+        ) if not machine.handed_over and fleet.is_untold(machine):
+            return Examine(machine.id)
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.PARKED:
             return End(machine.id, EndGround.DEADLINE, _STAGE[machine.state])
         case MachineState.GRANTED if machine.ground is EndGround.OPERATOR:

@@ -1,4 +1,4 @@
-"""Why each queued job still waits, in words for a person.
+"""Why each queued job still waits, in words for a person. It never decides who is served.
 
 Reasons are kept for runs of jobs of a class, oldest first, so that a queue of thousands costs
 no more to explain than a queue of two.
@@ -7,15 +7,15 @@ no more to explain than a queue of two.
 from autoscaler.model.cooldowns import held, mint_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.plan import Plan, Waiting
+from autoscaler.model.plan import Waiting
 from autoscaler.planner.matching import Matching, SupplyKind
 from autoscaler.planner.scale_up import ScaleUp
 from autoscaler.planner.shares import filled
 
 NAMED_AT_MOST = 3
 """How many repositories with their share a reason names."""
+
+_HELD = "GitHub did not give it to two runners that fit it: tried again now and then"
 
 _BY_KIND = {
     SupplyKind.RUNNER: "a runner is ready for it: GitHub has to hand it out",
@@ -28,8 +28,8 @@ _BY_KIND = {
 def waiting_reasons(
     fleet: Fleet, matching: Matching, launched: ScaleUp
 ) -> dict[DemandClass, tuple[Waiting, ...]]:
-    """The reasons by class; the counts of a class add up to its queue."""
-    reasons = {}
+    """The reasons by class; the counts add up to its queue, and then the jobs that are held back."""
+    reasons: dict[DemandClass, tuple[Waiting, ...]] = {}
     for demand, queue in fleet.queues.items():
         runs = [Waiting(matching.served(demand, kind), text) for kind, text in _BY_KIND.items()]
         if (hold := held(fleet.cooldowns, mint_key(demand.scope), fleet.now)) is not None:
@@ -40,6 +40,8 @@ def waiting_reasons(
         reason = launched.blocked.get(demand, "it is planned for next")
         runs.append(Waiting(rest, reason + _shares(fleet, matching, demand), True))
         reasons[demand] = tuple(run for run in runs if run.count > 0)
+    for demand, jobs in fleet.held.items():
+        reasons[demand] = (*reasons.get(demand, ()), Waiting(len(jobs), _HELD, blocked=True))
     return reasons
 
 
@@ -53,33 +55,3 @@ def _shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
     names = ", ".join(full[:NAMED_AT_MOST]) + (", ..." if len(full) > NAMED_AT_MOST else "")
     share = fleet.catalogue.skus[sku].share
     return f"; others go first, for it has its share of {sku} ({share} machines): {names}"
-
-
-def why_waiting(fleet: Fleet, plan: Plan, job_id: JobId) -> str:
-    """Why one job waits, or that it does not."""
-    job = fleet.jobs.get(job_id)
-    if job is None:
-        return "this job is not known here"
-    if job.state in (JobState.IN_PROGRESS, JobState.COMPLETED):
-        return f"it does not wait: it is {job.state}"
-    if job.demand is None:
-        return f"no SKU and scope here cover {job.repository} with labels {', '.join(job.labels)}"
-    if job.disputed:
-        return "GitHub said both queued and waiting: it is being asked"
-    if job.state is JobState.WAITING:
-        return "GitHub holds it for an environment's protection rules"
-    if job.id in fleet.held.get(job.demand, {}):
-        names = ", ".join(job.passed_over)
-        return f"GitHub did not give it to fitting runners ({names}): tried again now and then"
-    return _by_position(fleet, plan, job)
-
-
-def _by_position(fleet: Fleet, plan: Plan, job: Job) -> str:
-    if job.demand is None or job.demand not in fleet.queues:
-        return "it is planned for next"
-    position = [queued.id for queued in fleet.queues[job.demand].values()].index(job.id)
-    for run in plan.waiting.get(job.demand, ()):
-        if position < run.count:
-            return run.reason
-        position -= run.count
-    return "it is planned for next"

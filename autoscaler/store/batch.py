@@ -55,7 +55,7 @@ class Decision:
     history: tuple[Row, ...]
     applied: tuple[DeliveryKey, ...]
     cooldowns: tuple[Row, ...]
-    installation: str | None = None
+    installations: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -64,7 +64,7 @@ class Decision:
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey],
         cooldowns: Sequence[Cooldown],
-        installation: InstallationId | None = None,
+        installations: Sequence[InstallationId] = (),
     ) -> "Decision":
         """Copy everything. Raises StoreError if any of it cannot be stored."""
         return cls(
@@ -72,7 +72,7 @@ class Decision:
             history=tuple(history_row(row) for row in history),
             applied=tuple(checked_key(key) for key in applied),
             cooldowns=tuple(cooldown_row(cooldown) for cooldown in cooldowns),
-            installation=None if installation is None else name(installation, "installation"),
+            installations=tuple(name(one, "installation") for one in installations),
         )
 
 
@@ -102,7 +102,7 @@ class Batch:
     records: dict[Table, dict[object, Row]] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
     cooldowns: dict[object, Row] = field(default_factory=dict)
-    installation: str | None = None
+    installations: tuple[str, ...] = ()
     heartbeat: Instant | None = None
     arrived_until: Instant | None = None
 
@@ -132,4 +132,4 @@ class Batch:
                 self.inbox[key] = {**self.inbox[key], "applied": True}
         for row in decision.cooldowns:
             self.cooldowns[row["key"]] = row
-        self.installation = decision.installation or self.installation
+        self.installations = decision.installations or self.installations

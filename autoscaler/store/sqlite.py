@@ -75,10 +75,10 @@ class SqliteStore:
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
-        installation: InstallationId | None = None,
+        installations: Sequence[InstallationId] = (),
     ) -> None:
         """See `Store.commit`."""
-        await self._submit(Decision.of(records, history, applied, cooldowns, installation))
+        await self._submit(Decision.of(records, history, applied, cooldowns, installations))
 
     async def beat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """See `Store.beat`."""

@@ -4,6 +4,7 @@ The two kinds of insert that SQL leaves to each database come in as a `Dialect`.
 begins or ends a transaction, and nothing here decides what is worth keeping.
 """
 
+import json
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
@@ -40,7 +41,7 @@ from autoscaler.model.identifiers import InstallationId, Instant
 from autoscaler.model.jobs import Job
 from autoscaler.store.batch import Batch
 from autoscaler.store.codec import decode_call, decode_job, decode_machine, decode_runner
-from autoscaler.store.fields import CorruptRecordError
+from autoscaler.store.fields import CorruptRecordError, Fields
 from autoscaler.store.rerun_codec import decode_rerun
 from autoscaler.store.rows import Row, compress, read_body, read_history
 from autoscaler.store.tables import (
@@ -96,8 +97,10 @@ def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[D
         connection.execute(insert(history), batch.history)
     if batch.cooldowns:
         connection.execute(dialect.upsert(cooldowns), list(batch.cooldowns.values()))
-    if batch.installation is not None:
-        _set_meta(connection, dialect, "installation", batch.installation)
+    if batch.installations:
+        own, *former = batch.installations
+        _set_meta(connection, dialect, "installation", own)
+        _set_meta(connection, dialect, "former_installations", json.dumps({"ids": former}))
     if batch.heartbeat is not None:
         _set_meta(connection, dialect, "heartbeat", repr(batch.heartbeat))
     if batch.arrived_until is not None:
@@ -129,6 +132,7 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
         unapplied=_unapplied(connection),
         arrived_until=None if arrived_until is None else float(arrived_until),
         reruns=_read(connection, reruns, true(), decode_rerun),
+        former_installations=_former_installations(connection),
     )
 
 
@@ -269,6 +273,14 @@ def _installation(connection: Connection, dialect: Dialect) -> InstallationId:
     made = InstallationId(secrets.token_hex(4))
     _set_meta(connection, dialect, "installation", made)
     return made
+
+
+def _former_installations(connection: Connection) -> tuple[InstallationId, ...]:
+    text = _get_meta(connection, "former_installations")
+    try:
+        return () if text is None else tuple(map(InstallationId, Fields.parse(text).texts("ids")))
+    except CorruptRecordError as error:
+        raise StoreError(f"the row former_installations of meta is damaged: {error}") from error
 
 
 def _get_meta(connection: Connection, key: str) -> str | None:

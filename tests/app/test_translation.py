@@ -17,12 +17,20 @@ OURS = InstallationId("0badcafe")
 def test_how_fast_a_provider_launches_is_known_before_it_is_opened(tmp_path: Path) -> None:
     """A restart counts on no more calls than its absence gave, opened or not."""
     configuration = Folder(tmp_path).load(MINIMAL)
-    settings = ec2_settings(configuration, OURS, "0" * 64)
+    settings = ec2_settings(configuration, [OURS], "0" * 64)
     configured = {
         name: Ec2Provider(one, RecordingTelemetry(), SystemClock())
         for name, one in settings.items()
     }
-    known = catalogue(configuration, OURS, {}, configured)
+    known = catalogue(configuration, [OURS], {}, configured)
     (name,) = configured
     assert known.launch_rates[name].calls == Rate(50, 5.0)
     assert Ledger(known).fleet(0.0).launch_tokens[name].calls == 50.0
+
+
+def test_former_ids_reach_the_ledger_and_every_provider(tmp_path: Path) -> None:
+    configuration, former = Folder(tmp_path).load(MINIMAL), InstallationId("01d01d01")
+    known = catalogue(configuration, [OURS, former], {}, {})
+    assert known.installations == (OURS, former)
+    (settings,) = ec2_settings(configuration, [OURS, former], "0" * 64).values()
+    assert settings.installations == (OURS, former)

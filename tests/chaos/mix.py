@@ -49,6 +49,7 @@ HABITS: Mapping[FaultKind, Habit] = {
     K.LIST_SAYS_IDLE: Habit(lasts=(600, 5000), every=(1,)),
     K.DELETE_SAYS_BUSY: Habit(lasts=(300, 3000), every=(1, 2)),
     K.DELETE_OF_BUSY: Habit(lasts=(600, 7000), every=(1,)),
+    K.HANDED_OUT_LATE: Habit(lasts=(600, 5000), every=(2, 3, 5), target=(130, 240)),
     K.STOLEN: Habit(lasts=(1200, 7000), every=(1,)),
     K.IDLE_REMOVED: Habit(lasts=(600, 5000), every=(1,)),
     K.THROTTLED: Habit(every=(1, 2, 3)),
@@ -76,12 +77,13 @@ HABITS: Mapping[FaultKind, Habit] = {
     K.QUEUE_FAILS: Habit(),
     K.RERUN_REFUSED: Habit(lasts=(600, 5000), every=(1, 2)),
     K.TAKEN: Habit(times=(1, 5), lasts=(0, 0), every=(1,), target=(0, 50)),
+    K.TAKEN_STARTING: Habit(lasts=(600, 5000), every=(3, 5)),
     K.CUT_OFF: Habit(times=(1, 3), lasts=(60, 2400), every=(1,), target=(0, 50)),
     K.CRASH: Habit(times=(1, 5), lasts=(5, 900), every=(1,), target=(1, 60)),
     K.STORE_FAILS: Habit(times=(1, 2), lasts=(5, 120), every=(1,)),
     K.STORE_SLOW: Habit(lasts=(60, 900), every=(1,)),
     K.CLOCK_JUMP: Habit(times=(1, 2), lasts=(60, 1800), every=(1,), target=(-600, 1200)),
-    K.STORE_RESTORED: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(60, 3600)),
+    K.STORE_RESTORED: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(30, 1200)),
     K.STORE_LOST: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,)),
 }
 
@@ -95,15 +97,39 @@ def schedule_of(seed: int) -> Schedule:
     if lists:
         kinds.append(NEED_LISTS[seed // LISTS_EVERY % len(NEED_LISTS)])
     faults = [fault for kind in kinds for fault in _faults(random, kind)]
+    jobs = _jobs(random)
+    for fault in [fault for fault in faults if fault.kind is K.STORE_RESTORED]:
+        jobs += _at_work_since(fault, len(jobs))
+        faults += _unseen(random, fault)
     faults += [_left_behind(fault) for fault in faults if fault.kind in _REWOUND]
+    faults += [_held_before(fault) for fault in faults if fault.kind is K.DELETE_OF_BUSY]
     faults.sort(key=lambda fault: (fault.at, fault.kind))
-    return Schedule(seed, tuple(_jobs(random)), tuple(faults), lists)
+    return Schedule(seed, tuple(jobs), tuple(faults), lists)
 
 
 def _left_behind(fault: Fault) -> Fault:
     """Machines that hang when a store is restored or lost: no word of theirs tells whose they are."""
     began = max(0.0, fault.at - 1200.0)
     return Fault(began, K.HUNG_BOOT, round(fault.at - began + 60.0, 1), every=2)
+
+
+def _at_work_since(fault: Fault, jobs: int) -> list[JobArrival]:
+    """Long jobs whose machines boot as the backup is made: it shows them as idle, and they work."""
+    backup = max(0.0, fault.at - fault.target)
+    return [
+        JobArrival(round(max(0.0, backup - 20.0 * n), 2), jobs + n, labels, 1800.0)
+        for n, labels in enumerate((("gpu",), ("arm",), ("cpu",)), 1)
+    ]
+
+
+def _unseen(random: Random, fault: Fault) -> list[Fault]:
+    """GitHub cannot be asked who is at work, in every second world whose store is restored."""
+    return [Fault(fault.at, K.GITHUB_5XX, 1800.0)] if random.random() < 0.5 else []
+
+
+def _held_before(fault: Fault) -> Fault:
+    """Jobs that GitHub holds until a runner is about to leave: only such a one is given a job then."""
+    return Fault(fault.at, K.HANDED_OUT_LATE, fault.lasts, every=2, target=200)
 
 
 def _faults(random: Random, kind: FaultKind) -> list[Fault]:

@@ -9,8 +9,8 @@ from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import CallId, MachineId, ProviderMachineId, RunnerName, SkuName
 from autoscaler.model.jobs import JobState
-from autoscaler.simulator.world.actions import Registration, SimulatedJob
 from autoscaler.simulator.world.instances import Instance, Seat
+from autoscaler.simulator.world.jobs import Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Schedule
 from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
 from autoscaler.simulator.world.virtual_time import run

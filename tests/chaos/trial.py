@@ -7,7 +7,7 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.interruptions import Rerun, RerunOutcome
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine
-from autoscaler.simulator.world.actions import SimulatedJob
+from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.machines import INJECTED, RETIRED_FOR
 from autoscaler.simulator.world.schedule import FaultKind, Schedule
 from autoscaler.simulator.world.virtual_time import EPOCH, run
@@ -127,4 +127,5 @@ def _left_over(world: SimulatedWorld) -> list[str]:
         for m in world.store.of_kind(Machine)
         if m.occupies
     ]
+    found += [f"{r.name} was left registered" for r in world.orphaned_registrations]
     return found

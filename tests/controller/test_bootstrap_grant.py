@@ -6,7 +6,8 @@ import pytest
 
 from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError
 from autoscaler.controller.ports.github import RetryLaterError
-from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.events import InstallationTakenOver
+from autoscaler.model.identifiers import InstallationId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import MAX_HANDED_OVER, RunnerState
@@ -132,6 +133,16 @@ async def test_after_three_hand_overs_the_seat_is_closed_for_good() -> None:
     assert world.github.deleted == names
     assert world.east.ended == [], "it powers itself off: it may be busy for all we know"
     assert controller.only_machine().state is MachineState.GRANTED
+
+
+@on_virtual_time
+async def test_hand_overs_from_before_a_take_over_count() -> None:
+    controller, agent = await granted_machine(World())
+    for installation in ("01d01d01", "2bad2bad", "3bad3bad")[:MAX_HANDED_OVER]:
+        await agent.take_grant()
+        taken = InstallationTakenOver(controller.journal.now, InstallationId(installation))
+        await controller.journal.record(taken)
+    assert await refusal(agent.poll()) == (410, "ended")
 
 
 @on_virtual_time

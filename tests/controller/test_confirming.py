@@ -160,7 +160,8 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
     assert "already" in await desk.not_taken(INSTALLATION, force=True)
     assert await desk.confirming.installation(OLD) == OLD
     assert desk.told == [OLD]
-    assert (await desk.world.store.load(0.0)).installation == OLD
+    saved = await desk.world.store.load(0.0)
+    assert saved.installations == (OLD, INSTALLATION)
     assert [one.machine for one in desk.confirming.unclear()] == ["x-i-1"]
     await desk.controller.turn()
     assert desk.world.telemetry.counts.machines_foreign == 0
@@ -168,3 +169,24 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
     await desk.confirming.orphan("x-i-1")
     await desk.controller.turn()
     assert desk.world.east.ended == [("i-1",)]
+
+
+@on_virtual_time
+async def test_what_an_operator_s_take_over_gave_up_is_ours_in_the_next_process_too() -> None:
+    desk = await Desk(OLD).open()
+    await desk.confirming.installation(OLD)
+    saved = await desk.world.store.load(0.0)
+    await desk.controller.kill()
+    desk.world.catalogue = desk.world.catalogue.bearing(saved.installations)
+    late = ProviderMachineId("i-2")
+    made = Instance(late, CallId("lost"), GPU, "east/g5.xlarge/a/on-demand", "t0", INSTALLATION)
+    desk.world.east.instances[late] = made
+    await desk.open()
+    assert [one.machine for one in desk.confirming.unclear()] == ["x-i-1", "x-i-2"]
+    assert "had before" in await _refused(desk, INSTALLATION)
+
+
+async def _refused(desk: Desk, installation: str) -> str:
+    with pytest.raises(ConfirmationRefusedError) as caught:
+        await desk.confirming.installation(installation, force=True)
+    return caught.value.reason

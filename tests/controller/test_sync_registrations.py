@@ -4,7 +4,8 @@ import pytest
 
 from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.controller.sync_registrations import CONFIRMED_AFTER, Registrations
-from autoscaler.model.identifiers import RunnerName
+from autoscaler.model import events as e
+from autoscaler.model.identifiers import InstallationId, RunnerName
 from autoscaler.model.machines import MachineState
 from tests.ledger.builders import START, World, listed
 
@@ -53,6 +54,23 @@ def test_one_whose_machine_is_known_to_be_gone_is_removed() -> None:
 )
 def test_only_names_of_this_installation_are_removed(name: str) -> None:
     assert not removed(World(), registered(name))
+
+
+@pytest.mark.parametrize("installation", ["0badcafe", "01d01d01", "2bad2bad"])
+def test_after_take_overs_names_of_every_former_id_are_removed_once_their_machine_is_gone(
+    installation: str,
+) -> None:
+    world = World()
+    world.park()
+    for taken in ("01d01d01", "2bad2bad"):
+        world.do(e.InstallationTakenOver, InstallationId(taken))
+    name = f"ci-{installation}-c0-1"
+    assert removed(world, registered(f"ci-{installation}-00000000000000aa-1"))
+    assert not removed(world, registered(name)), "its machine is there"
+    world.lists(world.listed("c0", terminated=True))
+    assert not removed(world, registered(name, online=True))
+    assert removed(world, registered(name))
+    assert not removed(world, registered("ci-3bad3bad-c0-1"))
 
 
 @pytest.mark.parametrize(("online", "busy"), [(True, False), (False, True), (True, True)])

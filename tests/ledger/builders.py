@@ -183,6 +183,12 @@ class World:
         assert known.provider_id is not None
         return listed(known.provider_id, call=known.call, terminated=terminated)
 
+    def github_lists(self, *at_work: str) -> None:
+        """GitHub's list of every scope's registrations, begun now: these are online or busy."""
+        for scope in self.catalogue.scopes:
+            names = tuple(RunnerName(name) for name in at_work)
+            self.do(e.RunnersListed, scope.key, self.now, names)
+
     # --- runners --------------------------------------------------------------------------------
 
     def name(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
@@ -221,7 +227,7 @@ class World:
             *old.reruns.values(),
         ]
         cooldowns = tuple(old.cooldowns.values())
-        self.ledger = Ledger(self.catalogue)
+        self.ledger = Ledger(self.catalogue.bearing(old.catalogue.installations))
         self.ledger.restore(copy.deepcopy(records), cooldowns)
         self.now += absence
         self.do(e.ControllerStarted, absence)

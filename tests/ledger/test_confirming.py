@@ -19,6 +19,7 @@ from autoscaler.model.unclear import Unclear
 from tests.ledger.builders import GPU, START, World, listed
 from tests.planner.fleets import EAST
 
+INSTALLATION = InstallationId("0badcafe")
 OLD = InstallationId("01d01d01")
 ORPHAN = MachineId("x-i-9")
 
@@ -207,10 +208,10 @@ def test_a_taken_over_installation_s_machines_are_ours_and_possibly_at_work() ->
     assert {one.machine for one in unclear(world.state)} == {"x-i-1", "x-i-2"}
     assert world.intents(End) == []
     changes = world.ledger.take_changes()
-    assert changes.installation == OLD
+    assert changes.installations == (OLD, INSTALLATION)
     (row,) = (row for row in changes.history if row.kind == "installation")
     assert (row.record, row.event, row.detail) == (OLD, "taken_over", "was 0badcafe")
-    assert world.ledger.take_changes().installation is None
+    assert world.ledger.take_changes().installations == ()
 
 
 def test_a_machine_that_two_providers_show_is_taken_over_once() -> None:
@@ -257,8 +258,10 @@ def test_an_installation_that_nobody_shows_or_that_is_ours_is_not_taken_over() -
     assert "is this installation already" in refusal(world, "0badcafe", force=True)
     assert f"shown are: {OLD}" in refusal(world, "1badcafe", force=True)
     assert "shown are: none" in refusal(World(), OLD)
-    world.lists(*(listed(f"i-{one}", installation=one) for one in ("d", "c", "b", "a")))
-    assert refusal(world, "1badcafe").endswith("; shown are: a, b, c")
+    others = [f"0000000{one}" for one in "dcba"]
+    world.lists(*(listed(f"i-{one}", installation=one) for one in others))
+    shown = "0000000a, 0000000b, 0000000c"
+    assert refusal(world, "1badcafe").endswith(f"; shown are: {shown}")
 
 
 def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_told_twice() -> None:

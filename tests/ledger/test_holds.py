@@ -4,8 +4,10 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.demand import DemandClass
+from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
+from autoscaler.model.plan import Launch, ReadJob
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU_CLASS, START, World, idle
 from tests.planner.fleets import catalogue, sku
@@ -86,6 +88,58 @@ def test_github_has_a_minute_to_hand_a_job_out_before_a_runner_leaves(
     world.now += waited
     world.do(e.MachineExited, world.runner(runner).machine, "no job came")
     assert world.job(1).passed_over == ((runner,) if marked else ())
+
+
+def leaves_early(world: World, name: str) -> None:
+    """A machine takes its grant and reports its exit; GitHub has named no job of it."""
+    runner = world.ready(name)
+    world.now += 50
+    world.do(e.MachineExited, world.runner(runner).machine, "the runner exited with status 0")
+
+
+def test_nothing_is_launched_for_a_short_job_whose_machine_tells_of_its_end_before_github() -> None:
+    world = World()
+    world.queue(1)
+    leaves_early(world, "a")
+    assert [intent.job for intent in world.intents(ReadJob)] == [1]
+    assert world.intents(Launch) == []
+    world.completes(1, read=True, runner_name=RunnerName("ci-0badcafe-a0-1"))
+    assert world.intents(ReadJob) == []
+    assert world.intents(Launch) == []
+    assert world.runner("ci-0badcafe-a0-1").job == 1
+
+
+def test_a_job_that_github_still_shows_as_queued_was_not_run_and_is_launched_for() -> None:
+    world = World()
+    world.queue(1)
+    leaves_early(world, "a")
+    world.observe(1, JobState.QUEUED)
+    assert world.intents(Launch) == [], "a webhook may have been sent long ago"
+    world.observe(1, JobState.QUEUED, read=True)
+    assert [launch.count for launch in world.intents(Launch)] == [1]
+    assert world.intents(ReadJob) == []
+
+
+def test_each_runner_that_leaves_casts_doubt_on_one_job_the_oldest() -> None:
+    world = World()
+    world.queue(1)
+    world.now += 1
+    world.queue(2, 3)
+    leaves_early(world, "a")
+    assert [intent.job for intent in world.intents(ReadJob)] == [1]
+    assert [launch.count for launch in world.intents(Launch)] == [2]
+    leaves_early(world, "b")
+    assert [intent.job for intent in world.intents(ReadJob)] == [1, 2]
+
+
+def test_a_runner_whose_job_is_known_casts_no_doubt() -> None:
+    world = World()
+    world.queue(1, 2)
+    world.starts(1, world.ready("a"))
+    world.now += 30
+    world.do(e.MachineExited, world.runner("ci-0badcafe-a0-1").machine, "done")
+    assert world.intents(ReadJob) == []
+    assert [launch.count for launch in world.intents(Launch)] == [1]
 
 
 def test_a_job_that_came_after_the_runner_left_was_not_refused_by_it() -> None:

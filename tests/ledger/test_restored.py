@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from autoscaler.ledger.restored import asked_for_a_grant, closed_at_work
+from autoscaler.ledger.restored import UNTOLD, asked_for_a_grant, closed_at_work, waits_for_a_list
 from autoscaler.model import events as e
-from autoscaler.model.catalogue import Deadlines
+from autoscaler.model.catalogue import Deadlines, Scope
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
@@ -57,6 +57,7 @@ def test_no_machine_is_ended_that_may_have_been_granted_since_the_backup(stage: 
 def test_without_a_machine_that_it_does_not_know_the_store_is_believed(stage: str) -> None:
     world = restored(at(stage))
     assert world.states() == {"c0": stage}
+    world.github_lists()
     world.now += 4 * 3600.0
     assert [(end.machine, end.ground) for end in world.intents(End)] == [(C0, EndGround.DEADLINE)]
 
@@ -68,9 +69,86 @@ def test_after_a_start_nothing_fails_its_stage_before_lists_could_show_it_at_wor
     world = at(stage)
     world.restart(AWAY)
     world.now += 299.0
+    world.github_lists()
     assert world.intents(End) == []
     world.now += 1.0
     assert [end.ground for end in world.intents(End)] == [EndGround.DEADLINE]
+
+
+STAGES = ["launched", "booted", "parked", "minted"]
+
+
+def late(stage: str) -> World:
+    """A machine that has not spoken since a start, at the moment when its stage is over."""
+    world = at("parked" if stage == "minted" else stage)
+    if stage == "minted":
+        world.mint("c0")
+    world.restart(AWAY)
+    world.now += 60.0
+    return world
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_nothing_silent_is_ended_while_github_has_not_shown_who_is_at_work(stage: str) -> None:
+    world = late(stage)
+    world.now -= 1.0
+    world.github_lists()  # too soon: one that was handed over last may not have been online yet
+    world.now += 4 * 3600.0
+    assert (world.intents(End), world.intents(Examine)) == ([], [Examine(C0)])
+    world.do(e.ExaminationRequested, C0)
+    machine = world.machine("c0")
+    assert (machine.state, machine.handed_over) == ("granted", True)
+    history = world.ledger.take_changes().history
+    assert UNTOLD in {row.detail for row in history if row.record == "c0"}
+    assert (world.intents(End), world.intents(Examine)) == ([], [])
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_once_github_has_shown_who_is_at_work_the_others_end(stage: str) -> None:
+    world = late(stage)
+    world.github_lists()
+    world.now += 4 * 3600.0
+    assert [end.ground for end in world.intents(End)] == [EndGround.DEADLINE]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_and_those_at_work_are_kept_whatever_number_their_registration_has(stage: str) -> None:
+    world = late(stage)
+    world.github_lists(*(world.state.runners or ["ci-0badcafe-c0-7"]))
+    world.now += 4 * 3600.0
+    assert world.intents(End) == []
+    assert world.machine("c0").handed_over
+
+
+def test_every_scope_must_have_been_shown() -> None:
+    two = (Scope("acme", None), Scope("globex", None))
+    world = World(dataclasses.replace(catalogue(), scopes=two))
+    world.launch(1)
+    world.restart(AWAY)
+    world.now += 60.0
+    world.do(e.RunnersListed, two[0].key, world.now, ())
+    world.now += 4 * 3600.0
+    assert world.intents(End) == []
+    world.do(e.RunnersListed, two[1].key, world.now, ())
+    assert [end.machine for end in world.intents(End)] == [C0]
+
+
+def test_one_that_could_not_be_told_parks_again_when_its_agent_asks_for_a_grant() -> None:
+    world = late("parked")
+    world.now += 4 * 3600.0
+    world.do(e.ExaminationRequested, C0)
+    assert waits_for_a_list(world.state) is False
+    world.do(e.MachineSeen, C0, True)
+    assert world.states()["c0"] == "parked"
+
+
+def test_a_list_is_awaited_while_a_machine_from_before_the_start_is_silent() -> None:
+    world = at("launched")
+    assert waits_for_a_list(world.state) is False
+    world.restart(AWAY)
+    assert waits_for_a_list(world.state) is True
+    world.boot("c0")
+    assert waits_for_a_list(world.state) is False
 
 
 def test_a_parked_machine_is_believed_for_two_minutes_and_again_once_it_asks() -> None:
@@ -215,7 +293,7 @@ def test_a_job_that_was_read_since_the_start_is_not_asked_about_again() -> None:
 def test_a_machine_that_asks_for_a_grant_has_nothing_left_of_the_doubt() -> None:
     world = restored(at("launched"), UNKNOWN)
     doubted = world.machine("c0")
-    assert doubted.granted_at == doubted.last_seen == START + AWAY
+    assert (doubted.granted_at, doubted.last_seen) == (START + AWAY, None), "it has not spoken"
     world.do(e.MachineSeen, C0, True)
     machine = world.machine("c0")
     assert (machine.unproven, machine.handed_over) == (False, False)

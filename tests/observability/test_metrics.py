@@ -67,6 +67,7 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
             jobs_in_progress={GPU: 2, WINDOWS: 1},
             machines={(GPU, MachineState.PARKED): 4, (GPU, MachineState.GRANTED): 2},
             machines_foreign=7,
+            machines_unclear=6,
             dollars_per_hour=12.5,
             on_trial=[GPU],
         )
@@ -75,6 +76,7 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
     assert value(telemetry, "jobs_in_progress", sku=WINDOWS) == 1
     assert value(telemetry, "machines", sku=GPU, state="parked") == 4
     assert value(telemetry, "machines_foreign") == 7
+    assert value(telemetry, "machines_unclear") == 6
     assert value(telemetry, "cost_dollars_per_hour") == 12.5
     assert value(telemetry, "sku_on_trial", sku=GPU) == 1
     assert value(telemetry, "sku_on_trial", sku=WINDOWS) == 0
@@ -84,6 +86,7 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
     assert value(telemetry, "jobs_in_progress", sku=GPU) == 0
     assert value(telemetry, "machines", sku=GPU, state="parked") == 0
     assert value(telemetry, "machines_foreign") == 0
+    assert value(telemetry, "machines_unclear") == 0
 
 
 def test_skus_that_left_the_configuration_are_added_up_as_other() -> None:

@@ -25,13 +25,12 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.changes import Record
 from autoscaler.model.cooldowns import Cooldown, boots_key, exits_key, rung_key
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import JobId, ProviderMachineId, SkuName
+from autoscaler.model.identifiers import JobId, MachineId, ProviderMachineId, RunnerName, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import UNGRANTED_GROUNDS, EndGround, Machine, MachineState
 from autoscaler.model.plan import End, Launch, Plan, WithdrawCall
 from autoscaler.model.runners import RunnerState
 from autoscaler.planner.planner import plan
-from autoscaler.planner.waiting import why_waiting
 from tests.planner.fleets import EAST, apply_plan, catalogue, offering, queued, sku
 
 GPU = SkuName("gpu")
@@ -71,8 +70,8 @@ class FleetMachine(RuleBasedStateMachine):
         self.jobs = 0
         self.machines = 0
         self.planned = 0
-        self.truly_busy: set[str] = set()
-        self.granted_lifetimes_over: set[str] = set()
+        self.truly_busy: dict[RunnerName, MachineId] = {}
+        self.backup: tuple[float, list[Record], tuple[Cooldown, ...]] | None = None
 
     @property
     def state(self) -> LedgerState:
@@ -113,7 +112,7 @@ class FleetMachine(RuleBasedStateMachine):
             )
         )
         if state is JobState.COMPLETED and known.runner_name is not None:
-            self.truly_busy.discard(known.runner_name)
+            self.truly_busy.pop(known.runner_name, None)
 
     @rule(data=st.data())
     def job_starts(self, data: st.DataObject) -> None:
@@ -123,7 +122,7 @@ class FleetMachine(RuleBasedStateMachine):
             return
         runner = data.draw(st.sampled_from(idle))
         job = data.draw(st.sampled_from(waiting))
-        self.truly_busy.add(runner.name)
+        self.truly_busy[runner.name] = runner.machine
         if data.draw(st.booleans()):
             self.ledger.apply(
                 e.JobObserved(
@@ -137,13 +136,20 @@ class FleetMachine(RuleBasedStateMachine):
                 )
             )
 
+    @rule(scope=st.sampled_from(["acme", "other"]))
+    def registrations_are_listed(self, scope: str) -> None:
+        at_work = tuple(self.truly_busy)
+        self.ledger.apply(e.RunnersListed(self.now, f"org:{scope}", self.now, at_work))
+
     @rule(data=st.data(), ok=st.booleans())
     def registration_is_minted_or_not(self, data: st.DataObject, ok: bool) -> None:
         named = [r for r in self.state.runners.values() if r.state is RunnerState.NAMED]
         if not named:
             return
         runner = data.draw(st.sampled_from(named))
-        if ok:
+        if runner.name in self.truly_busy:
+            self.ledger.apply(e.RunnerClosed(self.now, runner.name, "the name is taken"))
+        elif ok:
             self.ledger.apply(e.RunnerMinted(self.now, runner.name, 7))
         else:
             self.ledger.apply(
@@ -157,7 +163,9 @@ class FleetMachine(RuleBasedStateMachine):
         leaving = [r for r in self.state.runners.values() if r.state is RunnerState.WITHDRAWING]
         if leaving:
             runner = data.draw(st.sampled_from(leaving))
-            self.ledger.apply(e.RunnerWithdrawn(self.now, runner.name, "gone"))
+            busy = runner.name in self.truly_busy
+            told = e.RunnerClosed if busy else e.RunnerWithdrawn
+            self.ledger.apply(told(self.now, runner.name, "busy" if busy else "gone"))
 
     # --- the provider ---------------------------------------------------------------------------
 
@@ -261,9 +269,14 @@ class FleetMachine(RuleBasedStateMachine):
     def in_state(self, *states: MachineState) -> list[Machine]:
         return [m for m in self.state.machines.values() if m.state in states]
 
+    def is_busy(self, machine: MachineId) -> bool:
+        """In truth, whatever the store says."""
+        return machine in self.truly_busy.values()
+
     @rule(data=st.data(), ok=st.integers(0, 5))
     def machine_boots(self, data: st.DataObject, ok: int) -> None:
-        booting = self.in_state(MachineState.LAUNCHED, MachineState.BOOTED)
+        states = (MachineState.LAUNCHED, MachineState.BOOTED)
+        booting = [m for m in self.in_state(*states) if not self.is_busy(m.id)]
         if not booting:
             return
         machine = data.draw(st.sampled_from(booting))
@@ -277,6 +290,7 @@ class FleetMachine(RuleBasedStateMachine):
             for r in self.state.runners.values()
             if r.state is RunnerState.MINTED
             and self.state.machines[r.machine].state is MachineState.GRANTED
+            and not self.is_busy(r.machine)
         ]
         if not minted:
             return
@@ -285,19 +299,20 @@ class FleetMachine(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             self.ledger.apply(e.RunnerAcknowledged(self.now, runner.name))
 
-    @rule(data=st.data())
-    def machine_speaks(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), polls=st.booleans())
+    def machine_speaks(self, data: st.DataObject, polls: bool) -> None:
         alive = self.in_state(MachineState.PARKED, MachineState.GRANTED)
         if alive:
             machine = data.draw(st.sampled_from(alive))
-            self.ledger.apply(e.MachineSeen(self.now, machine.id))
+            waits = machine.state is MachineState.PARKED and not self.is_busy(machine.id)
+            self.ledger.apply(e.MachineSeen(self.now, machine.id, polls and waits))
 
     @rule(data=st.data())
     def machine_exits(self, data: st.DataObject) -> None:
         leaving = [
             m
             for m in self.in_state(MachineState.GRANTED)
-            if m.handed_over and m.runner not in self.truly_busy
+            if m.handed_over and not self.is_busy(m.id)
         ]
         if leaving:
             machine = data.draw(st.sampled_from(leaving))
@@ -308,7 +323,7 @@ class FleetMachine(RuleBasedStateMachine):
         granted = self.in_state(MachineState.GRANTED)
         if granted:
             machine = data.draw(st.sampled_from(granted))
-            finished = machine.handed_over and machine.runner not in self.truly_busy
+            finished = machine.handed_over and not self.is_busy(machine.id)
             self.ledger.apply(e.MachineExamined(self.now, machine.id, finished, "asked"))
 
     @rule(
@@ -317,6 +332,14 @@ class FleetMachine(RuleBasedStateMachine):
     )
     def machines_failed_in_a_row(self, key: str, hold: float) -> None:
         self.state.cool(Cooldown(key, self.now + hold, 3, "no gpu"))
+
+    @rule(data=st.data())
+    def operator_confirms(self, data: st.DataObject) -> None:
+        unclear = [m for m in self.state.machines.values() if m.is_unclear]
+        if unclear:
+            machine = data.draw(st.sampled_from(unclear))
+            if not self.is_busy(machine.id):
+                self.ledger.apply(e.OrphanConfirmed(self.now, machine.id))
 
     # --- ourselves ------------------------------------------------------------------------------
 
@@ -328,8 +351,24 @@ class FleetMachine(RuleBasedStateMachine):
     @rule(absence=st.sampled_from([1.0, 300.0, 5000.0]))
     def controller_restarts(self, absence: float) -> None:
         self.now += absence
-        records = self.records()
+        self.restart_with(self.records(), tuple(self.state.cooldowns.values()), absence)
+
+    @rule()
+    def backup_is_made(self) -> None:
         cooldowns = tuple(self.state.cooldowns.values())
+        self.backup = (self.now, copy.deepcopy(self.records()), cooldowns)
+
+    @precondition(lambda self: self.backup is not None)
+    @rule()
+    def backup_is_restored(self) -> None:
+        """What was launched since is gone from the store; no list tells of it."""
+        assert self.backup is not None
+        at, records, cooldowns = self.backup
+        self.restart_with(copy.deepcopy(records), cooldowns, self.now - at)
+
+    def restart_with(
+        self, records: list[Record], cooldowns: tuple[Cooldown, ...], absence: float
+    ) -> None:
         self.ledger = Ledger(self.catalogue)
         self.ledger.restore(records, cooldowns)
         self.ledger.apply(e.ControllerStarted(self.now, absence))
@@ -389,10 +428,11 @@ class FleetMachine(RuleBasedStateMachine):
                 continue
             if intent.ground in UNGRANTED_GROUNDS:
                 assert not machine.handed_over
-                assert machine.runner is None or machine.runner not in self.truly_busy
             if intent.ground is EndGround.EXITED:
                 assert machine.state is MachineState.EXITED
-            if machine.runner in self.truly_busy and machine.state is MachineState.GRANTED:
+            if intent.ground is EndGround.OPERATOR:
+                assert machine.unproven
+            if self.is_busy(machine.id) and machine.state is not MachineState.EXITED:
                 assert intent.ground is EndGround.LIFETIME
                 assert machine.granted_at is not None
                 assert self.now - machine.granted_at >= 86400.0
@@ -417,10 +457,13 @@ class FleetMachine(RuleBasedStateMachine):
         """Rule 10."""
         fleet = self.ledger.fleet(self.now)
         made = plan(fleet)
-        for demand, queue in fleet.queues.items():
-            assert sum(run.count for run in made.waiting[demand]) == len(queue)
-        for job in fleet.jobs:
-            assert why_waiting(fleet, made, job)
+        waiting = {
+            demand: len(fleet.queues.get(demand, ())) + len(fleet.held.get(demand, ()))
+            for demand in {*fleet.queues, *fleet.held}
+        }
+        told = {demand: sum(run.count for run in runs) for demand, runs in made.waiting.items()}
+        assert told == {demand: count for demand, count in waiting.items() if count}
+        assert all(run.reason for runs in made.waiting.values() for run in runs)
 
     @invariant()
     def indexes_follow_from_the_records(self) -> None:
@@ -444,6 +487,7 @@ class FleetMachine(RuleBasedStateMachine):
         assert {k: set(v) for k, v in other.tallies.booting.items() if v} == {
             k: set(v) for k, v in mine.tallies.booting.items() if v
         }
+        assert other.tallies.unclear == mine.tallies.unclear
         assert +other.tallies.unproved == +mine.tallies.unproved
         assert other.tallies.running == mine.tallies.running
         assert other.tallies.lines == mine.tallies.lines

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from autoscaler.model.catalogue import Limits, Sku
 from autoscaler.model.demand import DemandClass
-from autoscaler.model.identifiers import JobId, SkuName
+from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Grant, Launch
 from autoscaler.planner.shares import filled
-from autoscaler.planner.waiting import why_waiting
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 
@@ -157,8 +156,7 @@ def test_a_job_is_told_that_others_go_first() -> None:
     ask(world, "acme/flood", range(1, 21))
     world.now += 1
     ask(world, "acme/small", range(101, 104))
-    fleet, plan = world.fleet(), world.plan()
-    assert why_waiting(fleet, plan, JobId(20)) == (
+    assert world.plan().waiting[class_of("acme/flood")][-1].reason == (
         "max_machines of gpu (4) is reached; others go first, for it has its share of gpu "
         "(2 machines): acme/flood"
     )
@@ -177,9 +175,8 @@ def test_no_reason_names_more_than_a_few_repositories() -> None:
 def test_alone_a_repository_with_its_share_is_not_told_of_others() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
-    assert why_waiting(world.fleet(), world.plan(), JobId(20)) == (
-        "max_machines of gpu (4) is reached"
-    )
+    (runs,) = world.plan().waiting.values()
+    assert runs[-1].reason == "max_machines of gpu (4) is reached"
 
 
 def test_a_fleets_cap_is_shared_as_well_as_the_skus_own() -> None:

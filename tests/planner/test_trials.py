@@ -9,6 +9,7 @@ from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, Offering, Rung
 from autoscaler.model.cooldowns import boots_key, exits_key, on_trial, rung_key
 from autoscaler.model.identifiers import MachineId, ProviderName
+from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.model.plan import Launch
 from autoscaler.planner.trials import Trials
@@ -185,6 +186,8 @@ def leaves(world: World, machine: MachineId) -> None:
     runner = world.grant(machine)
     world.now += 3
     world.do(e.MachineExited, machine, "the runner exited with status 1")
+    for job in tuple(world.state.reads):
+        world.observe(job, JobState.QUEUED, read=True)
     gone(world, machine, EndGround.EXITED)
     assert world.runner(runner).job is None
 

@@ -1,64 +1,55 @@
 """Rule 10: every job that waits has a reason that a person can read."""
 
-import dataclasses
-
 import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Limits, RegistrationRate
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import JobId, MachineId
+from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.plan import Grant, Plan, Waiting
-from autoscaler.planner.waiting import why_waiting
+from autoscaler.model.plan import Grant, Waiting
 from tests.ledger.builders import GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 
 READY = "a runner is ready for it: GitHub has to hand it out"
+PARKED = "a machine is parked for it and waits for its turn to register"
 COMING = "a machine for it is being launched or boots"
 PLANNED = "a machine for it is requested now"
+HELD = "GitHub did not give it to two runners that fit it: tried again now and then"
 
 
-def why(world: World, job: int) -> str:
-    return why_waiting(world.fleet(), world.plan(), JobId(job))
+def reasons(world: World) -> list[tuple[int, str, bool]]:
+    """Of the one class that waits."""
+    (runs,) = world.plan().waiting.values()
+    return [(run.count, run.reason, run.blocked) for run in runs]
 
 
-def test_a_stranger_is_said_to_be_one() -> None:
-    assert why(World(), 9) == "this job is not known here"
-
-
-@pytest.mark.parametrize("state", ["in_progress", "completed"])
-def test_a_job_that_started_does_not_wait(state: str) -> None:
+@pytest.mark.parametrize("state", ["waiting", "in_progress", "completed"])
+def test_a_job_that_github_holds_or_that_started_waits_for_nothing_here(state: str) -> None:
     world = World()
     world.observe(1, JobState(state))
-    assert why(world, 1) == f"it does not wait: it is {state}"
+    assert world.plan().waiting == {}
 
 
-def test_a_job_that_nobody_covers_is_told_by_what_it_asked_for() -> None:
+def test_a_job_that_nobody_covers_or_of_which_github_said_both_waits_for_nothing_here() -> None:
     world = World()
     world.queue(1, labels=("macOS", "m1"))
-    assert why(world, 1) == "no SKU and scope here cover acme/widgets with labels m1, macos"
+    world.observe(2, JobState.WAITING)
+    world.queue(2)
+    assert world.plan().waiting == {}
 
 
-def test_disputed_and_protected_jobs_wait_for_github() -> None:
-    world = World()
-    world.observe(1, JobState.WAITING)
-    assert why(world, 1) == "GitHub holds it for an environment's protection rules"
-    world.queue(1)
-    assert why(world, 1) == "GitHub said both queued and waiting: it is being asked"
-
-
-def test_a_held_job_names_the_runners_that_were_passed_over() -> None:
+def test_a_held_job_was_not_given_to_runners_that_fit_it() -> None:
     world = World()
     world.queue(1)
     for name in "ab":
         runner = world.ready(name)
         world.now += 120
         world.do(e.MachineExited, MachineId(f"{name}0"), f"{runner} left")
-    assert why(world, 1) == (
-        "GitHub did not give it to fitting runners (ci-0badcafe-a0-1, ci-0badcafe-b0-1): "
-        "tried again now and then"
-    )
+    assert reasons(world) == [(1, HELD, True)]
+    world.now += 1
+    world.queue(2)
+    assert reasons(world) == [(1, PLANNED, False), (1, HELD, True)]
 
 
 def test_reasons_go_down_the_queue_by_what_serves_it() -> None:
@@ -70,20 +61,19 @@ def test_reasons_go_down_the_queue_by_what_serves_it() -> None:
     for job in range(1, 6):
         world.queue(job)
         world.now += 1
-    parked = why(world, 2)
-    assert "parked" in parked
-    assert [why(world, job) for job in (1, 3, 4)] == [READY, COMING, PLANNED]
-    assert why(world, 5) not in {READY, parked, COMING, PLANNED}
-    runs = world.plan().waiting[GPU_CLASS]
-    assert [run.count for run in runs] == [1, 1, 1, 1, 1]
-    assert [run.blocked for run in runs] == [False] * 4 + [True]
+    assert reasons(world) == [
+        (1, READY, False),
+        (1, PARKED, False),
+        (1, COMING, False),
+        (1, PLANNED, False),
+        (1, "its turn to register at GitHub comes later", True),
+    ]
 
 
 def test_a_job_launched_for_in_this_plan_is_said_to_be() -> None:
     world = World()
     world.queue(1, 2)
     assert world.plan().waiting == {GPU_CLASS: (Waiting(2, PLANNED),)}
-    assert why(world, 1) == PLANNED
 
 
 def test_a_job_blocked_by_a_cap_is_told_which() -> None:
@@ -95,16 +85,6 @@ def test_a_job_blocked_by_a_cap_is_told_which() -> None:
         Waiting(1, PLANNED),
         Waiting(1, "the fleet's limit of 1 machines is reached", blocked=True),
     )
-    assert why(world, 2) == "the fleet's limit of 1 machines is reached"
-
-
-def test_a_plan_older_than_the_job_has_no_reason_yet() -> None:
-    world = World()
-    before = world.plan()
-    world.queue(1)
-    assert why_waiting(world.fleet(), before, JobId(1)) == "it is planned for next"
-    fleet = dataclasses.replace(world.fleet(), queues={})
-    assert why_waiting(fleet, Plan(), JobId(1)) == "it is planned for next"
 
 
 def test_a_class_without_jobs_has_no_entry() -> None:

@@ -369,19 +369,46 @@ async def test_somebody_being_quicker_is_no_error(
         assert await collecting.collect([]) == ()
 
 
-async def test_after_a_take_over_the_older_installation_s_left_overs_are_collected(
-    provider: Ec2Provider, settings: Ec2Settings, client: Any, clock: ManualClock
+async def test_after_a_take_over_both_installations_left_overs_are_collected(
+    settings: Ec2Settings,
+    worker: WorkerChannel,
+    client: Any,
+    make_order: MakeOrder,
 ) -> None:
-    old = InstallationId("01d01d01")
+    old, clock = InstallationId("01d01d01"), ManualClock(FAR)
     theirs = make_volume(client, settings.fleet, old)
     ours = make_volume(client, settings.fleet, settings.installation)
+    foreign = make_volume(client, settings.fleet, "other")
+    order = make_order(1, "t")
+    template = await other_template(settings, worker, order)
+    strange = await other_template(
+        replace(settings, installation=InstallationId("other")), worker, order
+    )
+    provider = Ec2Provider(settings, RememberingTelemetry(), clock, Borrowed(worker))
     provider.take_over(old)
+    used = template_of(await provider.prepare(order))
     await provider.collect(())
-    clock.time += ORPHANED_AFTER
-    assert theirs in await provider.collect(())
+    clock.time += TEMPLATE_KEPT_FOR + 1
+    used_still = template_of(await provider.prepare(order))
+    assert set(await provider.collect(())) == {theirs, ours, template}
     left = {one["VolumeId"] for one in client.describe_volumes()["Volumes"]}
-    assert ours in left
-    client.delete_volume(VolumeId=ours)
+    assert foreign in left
+    assert templates(client, settings) == {strange, used, used_still}
+
+
+async def test_a_template_with_a_former_id_stays_for_as_long_as_a_call_may_ask_for_it(
+    settings: Ec2Settings, worker: WorkerChannel, client: Any, make_order: MakeOrder
+) -> None:
+    clock = ManualClock(FAR)
+    before = Ec2Provider(settings, RememberingTelemetry(), clock, Borrowed(worker))
+    request = await before.prepare(make_order(1, "t"))
+    # The next process has the former id from the store.
+    later = settings.after_takeover(InstallationId("01d01d01"))
+    provider = Ec2Provider(later, RememberingTelemetry(), clock, Borrowed(worker))
+    clock.time += TEMPLATE_KEPT_FOR + 1
+    assert await provider.collect([request]) == ()
+    assert await provider.collect([]) == (template_of(request),)
+    assert templates(client, settings) == set()
 
 
 async def test_after_a_take_over_templates_carry_the_older_installation_s_id(

@@ -36,7 +36,7 @@ def loaded(tmp_path: Path, region: str, more: str) -> config.Configuration:
 
 def provider_settings(tmp_path: Path, more: str) -> Ec2Settings:
     configuration = loaded(tmp_path, "us-east-1", more)
-    made = ec2_settings(configuration, InstallationId("0badcafe"), "0" * 64)
+    made = ec2_settings(configuration, [InstallationId("0badcafe")], "0" * 64)
     return made[ProviderName("there")]
 
 

@@ -344,10 +344,23 @@ async def test_an_installation_that_is_taken_over_stays_the_store_s_own(path: Pa
     old = InstallationId("01d01d01")
     history = [HistoryRow(1.0, "installation", old, "taken_over", f"was {made}")]
     await asyncio.gather(
-        store.commit([], history, installation=old), store.commit([machine("m-1")], [])
+        store.commit([], history, installations=[old, made]), store.commit([machine("m-1")], [])
     )
     await store.close()
     store = await SqliteStore.open(path)
-    assert made != (await store.load(0.0)).installation == old
+    saved = await store.load(0.0)
+    assert (saved.installation, saved.former_installations) == (old, (made,))
+    assert saved.installations == (old, made)
     assert [one.detail for one in await store.history("installation", old)] == [f"was {made}"]
     await store.close()
+
+
+async def test_of_two_take_overs_at_once_the_last_says_all_ids(store: SqliteStore) -> None:
+    assert (await store.load(0.0)).former_installations == ()
+    first, second, made = (InstallationId(one) for one in ("01d01d01", "2bad2bad", "0badcafe"))
+    await asyncio.gather(
+        store.commit([], [], installations=[first, made]),
+        store.commit([], [], installations=[second, first, made]),
+        store.commit([machine("m-1")], []),
+    )
+    assert (await store.load(0.0)).installations == (second, first, made)

@@ -25,6 +25,7 @@ from autoscaler.controller.ports.store import (
     StoreError,
 )
 from autoscaler.model.calls import Call, CallState
+from autoscaler.model.identifiers import InstallationId
 from autoscaler.model.interruptions import Rerun, RerunState
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
@@ -76,6 +77,7 @@ class Commit:
     applied: tuple[DeliveryKey, ...]
     cooldowns: tuple[Cooldown, ...]
     at: float
+    installations: tuple[InstallationId, ...] = ()
 
     @property
     def history(self) -> tuple[HistoryRow, ...]:
@@ -92,6 +94,7 @@ COMMITS = st.builds(
         st.builds(Cooldown, IDS, TIMES, st.integers(0, 5), st.text(max_size=3)), max_size=2
     ).map(tuple),
     TIMES,
+    st.lists(IDS.map(InstallationId), unique=True, max_size=3).map(tuple),
 )
 
 
@@ -134,6 +137,7 @@ class Model:
     history: list[HistoryRow] = field(default_factory=list)
     cooldowns: dict[str, Cooldown] = field(default_factory=dict)
     heartbeat: float | None = None
+    installations: tuple[InstallationId, ...] = ()
 
     def do(self, change: Accept | Commit) -> bool | None:
         """Apply one change and say what the store must answer."""
@@ -146,6 +150,7 @@ class Model:
         for record in change.records:
             self.records[kind_and_key(record)] = record
         self.history.extend(change.history)
+        self.installations = change.installations or self.installations
         self.cooldowns.update({cooldown.key: cooldown for cooldown in change.cooldowns})
         return None
 
@@ -218,7 +223,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         self.model = Model()
         self.lives = 0
         self.store = self.run(SqliteStore.open(self.path))
-        self.installation = self.run(self.store.load(0.0)).installation
+        self.model.installations = self.run(self.store.load(0.0)).installations
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         return self.loop.run(work)
@@ -279,7 +284,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
             key: self.model.records[key] for key in self.model.alive(horizon)
         }
         assert {c.key: c for c in state.cooldowns} == self.model.cooldowns
-        assert (state.heartbeat, state.installation) == (self.model.heartbeat, self.installation)
+        assert state.heartbeat == self.model.heartbeat
+        assert state.installations == self.model.installations
         for kind, name in self.model.records:
             rows = [r for r in self.model.history if (r.kind, r.record) == (kind, name)]
             assert list(self.run(self.store.history(kind, name))) == rows
@@ -290,7 +296,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
     async def one(self, change: Accept | Commit) -> bool | None:
         if isinstance(change, Accept):
             return await self.store.accept(change.delivery)
-        await self.store.commit(change.records, change.history, change.applied, change.cooldowns)
+        kept = change.records, change.history, change.applied, change.cooldowns
+        await self.store.commit(*kept, installations=change.installations)
         return None
 
     def teardown(self) -> None:

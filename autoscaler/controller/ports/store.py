@@ -54,6 +54,7 @@ class SavedState:
     """All that the controller starts from. `heartbeat` is when the last holder was last alive,
     `arrived_until` until when all webhook deliveries had arrived.
 
+    `former_installations` are ids that the store had before, newest first.
     `jobs` are those not completed, or completed after the horizon given to `load`; `machines`
     those not gone, or gone after it; calls and runners likewise; `reruns` are all.
     """
@@ -68,6 +69,12 @@ class SavedState:
     unapplied: tuple[Delivery, ...]
     arrived_until: Instant | None = None
     reruns: tuple[Rerun, ...] = ()
+    former_installations: tuple[InstallationId, ...] = ()
+
+    @property
+    def installations(self) -> tuple[InstallationId, ...]:
+        """Its own id, then the former ones."""
+        return (self.installation, *self.former_installations)
 
 
 class Store(Protocol):
@@ -85,11 +92,12 @@ class Store(Protocol):
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
-        installation: InstallationId | None = None,
+        installations: Sequence[InstallationId] = (),
     ) -> None:
         """Write records with their history rows, and mark deliveries applied, in one transaction.
 
-        An `installation` replaces the store's own id from then on.
+        `installations`, if any, replace the store's own id by the first and its former ones by the
+        rest.
         Records are copied before the first await, so the caller may go on changing them.
         Calls that overlap are grouped into one fsync. Durable on return.
         """

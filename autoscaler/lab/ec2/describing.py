@@ -3,7 +3,7 @@
 Decides paging, filters and the XML. Never changes anything.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -133,13 +133,10 @@ def _shown(one: Instance, account: str) -> dict[str, Any]:
     specification = one.specification
     image = specification.image
     spot = one.capacity_type is CapacityType.SPOT
-    ended = one.state is InstanceState.TERMINATED
-    options = specification.metadata_options
     return {
         "instanceId": one.id,
         "imageId": image.id,
         "instanceState": state_shown(one.state),
-        "privateDnsName": "" if ended else f"ip-{one.private_ip.replace('.', '-')}.ec2.internal",
         "dnsName": "",
         "reason": one.transition,
         "amiLaunchIndex": 0,
@@ -150,14 +147,10 @@ def _shown(one: Instance, account: str) -> dict[str, Any]:
         "platform": "windows" if image.platform == "windows" else None,
         "platformDetails": "Windows" if image.platform == "windows" else "Linux/UNIX",
         "monitoring": {"state": "disabled"},
-        "subnetId": None if ended else specification.subnet.id,
-        "vpcId": None if ended else specification.subnet.vpc,
-        "privateIpAddress": None if ended else one.private_ip,
         "stateReason": one.reason and {"code": one.reason[0], "message": one.reason[1]},
         "architecture": image.architecture,
         "rootDeviceType": "ebs",
         "rootDeviceName": image.root_device,
-        "blockDeviceMapping": [] if ended else [_disk_shown(one)],
         "virtualizationType": "hvm",
         "instanceLifecycle": "spot" if spot else None,
         "spotInstanceRequestId": f"sir-{one.id[-8:]}" if spot else None,
@@ -171,12 +164,30 @@ def _shown(one: Instance, account: str) -> dict[str, Any]:
         "cpuOptions": _processor_shown(one),
         "ebsOptimized": False,
         "enaSupport": True,
-        "metadataOptions": {
-            "state": "applied",
-            "httpTokens": options.get("httpTokens", "required"),
-            "httpPutResponseHopLimit": options.get("httpPutResponseHopLimit", "1"),
-            "httpEndpoint": options.get("httpEndpoint", "enabled"),
-        },
+        "metadataOptions": _metadata_shown(specification.metadata_options),
+        **_attached(one),
+    }
+
+
+def _attached(one: Instance) -> dict[str, Any]:
+    """What an instance has until it is terminated: its addresses and its disk."""
+    if one.state is InstanceState.TERMINATED:
+        return {"privateDnsName": "", "blockDeviceMapping": []}
+    return {
+        "privateDnsName": f"ip-{one.private_ip.replace('.', '-')}.ec2.internal",
+        "privateIpAddress": one.private_ip,
+        "subnetId": one.specification.subnet.id,
+        "vpcId": one.specification.subnet.vpc,
+        "blockDeviceMapping": [_disk_shown(one)],
+    }
+
+
+def _metadata_shown(options: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "state": "applied",
+        "httpTokens": options.get("httpTokens", "required"),
+        "httpPutResponseHopLimit": options.get("httpPutResponseHopLimit", "1"),
+        "httpEndpoint": options.get("httpEndpoint", "enabled"),
     }
 
 

@@ -155,12 +155,9 @@ class Faults:
         if machines:
             self._starts.append(_FailingStarts((code, message), pool, machines))
 
-    def leak(self, instance_id: str) -> None:
-        """From now on nothing ends this instance, though every attempt is answered as if it did."""
-        self._leaking.add(instance_id)
-
     def leak_next(self, machines: int) -> None:
-        """Leak the next instances that are launched."""
+        """Have nothing end the next instances that are launched, though every attempt is answered
+        as if it did."""
         self._leak_next = machines
 
     def leave_disks(self, machines: int) -> None:

@@ -60,7 +60,8 @@ class Front:
         """Listen on a free port of loopback, with these routes beside the API."""
         app = web.Application(client_max_size=MAX_REQUEST)
         app.add_routes([*routes, web.post("/{path:.*}", self._handle)])
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        # Short: who waits for a message at the end of a lab waits in vain.
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         host, port = self._runner.addresses[0][:2]

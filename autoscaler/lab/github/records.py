@@ -133,7 +133,6 @@ class Runner:
     labels: tuple[str, ...]
     kind: RunnerClass
     token: str = field(repr=False)
-    registered_at: float = 0.0
     seen_at: float = 0.0
     connected: bool = False
     spent: bool = False

@@ -93,7 +93,6 @@ class Runners:
                 frozenset(label.lower() for label in labels),
             ),
             token=secrets.token_hex(20),
-            registered_at=now,
             seen_at=now,
         )
         self.by_id[runner.id] = self._by_name[key] = runner

@@ -65,8 +65,10 @@ class CrowdHost:
         except ValueError:
             # No agent would have started: the shutdown that the user data armed comes due.
             await wire.sleep(ARMED)
-        # From here on the machine is off: a kill finds nothing.
-        life = self._running.pop(machine.instance_id)
+        # From here on the machine is off: a kill finds nothing, unless it came just before.
+        life = self._running.pop(machine.instance_id, None)
+        if life is None:
+            return
         self._off.add(life)
         life.add_done_callback(self._off.discard)
         await machine.powered_off()

@@ -70,7 +70,7 @@ def create_launch_template(clients: Clients, arguments: Arguments) -> str:
 def describe_launch_templates(
     clients: Clients, arguments: Arguments
 ) -> tuple[list[TemplateRow], str | None]:
-    """The launch template of a `name`; or one page of those with all of these `tags`."""
+    """The launch template of a `name`; or one page of those with all of these `tags`, as below."""
     parameters: dict[str, Any]
     if "name" in arguments:
         parameters = {"LaunchTemplateNames": [arguments["name"]]}
@@ -92,7 +92,10 @@ def delete_launch_template(clients: Clients, arguments: Arguments) -> None:
 
 
 def describe_volumes(clients: Clients, arguments: Arguments) -> tuple[list[tuple[str]], str | None]:
-    """One page of the volumes with all of these `tags` that no instance has."""
+    """One page of the volumes with all of these `tags` that no instance has.
+
+    A tag has one of the values given for it.
+    """
     parameters = _tagged(arguments, 500)
     parameters["Filters"].append({"Name": "status", "Values": ["available"]})
     answer = clients.ec2.describe_volumes(**parameters)
@@ -119,7 +122,8 @@ def list_service_quotas(
 def _tagged(arguments: Arguments, size: int) -> dict[str, Any]:
     parameters: dict[str, Any] = {
         "Filters": [
-            {"Name": f"tag:{tag}", "Values": [value]} for tag, value in arguments["tags"].items()
+            {"Name": f"tag:{tag}", "Values": list(values)}
+            for tag, values in arguments["tags"].items()
         ],
         "MaxResults": size,
     }

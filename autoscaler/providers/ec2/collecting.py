@@ -1,8 +1,8 @@
 """Collects what launches leave behind: launch templates and volumes that nothing uses any more.
 
-Only what carries this installation's own tags is looked at, and only what nobody can still need is
-deleted. What cannot be deleted holds up nothing else. It never ends a machine, and never touches
-what another installation made.
+Only what carries this installation's tags is looked at, by its id or a former one of its own, and only
+what nobody can still need is deleted. What cannot be deleted holds up nothing else. It never ends a
+machine, and never touches what another installation made.
 """
 
 from collections import defaultdict
@@ -65,7 +65,7 @@ class Collector:
 
     def use(self, settings: Ec2Settings) -> None:
         """Collect what these settings' owner left behind from now on."""
-        self._owner = {FLEET: settings.fleet, INSTALLATION: settings.installation}
+        self._owner = {FLEET: (settings.fleet,), INSTALLATION: settings.installations}
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete what is left over; the ids of what was deleted.

@@ -7,7 +7,6 @@ launch, repeat or end is never decided here.
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -123,8 +122,8 @@ class Ec2Provider:
         return bool(self._verifier.certificates)
 
     def take_over(self, installation: InstallationId) -> None:
-        """Tag and collect by this installation's id from now on."""
-        self._settings = replace(self._settings, installation=installation)
+        """Tag with this installation's id from now on, and collect by it and by those before."""
+        self._settings = self._settings.after_takeover(installation)
         self._resources.use(self._settings)
         self._collector.use(self._settings)
 

@@ -6,10 +6,11 @@ nothing of a controller.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
+from autoscaler.simulator.world.jobs import Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import FaultKind, JobArrival
 from autoscaler.simulator.world.weather import Weather
 from autoscaler.simulator.world.webhooks import Word
@@ -17,101 +18,8 @@ from autoscaler.simulator.world.webhooks import Word
 LOCK_LASTS: Seconds = 600.0
 """A job fails ten minutes after its runner died (actions/runner JobDispatcher.cs: the lock's life)."""
 
-REPOSITORY = "acme/widgets"
-
-AGAIN = 1000
-"""A run's job has its run's number; the one of each further attempt has so much more."""
-
-
-@dataclass(eq=False, slots=True)
-class Registration:
-    """One runner as GitHub has it. `frozen` is a listener that takes no job just now."""
-
-    id: int
-    scope: str
-    name: RunnerName
-    labels: frozenset[str]
-    created_at: Instant
-    online_at: Instant | None = None
-    offline_at: Instant | None = None
-    busy_at: Instant | None = None
-    deleted_at: Instant | None = None
-    frozen: bool = False
-    job: "SimulatedJob | None" = None
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def idle(self) -> bool:
-        """Whether it may be given a job."""
-        there = self.online_at is not None and self.deleted_at is None
-        return there and self.busy_at is None and not self.frozen
-
-    def listed_by(self, moment: Instant) -> bool:
-        """Whether GitHub listed it at that moment."""
-        return self.created_at <= moment and not _by(self.deleted_at, moment)
-
-    def online_by(self, moment: Instant) -> bool:
-        """Whether it was online then."""
-        return _by(self.online_at, moment) and not _by(self.offline_at, moment)
-
-    def busy_by(self, moment: Instant) -> bool:
-        """Whether it had a job then."""
-        return _by(self.busy_at, moment)
-
-    @property
-    def works(self) -> bool:
-        """Whether a job runs on it, whatever GitHub lists."""
-        return self.job is not None and self.job.state is JobState.IN_PROGRESS
-
-
-@dataclass(eq=False, slots=True)
-class SimulatedJob:
-    """A job as GitHub has it, the one of its run. `killed` says what took its machine from under it."""
-
-    arrival: JobArrival
-    state: JobState
-    queued_at: Instant
-    attempt: int = 1
-    runner: Registration | None = None
-    started_at: Instant | None = None
-    completed_at: Instant | None = None
-    conclusion: str | None = None
-    killed: str = ""
-    starts: int = 0
-    timer: asyncio.TimerHandle | None = None
-    words: list[tuple[Instant, Word]] = field(default_factory=list)
-
-    @property
-    def id(self) -> JobId:
-        """Its number, another one in each attempt of its run."""
-        return JobId(self.arrival.job + AGAIN * (self.attempt - 1))
-
-    @property
-    def run(self) -> int:
-        """Its run's number."""
-        return self.arrival.job
-
-    def word(self) -> Word:
-        """What GitHub says of it now."""
-        return Word(
-            self.id,
-            self.run,
-            self.attempt,
-            self.state,
-            REPOSITORY,
-            self.arrival.labels,
-            self.queued_at,
-            self.runner.name if self.runner is not None else None,
-            self.runner.id if self.runner is not None else None,
-            self.started_at,
-            self.completed_at,
-            self.conclusion,
-        )
-
-    def word_at(self, moment: Instant) -> Word:
-        """What GitHub said of it then, or first of all."""
-        said = [word for at, word in self.words if at <= moment]
-        return said[-1] if said else self.words[0][1]
+PICKED_UP_WITHIN: Seconds = 60.0
+"""A job that its runner does not pick up in so long is queued again (actions/scaleset README)."""
 
 
 class Actions:
@@ -140,6 +48,7 @@ class Actions:
             loop.call_later(arrival.approved, self._approve, job)
         self._say(job)
         if not gated:
+            self._hold(job)
             self._offer(job)
 
     def run_again(self, job: SimulatedJob) -> None:
@@ -166,6 +75,24 @@ class Actions:
         registration.online_at = self._now()
         self.hand_out()
 
+    def freeze(self, registration: Registration) -> None:
+        """Its agent stops its listener. GitHub does not know: a job that it held may come just then."""
+        registration.frozen = True
+        fitting = self._fitting(registration)
+        if fitting:
+            self._assign(self._chosen(fitting), registration)
+
+    def thaw(self, registration: Registration) -> None:
+        """Its listener goes on, and picks up what was assigned to it."""
+        registration.frozen = False
+        job, registration.assigned = registration.assigned, None
+        if job is None or job.state is not JobState.QUEUED:
+            self.hand_out()
+        elif registration.idle:
+            self._start(job, registration)
+        else:
+            self._offer(job)
+
     def delete(self, registration: Registration) -> None:
         """It is listed no more, and gets no job."""
         registration.deleted_at = self._now()
@@ -186,9 +113,26 @@ class Actions:
     def hand_out(self) -> None:
         """Give queued jobs to idle runners."""
         for registration in [r for r in self.registrations.values() if r.idle]:
-            fitting = [j for j in self.queued.values() if registration.labels >= _labels(j)]
+            now = self._now()
+            fitting = [job for job in self._fitting(registration) if job.held_until <= now]
             if fitting:
                 self._start(self._chosen(fitting), registration)
+
+    def _fitting(self, registration: Registration) -> list[SimulatedJob]:
+        return [job for job in self.queued.values() if registration.labels >= job.labels]
+
+    def _assign(self, job: SimulatedJob, registration: Registration) -> None:
+        del self.queued[job.id]
+        registration.assigned = job
+        asyncio.get_running_loop().call_later(
+            PICKED_UP_WITHIN, self._not_picked_up, job, registration
+        )
+
+    def _not_picked_up(self, job: SimulatedJob, registration: Registration) -> None:
+        if registration.assigned is job:
+            registration.assigned = None
+            if job.state is JobState.QUEUED:
+                self._offer(job)
 
     def _chosen(self, fitting: list[SimulatedJob]) -> SimulatedJob:
         oldest = min(fitting, key=lambda job: (job.queued_at, job.id))
@@ -202,6 +146,12 @@ class Actions:
         self.jobs[job.id] = self.latest[job.run] = job
         return job
 
+    def _hold(self, job: SimulatedJob) -> None:
+        late = self._weather.strikes(FaultKind.HANDED_OUT_LATE)
+        if late is not None:
+            job.held_until = self._now() + late.target
+            asyncio.get_running_loop().call_later(late.target, self.hand_out)
+
     def _offer(self, job: SimulatedJob) -> None:
         self.queued[job.id] = job
         self.hand_out()
@@ -213,7 +163,7 @@ class Actions:
             self._offer(job)
 
     def _start(self, job: SimulatedJob, registration: Registration) -> None:
-        del self.queued[job.id]
+        self.queued.pop(job.id, None)
         now = self._now()
         job.state, job.runner, job.started_at = JobState.IN_PROGRESS, registration, now
         job.starts += 1
@@ -242,11 +192,3 @@ class Actions:
         word = job.word()
         job.words.append((self._now(), word))
         self._tell(word)
-
-
-def _by(event: Instant | None, moment: Instant) -> bool:
-    return event is not None and event <= moment
-
-
-def _labels(job: SimulatedJob) -> frozenset[str]:
-    return frozenset(label.lower() for label in job.arrival.labels)

@@ -20,8 +20,9 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.simulator.world.actions import REPOSITORY, Actions, Registration
+from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.jobs import REPOSITORY, Registration
 from autoscaler.simulator.world.schedule import FaultKind
 from autoscaler.simulator.world.weather import Weather
 from autoscaler.simulator.world.webhooks import Webhooks
@@ -98,9 +99,10 @@ class SimulatedGitHub:
             )
             if found is None or found.deleted_at is not None:
                 return False
-            if found.works and not self._weather.strikes(FaultKind.DELETE_OF_BUSY):
+            busy = found.works or found.assigned is not None
+            if busy and not self._weather.strikes(FaultKind.DELETE_OF_BUSY):
                 raise RunnerBusyError("422 is still running a job")
-            if not found.works and self._weather.strikes(FaultKind.DELETE_SAYS_BUSY):
+            if not busy and self._weather.strikes(FaultKind.DELETE_SAYS_BUSY):
                 raise RunnerBusyError("422 is still running a job")
             self._actions.delete(found)
             return True

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId, Instant, MachineId, ProviderMachineId, SkuName
-from autoscaler.simulator.world.actions import Registration
+from autoscaler.simulator.world.jobs import Registration
 
 IMAGE = "ami-1"
 STRANGER = "another"
@@ -14,7 +14,7 @@ STRANGER = "another"
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """A machine as its provider knows it."""
+    """A machine as its provider knows it. `console` is what it wrote there."""
 
     id: ProviderMachineId
     call: CallId
@@ -25,6 +25,7 @@ class Instance:
     ended_at: Instant | None = None
     reason: str = ""
     failure: FailureClass | None = None
+    console: str = ""
 
     @property
     def launch_time(self) -> str:

@@ -12,8 +12,9 @@ from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import JobState
-from autoscaler.simulator.world.actions import REPOSITORY, Actions
+from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.jobs import REPOSITORY
 from autoscaler.simulator.world.schedule import FaultKind
 from autoscaler.simulator.world.weather import Weather
 

@@ -16,9 +16,10 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
-from autoscaler.simulator.world.actions import Actions, Registration
+from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.github import secret_of
 from autoscaler.simulator.world.instances import Seat
+from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.schedule import FaultKind
 from autoscaler.simulator.world.weather import Weather
@@ -39,6 +40,10 @@ _POWER_OFF = frozenset({403, 410, 426})
 
 class PoweredOffError(Exception):
     """This machine does not go on."""
+
+
+class TakenError(Exception):
+    """Its provider takes this machine just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class Manner:
 
 
 class SimulatedMachine:
-    """`live` returns when the machine powers itself off."""
+    """`live` returns when the machine powers itself off, and raises TakenError when it is taken."""
 
     def __init__(self, around: Surroundings, seat: Seat, manner: Manner) -> None:
         self._around = around
@@ -73,7 +78,7 @@ class SimulatedMachine:
         self._heard: Instant = 0.0
 
     async def live(self) -> None:
-        """From the power button to the end."""
+        """From the power button to the end. Raises TakenError."""
         if self._manner.boot is None:
             await asyncio.Event().wait()
             return
@@ -118,6 +123,8 @@ class SimulatedMachine:
         await self._ask(lambda d: d.acknowledge(self._id, self._nonce, name))
         seat.registration, seat.listens = registration, True
         await asyncio.sleep(LISTENER_STARTS)
+        if self._around.weather.strikes(FaultKind.TAKEN_STARTING):
+            raise TakenError
         if registration.deleted_at is None:
             self._around.actions.listen(registration)
             await self._until_over(registration)
@@ -151,12 +158,11 @@ class SimulatedMachine:
             return False
         if registration.busy_at is not None:
             return False
-        registration.frozen = True
+        self._around.actions.freeze(registration)
         status = await self._try(lambda d: d.release(self._id, self._nonce))
         if status in (204, 404):
             return True
-        registration.frozen = False
-        self._around.actions.hand_out()
+        self._around.actions.thaw(registration)
         return False
 
     async def _report(self, name: RunnerName) -> None:

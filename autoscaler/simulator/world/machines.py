@@ -11,13 +11,21 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.simulator.world.instances import STRANGER, Instance, Seat
-from autoscaler.simulator.world.machine import Manner, SimulatedMachine, Surroundings
+from autoscaler.simulator.world.machine import (
+    Manner,
+    SimulatedMachine,
+    Surroundings,
+    TakenError,
+)
 from autoscaler.simulator.world.notices import SimulatedNotices
 from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.schedule import Fault, FaultKind
 from autoscaler.simulator.world.virtual_time import unowned
 
 SLOW_BOOT: Seconds = 600.0
+HUNG = "[   12.345678] systemd[1]: Timed out waiting for device /dev/nvme1n1."
+"""What the console of a machine shows that never says a word."""
+
 DIES_AFTER: Seconds = 4.0
 
 TAKEN_FOR = "Server.SpotInstanceTermination: taken back"
@@ -125,6 +133,7 @@ class Machines:
             boot += SLOW_BOOT
         if strikes(FaultKind.HUNG_BOOT):
             boot = None
+            instance.console = HUNG
         if strikes(FaultKind.DIES_EARLY):
             boot = None
             asyncio.get_running_loop().call_later(DIES_AFTER, self._die_early, instance)
@@ -135,8 +144,12 @@ class Machines:
         self._take(instance, reason, FailureClass.CAPACITY)
 
     async def _live(self, machine: SimulatedMachine, instance: Instance) -> None:
-        await machine.live()
-        self._take(instance, "Client.InstanceInitiatedShutdown: it powered itself off", None)
+        try:
+            await machine.live()
+        except TakenError:
+            self._take(instance, TAKEN_FOR, FailureClass.CAPACITY)
+        else:
+            self._take(instance, "Client.InstanceInitiatedShutdown: it powered itself off", None)
 
     def _switch_off(self, instance: Instance) -> None:
         self._around.witness.ended(instance)

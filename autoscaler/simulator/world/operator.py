@@ -1,4 +1,4 @@
-"""The operator of a world whose store was restored or lost: an hour later they look, and confirm.
+"""The operator of a world: they come when told to, look again and again, and confirm what is unclear.
 
 They know which installations are theirs, and force nothing but a takeover. What is refused they
 say again at their next look.

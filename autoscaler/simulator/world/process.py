@@ -5,7 +5,7 @@ that nobody listed, which would hide a mistake of the world's own.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -13,6 +13,7 @@ from weakref import WeakSet
 from autoscaler.controller.asking import Asking
 from autoscaler.controller.bootstrap import BootstrapDesk
 from autoscaler.controller.confirming import Confirming
+from autoscaler.controller.consoles import Consoles
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.ending import Ending
 from autoscaler.controller.executor import Executor
@@ -22,6 +23,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.launching import Launching
 from autoscaler.controller.loop import Loop, Pace
 from autoscaler.controller.noticing import Noticing
+from autoscaler.controller.opening import Opening
 from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub
 from autoscaler.controller.ports.github_lists import GitHubLists
@@ -38,12 +40,11 @@ from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.events import ControllerStarted
-from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds
+from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.simulator.world.fuse import Fuse
 from autoscaler.simulator.world.virtual_time import OWNER
 
 T = TypeVar("T")
-REOPEN: Seconds = 5.0
 
 
 class ProcessGoneError(Exception):
@@ -149,8 +150,7 @@ class ControllerProcess:
         await journal.record(ControllerStarted(now, absence))
         parts.intake.resume(*saved.unapplied)
         self.parts = parts
-        for name in ports.providers:
-            self._own(parts.open_provider(name))
+        self._own(parts.opening.run())
         await parts.loop.run()
 
     def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -172,11 +172,10 @@ class Parts:
     def __init__(self, ports: Ports, saved: SavedState, crashed: Any) -> None:
         self._ports = ports
         self._installation = saved.installation
-        self._opened: dict[ProviderName, Provider] = {}
         github = ports.github
         self._providers = ports.providers
         self.journal = Journal(
-            Ledger(self._for_sale()),
+            Ledger(self._for_sale(())),
             ports.store,
             ports.clock,
             ports.telemetry,
@@ -196,6 +195,7 @@ class Parts:
             arrived,
             self._duties(),
         )
+        self.opening = Opening(ports.providers, self._reconciler.sweep, self._sell, ports.clock)
         self.desk = BootstrapDesk(
             self.journal,
             self._granting,
@@ -203,16 +203,12 @@ class Parts:
             self._providers,
             {sku: {"disk_gb": 10} for sku in ports.catalogue.skus},
             self._reconciler.list_soon,
-            opened=self._opened,
+            opened=self.opening.opened,
         )
         self.loop = self._make_loop(github)
 
-    async def open_provider(self, name: ProviderName) -> None:
-        """List a provider's machines; its offerings are for sale from then on."""
-        while not await self._reconciler.sweep(name):
-            await self._ports.clock.sleep(REOPEN)
-        self._opened[name] = self._providers[name]
-        self.journal.ledger.replace_catalogue(self._for_sale())
+    def _sell(self, opened: Collection[ProviderName]) -> None:
+        self.journal.ledger.replace_catalogue(self._for_sale(opened))
 
     def _taken_over(self, installation: InstallationId) -> None:
         self._installation = installation
@@ -224,6 +220,7 @@ class Parts:
         duties = [
             Rerunning(journal, ports.reruns, clock).run,
             *Noticing(journal, ports.notices, telemetry, ports.clock).duties,
+            *Consoles(journal, self._providers).duties,
         ]
         if ports.syncs:
             recall = self.intake.recall
@@ -254,9 +251,9 @@ class Parts:
             ports.pace,
         )
 
-    def _for_sale(self) -> Catalogue:
+    def _for_sale(self, opened: Collection[ProviderName]) -> Catalogue:
         """The catalogue without what providers offer that were not listed yet."""
-        catalogue, opened = self._ports.catalogue, self._opened
+        catalogue = self._ports.catalogue
         skus = {
             name: replace(
                 sku,

@@ -68,6 +68,7 @@ class SimulatedProvider:
         self.installation = installation
         self._now = now
         self._answers: dict[str, LaunchAnswer] = {}
+        self._shown: dict[tuple[Instance, bool], ListedMachine] = {}
 
     @property
     def name(self) -> ProviderName:
@@ -168,10 +169,15 @@ class SimulatedProvider:
         return ()
 
     async def console(self, machine: ProviderMachineId) -> str:
-        """Machines write nothing here."""
-        del machine
-        await self.fuse.burn()
-        return ""
+        """What it wrote by now; one that is not there yet, or no more, wrote nothing."""
+        fuse = self.fuse
+        await fuse.burn()
+        await asyncio.sleep(LATENCY)
+        if self._weather.strikes(FaultKind.THROTTLED):
+            raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
+        await fuse.burn()
+        instance = self.instances.get(machine)
+        return instance.console if instance is not None else ""
 
     def verify(self, proof: bytes) -> ProvenIdentity:
         """Who speaks; proofs are not forged here."""
@@ -239,24 +245,31 @@ class SimulatedProvider:
         )
 
     def _listed(self, instance: Instance, then: Instant) -> ListedMachine:
-        offering = instance.offering
         ended = instance.ended_at is not None and instance.ended_at <= then
-        return ListedMachine(
-            instance.id,
-            instance.installation,
-            instance.call,
-            instance.sku,
-            ended,
-            offering.instance_type,
-            offering.zone,
-            offering.capacity_type,
-            offering.dollars_per_hour,
-            ((offering.quota_key, offering.quota_units),),
-            IMAGE,
-            instance.launch_time,
-            instance.reason if ended else "",
-            instance.failure if ended else None,
-        )
+        shown = self._shown.get((instance, ended))
+        if shown is None:
+            shown = self._shown[instance, ended] = _listed(instance, ended)
+        return shown
+
+
+def _listed(instance: Instance, ended: bool) -> ListedMachine:
+    offering = instance.offering
+    return ListedMachine(
+        instance.id,
+        instance.installation,
+        instance.call,
+        instance.sku,
+        ended,
+        offering.instance_type,
+        offering.zone,
+        offering.capacity_type,
+        offering.dollars_per_hour,
+        ((offering.quota_key, offering.quota_units),),
+        IMAGE,
+        instance.launch_time,
+        instance.reason if ended else "",
+        instance.failure if ended else None,
+    )
 
 
 def _failure(failure: FailureClass, code: str, offering: Offering) -> LaunchFailure:

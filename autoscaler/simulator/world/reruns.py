@@ -11,8 +11,9 @@ from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
 from autoscaler.model.identifiers import JobId, Seconds
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import JobState
-from autoscaler.simulator.world.actions import REPOSITORY, Actions
+from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.jobs import REPOSITORY
 from autoscaler.simulator.world.schedule import FaultKind
 from autoscaler.simulator.world.weather import Weather
 from autoscaler.simulator.world.witness import Witness

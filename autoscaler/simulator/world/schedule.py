@@ -33,7 +33,8 @@ class FaultKind(StrEnum):
     STALE_JOB = "stale_job"  # jobs as they were `target` seconds ago
     LIST_SAYS_IDLE = "list_says_idle"  # of runners at work
     DELETE_SAYS_BUSY = "delete_says_busy"  # 422 for an idle runner
-    DELETE_OF_BUSY = "delete_of_busy"  # 204 for a runner at work, which goes on
+    DELETE_OF_BUSY = "delete_of_busy"  # 204 for a runner at work, or one that was just given a job
+    HANDED_OUT_LATE = "handed_out_late"  # jobs wait `target` s, or until a runner is about to leave
     STOLEN = "stolen"  # runners go to the youngest fitting job with the fewest labels
     IDLE_REMOVED = "idle_removed"  # idle JIT registrations are removed after a minute
     RERUN_REFUSED = "rerun_refused"  # 403: the run may not be tried again just now
@@ -60,6 +61,7 @@ class FaultKind(StrEnum):
     INTERRUPTED = "interrupted"  # two minutes' notice, then taken
     RETIRED = "retired"  # a scheduled change of its host: ten minutes' notice, then taken
     REBALANCED = "rebalanced"  # it may be taken, we are told, and it is not
+    TAKEN_STARTING = "taken_starting"  # taken while its listener starts: it was registered
     CUT_OFF = "cut_off"  # its words do not reach the controller
 
     # The queue of interruptions: every n-th notice, or request.

@@ -57,6 +57,7 @@ class Backup:
     heartbeat: Instant | None = None
     arrived_until: Instant | None = None
     installation: InstallationId = INSTALLATION
+    former_installations: tuple[InstallationId, ...] = ()
 
 
 class MemoryStore:
@@ -72,6 +73,7 @@ class MemoryStore:
         self.cooldowns: dict[str, Cooldown] = {}
         self.commits: list[Commit] = []
         self.installation = INSTALLATION
+        self.former_installations: tuple[InstallationId, ...] = ()
         self.heartbeat: Instant | None = None
         self.arrived_until: Instant | None = None
         self.forgotten: list[Instant] = []
@@ -92,6 +94,7 @@ class MemoryStore:
             self.heartbeat,
             self.arrived_until,
             self.installation,
+            self.former_installations,
         )
 
     def restore(self, backup: "Backup") -> None:
@@ -103,6 +106,7 @@ class MemoryStore:
         self.heartbeat = backup.heartbeat
         self.arrived_until = backup.arrived_until
         self.installation = backup.installation
+        self.former_installations = backup.former_installations
 
     def of_kind(self, kind: type[T]) -> list[T]:
         """The durable records of one kind."""
@@ -146,6 +150,7 @@ class MemoryStore:
             tuple(d for d in self.inbox.values() if d.key not in self.applied),
             self.arrived_until,
             _copies(self.of_kind(Rerun)),
+            self.former_installations,
         )
 
     async def accept(self, delivery: Delivery) -> bool:
@@ -164,17 +169,19 @@ class MemoryStore:
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
-        installation: InstallationId | None = None,
+        installations: Sequence[InstallationId] = (),
     ) -> None:
         """Keep a transaction."""
         kept = Commit(_copies(records), tuple(history), tuple(applied), tuple(cooldowns))
+        ids = tuple(installations)
 
         def keep() -> None:
             self.records.update({kind_and_key(record): record for record in kept.records})
             self.applied.update(kept.applied)
             self.cooldowns.update({cooldown.key: cooldown for cooldown in kept.cooldowns})
             self.commits.append(kept)
-            self.installation = installation or self.installation
+            if ids:
+                self.installation, self.former_installations = ids[0], ids[1:]
 
         await self._durably(keep)
 

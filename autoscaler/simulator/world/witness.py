@@ -11,8 +11,8 @@ from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.demand import normalise_labels
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds, SkuName
 from autoscaler.model.machines import Machine
-from autoscaler.simulator.world.actions import SimulatedJob
 from autoscaler.simulator.world.instances import STRANGER, Instance, Seat
+from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.store import MemoryStore
 
 SERVED_WITHIN: Seconds = 2000.0

@@ -22,12 +22,14 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.interruptions import RerunState
 from autoscaler.model.jobs import JobState
+from autoscaler.model.runners import machine_in_name
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.clock import BusyClock, HostClock
 from autoscaler.simulator.world.fuse import Fuse
 from autoscaler.simulator.world.github import SimulatedGitHub
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.instances import STRANGER, Instance
+from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.lists import SimulatedLists
 from autoscaler.simulator.world.machine import Surroundings
 from autoscaler.simulator.world.machines import FORETOLD, Machines
@@ -46,6 +48,8 @@ from autoscaler.simulator.world.witness import Witness
 
 LOOK_EVERY: Seconds = 60.0
 SLOW_STORE: Seconds = 1.0
+OPERATOR_COMES: Seconds = 3600.0
+"""How long after the last fault an operator looks at what is still unclear, if none came before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +131,33 @@ class SimulatedWorld:
             and not any(machine.occupies for machine in state.machines.values())
             and not any(job.state is not JobState.COMPLETED for job in state.jobs.values())
             and not any(rerun.state is not RerunState.ENDED for rerun in state.reruns.values())
+            and not self.orphaned_registrations
         )
+
+    @property
+    def orphaned_registrations(self) -> list[Registration]:
+        """Those at GitHub that no machine is behind, where GitHub's lists are read to remove them.
+
+        One of an installation that was given up is nobody's: GitHub removes it after a day offline.
+        """
+        if not self._schedule.lists:
+            return []
+        known = self._setting.catalogue.bearing((self.store.installation,))
+        behind = {seat.registration for seat in self.machines.seats if seat.listens}
+        return [
+            registration
+            for registration in self.actions.registrations.values()
+            if registration.deleted_at is None
+            and registration not in behind
+            and machine_in_name(known, registration.name) is not None
+        ]
 
     def _set_out(self) -> None:
         loop = asyncio.get_running_loop()
         for provider in self.providers.values():
             for number in range(self._setting.strangers):
                 provider.add(self._stranger(provider.name, number))
+        loop.call_at(self._began + self._schedule.calm_from + OPERATOR_COMES, self.operator.come)
         for job in self._schedule.jobs:
             loop.call_at(self._began + job.at, self.actions.queue, job)
         for fault in self._schedule.faults:

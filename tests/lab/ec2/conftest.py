@@ -1,7 +1,7 @@
-"""One moto process for these tests; for each a lab of its own, with a clock at 100 times."""
+"""For each test a lab of its own, with a clock at 100 times."""
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -20,14 +20,6 @@ from tests.lab.ec2.harness import (
 )
 
 ACCOUNTS = itertools.count(100000000000)
-
-
-@pytest.fixture(scope="session")
-def moto() -> Iterator[MotoProcess]:
-    process = MotoProcess()
-    process.start()
-    yield process
-    process.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,10 @@
 """What a crowd must have in common with the agent, and how many machines it carries."""
 
+import asyncio
 import importlib.util
+from collections.abc import Coroutine, Generator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -44,6 +47,42 @@ async def test_user_data_that_start_no_agent_power_off_by_the_armed_shutdown() -
         await until(lambda: bool(world.off))
         await host.close()
         assert world.told == []
+
+
+Result = TypeVar("Result")
+
+
+class Deaf(asyncio.Task[Result]):
+    """A task on which a cancellation is lost, as on one that is just returning."""
+
+    def cancel(self, msg: object = None) -> bool:
+        del msg
+        return not self.done()
+
+
+async def test_a_machine_that_is_killed_while_it_leaves_does_not_power_off() -> None:
+    lives: list[asyncio.Future[Any]] = []
+
+    def deaf(
+        loop: asyncio.AbstractEventLoop,
+        life: Generator[Any, None, Result] | Coroutine[Any, Any, Result],
+        /,
+    ) -> asyncio.Future[Result]:
+        task = Deaf(life, loop=loop)
+        lives.append(task)
+        return task
+
+    world = World(scale=6000)
+    host = CrowdHost(world.scale)
+    asyncio.get_running_loop().set_task_factory(deaf)
+    try:
+        await host.boot(world.machine("i-1", "#!/bin/bash\n{}\n{not json\n"))
+    finally:
+        asyncio.get_running_loop().set_task_factory(None)
+    await host.close()
+    (life,) = lives
+    assert life.exception() is None
+    assert world.off == []
 
 
 @pytest.mark.parametrize("text", ["", "#!/bin/bash\n", '{"controller": 1, "provider": "p"}'])

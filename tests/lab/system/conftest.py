@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest_asyncio
 
+from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import ec2_sku
 
@@ -24,7 +25,7 @@ STORIES: dict[str, dict[str, Any]] = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Laboratory]:
+async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
     """A laboratory whose controller is ready; a lab minute takes a second."""
     fleet = LabFleet(
         "acme",
@@ -34,6 +35,6 @@ async def lab() -> AsyncIterator[Laboratory]:
         most_machines=150,
         group_repositories=("widgets",),
     )
-    async with Laboratory(fleet) as laboratory:
+    async with Laboratory(fleet, moto) as laboratory:
         await laboratory.start_controller()
         yield laboratory

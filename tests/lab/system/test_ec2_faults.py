@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.lab.ec2.instances import Instance, Pool
+from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.ec2.throttling import Bucket, RequestLimits
 from autoscaler.lab.github.records import Job as PushedJob
 from autoscaler.lab.laboratory import LabFleet, Laboratory
@@ -67,10 +68,10 @@ SKUS: dict[str, Any] = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Laboratory]:
+async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
     """A laboratory with machines of the crowd, whose controller is ready."""
     fleet = LabFleet("acme", ("widgets",), SKUS, scale=SCALE, most_machines=150)
-    async with Laboratory(fleet) as laboratory:
+    async with Laboratory(fleet, moto) as laboratory:
         # Read by the controller when it starts.
         laboratory.ec2.quotas.set(P_ON_DEMAND, P_VCPUS)
         await laboratory.start_controller()

@@ -13,6 +13,7 @@ import pytest_asyncio
 import yaml
 
 from autoscaler.lab.ec2.instances import Instance, Pool
+from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.github.records import Job as PushedJob
 from autoscaler.lab.github.records import JobStatus
 from autoscaler.lab.github.settings import AnswerFault, DeliveryFaults
@@ -60,10 +61,10 @@ Pushed = Mapping[str, list[PushedJob]]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab() -> AsyncIterator[Laboratory]:
+async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
     """A laboratory with machines of the crowd, whose controller is ready."""
     fleet = LabFleet("acme", ("widgets",), SKUS, scale=SCALE, most_machines=150)
-    async with Laboratory(fleet) as laboratory:
+    async with Laboratory(fleet, moto) as laboratory:
         await laboratory.start_controller()
         yield laboratory
 

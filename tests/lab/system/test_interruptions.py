@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from autoscaler.lab.ec2.instances import Instance, InstanceState
+from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import EndGround, Machine, MachineState
@@ -39,9 +40,11 @@ def runs_of(lab: Laboratory, sku: str) -> list[str | None]:
     return [one.conclusion for one in lab.github.jobs if one.spec.name == sku]
 
 
-async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again() -> None:
+async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again(
+    moto: MotoProcess,
+) -> None:
     fleet = LabFleet("acme", ("widgets",), SKUS, scale=150.0)
-    async with Laboratory(fleet) as lab:
+    async with Laboratory(fleet, moto) as lab:
         await lab.start_controller()
         names = ("again", "quiet", "off")
         # Each in a run of its own, or a run's other jobs would be waited for.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.identifiers import Seconds
 from tests.lab.system.harness import (
@@ -86,12 +87,12 @@ async def _keep_killing(trial: Trial, chance: random.Random) -> Counter[str]:
 
 
 @pytest.mark.timeout(900)
-async def test_killed_at_every_point_while_jobs_flow(tmp_path: Path) -> None:
+async def test_killed_at_every_point_while_jobs_flow(tmp_path: Path, moto: MotoProcess) -> None:
     witness, order = Witness(), tmp_path / "order"
     fleet = LabFleet(
         "acme", ("widgets",), SKUS, scale=30.0, ear=witness, program=(*MORTAL, str(order))
     )
-    async with Laboratory(fleet) as lab:
+    async with Laboratory(fleet, moto) as lab:
         trial = Trial(lab, witness, order)
         # From its first start on it knows which deliveries it missed.
         await lab.start_controller()

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.lab.ec2.lifecycle import BY_ITSELF, BY_USER
+from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import Laboratory
 from autoscaler.lab.machines.misbehaving_host import PANIC
 from autoscaler.lab.machines.misbehaviour import Misbehaviour
@@ -32,9 +33,9 @@ EVERY_STORY = pytest.mark.parametrize("name", sorted(STORIES))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def outcome() -> AsyncIterator[Outcome]:
+async def outcome(moto: MotoProcess) -> AsyncIterator[Outcome]:
     """Every story, lived to its end."""
-    async with Laboratory(fleet()) as lab:
+    async with Laboratory(fleet(), moto) as lab:
         await lab.start_controller()
         jobs = {
             name: lab.github.push([job(f"{name}-{n}", name, s) for n, s in enumerate(story.jobs)])

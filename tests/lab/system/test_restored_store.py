@@ -1,26 +1,34 @@
 """A store is restored from a backup, or lost, while machines are at work: nobody's job dies.
 
 Nothing is launched twice, and what cannot be told is shown to an operator and ends when confirmed.
+Both stories begin together, each in a laboratory of its own, for most of a story is waiting for jobs.
 """
 
 import asyncio
+import shutil
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+import pytest_asyncio
+
 from autoscaler.lab.ec2.instances import IN_USE
+from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.github.records import Job as PushedJob
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.lab.machines.interception import Said
 from autoscaler.model.machines import EndGround
 from tests.lab.system.harness import CALL_TAG, ec2_sku, job, read_records, started, until
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 SKU = "linux.g5"
 SCALE = 60.0
-LONG = 1080.0
+LONG = 1500.0
 """Lab seconds: longer than it takes to come to the backup, to restore it and to start again."""
 PATIENCE = 60.0
 INSTALLATION_TAG = "autoscaler:installation"
@@ -111,25 +119,53 @@ async def all_have_ended(lab: Laboratory, left: Callable[[], set[str]]) -> None:
     assert len(list(lab.ec2.instances)) == len(lab.github.jobs)
 
 
+Stories = tuple[asyncio.Task[None], asyncio.Task[None]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stories(
+    tmp_path_factory: pytest.TempPathFactory, moto: MotoProcess
+) -> AsyncIterator[Stories]:
+    """Both, under way: of a restored store, and of a lost one."""
+    backup = tmp_path_factory.mktemp("restored") / "backup"
+    under_way = asyncio.create_task(_restored(backup, moto)), asyncio.create_task(_lost(moto))
+    yield under_way
+    for story in under_way:
+        story.cancel()
+    await asyncio.wait(under_way)
+
+
 async def test_over_a_restored_store_nobody_s_job_dies_and_nothing_is_launched_twice(
-    tmp_path: Path,
+    stories: Stories,
 ) -> None:
+    restored, _ = stories
+    await restored
+
+
+async def test_a_lost_store_takes_its_old_installation_over_once_that_is_confirmed(
+    stories: Stories,
+) -> None:
+    _, lost = stories
+    await lost
+
+
+async def _restored(backup: Path, moto: MotoProcess) -> None:
     ear = StaysOn()
-    async with Laboratory(fleet(ear)) as lab:
+    async with Laboratory(fleet(ear), moto) as lab:
         ear.lab, operator = lab, _Operator(lab)
         await lab.start_controller()
         long = push(lab, "before", 50, LONG)
         await until(lambda: started(long), PATIENCE, lab.controller.log_end)
         half = push(lab, "half way", 30, LONG)
         await until(lambda: len(at_work(lab)) > 50, PATIENCE, lab.controller.log_end)
-        back_up(lab, tmp_path / "backup")
+        back_up(lab, backup)
         assert not any(one.starts for one in half)
         ear.wanted = 3
         later = [*half, *push(lab, "after", 50, LONG), *push(lab, "short", 20, 30.0)]
         await until(lambda: started(later) and len(ear.hung) == 3, PATIENCE, lab.controller.log_end)
         await lab.controller.kill()
         lose(lab)
-        (tmp_path / "backup").rename(lab.folder / "state.db")
+        shutil.move(backup, lab.folder / "state.db")
         known = {call.id for call in read_records(lab).calls}
         unknown = {
             one.id
@@ -162,9 +198,9 @@ async def test_over_a_restored_store_nobody_s_job_dies_and_nothing_is_launched_t
         }
 
 
-async def test_a_lost_store_takes_its_old_installation_over_once_that_is_confirmed() -> None:
+async def _lost(moto: MotoProcess) -> None:
     ear = StaysOn()
-    async with Laboratory(fleet(ear)) as lab:
+    async with Laboratory(fleet(ear), moto) as lab:
         ear.lab, operator = lab, _Operator(lab)
         await lab.start_controller()
         ear.wanted = 1
@@ -174,9 +210,13 @@ async def test_a_lost_store_takes_its_old_installation_over_once_that_is_confirm
         await lab.controller.kill()
         lose(lab)
         await lab.start_controller()
-        assert (await lab.controller.metrics())["autoscaler_machines_foreign"] == 41
+        everyone = {one.id for one in lab.ec2.instances}
+        assert len(everyone) == 41
+        foreign = (await lab.controller.metrics())["autoscaler_machines_foreign"]
+        # Who is done with its job leaves meanwhile, on a busy host.
+        assert len(at_work(lab)) <= foreign <= 41
         lines = await operator.unclear()
-        assert ids_of(lines) == at_work(lab)
+        assert at_work(lab) <= ids_of(lines) <= everyone
         assert all(f"confirm --installation {old}" in line for line in lines)
         status, said = await operator.says("confirm", ear.hung[0])
         assert (status, "another installation" in said) == (1, True), said
@@ -184,7 +224,8 @@ async def test_a_lost_store_takes_its_old_installation_over_once_that_is_confirm
         assert (status, f"shown are: {old}" in said) == (1, True), said
         status, said = await operator.says("confirm", "--installation", old)
         assert status == 0, said
-        assert ids_of(await operator.unclear()) == at_work(lab)
+        shown = ids_of(await operator.unclear())
+        assert at_work(lab) <= shown <= everyone
         new = push(lab, "new", 10, 30.0)
         await all_have_ended(lab, lambda: set(ear.hung))
         # Tags and names are the old installation's from then on, over a restart too.

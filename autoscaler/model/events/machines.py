@@ -1,0 +1,96 @@
+"""What machines say of themselves, and how one is examined and ended.
+
+That a word is authentic was proved before it became an event.
+"""
+
+from dataclasses import dataclass
+
+from autoscaler.model.events.event import Event
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.machines import EndGround
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSaidHello(Event):
+    """A machine proved who it is and gave (the hash of) a nonce."""
+
+    machine: MachineId
+    nonce_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReportedStage(Event):
+    """A machine told how far its boot has come."""
+
+    machine: MachineId
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineGateReported(Event):
+    """A machine's own health checks passed or failed; `detail` is bounded text."""
+
+    machine: MachineId
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSeen(Event):
+    """An authenticated word from a machine; `polled` if it asks for a grant, and so has none."""
+
+    machine: MachineId
+    polled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MachineExited(Event):
+    """A machine reported that its runner has left and that it is powering off."""
+
+    machine: MachineId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndRequested(Event):
+    """The controller decided to end a machine, on one of the grounds that allow it."""
+
+    machine: MachineId
+    ground: EndGround
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndAnswered(Event):
+    """The provider took the request to end a machine, or (`error`) did not."""
+
+    machine: MachineId
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminationRequested(Event):
+    """GitHub is about to be asked what became of a silent machine's runner and job."""
+
+    machine: MachineId
+
+
+@dataclass(frozen=True, slots=True)
+class MachineExamined(Event):
+    """What GitHub said of a silent machine: `finished` only if its work is provably over."""
+
+    machine: MachineId
+    finished: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleRead(Event):
+    """What the console of a machine that did not come up showed, or why nothing is known of it.
+
+    `shown` is bounded, printable text without what looks like a credential. The machine may have
+    left memory.
+    """
+
+    machine: MachineId
+    shown: str

@@ -1,0 +1,122 @@
+"""A job and a runner as GitHub has them. Facts only."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from autoscaler.model.identifiers import Instant, JobId, RunnerName
+from autoscaler.model.jobs import JobState
+from autoscaler.simulator.world.schedule import JobArrival
+from autoscaler.simulator.world.webhooks import Word
+
+REPOSITORY = "acme/widgets"
+
+AGAIN = 1000
+"""A run's job has its run's number; the one of each further attempt has so much more."""
+
+
+@dataclass(eq=False, slots=True)
+class Registration:
+    """One runner as GitHub has it.
+
+    `frozen` is a listener that takes no job just now, `assigned` one that waits to be picked up.
+    """
+
+    id: int
+    scope: str
+    name: RunnerName
+    labels: frozenset[str]
+    created_at: Instant
+    online_at: Instant | None = None
+    offline_at: Instant | None = None
+    busy_at: Instant | None = None
+    deleted_at: Instant | None = None
+    frozen: bool = False
+    job: "SimulatedJob | None" = None
+    assigned: "SimulatedJob | None" = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it may be given a job."""
+        there = self.online_at is not None and self.deleted_at is None
+        return there and self.busy_at is None and not self.frozen
+
+    def listed_by(self, moment: Instant) -> bool:
+        """Whether GitHub listed it at that moment."""
+        return self.created_at <= moment and not _by(self.deleted_at, moment)
+
+    def online_by(self, moment: Instant) -> bool:
+        """Whether it was online then."""
+        return _by(self.online_at, moment) and not _by(self.offline_at, moment)
+
+    def busy_by(self, moment: Instant) -> bool:
+        """Whether it had a job then."""
+        return _by(self.busy_at, moment)
+
+    @property
+    def works(self) -> bool:
+        """Whether a job runs on it, whatever GitHub lists."""
+        return self.job is not None and self.job.state is JobState.IN_PROGRESS
+
+
+@dataclass(eq=False, slots=True)
+class SimulatedJob:
+    """A job as GitHub has it, the one of its run. `killed` says what took its machine from under it.
+
+    Until `held_until` GitHub keeps it from idle runners.
+    """
+
+    arrival: JobArrival
+    state: JobState
+    queued_at: Instant
+    attempt: int = 1
+    runner: Registration | None = None
+    started_at: Instant | None = None
+    completed_at: Instant | None = None
+    conclusion: str | None = None
+    killed: str = ""
+    starts: int = 0
+    held_until: Instant = 0.0
+    timer: asyncio.TimerHandle | None = None
+    words: list[tuple[Instant, Word]] = field(default_factory=list)
+
+    @property
+    def id(self) -> JobId:
+        """Its number, another one in each attempt of its run."""
+        return JobId(self.arrival.job + AGAIN * (self.attempt - 1))
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Its labels, as GitHub compares them."""
+        return frozenset(label.lower() for label in self.arrival.labels)
+
+    @property
+    def run(self) -> int:
+        """Its run's number."""
+        return self.arrival.job
+
+    def word(self) -> Word:
+        """What GitHub says of it now."""
+        return Word(
+            self.id,
+            self.run,
+            self.attempt,
+            self.state,
+            REPOSITORY,
+            self.arrival.labels,
+            self.queued_at,
+            self.runner.name if self.runner is not None else None,
+            self.runner.id if self.runner is not None else None,
+            self.started_at,
+            self.completed_at,
+            self.conclusion,
+        )
+
+    def word_at(self, moment: Instant) -> Word:
+        """What GitHub said of it then, or first of all."""
+        said = [word for at, word in self.words if at <= moment]
+        return said[-1] if said else self.words[0][1]
+
+
+def _by(event: Instant | None, moment: Instant) -> bool:
+    return event is not None and event <= moment

@@ -1,0 +1,99 @@
+"""The world itself: what it does to the product in a few cases that the seeds rely on."""
+
+from autoscaler.model.identifiers import Seconds
+from autoscaler.model.jobs import JobState
+from autoscaler.simulator.world.jobs import SimulatedJob
+from autoscaler.simulator.world.machines import HUNG
+from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Schedule
+from autoscaler.simulator.world.virtual_time import run
+from autoscaler.simulator.world.world import OPERATOR_COMES, SimulatedWorld
+from tests.chaos.fleet import SETTING, WEST
+from tests.chaos.trial import PATIENCE, left_wrong
+
+
+def played(*happenings: Fault | JobArrival, lists: bool = False) -> SimulatedWorld:
+    """A world after its end, in which nothing was wrong."""
+    jobs = tuple(one for one in happenings if isinstance(one, JobArrival))
+    faults = tuple(one for one in happenings if isinstance(one, Fault))
+
+    async def scenario() -> SimulatedWorld:
+        world = SimulatedWorld(SETTING, Schedule(0, jobs, faults, lists))
+        await world.run(PATIENCE)
+        assert (*world.witness.violations, *left_wrong(world)) == ()
+        return world
+
+    return run(scenario())
+
+
+def arm_job(works: Seconds = 60.0) -> JobArrival:
+    """Of a SKU that keeps no machine warm."""
+    return JobArrival(5.0, 1, ("arm",), works)
+
+
+def only_job(world: SimulatedWorld) -> SimulatedJob:
+    (job,) = world.actions.jobs.values()
+    return job
+
+
+def waited(job: SimulatedJob) -> Seconds:
+    assert job.started_at is not None
+    return job.started_at - job.queued_at
+
+
+def test_what_the_console_of_a_hung_boot_shows_is_kept() -> None:
+    world = played(arm_job(), Fault(4.0, FaultKind.HUNG_BOOT, 60.0))
+    rows = [row for commit in world.store.commits for row in commit.history]
+    hung = [
+        instance.id for instance in world.providers[WEST].instances.values() if instance.console
+    ]
+    assert len(hung) == 1
+    assert [row.detail for row in rows if HUNG in row.detail]
+
+
+def test_a_machine_that_nobody_can_tell_waits_for_the_operator() -> None:
+    """It hangs since before a restart, and GitHub's runners were not listed: it may be at work."""
+    faults = (Fault(4.0, FaultKind.HUNG_BOOT, 60.0), Fault(90.0, FaultKind.CRASH, 5.0, 1, 1))
+    world = played(arm_job(), *faults)
+    calm = 95.0
+    (hung,) = [i for p in world.providers.values() for i in p.instances.values() if i.console]
+    assert world.operator.confirmed == 1
+    assert hung.ended_at is not None
+    assert hung.ended_at - hung.launched_at > calm + OPERATOR_COMES - 90.0
+
+
+def test_a_runner_that_is_given_a_job_as_it_leaves_stays_for_it() -> None:
+    """GitHub says 422 to the DELETE: the job was assigned while the listener stood still."""
+    world = played(arm_job(), Fault(0.0, FaultKind.HANDED_OUT_LATE, 60.0, target=600))
+    job = only_job(world)
+    assert 120.0 < waited(job) < 300.0
+    assert len(world.actions.registrations) == 1
+
+
+def test_a_runner_deleted_with_a_job_just_given_to_it_costs_a_minute_and_no_job() -> None:
+    """GitHub says 204: nobody picks the job up, and GitHub gives it to the next runner."""
+    late = Fault(0.0, FaultKind.HANDED_OUT_LATE, 60.0, target=240)
+    world = played(arm_job(), late, Fault(0.0, FaultKind.DELETE_OF_BUSY, 600.0))
+    job = only_job(world)
+    assert world.weather.hits[FaultKind.DELETE_OF_BUSY] >= 1
+    assert (job.state, job.conclusion, job.starts) == (JobState.COMPLETED, "success", 1)
+    assert len(world.actions.registrations) >= 2
+
+
+def test_a_job_cancelled_before_its_runner_picked_it_up_is_not_started() -> None:
+    late = Fault(0.0, FaultKind.HANDED_OUT_LATE, 60.0, target=240)
+    said_204 = Fault(0.0, FaultKind.DELETE_OF_BUSY, 600.0)
+    world = played(JobArrival(5.0, 1, ("arm",), 60.0, cancelled=190.0), late, said_204)
+    job = only_job(world)
+    assert (job.conclusion, job.starts) == ("cancelled", 0)
+    assert world.weather.hits[FaultKind.DELETE_OF_BUSY] == 1
+
+
+def test_the_registration_of_a_machine_taken_while_its_listener_starts_is_removed() -> None:
+    taken = Fault(0.0, FaultKind.TAKEN_STARTING, 120.0)
+    world = played(arm_job(), taken, lists=True)
+    first, *_ = world.actions.registrations.values()
+    assert first.online_at is None
+    assert first.job is None
+    assert first.deleted_at is not None
+    unread = played(arm_job(), taken)
+    assert [r.name for r in unread.actions.registrations.values() if r.deleted_at is None]

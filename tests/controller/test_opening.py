@@ -1,0 +1,75 @@
+"""What a provider offers is for sale once its machines are known, and the others' had their moment."""
+
+import asyncio
+from collections.abc import Collection
+
+from autoscaler.controller.opening import AGAIN_FIRST, AGAIN_RAREST, LISTED_TOGETHER, Opening
+from autoscaler.controller.system import SystemClock
+from autoscaler.model.identifiers import ProviderName
+from tests.controller.virtual_time import on_virtual_time
+
+EAST, WEST = ProviderName("east"), ProviderName("west")
+
+
+class Market:
+    """`listed_after` says how many seconds each provider's list takes, `failures` how many fail."""
+
+    def __init__(self, listed_after: dict[ProviderName, float], failures: int = 0) -> None:
+        self.began = asyncio.get_running_loop().time()
+        self.sold: list[tuple[float, set[ProviderName]]] = []
+        self.asked: list[float] = []
+        self.failures = failures
+        self.listed_after = listed_after
+        self.opening = Opening(listed_after, self._list, self._sell, SystemClock())
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time() - self.began
+
+    async def _list(self, name: ProviderName) -> bool:
+        self.asked.append(self._now())
+        await asyncio.sleep(self.listed_after[name])
+        self.failures -= 1
+        return self.failures < 0
+
+    def _sell(self, opened: Collection[ProviderName]) -> None:
+        self.sold.append((self._now(), set(opened)))
+
+
+@on_virtual_time
+async def test_one_alone_is_for_sale_as_soon_as_it_is_listed() -> None:
+    market = Market({EAST: 2.0})
+    task = asyncio.create_task(market.opening.run())
+    await asyncio.sleep(1.0)
+    assert (market.opening.opened, market.opening.left) == (set(), [EAST])
+    await asyncio.sleep(1.5)
+    assert market.sold == [(2.0, {EAST})]
+    assert (market.opening.opened, market.opening.left) == ({EAST}, [])
+    await task
+
+
+@on_virtual_time
+async def test_several_are_for_sale_once_all_are_listed() -> None:
+    market = Market({EAST: 2.0, WEST: 9.0})
+    task = asyncio.create_task(market.opening.run())
+    await asyncio.sleep(3.0)
+    assert market.opening.opened == {EAST}, "its machines are known: they may say hello"
+    assert market.sold == []
+    await task
+    assert market.sold == [(9.0, {EAST, WEST})] * 2
+
+
+@on_virtual_time
+async def test_one_that_cannot_be_listed_holds_the_others_up_for_half_a_minute() -> None:
+    market = Market({EAST: 2.0, WEST: 500.0})
+    await market.opening.run()
+    assert market.sold == [(LISTED_TOGETHER, {EAST}), (500.0, {EAST, WEST})]
+
+
+@on_virtual_time
+async def test_it_is_tried_again_and_again_more_and_more_seldom() -> None:
+    market = Market({EAST: 0.0}, failures=9)
+    await market.opening.run()
+    waits = [
+        later - earlier for earlier, later in zip(market.asked, market.asked[1:], strict=False)
+    ]
+    assert waits == [AGAIN_FIRST * 2.0**n for n in range(6)] + [AGAIN_RAREST] * 3
