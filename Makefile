@@ -46,14 +46,14 @@ crowds: setup
 	@echo '==> pytest -m whole_host'
 	@$(BIN)/python -m pytest -q -p no:cacheprovider -m whole_host tests/lab
 
-# Those of the laboratory wait for processes most of the time, the others compute.
+# Those of the laboratory wait for processes most of the time, the others compute: they step back.
 laboratory: setup
 	@echo '==> pytest tests/lab'
 	@$(BIN)/python -m pytest -q -p no:cacheprovider -m 'not whole_host' tests/lab
 
 rooms: setup
 	@echo '==> pytest, but for tests/lab'
-	@$(BIN)/python -m pytest -q -p no:cacheprovider --ignore=tests/lab
+	@nice $(BIN)/python -m pytest -q -p no:cacheprovider --ignore=tests/lab
 
 pytest: setup ## The tests; ARGS='-k name' runs some.
 	@echo '==> pytest'

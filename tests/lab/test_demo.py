@@ -156,7 +156,9 @@ def test_the_table_and_what_stands_below_it(replays: dict[str, Replay]) -> None:
     # Three minutes at a dollar an hour, twice, is what two machines cost at least.
     assert float(rows["gpu.large"][-1].removeprefix("$")) >= 0.10
     assert re.search(r"^Machines: 5 launched, [1-5] at the peak, 0 left\.$", output, re.MULTILINE)
-    assert "  5 POST /orgs/{org}/actions/runners/generate-jitconfig" in output
+    # More than five where this host was too busy to answer one in time: it is asked for again.
+    minted = r"^  [5-9] POST /orgs/\{org\}/actions/runners/generate-jitconfig$"
+    assert re.search(minted, output, re.MULTILINE)
     assert re.search(r"^  \d+ DescribeInstances$", output, re.MULTILINE)
     assert re.search(r'autoscaler_launches_total\{.*sku="\w+\.\w+".*\} 2$', output, re.MULTILINE)
     assert "  4 macos-15 (macOS)" in output

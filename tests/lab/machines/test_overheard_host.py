@@ -1,5 +1,6 @@
 """A host that is listened in on: what its machines say passes through, unless it is broken."""
 
+import asyncio
 from typing import Any
 
 from autoscaler.lab.machines.crowd import CrowdHost
@@ -7,6 +8,9 @@ from autoscaler.lab.machines.interception import Said
 from autoscaler.lab.machines.overheard_host import OverheardHost
 from tests.lab.machines.conftest import UserData
 from tests.lab.machines.world import World, running, until
+
+RETRY_AFTER = 2.0
+"""Lab seconds that the server's 503 asks for."""
 
 
 class Listener:
@@ -44,13 +48,14 @@ async def test_all_machines_are_heard_and_what_is_broken_is_said_again(user_data
 
 
 async def test_a_plug_that_is_pulled_silences_the_machine(user_data: UserData) -> None:
-    async with running(World(scale=50)) as world:
+    async with running(World(scale=50, forever={"hello": 503})) as world:
         listener = Listener()
         host = OverheardHost(CrowdHost(world.scale), listener)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: bool(listener.answered))
         await host.kill("i-1")
         said = len(listener.said)
+        await asyncio.sleep(10 * RETRY_AFTER / world.scale)
+        assert len(listener.said) <= said + 1  # one may have been on its way
         await host.close()
-        assert len(listener.said) == said
         assert world.off == []
