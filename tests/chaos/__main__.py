@@ -71,13 +71,15 @@ def _play(console: Console, options: argparse.Namespace) -> int:
 
         def each(outcome: Outcome) -> None:
             nonlocal bad
-            bad += bool(outcome.violations)
+            if outcome.violations:
+                bad += 1
+                console.print(f"seed {outcome.seed}: {'; '.join(outcome.violations[:3])}")
             progress.update(task, advance=1, description=f"{bad} bad" if bad else "")
 
         figures = campaign(seeds, options.processes, each, options.until_found)
     console.print(figures.told())
-    for outcome in figures.bad:
-        console.print(f"seed {outcome.seed}: {'; '.join(outcome.violations[:3])}")
+    if figures.interrupted:
+        raise KeyboardInterrupt
     for outcome in figures.bad[:SHRUNK]:
         _tell_shrunk(console, outcome, options)
     return 1 if figures.bad else 0

@@ -36,6 +36,7 @@ class Figures:
     hits: Counter[FaultKind] = field(default_factory=Counter)
     seeds_with: Counter[FaultKind] = field(default_factory=Counter)
     bad: list[Outcome] = field(default_factory=list)
+    interrupted: bool = False
 
     def count(self, outcome: Outcome) -> None:
         """Take one seed in."""
@@ -68,13 +69,19 @@ def campaign(
     each: Callable[[Outcome], None] = lambda _: None,
     until_found: bool = False,
 ) -> Figures:
-    """Play the seeds; `each` hears of every one. Stops at the first violation if `until_found`."""
+    """Play the seeds; `each` hears of every one. Stops at the first violation if `until_found`.
+
+    After Ctrl-C the figures are those of the seeds played so far.
+    """
     figures = Figures()
-    for outcome in _outcomes(seeds, processes):
-        figures.count(outcome)
-        each(outcome)
-        if until_found and figures.bad:
-            break
+    try:
+        for outcome in _outcomes(seeds, processes):
+            figures.count(outcome)
+            each(outcome)
+            if until_found and figures.bad:
+                break
+    except KeyboardInterrupt:
+        figures.interrupted = True
     return figures
 
 

@@ -6,6 +6,7 @@ from autoscaler.simulator.world.schedule import FaultKind
 from tests.chaos.campaign import campaign
 from tests.chaos.fleet import CATALOGUE
 from tests.chaos.mix import HABITS, LASTS, schedule_of
+from tests.chaos.trial import Outcome
 
 SEEDS = range(300)
 
@@ -33,3 +34,11 @@ def test_whatever_fails_nothing_is_lost_and_nothing_leaks() -> None:
     assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
     assert figures.seeds == len(SEEDS)
     assert set(figures.seeds_with) == set(FaultKind)
+
+
+def test_after_ctrl_c_the_figures_are_those_of_the_seeds_played() -> None:
+    def press(_: Outcome) -> None:
+        raise KeyboardInterrupt
+
+    figures = campaign(range(3), processes=1, each=press)
+    assert (figures.interrupted, figures.seeds) == (True, 1)
