@@ -1,6 +1,7 @@
 """The ledger: applies events to records and shows the result as a Fleet. Pure.
 
-`apply` is O(log n) for every event but a provider's list, which is O(its length).
+`apply` is O(log n) for every event but these: a provider's list is O(its length), a complete one and a
+start O(machines), and while a machine of an unknown call stands, any list is O(machines and jobs).
 """
 
 from collections.abc import Callable, Iterable
@@ -9,7 +10,6 @@ from typing import Any
 from autoscaler.ledger import (
     calls,
     confirming,
-    deadlines,
     holds,
     interruptions,
     jobs,
@@ -17,32 +17,23 @@ from autoscaler.ledger import (
     machines,
     restored,
     runners,
+    starting,
 )
 from autoscaler.ledger.launch_rate import launch_tokens
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
-from autoscaler.model.calls import Call, CallState
-from autoscaler.model.catalogue import Catalogue, LaunchTokens
+from autoscaler.model.calls import CallState
+from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import Changes, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.fleet import Fleet, Usage
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import Job
-from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import RunnerState, runner_names
+from autoscaler.model.machines import Machine
+from autoscaler.model.runners import runner_names
 
 REMEMBERED_FOR: Seconds = 600.0
 """How long what has ended stays in memory; its row stays in the store."""
-
-_AGEING = frozenset(
-    {
-        MachineState.LAUNCHED,
-        MachineState.BOOTED,
-        MachineState.PARKED,
-        MachineState.GRANTED,
-        MachineState.EXITED,
-    }
-)
 
 
 class Ledger:
@@ -155,6 +146,7 @@ def _on_examination_requested(state: LedgerState, event: e.ExaminationRequested)
 
 
 def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
+    jobs.expire(state, event.at)
     holds.check_idle_runners(state, event.at)
     holds.probe_held(state, event.at)
     interruptions.give_up(state, event.at)
@@ -179,37 +171,6 @@ def _forget_with(state: LedgerState, machine: Machine) -> None:
     # A call is known for as long as any of its machines is: lists are checked against it.
     if not any(slot in state.machines for slot in call.slots):
         state.drop(call)
-
-
-def _on_controller_started(state: LedgerState, event: e.ControllerStarted) -> None:
-    state.started_at = event.at
-    for machine in tuple(state.machines.values()):
-        if machine.state in _AGEING:
-            with state.changing(machine):
-                machine.absence += event.absence
-                machine.confirmed = False
-                machine.due = deadlines.due(state, machine)
-    for call in tuple(state.open_calls.values()):
-        _resume_call(state, call, event.at)
-    for runner in tuple(state.runners.values()):
-        if runner.state is RunnerState.WITHDRAWING:
-            with state.changing(runner):
-                known = runner.github_id is not None
-                runner.state = RunnerState.MINTED if known else RunnerState.NAMED
-    for account in {runner.demand.account for runner in state.runners.values()}:
-        level = state.catalogue.registration.refilled(0.0, event.absence)
-        state.mint_levels[account] = (level, event.at)
-    for provider in {call.provider for call in state.calls.values()}:
-        if (rate := state.catalogue.launch_rates.get(provider)) is not None:
-            gained = rate.refilled(LaunchTokens(0.0, 0.0), event.absence)
-            state.launch_levels[provider] = (gained, event.at)
-
-
-def _resume_call(state: LedgerState, call: Call, at: Instant) -> None:
-    if call.state is CallState.RECORDED:
-        calls.on_call_withdrawn(state, e.CallWithdrawn(at, call.id, "not sent before a restart"))
-    elif call.state is CallState.SENT:
-        calls.on_call_unknown(state, e.CallOutcomeUnknown(at, call.id, "we were restarted"))
 
 
 _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
@@ -248,6 +209,6 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.RerunAnswered: interruptions.on_rerun_answered,
     e.OrphanConfirmed: confirming.on_orphan_confirmed,
     e.InstallationTakenOver: confirming.on_installation_taken_over,
-    e.ControllerStarted: _on_controller_started,
+    e.ControllerStarted: starting.on_controller_started,
     e.TimePassed: _on_time_passed,
 }

@@ -125,8 +125,8 @@ def _found_again(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
     call = state.calls.get(listed.call)
-    if call is None:
-        # Our own id and a call we do not know: the store is older than the world.
+    if call is None or call.sent_at is None:
+        # Our own id and a call that we do not know or never sent: the store is older than the world.
         adopt_unproven(state, event, listed, OF_AN_UNKNOWN_CALL)
         return
     launched = LaunchedMachine(
