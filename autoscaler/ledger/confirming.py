@@ -13,7 +13,7 @@ from autoscaler.model.events import InstallationTakenOver, MachinesListed, Orpha
 from autoscaler.model.identifiers import InstallationId, Instant, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, Machine
-from autoscaler.model.runners import INSTALLATION_ID, machine_in_name
+from autoscaler.model.runners import INSTALLATION_ID, machine_in_any_name, machine_in_name
 from autoscaler.model.unclear import Unclear
 
 HEARD_WITHIN: Seconds = 900.0
@@ -169,8 +169,8 @@ def _may_be_of(state: LedgerState, name: RunnerName, machine: Machine) -> bool:
     runner = state.runners.get(name)
     if runner is not None:
         return runner.machine == machine.id
-    found = machine_in_name(state.catalogue, name)
-    if found is None:
-        return False
+    found = machine_in_any_name(state.catalogue.fleet, name)
+    if found in state.machines:
+        return found == machine.id
     # An adopted machine has a name of its own here, and another one in its registration.
-    return found == machine.id or (machine.slot < 0 and found not in state.machines)
+    return machine.slot < 0 and machine_in_name(state.catalogue, name) is not None

@@ -63,6 +63,7 @@ class IndexedRecords:
         self.withdrawable: dict[DemandClass, dict[RunnerName, Runner]] = {}
         self.idle_checks: Any = SortedDict()
         self.forgettable: Any = SortedDict()
+        self.expiring: Any = SortedDict()
         self.rerun_due: Any = SortedDict()
         self.reruns_of_run: dict[int, dict[JobId, Rerun]] = {}
         self.in_progress: Counter[SkuName] = Counter()
@@ -102,6 +103,8 @@ class IndexedRecords:
     def _index_job(self, job: Job) -> None:
         if job.state is JobState.COMPLETED:
             self.forgettable[job.completed_at or job.updated_at, "job", job.id] = job
+        if job.expires_at is not None:
+            self.expiring[job.expires_at, job.id] = job
         if job.demand is None:
             return
         if job.state is JobState.IN_PROGRESS:
@@ -119,6 +122,7 @@ class IndexedRecords:
 
     def _unindex_job(self, job: Job) -> None:
         self.forgettable.pop((job.completed_at or job.updated_at, "job", job.id), None)
+        self.expiring.pop((job.expires_at, job.id), None)
         if job.demand is None:
             return
         if job.state is JobState.IN_PROGRESS:

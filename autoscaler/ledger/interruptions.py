@@ -31,6 +31,9 @@ FIRST_ASKED_AFTER: Seconds = 15.0
 """A run is complete some seconds after its last job (and much later where others still run)."""
 
 RAREST_ASKED: Seconds = 900.0
+SIBLINGS_AWAITED: Seconds = 900.0
+"""GitHub ends the job of a runner that is lost after some ten minutes."""
+
 GIVEN_UP_AFTER: Seconds = 7 * 86_400.0
 """GitHub lets a job run for five days (docs.github.com: Actions limits)."""
 
@@ -145,22 +148,35 @@ def on_rerun_answered(state: LedgerState, event: RerunAnswered) -> None:
 
 
 def due_reruns(state: LedgerState, now: Instant) -> list[tuple[Rerun, ...]]:
-    """What GitHub is to be asked now: the due jobs of one run and attempt together.
+    """What GitHub is to be asked now: the jobs of one run and attempt together, once one is due.
 
-    Not what has used up its budget since it became due; `give_up` ends that.
+    They wait a while for one whose end is not known yet: GitHub may know it, and would run the
+    others without it. Not what has used up its budget since it became due; `give_up` ends that.
     """
-    groups: dict[tuple[int, int], list[Rerun]] = {}
-    for rerun in _due(state, now):
-        if rerun.state is RerunState.DUE and not over_budget(state, rerun):
-            key = (rerun.run_id, rerun.run_attempt)
-            groups.setdefault(key, []).append(rerun)
-    return [tuple(group) for group in groups.values()]
+    keys = {(one.run_id, one.run_attempt) for one in _due(state, now)}
+    groups = [_asked_for_together(state, *key, now) for key in sorted(keys)]
+    return [group for group in groups if group]
+
+
+def _asked_for_together(
+    state: LedgerState, run_id: int, attempt: int, now: Instant
+) -> tuple[Rerun, ...]:
+    siblings = [one for one in state.reruns_of_run[run_id].values() if one.run_attempt == attempt]
+    for one in siblings:
+        if one.state is RerunState.WAITING and now < one.created_at + SIBLINGS_AWAITED:
+            return ()
+    return tuple(
+        one for one in siblings if one.state is RerunState.DUE and not over_budget(state, one)
+    )
 
 
 def over_budget(state: LedgerState, rerun: Rerun) -> bool:
-    """Whether its run was tried again as often as the SKU allows."""
+    """Whether as many of its run's attempts had jobs that were run again as its SKU allows.
+
+    Its own attempt does not count: what died in one is run again together, or one by one.
+    """
     sku = state.catalogue.skus.get(rerun.sku)
-    used = _tried_again_after(state, rerun.run_id)
+    used = {one.died_in for one in _accepted(state, rerun.run_id)} - {rerun.died_in}
     return len(used) >= (sku.rerun_interrupted if sku is not None else 0)
 
 
@@ -180,13 +196,10 @@ def _due(state: LedgerState, now: Instant) -> Iterator[Rerun]:
         yield rerun
 
 
-def _tried_again_after(state: LedgerState, run_id: int) -> set[int]:
-    """The attempts of a run that GitHub has followed by another one for us."""
-    return {
-        rerun.run_attempt
-        for rerun in state.reruns_of_run.get(run_id, {}).values()
-        if rerun.outcome is RerunOutcome.ACCEPTED
-    }
+def _accepted(state: LedgerState, run_id: int) -> list[Rerun]:
+    """What GitHub has tried a run again for."""
+    known = state.reruns_of_run.get(run_id, {}).values()
+    return [rerun for rerun in known if rerun.outcome is RerunOutcome.ACCEPTED]
 
 
 def _known(state: LedgerState, jobs: tuple[JobId, ...]) -> list[Rerun]:
@@ -204,12 +217,14 @@ def _taken_under(state: LedgerState, job: Job) -> Machine | None:
 
 def _new_rerun(state: LedgerState, job: Job, run_id: int, machine: Machine, at: Instant) -> Rerun:
     # What became known late may be of an attempt that was followed by another for its siblings.
-    since = [attempt + 1 for attempt in _tried_again_after(state, run_id)]
+    since = [one.run_attempt + 1 for one in _accepted(state, run_id)]
+    died_in = max(job.run_attempt, 1)
     rerun = Rerun(
         job=job.id,
         repository=job.repository,
         run_id=run_id,
-        run_attempt=max(job.run_attempt, *since, 1),
+        run_attempt=max([died_in, *since]),
+        died_in=died_in,
         sku=machine.sku,
         machine=machine.id,
         state=RerunState.WAITING,

@@ -12,15 +12,12 @@ from autoscaler.ledger.runners import bind_job, close_runner
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import normalise_labels, scope_of
 from autoscaler.model.events import JobAbandoned, JobObserved, JobReadRequested
-from autoscaler.model.identifiers import Seconds
-from autoscaler.model.jobs import JOB_TRANSITIONS, Job, JobState
+from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.jobs import JOB_TRANSITIONS, QUEUED_AT_MOST, Job, JobState
 from autoscaler.model.runners import Runner
 
 REREAD_AFTER: Seconds = 60.0
 """How long after a question about a disputed or held job it is asked again."""
-
-QUEUED_AT_MOST: Seconds = 86_400.0
-"""GitHub fails a job that was queued for a day (docs.github.com: Actions limits)."""
 
 ABANDONED = "stale"
 """The conclusion of a job that GitHub did not end: its own word for what was left incomplete."""
@@ -53,13 +50,23 @@ def on_job_read_requested(state: LedgerState, event: JobReadRequested) -> None:
 def on_job_abandoned(state: LedgerState, event: JobAbandoned) -> None:
     """It is no demand any more; one that has started meanwhile is left alone."""
     job = state.jobs.get(event.id)
-    if job is None or job.state not in (JobState.QUEUED, JobState.WAITING):
-        return
+    if job is not None and job.state in (JobState.QUEUED, JobState.WAITING):
+        _abandon(state, job, event.at, event.reason)
+
+
+def expire(state: LedgerState, at: Instant) -> None:
+    """Jobs whose time at GitHub is over have ended, although nobody said so."""
+    while state.expiring and state.expiring.peekitem(0)[0][0] <= at:
+        job = state.expiring.peekitem(0)[1]
+        _abandon(state, job, at, f"{job.state} for longer than GitHub lets a job be")
+
+
+def _abandon(state: LedgerState, job: Job, at: Instant, reason: str) -> None:
     with state.changing(job):
-        job.state, job.updated_at, job.disputed = JobState.COMPLETED, event.at, False
-        job.completed_at, job.conclusion = event.at, ABANDONED
+        job.state, job.updated_at, job.disputed = JobState.COMPLETED, at, False
+        job.completed_at, job.conclusion = at, ABANDONED
     state.reads.pop(job.id, None)
-    state.note(job, event.at, JobState.COMPLETED, event.reason)
+    state.note(job, at, JobState.COMPLETED, reason)
 
 
 def _new_job(state: LedgerState, event: JobObserved) -> Job:

@@ -14,7 +14,7 @@ from autoscaler.model.fleet import PARKED_BELIEVED_FOR
 from autoscaler.model.identifiers import Instant, MachineId, RunnerName
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import RunnerState, machine_in_name
+from autoscaler.model.runners import RunnerState, machine_in_any_name
 
 OF_AN_UNKNOWN_CALL = "of a call that is not in the store"
 OLDER_THAN_THE_WORLD = "its record is older than the world: it may have been granted since"
@@ -29,8 +29,10 @@ _SOON_HEARD = frozenset({MachineState.PARKED, MachineState.GRANTED})
 def doubt(state: LedgerState, at: Instant) -> None:
     """After a list: where it brought a machine of a call that nobody knows, doubt what is older.
 
-    O(machines); O(jobs) only where there is such a machine.
+    O(1) while every machine can be told; else O(machines), and O(jobs) where there is such a machine.
     """
+    if not state.tallies.unclear:
+        return
     brought = [one.created_at for one in state.machines.values() if _is_proof(one)]
     if not brought:
         return
@@ -50,7 +52,7 @@ def job_named(state: LedgerState, name: RunnerName, at: Instant) -> None:
     if runner is not None:
         _was_handed_over(state, name, at)
         return
-    found = machine_in_name(state.catalogue, name)
+    found = machine_in_any_name(state.catalogue.fleet, name)
     machine = state.machines.get(found) if found is not None else None
     if machine is not None and machine.created_at < state.started_at:
         _doubt_machine(state, machine, at)

@@ -75,8 +75,6 @@ class LedgerState(IndexedRecords):
             self._classes[key] = classify(self.catalogue, repository, labels)
         return self._classes[key]
 
-    # --- changes to be stored -----------------------------------------------------------------
-
     def note(self, record: Record, at: Instant, event: str, detail: str = "") -> None:
         """Add a row of history about a record."""
         kind, key = kind_and_key(record)

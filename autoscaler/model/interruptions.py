@@ -43,10 +43,10 @@ class RerunOutcome(StrEnum):
     not_killed   it did not fail, or had failed before its machine was taken
     off          its SKU does not run such jobs again
     opted_out    it carries the label that says so
-    over_budget  its run was run again as often as its SKU allows
+    over_budget  as many of its run's attempts had jobs run again as its SKU allows
     superseded   somebody else had its run tried again
-    refused      GitHub does not run it again: too old, or gone
-    expired      GitHub did not allow it in all that time
+    refused      GitHub does not run it again, or the job is not there any more
+    expired      GitHub did not allow it, or did not show the run, in all that time
     """
 
     ACCEPTED = "accepted"
@@ -63,16 +63,17 @@ class RerunOutcome(StrEnum):
 class Rerun:
     """One job whose machine was taken from under it. Times are Unix seconds.
 
-    `run_attempt` is the attempt after which its run is tried again, one more for each time that
-    other jobs of the run were. `due`: when GitHub is asked next, or it is given up. `asked` counts
-    requests, `unanswered` those since GitHub's last answer. `taken_at` is when the provider says
-    that it takes the machine.
+    `died_in` is the attempt of its run that the job was of, `run_attempt` the one after which the
+    run is tried again: one more for each time that this was done for other jobs. `due`: when GitHub
+    is asked next, or it is given up. `asked` counts requests, `unanswered` those since GitHub's last
+    answer. `taken_at` is when the provider says that it takes the machine.
     """
 
     job: JobId
     repository: str
     run_id: int
     run_attempt: int
+    died_in: int
     sku: SkuName
     machine: MachineId
     state: RerunState

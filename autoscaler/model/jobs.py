@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from autoscaler.model.demand import DemandClass
-from autoscaler.model.identifiers import Instant, JobId, RunnerName
+from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 
 
 class JobState(StrEnum):
@@ -22,6 +22,19 @@ JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.IN_PROGRESS: frozenset({JobState.COMPLETED}),
     JobState.COMPLETED: frozenset(),
 }
+
+_DAY: Seconds = 86_400.0
+
+QUEUED_AT_MOST: Seconds = _DAY
+"""GitHub fails a job that was queued for a day (docs.github.com: Actions limits)."""
+
+OPEN_AT_MOST: dict[JobState, Seconds] = {
+    JobState.WAITING: 35 * _DAY,
+    JobState.QUEUED: QUEUED_AT_MOST,
+    JobState.IN_PROGRESS: 5 * _DAY + 3600.0,
+}
+"""How long a job is open in a state: its run lives for 35 days, and it works for 5 (the same page), with
+an hour for its end to be told."""
 
 
 @dataclass(slots=True)
@@ -54,3 +67,9 @@ class Job:
     read_at: Instant | None = None
     passed_over: tuple[RunnerName, ...] = ()
     probe_at: Instant | None = None
+
+    @property
+    def expires_at(self) -> Instant | None:
+        """When GitHub has ended it at the latest, whoever failed to tell; None where it has ended."""
+        limit = OPEN_AT_MOST.get(self.state)
+        return self.updated_at + limit if limit is not None else None

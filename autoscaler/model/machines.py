@@ -81,18 +81,6 @@ class EndGround(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-UNGRANTED_GROUNDS = frozenset(
-    {
-        EndGround.SURPLUS,
-        EndGround.IDLE,
-        EndGround.MAX_AGE,
-        EndGround.DEADLINE,
-        EndGround.INTERRUPTED,
-    }
-)
-"""Grounds that hold only while nothing was ever handed over to the machine."""
-
-
 @dataclass(slots=True)
 class Machine:
     """One machine. Times are Unix seconds, money dollars an hour.

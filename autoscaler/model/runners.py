@@ -50,12 +50,25 @@ def runner_names(catalogue: Catalogue, machine: MachineId, tries: int) -> Iterat
 
 def machine_in_name(catalogue: Catalogue, name: RunnerName) -> MachineId | None:
     """The machine that a registration's name tells of, if this installation gave the name."""
-    for installation in catalogue.installations:
-        prefix = f"{catalogue.fleet}-{installation}-"
-        machine, _, attempt = name.removeprefix(prefix).rpartition("-")
-        if name.startswith(prefix) and machine and attempt.isascii() and attempt.isdigit():
-            return MachineId(machine)
-    return None
+    installation, machine = _parts(catalogue.fleet, name)
+    return machine if installation in catalogue.installations else None
+
+
+def machine_in_any_name(fleet: str, name: RunnerName) -> MachineId | None:
+    """The same, whichever installation of the fleet gave the name.
+
+    A backup from before a take-over does not know the id that its machines' registrations bear:
+    enough to keep a machine that it knows, never to end one or to remove a registration.
+    """
+    return _parts(fleet, name)[1]
+
+
+def _parts(fleet: str, name: RunnerName) -> tuple[str, MachineId | None]:
+    installation, _, rest = name.removeprefix(f"{fleet}-").partition("-")
+    machine, _, attempt = rest.rpartition("-")
+    given = name.startswith(f"{fleet}-") and INSTALLATION_ID.fullmatch(installation) is not None
+    numbered = attempt.isascii() and attempt.isdigit()
+    return installation, MachineId(machine) if given and machine and numbered else None
 
 
 class RunnerState(StrEnum):

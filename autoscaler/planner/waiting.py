@@ -49,8 +49,11 @@ def _shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
     """Which repositories of a class wait for others, in words to add to a reason."""
     sku, mine = demand.skus[0], fleet.lines.get(demand, {})
     full = sorted(r for r in mine if filled(fleet, matching.taken, demand, r))
-    waiting = {r for d, lines in fleet.lines.items() if d.skus[0] == sku for r in lines}
-    if not full or len(waiting) < 2:
+    # Within the class GitHub decides; and what had its share before goes by age as this does.
+    others = (
+        r for d, lines in fleet.lines.items() if d != demand and d.skus[0] == sku for r in lines
+    )
+    if not full or all(r in full or filled(fleet, {}, demand, r) for r in others):
         return ""
     names = ", ".join(full[:NAMED_AT_MOST]) + (", ..." if len(full) > NAMED_AT_MOST else "")
     share = fleet.catalogue.skus[sku].share

@@ -169,6 +169,7 @@ def test_a_machine_with_a_name_of_its_own_is_alive_by_its_own_runner_or_agent_al
     world.now += 1000.0
     assert life(world, "c0", "ci-0badcafe-m-1") is None
     assert life(world, "c0", "ci-0badcafe-c0-1") is not None
+    assert life(world, "c0", f"ci-{OLD}-c0-1") is not None, "the store may be of before a take-over"
     world.do(e.MachineSeen, MachineId("c0"))
     world.now += 60.0
     assert life(world, "c0") == "its agent spoke 60 s ago"

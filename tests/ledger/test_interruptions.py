@@ -9,6 +9,7 @@ from autoscaler.ledger.interruptions import (
     FIRST_ASKED_AFTER,
     GIVEN_UP_AFTER,
     RAREST_ASKED,
+    SIBLINGS_AWAITED,
     due_reruns,
 )
 from autoscaler.model import events as e
@@ -42,11 +43,18 @@ def notice(world: World, machine: str, kind: NoticeKind = SPOT, means_at: Any = 
     world.do(e.MachineNoticed, EAST, provider_id, kind, at, "words")
 
 
-def at_work(world: World, job: int = 1, name: str = "c", labels: tuple[str, ...] = ("gpu",)) -> str:
+def at_work(
+    world: World,
+    job: int = 1,
+    name: str = "c",
+    labels: tuple[str, ...] = ("gpu",),
+    attempt: int = 1,
+) -> str:
     """A machine whose runner has a job of run 7."""
     world.queue(job, labels=labels)
     runner = world.grant(world.park(1, name)[0], replace(GPU_CLASS, labels=labels))
-    world.observe(job, JobState.IN_PROGRESS, labels, runner_name=runner, run_id=7)
+    told = {"runner_name": runner, "run_id": 7, "run_attempt": attempt}
+    world.observe(job, JobState.IN_PROGRESS, labels, **told)
     return f"{name}0"
 
 
@@ -438,9 +446,54 @@ def test_what_was_answered_for_its_sibling_is_not_taken_for_a_lost_answer() -> N
     assert outcome(world, 2) is RerunOutcome.SUPERSEDED, "somebody else's"
 
 
-def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
+@pytest.mark.parametrize("gap", [0.0, 4.0, 12.0, 20.0, 40.0])
+def test_one_reclaim_s_jobs_are_asked_for_together_though_they_fail_one_after_the_other(
+    gap: float,
+) -> None:
+    world = World(opted_in(1))
+    for job, name in ((1, "c"), (2, "d")):
+        notice(world, at_work(world, job, name))
+    vanish(world.after(120.0), "c0", "d0")
+    fails(world.after(600.0), 1)
+    assert due(world.after(gap)) == []
+    fails(world, 2)
+    asked = [groups for _ in range(30) if (groups := due(world.after(1.0)))]
+    assert asked[0] == asked[-1] == [(1, 2)]
+
+
+def test_a_job_whose_end_nobody_hears_of_holds_the_others_up_for_a_quarter_of_an_hour() -> None:
+    world = World(opted_in(1))
+    for job, name in ((1, "c"), (2, "d")):
+        notice(world, at_work(world, job, name))
+    vanish(world.after(120.0), "c0", "d0")
+    fails(world, 1)
+    assert due(world.after(SIBLINGS_AWAITED - 1.0)) == []
+    assert due(world.after(1.0)) == [(1,)]
+
+
+def test_what_died_in_one_attempt_costs_its_run_one_try_however_many_it_takes() -> None:
+    """Beside a job that failed by itself, GitHub is asked for each of ours alone."""
     world = two_of_a_run(times=1)
     ask(world, 1, 2)
+    answer(world, RerunOutcome.ACCEPTED, 1)
+    assert due(world.after(RAREST_ASKED)) == [(2,)]
+    ask(world, 2)
+    answer(world, RerunOutcome.ACCEPTED, 2)
+    assert outcome(world, 2) is RerunOutcome.ACCEPTED
+
+
+def once_again(times: int) -> World:
+    """A job of run 7 was run again and dies again: it is job 2, of attempt 2."""
+    world = killed(times).after(FIRST_ASKED_AFTER)
+    ask(world, 1)
+    notice(world, at_work(world, 2, "d", attempt=2))
+    vanish(world.after(120.0), "d0")
+    return world
+
+
+def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
+    world = once_again(times=1)
+    fails(world, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
     world.now += RAREST_ASKED
     assert due(world) == [], "nor while nobody has noticed that it is used up"
@@ -450,15 +503,17 @@ def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
 
 
 def test_a_budget_that_is_used_up_when_the_job_ends_is_told_at_once() -> None:
-    world = World(opted_in(1))
-    for job, name in ((1, "c"), (2, "d")):
-        notice(world, at_work(world, job, name))
-    vanish(world.after(120.0), "c0", "d0")
-    fails(world, 1)
-    ask(world.after(FIRST_ASKED_AFTER), 1)
+    world = once_again(times=1)
     answer(world, RerunOutcome.ACCEPTED, 1)
     fails(world, 2)
     assert outcome(world, 2) is RerunOutcome.OVER_BUDGET
+
+
+def test_a_budget_of_two_lets_what_was_run_again_die_once_more() -> None:
+    world = once_again(times=2)
+    answer(world, RerunOutcome.ACCEPTED, 1)
+    fails(world, 2)
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(2,)]
 
 
 def test_jobs_of_two_runs_are_asked_for_apart() -> None:

@@ -12,6 +12,7 @@ from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import catalogue, sku
 
 WAITING, QUEUED, IN_PROGRESS, COMPLETED = JobState
+DAY = 86_400.0
 
 
 def queue_of(world: World) -> list[int]:
@@ -288,3 +289,49 @@ def test_a_job_said_to_be_queued_for_more_than_a_day_is_asked_about_first(
     world.observe(1, JobState.QUEUED, queued_at=START - age)
     assert world.job(1).disputed is asked
     assert (1 in world.state.reads) is asked
+
+
+OPEN = [(QUEUED, DAY), (IN_PROGRESS, 5 * DAY + 3600.0), (WAITING, 35 * DAY)]
+
+
+@pytest.mark.parametrize(("state", "limit"), OPEN)
+@pytest.mark.parametrize("labels", [("gpu",), ("nobody's",)])
+def test_a_job_whose_end_nobody_tells_is_over_when_github_s_time_for_it_is(
+    state: JobState, limit: float, labels: tuple[str, ...]
+) -> None:
+    world = World()
+    world.observe(1, state, labels, runner_name="x1" if state is IN_PROGRESS else None)
+    world.after(limit / 2)
+    world.restart(limit / 2 - 1.0)
+    world.after(0.0)
+    assert world.job(1).state is state
+    world.ledger.take_changes()
+    world.after(1.0)
+    job = world.job(1)
+    assert (job.state, job.conclusion, job.completed_at) == (COMPLETED, "stale", world.now)
+    (row,) = world.ledger.take_changes().history
+    assert row.detail == f"{state} for longer than GitHub lets a job be"
+    assert (world.state.queues, world.state.reads) == ({}, {})
+    assert not +world.state.in_progress
+
+
+def test_a_job_queued_for_a_day_is_over_and_one_asked_about_meanwhile_is_no_younger() -> None:
+    world = World()
+    world.queue(1, 2)
+    world.now += 3600.0
+    world.observe(1, QUEUED, read=True)
+    world.observe(2, WAITING, read=True)
+    world.now += 3600.0
+    world.observe(2, QUEUED, read=True)
+    world.after(DAY - 7200.0)
+    assert [world.job(n).state for n in (1, 2)] == [COMPLETED, QUEUED]
+    world.after(7200.0)
+    assert world.job(2).state is COMPLETED
+
+
+def test_github_s_word_that_comes_after_all_is_taken_in() -> None:
+    world = World()
+    world.queue(1)
+    world.after(DAY)
+    world.observe(1, IN_PROGRESS, runner_name="x1")
+    assert (world.job(1).state, world.job(1).runner_name) == (COMPLETED, "x1")

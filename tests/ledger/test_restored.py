@@ -1,6 +1,7 @@
 """A store that is older than the world: what it says of idleness and of queues holds no more."""
 
 import dataclasses
+from typing import NoReturn
 
 import pytest
 
@@ -9,7 +10,7 @@ from autoscaler.model import events as e
 from autoscaler.model.catalogue import Deadlines, Scope
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import EndGround, Machine, MachineState
 from autoscaler.model.plan import End, Examine, Grant, Launch, ReadJob
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import START, World, listed
@@ -224,7 +225,24 @@ def test_a_runner_that_github_names_shows_that_its_machine_has_a_grant() -> None
     assert world.intents(End) == []
 
 
-@pytest.mark.parametrize("name", ["ci-0badcafe-c1-1", "ci-01d01d01-c0-1", "c0", "ci-0badcafe-c0-x"])
+@pytest.mark.parametrize("stage", BEFORE_PARKED)
+def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_a_grant(
+    stage: str,
+) -> None:
+    world = at(stage)
+    world.restart(AWAY)
+    world.now += 60.0
+    # Since the backup another installation was taken over: new runners bear its id.
+    world.github_lists("ci-01d01d01-c0-1")
+    assert (world.machine("c0").state, world.machine("c0").unproven) == ("granted", True)
+    world.now += 4 * 3600.0
+    assert world.intents(End) == []
+
+
+NOBODYS = ["ci-0badcafe-c1-1", "lab-0badcafe-c0-1", "ci-other-c0-1", "c0", "ci-0badcafe-c0-x"]
+
+
+@pytest.mark.parametrize("name", NOBODYS)
 def test_a_name_of_nobody_s_shows_nothing(name: str) -> None:
     world = at("launched")
     world.restart(AWAY)
@@ -435,3 +453,15 @@ def test_what_came_at_the_moment_of_the_start_is_not_doubted() -> None:
 
 def test_a_parked_machine_is_believed_for_two_minutes_and_no_longer() -> None:
     assert restored(at("parked"), UNKNOWN, later=120.0).states()["c0"] == "granted"
+
+
+class _NotWalked(dict[MachineId, Machine]):
+    def values(self) -> NoReturn:
+        raise AssertionError("every machine is looked at")
+
+
+def test_a_notice_of_one_machine_has_no_other_looked_at_while_all_can_be_told() -> None:
+    world = at("parked")
+    world.state.machines = _NotWalked(world.state.machines)
+    world.lists(listed("i-c0", terminated=True), complete=False)
+    assert world.machine("c0").state is MachineState.GONE

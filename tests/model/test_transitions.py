@@ -12,8 +12,6 @@ from autoscaler.model.machines import (
     BOOTING_STATES,
     LIVE_STATES,
     MACHINE_TRANSITIONS,
-    UNGRANTED_GROUNDS,
-    EndGround,
     MachineState,
 )
 from autoscaler.model.runners import (
@@ -23,6 +21,7 @@ from autoscaler.model.runners import (
     PASSED_OVER_AFTER,
     RUNNER_TRANSITIONS,
     RunnerState,
+    machine_in_any_name,
     machine_in_name,
     runner_name,
     runner_names,
@@ -95,12 +94,6 @@ def test_every_machine_state_has_its_row() -> None:
     assert BOOTING_STATES == (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
 
-def test_only_ungranted_machines_may_be_ended_as_surplus_idle_old_or_late() -> None:
-    granted = {EndGround.EXITED, EndGround.SILENT_AND_FINISHED, EndGround.LIFETIME}
-    # Of a machine that cannot be told an operator may say that it is nobody's.
-    assert set(EndGround) - granted - {EndGround.OPERATOR} == UNGRANTED_GROUNDS
-
-
 @pytest.mark.parametrize("state", list(MachineState))
 def test_a_machine_counts_in_the_caps_until_it_is_gone(state: MachineState) -> None:
     world = World()
@@ -143,6 +136,12 @@ def test_names_of_former_ids_tell_of_the_same_machine() -> None:
     assert machine_in_name(catalogue(), names[0]) is None
     for strange in ("ci-01d01d01", "ci-01d01d01-1", "ci-0badcafe-m-x", "ci-2bad2bad-m-1-1"):
         assert machine_in_name(known, RunnerName(strange)) is None
+
+
+def test_a_name_that_another_installation_of_the_fleet_gave_tells_of_a_machine_too() -> None:
+    assert machine_in_any_name("ci", RunnerName("ci-2bad2bad-m-1-1")) == "m-1"
+    for strange in ("ci-2bad2bad-1", "ci-2bad2bad-m-x", "lab-2bad2bad-m-1-1", "ci-short-m-1-1"):
+        assert machine_in_any_name("ci", RunnerName(strange)) is None
 
 
 def test_changes_are_true_as_soon_as_there_is_anything_to_store() -> None:

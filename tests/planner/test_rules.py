@@ -27,13 +27,20 @@ from autoscaler.model.cooldowns import Cooldown, boots_key, exits_key, rung_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, MachineId, ProviderMachineId, RunnerName, SkuName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import UNGRANTED_GROUNDS, EndGround, Machine, MachineState
+from autoscaler.model.machines import EndGround, Machine, MachineState
 from autoscaler.model.plan import End, Launch, Plan, WithdrawCall
 from autoscaler.model.runners import RunnerState
 from autoscaler.planner.planner import plan
 from tests.planner.fleets import EAST, apply_plan, catalogue, offering, queued, sku
 
 GPU = SkuName("gpu")
+UNGRANTED_GROUNDS = frozenset(EndGround) - {
+    EndGround.EXITED,
+    EndGround.SILENT_AND_FINISHED,
+    EndGround.LIFETIME,
+    EndGround.OPERATOR,
+}
+"""Grounds that hold only while nothing was ever handed over to the machine."""
 SPOT = offering("g6.xlarge", "a", CapacityType.SPOT, 0.4, "G-spot")
 CATALOGUE = catalogue(
     dataclasses.replace(

@@ -162,6 +162,38 @@ def test_a_job_is_told_that_others_go_first() -> None:
     )
 
 
+def test_a_job_is_not_told_of_others_of_its_class_for_there_github_decides() -> None:
+    world = world_of(10, 0.5)
+    for job in range(5):
+        world.observe(job, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
+    for job in range(10, 40):
+        world.observe(job, JobState.QUEUED, ("flood",), repository="acme/flood")
+    world.observe(100, JobState.QUEUED, ("flood",), repository="acme/small")
+    (runs,) = world.plan().waiting.values()
+    assert runs[-1].reason == "max_machines of gpu (10) is reached"
+
+
+def test_a_job_is_not_told_of_others_that_have_their_share_too() -> None:
+    world = world_of(4, 0.5)
+    for number, repository in enumerate(("acme/flood", "acme/small")):
+        for job in range(10 * number, 10 * number + 2):
+            labels = (LABELS[repository],)
+            world.observe(job, JobState.IN_PROGRESS, labels, repository=repository)
+        ask(world, repository, range(100 * number + 50, 100 * number + 60))
+    for runs in world.carry_out().waiting.values():
+        assert "others go first" not in runs[-1].reason
+
+
+def test_a_job_whose_end_nobody_tells_leaves_the_share_of_its_repository_in_time() -> None:
+    world = world_of(10, 0.2)
+    for job in (1, 2):
+        world.observe(job, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
+    assert filled(world.fleet(), {}, class_of("acme/flood"), "acme/flood")
+    world.restart(30 * 86_400.0)
+    world.after(0.0)
+    assert not filled(world.fleet(), {}, class_of("acme/flood"), "acme/flood")
+
+
 def test_no_reason_names_more_than_a_few_repositories() -> None:
     world = world_of(4, 0.25)
     for number in range(6):
@@ -175,8 +207,10 @@ def test_no_reason_names_more_than_a_few_repositories() -> None:
 def test_alone_a_repository_with_its_share_is_not_told_of_others() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
-    (runs,) = world.plan().waiting.values()
-    assert runs[-1].reason == "max_machines of gpu (4) is reached"
+    for job in range(21, 41):
+        world.observe(job, JobState.QUEUED, ("small",), repository="acme/flood")
+    for runs in world.plan().waiting.values():
+        assert runs[-1].reason == "max_machines of gpu (4) is reached"
 
 
 def test_a_fleets_cap_is_shared_as_well_as_the_skus_own() -> None:

@@ -71,6 +71,7 @@ def rerun(number: int, state: RerunState = RerunState.DUE, at: float = 100.0) ->
         repository="acme/widgets",
         run_id=7,
         run_attempt=1,
+        died_in=1,
         sku=SkuName("linux.gpu"),
         machine=MachineId("m0"),
         state=state,
