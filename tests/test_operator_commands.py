@@ -55,10 +55,14 @@ class Word:
     """Shows two machines, takes every word but one."""
 
     shown: list[Unclear] = field(default_factory=lambda: [OURS, OTHER])
+    not_listed: list[ProviderName] = field(default_factory=list)
     taken: list[tuple[str, bool]] = field(default_factory=list)
 
     def unclear(self) -> Sequence[Unclear]:
         return self.shown
+
+    def unlisted(self) -> Sequence[ProviderName]:
+        return self.not_listed
 
     async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
         if machine == "i-busy" and not force:
@@ -154,6 +158,14 @@ def test_where_everything_is_clear_it_ends_with_0(controller: Controller) -> Non
     result = controller.run("unclear")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "everything is clear" in result.stderr
+
+
+def test_nothing_is_called_clear_before_every_provider_was_listed(controller: Controller) -> None:
+    controller.word.shown, controller.word.not_listed = [], [ProviderName("east")]
+    result = controller.run("unclear")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("provider east: not listed since the controller's start")
+    assert "is clear" not in result.stderr
 
 
 def test_confirm_hands_the_word_on(controller: Controller) -> None:

@@ -3,7 +3,7 @@
 It decides nothing of what they are told.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from autoscaler import config
 from autoscaler.controller.confirming import Confirming
@@ -14,7 +14,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
-from autoscaler.model.identifiers import InstallationId
+from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.serving import Endpoint
@@ -39,17 +39,16 @@ def admin_endpoints(
     configuration: config.Configuration,
     journal: Journal,
     client: GitHubClient,
-    providers: Iterable[Ec2Provider],
+    providers: Mapping[ProviderName, Ec2Provider],
 ) -> list[Endpoint]:
     """The operator's endpoint, or none. Raises ConfigurationError."""
     tokens = [token.get_secret_value() for token in config.read_admin_tokens(configuration)]
     if not tokens:
         return []
-    every = tuple(providers)
 
     def tag_with(installation: InstallationId) -> None:
-        for provider in every:
+        for provider in providers.values():
             provider.take_over(installation)
 
-    confirming = Confirming(journal, GuardedGitHubLists(client.lists), tag_with)
+    confirming = Confirming(journal, GuardedGitHubLists(client.lists), providers, tag_with)
     return [AdminEndpoint(confirming, tokens)]

@@ -263,7 +263,7 @@ class _Fleet:
         others: list[Endpoint] = [
             BootstrapEndpoint(self._desk, agent, self._telemetry, earlier=earlier),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics),
-            *admin_endpoints(self._configuration, self._journal, self._client, self._ec2.values()),
+            *admin_endpoints(self._configuration, self._journal, self._client, self._ec2),
         ]
         return Serving(server_settings(self._configuration), webhook, others)
 

@@ -37,6 +37,16 @@ def check_files(document: Document, folder: Path) -> Iterator[Problem]:
     yield from _store(document, folder)
 
 
+def empty_store(document: Document, folder: Path) -> Iterator[Problem]:
+    """A warning about a store of no bytes, as a copy that failed leaves it: it is a new one's."""
+    url = text(document.root, "store") or ""
+    file = folder / url.removeprefix(SQLITE)
+    if url.startswith(SQLITE) and file.is_file() and not file.stat().st_size:
+        what = f"{show(url)} names an empty file, which is a new store"
+        fix = "restore the backup again, if it was to be one"
+        yield document.problem(("store",), what, fix, warning=True)
+
+
 def named_file(document: Document, folder: Path, *path: str | int) -> Path | None:
     """The file that is named at a path; None where none is named, or none that can be read."""
     name = valid(document.root, FilePath, *path)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from autoscaler.config.checks import check
 from autoscaler.config.document import MAX_BYTES, Document, parse
 from autoscaler.config.explain import explain
-from autoscaler.config.files import SQLITE, check_files
+from autoscaler.config.files import SQLITE, check_files, empty_store
 from autoscaler.config.ladders import check_skus
 from autoscaler.config.overlaps import find_warnings
 from autoscaler.config.problems import ConfigurationError, Problem
@@ -66,7 +66,9 @@ def load(path: Path, *, files: bool = True, also: DocumentCheck | None = None) -
     problems += also(document) if also is not None else ()
     if problems or settings is None:
         raise ConfigurationError(problems)
-    return Configuration(path, settings, tuple(find_warnings(document, settings)), document)
+    warnings = [*find_warnings(document, settings)]
+    warnings += empty_store(document, path.parent) if files else ()
+    return Configuration(path, settings, tuple(warnings), document)
 
 
 def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:

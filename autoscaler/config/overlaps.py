@@ -1,7 +1,9 @@
 """Finds what is allowed in fleet.yaml and probably not meant: warnings, never errors."""
 
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
 
 from autoscaler.config.document import Document
 from autoscaler.config.problems import Problem, show
@@ -13,6 +15,17 @@ UNTIMED_JOB: Seconds = 6 * 3600.0
 """How long GitHub lets a job run that sets no time of its own (docs.github.com, workflow syntax,
 `timeout-minutes`); one that does may run for five days on a self-hosted runner (Actions limits)."""
 
+SHORTEST_BOOT: Seconds = 60.0
+"""Of EC2's Linux images; with its runner's start, hardly any is quicker."""
+
+SHORTEST_SILENCE: Seconds = 60.0
+"""A parked agent's poll takes 50 s, and it says nothing meanwhile."""
+
+SHORTEST_AGE: Seconds = 600.0
+"""Below that, machines for spare are launched and ended all day."""
+
+_SQS_REGION = re.compile(r"(?:^|\.)sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,2})\.")
+
 
 def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
     """Warnings by the order of the file."""
@@ -21,7 +34,9 @@ def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
     yield from _barren(document, settings)
     yield from _uncovered(document, settings)
     yield from _minimums(document, settings)
-    yield from _lifetimes(document, settings)
+    yield from _queues(document, settings)
+    yield from _unheard(document, settings)
+    yield from _short_times(document, settings)
 
 
 def own_labels(name: str, sku: SkuSettings) -> frozenset[str]:
@@ -85,9 +100,64 @@ def _minimums(document: Document, settings: Settings) -> Iterator[Problem]:
         )
 
 
-def _lifetimes(document: Document, settings: Settings) -> Iterator[Problem]:
+def _queues(document: Document, settings: Settings) -> Iterator[Problem]:
+    for name, provider in settings.providers.items():
+        queue = provider.ec2.interruption_queue if provider.ec2 is not None else None
+        found = _SQS_REGION.search(urlsplit(queue).hostname or "") if queue is not None else None
+        if provider.ec2 is not None and found is not None and found[1] != provider.ec2.region:
+            path = ("providers", name, "ec2", "interruption_queue")
+            what = f"is a queue in {found[1]}, and is asked for in {provider.ec2.region}"
+            fix = "name the queue of the provider's own region"
+            yield document.problem(path, what, fix, warning=True)
+
+
+def _unheard(document: Document, settings: Settings) -> Iterator[Problem]:
+    deaf = {
+        name
+        for name, provider in settings.providers.items()
+        if provider.ec2 is not None and provider.ec2.interruption_queue is None
+    }
     for name, sku in settings.skus.items():
-        if sku.lifetime < UNTIMED_JOB:
-            what = "ends jobs that GitHub lets run: for 6h without a timeout-minutes of their own"
-            fix = "write the longest job's time and some more, or leave it out for 24h"
-            yield document.problem(("skus", name, "lifetime"), what, fix, warning=True)
+        unheard = [rung.provider for rung in sku.ladder if rung.provider in deaf]
+        if sku.rerun_interrupted and unheard:
+            what = (
+                f"needs notices of interruptions, and {show(unheard[0])} has no interruption_queue"
+            )
+            path = ("skus", name, "rerun_interrupted")
+            yield document.problem(path, what, "add one there, or remove it", warning=True)
+
+
+def _short_times(document: Document, settings: Settings) -> Iterator[Problem]:
+    for name, sku in settings.skus.items():
+        for key, given, least, what, fix in (
+            (
+                ("idle", "max_age"),
+                sku.idle.max_age,
+                SHORTEST_AGE,
+                "replaces parked machines over and over",
+                "write 10m or more, or leave it out for 24h",
+            ),
+            (
+                ("deadlines", "boot"),
+                sku.deadlines.boot,
+                SHORTEST_BOOT,
+                "ends machines that boot as they should",
+                "write 1m or more, or leave it out",
+            ),
+            (
+                ("deadlines", "parked_silence"),
+                sku.deadlines.parked_silence,
+                SHORTEST_SILENCE,
+                "ends healthy parked machines, which speak every 50 s",
+                "write 1m or more, or leave it out for 5m",
+            ),
+            (
+                ("lifetime",),
+                sku.lifetime,
+                UNTIMED_JOB,
+                "ends jobs that GitHub lets run: for 6h without a timeout-minutes of their own",
+                "write the longest job's time and some more, or leave it out for 24h",
+            ),
+        ):
+            if given is not None and given < least:
+                yield document.problem(("skus", name, *key), what, fix, warning=True)

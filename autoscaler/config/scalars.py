@@ -81,6 +81,8 @@ def parsed(
     def check(value: object) -> object:
         if bare_numbers and type(value) is int:
             value = str(value)
+        if value is None:
+            raise wrong("has no value", "write one, or remove the key")
         if not isinstance(value, str):
             raise wrong(f"{show(value)} is not text", "write it in quotes")
         if len(value) > MAX_TEXT:
@@ -245,6 +247,13 @@ def check_label(text: str) -> str:
     if text.lower() in _LABEL_BY_DEFAULT:
         what = f"{show(text)} is a label that every fleet has"
         raise wrong(what, "remove it; `unlabelled: true` takes jobs that name no label of ours")
+    return text
+
+
+def check_sku_name(text: str) -> str:
+    """A SKU's name, which is a label: not one that GitHub's runners carry anyway."""
+    if text.lower() in _LABEL_BY_DEFAULT:
+        raise wrong(f"{show(text)} is a label that every fleet has", "give it another name")
     return text
 
 

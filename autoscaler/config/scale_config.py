@@ -104,7 +104,7 @@ class _Importing:
 
     def _check_label(self, of_type: RunnerType) -> None:
         try:
-            read(shapes.Name, of_type.label)
+            read(shapes.SkuName, of_type.label)
         except ValueError as error:
             raise UnfitError(of_type.path, str(error)) from None
         first = self._taken.get(of_type.label.lower())

@@ -178,5 +178,5 @@ class Settings(Section):
     """Caps over the whole fleet."""
     providers: Annotated[Mapping[shapes.ProviderName, ProviderSettings], Field(min_length=1)]
     """Where machines come from, by a name of your choice."""
-    skus: Annotated[Mapping[Name, SkuSettings], Field(min_length=1)]
+    skus: Annotated[Mapping[shapes.SkuName, SkuSettings], Field(min_length=1)]
     """Kinds of runners by name, which is a label; the first that serves a job wins."""

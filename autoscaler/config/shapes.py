@@ -23,6 +23,7 @@ Name = Annotated[
     str,
     Matching("[A-Za-z0-9][A-Za-z0-9._-]*", "a name", "use letters, digits, dots, - and _ only"),
 ]
+SkuName = Annotated[Name, AfterValidator(scalars.check_sku_name)]
 ProviderName = Annotated[
     str,
     Matching(

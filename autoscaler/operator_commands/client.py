@@ -57,13 +57,16 @@ class ConfirmationClient:
             _NoRedirect(), _proxies(), urllib.request.HTTPSHandler(context=_trust(configuration))
         )
 
-    def unclear(self) -> tuple[list[dict[str, Any]], int]:
-        """What cannot be told, and how many there are in all. Raises ConfirmationFailedError."""
+    def unclear(self) -> tuple[list[dict[str, Any]], int, list[str]]:
+        """What cannot be told, how many there are in all, and the providers not listed yet.
+
+        Raises ConfirmationFailedError.
+        """
         told = self._ask("GET", "/admin/unclear")
-        found, total = told.get("unclear"), told.get("total")
-        if not isinstance(found, list) or not isinstance(total, int):
+        found, total, unlisted = (told.get(key) for key in ("unclear", "total", "unlisted"))
+        if not (isinstance(found, list) and isinstance(total, int) and isinstance(unlisted, list)):
             raise ConfirmationFailedError(f"{self._url} is no controller of this version")
-        return found, total
+        return found, total, [str(name) for name in unlisted]
 
     def confirm_orphan(self, machine: str, *, force: bool) -> str:
         """The machine that is ended. Raises ConfirmationFailedError."""

@@ -23,21 +23,29 @@ Url = Annotated[
 ]
 
 
+_NOT_LISTED = (
+    "not listed since the controller's start, so what it has is not known yet; its log says why: "
+    "provider_not_opened or list_incomplete"
+)
+
+
 def unclear(config: Config, url: Url = None) -> None:
     """List the machines of which the controller cannot tell whether anybody needs them.
 
     It counts them in its limits and ends none by itself before its SKU's lifetime. Ends with 1
-    if there are any.
+    if there are any, or a provider was not listed since the controller's start.
     """
     with _client(config, url) as client:
-        found, total = client.unclear()
+        found, total, unlisted = client.unclear()
     for one in found:
         typer.echo(_line(one))
     if total > len(found):
         typer.echo(f"... and {total - len(found)} more")
-    if not total:
+    for name in unlisted:
+        typer.echo(f"provider {_plain(name)}: {_NOT_LISTED}", err=True)
+    if not total and not unlisted:
         typer.echo("everything is clear", err=True)
-    raise typer.Exit(1 if total else 0)
+    raise typer.Exit(1 if total or unlisted else 0)
 
 
 def confirm(

@@ -80,7 +80,8 @@ class AdminEndpoint:
     async def _unclear(self, _: web.Request) -> web.Response:
         found = self._confirmations.unclear()
         shown = [asdict(one) for one in found[:MOST_SHOWN]]
-        return json_answer(200, {"unclear": shown, "total": len(found)})
+        unlisted = list(self._confirmations.unlisted())
+        return json_answer(200, {"unclear": shown, "total": len(found), "unlisted": unlisted})
 
     async def _orphan(self, request: web.Request) -> web.Response:
         machine = request.match_info["machine"]

@@ -118,8 +118,6 @@ class BootstrapEndpoint:
             _Step("exit", requests.ExitRequest, self._exit),
         )
 
-    # --- the ways in ---------------------------------------------------------------------------
-
     async def _send_agent(self, request: web.Request) -> web.Response:
         wanted = request.query.get("sha256", self.agent_sha256)
         agent = self._agents.get(wanted)
@@ -173,8 +171,6 @@ class BootstrapEndpoint:
 
         return await self._answer(name, machine or None, work())
 
-    # --- the way out ---------------------------------------------------------------------------
-
     async def _answer(
         self, step: requests.Step, machine: str | None, work: Awaitable[Result]
     ) -> web.Response:
@@ -198,8 +194,6 @@ class BootstrapEndpoint:
         if self._closing or step in _NEXT_IS_FAR:
             answer.force_close()
         return answer
-
-    # --- the steps -----------------------------------------------------------------------------
 
     async def _turn(self) -> ExitStack:
         """A turn to be checked. It ends with the check: what waits for a list keeps nobody out."""

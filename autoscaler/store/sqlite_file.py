@@ -26,6 +26,9 @@ _OWNER_ONLY = 0o600
 
 _ERROR_WORDS = {
     "SQLITE_FULL": "the disk is full: make room on it, then start again",
+    # No room for the write-ahead log's index, which opening a store begins with.
+    "SQLITE_IOERR_SHMSIZE": "the disk is full, or a quota or limit of size is reached: make room on "
+    "it, then start again",
     "SQLITE_READONLY": "the file or its folder is read-only: let this user write to both",
     "SQLITE_CORRUPT": "the file is damaged: keep a copy, then restore a backup",
     "SQLITE_NOTADB": "the file is not a SQLite database: it is another program's, or damaged and "

@@ -2,6 +2,8 @@
 
 import pytest
 
+from autoscaler.agent.agent import POLL_WAIT
+from autoscaler.config.overlaps import SHORTEST_SILENCE
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
 
 
@@ -82,6 +84,18 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(folder: Folder, old: str, n
         ),
         ("  two:\n    idle: {min: 4}\n", "limits.machines", "less than the 4 machines"),
         ("  two:\n    lifetime: 359m\n", "skus.two.lifetime", "for 6h without a timeout-minutes"),
+        ("  two:\n    idle: {max_age: 1s}\n", "skus.two.idle.max_age", "over and over"),
+        ("  two:\n    deadlines: {boot: 59s}\n", "skus.two.deadlines.boot", "as they should"),
+        (
+            "  two:\n    deadlines: {parked_silence: 59s}\n",
+            "skus.two.deadlines.parked_silence",
+            "which speak every 50 s",
+        ),
+        (
+            "  two:\n    rerun_interrupted: 1\n",
+            "skus.two.rerun_interrupted",
+            '"east" has no interruption_queue',
+        ),
     ],
 )
 def test_warnings_do_not_refuse(folder: Folder, addition: str, key: str, what: str) -> None:
@@ -96,6 +110,40 @@ def test_warnings_do_not_refuse(folder: Folder, addition: str, key: str, what: s
 
 def test_a_lifetime_as_long_as_a_job_that_sets_no_time_of_its_own_will_do(folder: Folder) -> None:
     assert folder.load(MINIMAL + "    lifetime: 6h\n").warnings == ()
+
+
+def test_times_that_are_just_long_enough_will_do(folder: Folder) -> None:
+    times = "    idle: {max_age: 10m}\n    deadlines: {boot: 1m, parked_silence: 1m}\n"
+    assert folder.load(MINIMAL + times).warnings == ()
+    assert SHORTEST_SILENCE > POLL_WAIT
+
+
+@pytest.mark.parametrize(
+    ("host", "warned"),
+    [
+        ("sqs.us-east-1.amazonaws.com", False),
+        ("sqs.eu-west-1.amazonaws.com", True),
+        ("sqs-fips.us-east-2.amazonaws.com", True),
+        ("vpce-0a.sqs.eu-west-1.vpce.amazonaws.com", True),
+        ("queue.example", False),
+    ],
+)
+def test_a_queue_of_another_region_is_a_warning(folder: Folder, host: str, warned: bool) -> None:
+    queue = f"region: us-east-1, interruption_queue: https://{host}/1/q"
+    text = changed(("region: us-east-1", queue)) + "    rerun_interrupted: 1\n"
+    warnings = folder.load(text).warnings
+    keys = [(one.key, one.warning) for one in warnings]
+    assert keys == [("providers.east.ec2.interruption_queue", True)] * warned
+
+
+def test_an_empty_store_is_a_warning(folder: Folder) -> None:
+    store = folder.path / "state.db"
+    store.touch()
+    (warning,) = folder.load(MINIMAL).warnings
+    assert (warning.key, warning.warning) == ("store", True)
+    assert "empty file, which is a new store" in warning.what
+    store.write_bytes(b"SQLite format 3\0")
+    assert folder.load(MINIMAL).warnings == ()
 
 
 def test_a_scope_that_serves_nothing_is_a_warning(folder: Folder) -> None:

@@ -188,6 +188,16 @@ def test_everything_without_a_place_is_reported() -> None:
     assert {key: expected[key] in why[key] for key in why} == dict.fromkeys(why, True)
 
 
+def test_a_type_with_the_name_of_every_fleets_label_is_reported(tmp_path: Path) -> None:
+    account = of_text(
+        tmp_path, runner_type() + runner_type().partition("\n")[2].replace("linux.one", "Linux")
+    )
+    assert list(account.skus) == ["linux.one"]
+    why = '"Linux" is a label that every fleet has'
+    rows = [one.why for one in account.reported]
+    assert rows == [f"left out: {why}", *[f"left out with its type: {why}"] * 4]
+
+
 def test_a_label_that_is_there_already_is_reported(tmp_path: Path) -> None:
     other = runner_type().partition("\n")[2]
     text = runner_type() + other.replace("linux.one", "Linux.One")

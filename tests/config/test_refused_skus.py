@@ -21,6 +21,7 @@ KEYS = [
     ("max_machine: 3", "max_machine", "unknown key", "did you mean max_machines?"),
     ("label: [a]", "label", "unknown key", "did you mean labels?"),
     ('image: {nme: "a"}', "image", "stands twice", "remove"),
+    ("lifetime:", "lifetime", "has no value", "remove the key"),
     ("lifetime: 0s", "lifetime", "is 0", "longer than 0s"),
     ("lifetime: 9999d", "lifetime", "longer than 365d", "shorter"),
     ("deadlines: {boot: soon}", "deadlines.boot", "not a duration", "90s"),
@@ -89,6 +90,8 @@ VALUES = [
         "provider of line 11",
         "account",
     ),
+    ("  gpu:\n", "  Linux:\n", 14, "skus.Linux", "every fleet has", "another name"),
+    ("  gpu:\n", "  no-rerun:\n", 14, "skus.no-rerun", "every fleet has", "another name"),
     ("  gpu:\n", "  g pu:\n", 14, 'skus."g pu"', "not a name", "letters"),
     (
         "on: [{provider: east, instance_types: [g5.xlarge]}]",

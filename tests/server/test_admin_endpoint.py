@@ -54,6 +54,9 @@ class Word:
     def unclear(self) -> Sequence[Unclear]:
         return self.shown
 
+    def unlisted(self) -> Sequence[ProviderName]:
+        return [ProviderName("west")]
+
     async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
         self._take(machine, force)
         return MachineId(f"x-{machine}")
@@ -113,7 +116,7 @@ async def test_what_cannot_be_told_is_shown_to_who_has_a_token(admin: Admin) -> 
         status, told = await admin.ask(
             "GET", "/admin/unclear", headers={"Authorization": f"bearer {token}"}
         )
-        assert (status, told["total"]) == (200, 1)
+        assert (status, told["total"], told["unlisted"]) == (200, 1, ["west"])
         (one,) = told["unclear"]
         assert (one["machine"], one["provider_id"], one["since"]) == ("x-i-1", "i-1", 1000.0)
         assert (one["why"], one["what_to_do"]) == ("why", "what to do")

@@ -77,13 +77,13 @@ def answers(calls: list[SystemCall]) -> list[Answer]:
     return found
 
 
-def too_early(calls: list[SystemCall], wal: Path) -> list[Answer]:
-    """The 2xx answers that left without a write to the log and a sync of it since their body."""
+def too_early(found: list[Answer], calls: list[SystemCall], wal: Path) -> list[Answer]:
+    """The 2xx answers among these that left without a write to the log and a sync of it since they arrived."""
     writes = [c for c in calls if c.name == "pwrite64" and c.file == str(wal) and c.result > 0]
     syncs = [c for c in calls if c.name in _SYNCS and c.file == str(wal) and c.result == 0]
     return [
         answer
-        for answer in answers(calls)
+        for answer in found
         if answer.status // 100 == 2
         and not any(
             sync.began >= answer.arrived

@@ -41,6 +41,11 @@ class Disk:
         _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(self.folder))
         self.mounted = True
 
+    def leave_no_room(self, size: int) -> None:
+        """Fill it up; it has this many bytes at most."""
+        with pytest.raises(OSError, match="No space left"):
+            (self.folder / "filler").write_bytes(b"x" * (size + 1))
+
     def change(self, options: str) -> None:
         _run("mount", "-o", f"remount,{options}", str(self.folder))
 
@@ -73,9 +78,9 @@ async def ended(process: asyncio.subprocess.Process) -> int:
         return await process.wait()
 
 
-async def refused_to_start(served: Served) -> str:
+async def refused_to_start(served: Served, *wrapper: str) -> str:
     """The reason that a controller tells which does not come up."""
-    process = await served.start()
+    process = await served.start(*wrapper)
     if process.returncode is None:
         process.kill()
         await ended(process)
@@ -135,6 +140,25 @@ async def fill(path: Path) -> None:
     for job in JOBS:
         assert await store.accept(Delivery(f"d-{job}", "workflow_job", float(job), b"{}" * 500))
     await store.close()
+
+
+@pytest.mark.parametrize("kind", FULL)
+async def test_a_full_disk_is_named_at_the_start_and_the_store_is_kept(
+    kind: str, disk: Disk, tmp_path: Path
+) -> None:
+    disk.folder.mkdir()
+    if kind == "disk":
+        disk.mount("1m")
+    served = Served(tmp_path / "fleet", disk.folder / "state.db")
+    await fill(served.store)
+    if kind == "disk":
+        disk.leave_no_room(2**20)
+    wrapper = ("prlimit", f"--fsize={4 * PAGE}") if kind == "limit" else ()
+    reason = await refused_to_start(served, *wrapper)
+    assert reason.startswith(f"{served.store}: the disk is full, or a quota or limit of size")
+    if kind == "disk":
+        disk.change("size=8m")
+    assert await served.kept() == JOBS
 
 
 async def test_a_store_that_may_not_be_written_to_is_refused_and_untouched(

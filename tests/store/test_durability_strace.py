@@ -1,21 +1,26 @@
 """Rule 1 from outside: what the kernel saw of a real controller while deliveries came in.
 
 Each 2xx leaves after a write to the store and a sync of it that began after its body had arrived.
+A duplicate's writes nothing: the sync is the one of its first, which may still be under way when it
+comes. What is not kept at all has none to wait for: a ping, and events of no interest.
 """
 
 import asyncio
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.store.served import PATIENCE, Served
-from tests.store.system_calls import STRACE, answers, read_trace, too_early
+from tests.store.system_calls import STRACE, Answer, answers, read_trace, too_early
 
 CONNECTIONS = 8
 EACH = 12
+FRESH = CONNECTIONS * EACH
+TWICE = 24
 
 
 @pytest.fixture
@@ -38,19 +43,33 @@ async def test_each_2xx_follows_a_sync_that_began_after_its_body_arrived(
         *(served.deliver(*jobs, pieces=1 + number % 3) for number, jobs in enumerate(sent))
     )
     assert {status for of_one in statuses for status in of_one} == {202}
+    for job in range(FRESH + 1, FRESH + TWICE + 1):
+        both = await asyncio.gather(served.deliver(job), served.deliver(job))
+        assert sorted(both) == [[200], [202]]
     # One more answer: what the loop's thread sent before it has returned, and stands in the trace.
-    assert await served.deliver(CONNECTIONS * EACH + 1) == [202]
+    assert await served.deliver(FRESH + TWICE + 1) == [202]
     # Strace passes no signal on: its child is told, and strace leaves with it.
     os.kill(_child_of(process.pid), signal.SIGKILL)
     async with asyncio.timeout(PATIENCE):
         await process.wait()
 
     calls = read_trace(trace.read_text(errors="replace"))
-    answered = [answer for answer in answers(calls) if answer.status == 202]
-    assert len(answered) >= CONNECTIONS * EACH
-    assert all(answer.arrived for answer in answered)
-    assert too_early(calls, tmp_path / "state.db-wal") == []
-    assert await served.kept() == set(range(1, 2 + CONNECTIONS * EACH))
+    found = answers(calls)
+    assert len(found) >= FRESH + 2 * TWICE
+    assert all(answer.arrived for answer in found)
+    twice = found[FRESH : FRESH + 2 * TWICE]
+    pairs = list(zip(twice[::2], twice[1::2], strict=True))
+    assert any(later.arrived < earlier.left for earlier, later in pairs)
+    once = [*found[:FRESH], *found[FRESH + 2 * TWICE :]]
+    judged = [*once, *(one for pair in pairs for one in as_of_the_first(*pair))]
+    assert too_early(judged, calls, tmp_path / "state.db-wal") == []
+    assert await served.kept() == set(range(1, FRESH + TWICE + 2))
+
+
+def as_of_the_first(*pair: Answer) -> list[Answer]:
+    """Two answers to one delivery: the duplicate's is judged as if it had come with the first."""
+    arrived = min(answer.arrived for answer in pair)
+    return [replace(one, arrived=arrived) if one.status == 200 else one for one in pair]
 
 
 def _child_of(pid: int) -> int:
@@ -90,7 +109,8 @@ def at(line: str, moment: float) -> str:
     ],
 )
 def test_an_answer_that_is_too_early_is_found(lines: list[str], early: int) -> None:
-    assert len(too_early(read_trace("\n".join(lines)), Path(WAL))) == early
+    calls = read_trace("\n".join(lines))
+    assert len(too_early(answers(calls), calls, Path(WAL))) == early
 
 
 def test_calls_of_threads_in_turn_are_put_together_again() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from autoscaler.model.identifiers import InstallationId, MachineId
+from autoscaler.model.identifiers import InstallationId, MachineId, ProviderName
 from autoscaler.model.unclear import Unclear
 
 
@@ -33,6 +33,9 @@ class Confirmations(Protocol):
 
     def unclear(self) -> Sequence[Unclear]:
         """Every machine that cannot be told."""
+
+    def unlisted(self) -> Sequence[ProviderName]:
+        """The providers that were not listed whole since the start: what they have is not known."""
 
     async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
         """A machine, by our id or its provider's, is nobody's: it is ended.
