@@ -1,8 +1,8 @@
 """Webhook deliveries that failed at GitHub, and which of them to have repeated when.
 
 GitHub never repeats a delivery by itself. Decides by what GitHub lists: a delivery (one guid)
-none of whose tries succeeded is repeated at once, then with growing delay while it goes on
-failing. Never looks at a delivery's content.
+none of whose tries succeeded is repeated at once, then 1, 2, 4 ... 15 minutes after the repeat
+before, while it goes on failing. Never looks at a delivery's content.
 
 Fields: docs.github.com REST "App webhooks": a list newest first, cursor pages; a repeated
 delivery is a new entry with the same guid.
@@ -28,9 +28,10 @@ from autoscaler.model.identifiers import Instant, Seconds
 MAX_REPEATS = 50
 """In one pass. Every 20 s that is 150 writes a minute, of 5 points each: under GitHub's 900."""
 
-_FRESH: Seconds = 60.0
-_LONGEST: Seconds = 900.0
-_GIVEN_UP: Seconds = 3 * 24 * 3600.0
+_FIRST_WAIT: Seconds = 60.0
+_LONGEST_WAIT: Seconds = 900.0
+_OVERLAP: Seconds = 30.0
+"""A try may be listed this much later than its time says."""
 
 
 class _ListedDelivery(Received):
@@ -58,19 +59,19 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class FailedDelivery:
-    """A delivery that never arrived: its newest try, and how many there were."""
+    """A delivery that never arrived, by its newest try."""
 
     guid: str
     newest: int
     at: Instant
-    tries: int
 
-    @property
-    def due(self) -> Instant:
-        """When to have it repeated: at once, then 1, 2, 4 ... 15 minutes after the newest try."""
-        if self.tries == 1:
-            return self.at
-        return self.at + min(_FRESH * 2.0 ** min(self.tries - 2, 10), _LONGEST)
+
+@dataclass(frozen=True, slots=True)
+class _Repeats:
+    """How often a delivery was asked for, and when it may be again."""
+
+    count: int
+    again_at: Instant
 
 
 def failed_deliveries(
@@ -87,20 +88,24 @@ def failed_deliveries(
             arrived.add(guid)
             continue
         newest = max(attempts, key=lambda attempt: (attempt.at, attempt.id))
-        failed[guid] = FailedDelivery(guid, newest.id, newest.at, len(attempts))
+        failed[guid] = FailedDelivery(guid, newest.id, newest.at)
     return {guid: delivery for guid, delivery in failed.items() if guid not in arrived}
 
 
 class Redelivery:
-    """Repeats one App's failed deliveries. What a pass leaves over is kept for the next one."""
+    """Repeats one App's failed deliveries.
+
+    What has failed, and how often it was repeated, is kept until a try of it is listed that
+    arrived: each pass reads only what is new.
+    """
 
     def __init__(self, app: App, api: Api, clock: Clock) -> None:
         self._app = app
         self._api = api
         self._clock = clock
         self._left: dict[str, FailedDelivery] = {}
-        self._not_before: dict[str, Instant] = {}
-        self._given_up: set[str] = set()
+        self._repeats: dict[str, _Repeats] = {}
+        self._read_until: Instant = 0.0
 
     @property
     def app_id(self) -> int:
@@ -110,23 +115,25 @@ class Redelivery:
     async def run(self, since: Instant) -> Redelivered:
         """Repeat what failed since then. Raises as `Api.ask`."""
         began = self._clock.now()
-        tries = await self._read(since)
-        self._left = failed_deliveries(tries, self._left)
+        tries = await self._read(max(since, self._read_until - _OVERLAP))
+        self._read_until = min([began, *(attempt.at for attempt in tries if attempt.pending)])
         now = self._clock.now()
-        open_since = [attempt.at for attempt in tries if attempt.pending]
-        open_since += [d.at for d in self._left.values() if d.guid not in self._given_up]
-        self._not_before = {guid: at for guid, at in self._not_before.items() if at > now}
-        self._given_up.intersection_update(self._not_before)
-        due = [
-            delivery
-            for delivery in self._left.values()
-            if delivery.due <= now and delivery.guid not in self._not_before
-        ]
+        self._left = failed_deliveries(tries, self._left)
+        self._repeats = {
+            guid: repeats
+            for guid, repeats in self._repeats.items()
+            if guid in self._left or repeats.again_at > now
+        }
+        arrived_until = min([self._read_until, *(one.at for one in self._left.values())])
+        due = [one for one in self._left.values() if self._so_far(one.guid).again_at <= now]
         due.sort(key=lambda delivery: delivery.at)
         asked = 0
         for delivery in due[:MAX_REPEATS]:
             asked += await self._repeat(delivery)
-        return Redelivered(asked, min([began, *open_since]))
+        return Redelivered(asked, arrived_until)
+
+    def _so_far(self, guid: str) -> _Repeats:
+        return self._repeats.get(guid, _Repeats(0, 0.0))
 
     async def _repeat(self, delivery: FailedDelivery) -> bool:
         request = Request(
@@ -138,13 +145,13 @@ class Redelivery:
             expected=frozenset({400, 404, 422}),
         )
         # Noted first: a try whose outcome we do not learn is a try all the same.
-        self._not_before[delivery.guid] = self._clock.now() + _FRESH
+        count, now = self._so_far(delivery.guid).count, self._clock.now()
+        wait = min(_FIRST_WAIT * 2.0 ** min(count, 4), _LONGEST_WAIT)
+        self._repeats[delivery.guid] = _Repeats(count + 1, now + wait)
         answer = await self._api.ask(request, self._app)
-        self._left.pop(delivery.guid, None)
         if not answer.ok:
             # Past GitHub's window of three days, or not to be repeated: the others go on.
-            self._not_before[delivery.guid] = self._clock.now() + _GIVEN_UP
-            self._given_up.add(delivery.guid)
+            del self._left[delivery.guid]
         return answer.ok
 
     async def _read(self, since: Instant) -> list[Try]:

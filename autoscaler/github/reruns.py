@@ -1,8 +1,9 @@
 """Has GitHub run jobs again. Implements the port `Reruns`.
 
 It looks at the run first: GitHub refuses (403) while a run is not complete, and a run whose last
-attempt is not the one that is asked about was tried again already. It never decides whether a job
-ought to be run again, nor when to ask.
+attempt is not the one that is asked about was tried again already. A run that is not shown may be
+there still, for an App that gets its permission back: that is an error, and no refusal. It never
+decides whether a job ought to be run again, nor when to ask.
 
 Routes: docs.github.com REST "Workflow runs" (Get, Re-run a job, Re-run failed jobs) and "Workflow
 jobs". The App needs the permission Actions: write.
@@ -62,8 +63,6 @@ class RunAgain:
         """See `Reruns`."""
         target, asked = target_of_repository(repository), tuple(jobs)
         run = await self._run(target, run_id)
-        if run is None:
-            return RerunAnswer(asked, RerunOutcome.REFUSED, "the run is not there any more")
         if run.run_attempt > run_attempt:
             told = f"the run is at attempt {run.run_attempt}"
             return RerunAnswer(asked, RerunOutcome.SUPERSEDED, told)
@@ -103,17 +102,14 @@ class RunAgain:
         told = f"{answer.status} {answer.message}".rstrip()
         return RerunAnswer(jobs, RerunOutcome.REFUSED, told)
 
-    async def _run(self, target: Target, run_id: int) -> _Run | None:
+    async def _run(self, target: Target, run_id: int) -> _Run:
         request = Request(
             "GET",
             f"{target.route}/actions/runs/{{id}}",
             {**target.variables, "id": run_id},
             expected=frozenset({404}),
         )
-        try:
-            return read_as(_Run, request, await self._shown(target, request))
-        except NotShownError:
-            return None
+        return read_as(_Run, request, await self._shown(target, request))
 
     async def _failed_jobs(self, target: Target, run_id: int) -> set[JobId]:
         request = Request(

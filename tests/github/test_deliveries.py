@@ -72,18 +72,38 @@ async def test_a_delivery_asked_for_is_left_alone_while_that_is_fresh(
 async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.deliveries["1"] = [entry(1, "a", 0)]
-    asked_at = []
+    again = entry(1, "a", 0)
+    world.github.deliveries["1"] = [again]
+    asked_at, since = [], START - 10
     for _ in range(3 * 180):
-        if (await client.redeliver_failed(START - 10)).asked:
+        told = await client.redeliver_failed(since)
+        # The caller's window moves on, as the reconciler's does.
+        since = max(START - 10, told.arrived_until - 30)
+        if told.asked:
             asked_at.append(world.clock.at - START)
             number = len(world.github.deliveries["1"]) + 1
-            again = entry(number, "a", START - world.clock.at, redelivery=True)
+            again = entry(number, "a", START - world.clock.at - 5, redelivery=True)
             world.github.deliveries["1"].append(again)
+        again["status"] = "pending" if world.clock.at - START < asked_at[-1] + 20 else "failed"
         world.clock.at += 20
     gaps = [after - before for before, after in pairwise(asked_at)]
     assert gaps == [60, 120, 240, 480, *[900] * len(gaps[4:])]
     assert len(gaps) > 10
+    assert since == START + asked_at[-1] - 25, "a process that starts anew looks there"
+
+
+async def test_what_fails_for_long_does_not_have_all_since_then_listed_again(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.page_size = 10
+    arrived = [entry(n, f"g{n}", 1000 - n, **OK) for n in range(2, 200)]
+    world.github.deliveries["1"] = [entry(1, "fails", 1000), *arrived]
+    since = START - 3600
+    for _ in range(9):
+        since = (await client.redeliver_failed(since)).arrived_until - 30
+        world.clock.at += 20
+    assert since == START - 1030
+    assert world.github.count("GET .*/deliveries") == 20 + 8
 
 
 async def test_pages_are_read_until_the_moment_asked_for(
@@ -114,7 +134,7 @@ async def test_one_that_github_will_not_repeat_does_not_stop_the_others(
     world.github.deliveries["1"] = [entry(1, "too old", 200), entry(2, "b", 100)]
     world.github.faults = [Fault("deliveries/1/attempts", 422, {"message": "Too old"}, times=99)]
     assert (await client.redeliver_failed(START - 3600)).asked == 1
-    world.github.deliveries["1"][1] |= OK
+    world.github.deliveries["1"].append(entry(3, "b", -1, **OK))
     world.clock.at += 3600
     assert (await client.redeliver_failed(START - 3600)).asked == 0
     assert world.github.count("deliveries/1/attempts") == 1
@@ -128,6 +148,7 @@ async def test_a_limit_stops_the_pass_and_the_rest_is_asked_later(
     with pytest.raises(RetryLaterError):
         await client.redeliver_failed(START - 3600)
     assert world.github.count(ATTEMPT) == 3
+    world.github.deliveries["1"] += [entry(n + 5, f"g{n}", -1, **OK) for n in (1, 2)]
     world.clock.at += 60
     assert (await client.redeliver_failed(START)).asked == 3
     posts = [call.split("/")[-2] for call in world.github.calls if call.startswith("POST")]
@@ -182,7 +203,7 @@ tries = st.lists(
 @STEADY
 @given(tries, st.sets(st.sampled_from("abef")))
 def test_failed_is_what_no_try_brought_home(listed: list[Try], left: set[str]) -> None:
-    before = {guid: FailedDelivery(guid, 1, START, 1) for guid in left}
+    before = {guid: FailedDelivery(guid, 1, START) for guid in left}
     failed = failed_deliveries(listed, before)
     home = {attempt.guid for attempt in listed if attempt.succeeded or attempt.pending}
     assert set(failed) == ({attempt.guid for attempt in listed} | left) - home
@@ -190,4 +211,3 @@ def test_failed_is_what_no_try_brought_home(listed: list[Try], left: set[str]) -
     for guid, delivery in failed.items():
         own = [attempt for attempt in listed if attempt.guid == guid]
         assert delivery.at == max((attempt.at for attempt in own), default=START)
-        assert delivery.due >= delivery.at

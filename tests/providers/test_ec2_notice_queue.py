@@ -19,7 +19,7 @@ from autoscaler.providers.ec2.settings import Ec2Settings, Timeouts
 from autoscaler.providers.ec2.throttle import Throttle
 from tests.providers.conftest import REGION
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
-from tests.providers.test_ec2_notices import ID, event, spot
+from tests.providers.test_ec2_notices import ID, POISON, event, spot
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -99,14 +99,26 @@ async def test_what_sqs_does_not_take_off_is_an_error_but_for_a_receipt_that_is_
     settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:
     def refuse(operation: str, arguments: Mapping[str, Any]) -> Any:
-        assert len(arguments["receipts"]) <= 10
-        return [("InternalError", "words")] if "r-11" in arguments["receipts"] else []
+        return [("InternalError", "words")] if "r-1" in arguments["receipts"] else []
 
     api = ScriptedApi(refuse)
     queue = queue_at("https://sqs/q", api, settings, telemetry)
+    await queue.settle(["r-0"])
     with pytest.raises(ProviderError, match="InternalError"):
-        await queue.settle([f"r-{number}" for number in range(12)])
-    assert [operation for operation, _ in api.calls] == ["DeleteMessageBatch"] * 2
+        await queue.settle(["r-0", "r-1"])
+    asked = {"url": "https://sqs/q", "receipts": ["r-0", "r-1"]}
+    assert api.calls[1:] == [("DeleteMessageBatch", asked)]
+
+
+async def test_poison_of_any_form_leaves_what_was_received_with_it(
+    settings: Ec2Settings, telemetry: RememberingTelemetry
+) -> None:
+    bodies = [*POISON.values(), spot()]
+    rows = [[f"m-{n}", f"r-{n}", body, 1] for n, body in enumerate(bodies)]
+    queue = queue_at("https://sqs/q", ScriptedApi(lambda *_: rows), settings, telemetry)
+    *bad, good = await queue.receive(0)
+    assert all(message.poison and message.notice is None for message in bad)
+    assert good.notice is not None
 
 
 async def test_a_provider_has_a_queue_where_it_is_told_of_one(

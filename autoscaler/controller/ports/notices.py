@@ -51,7 +51,10 @@ class NoticeQueue(Protocol):
         """
 
     async def settle(self, receipts: Sequence[str]) -> None:
-        """Take messages off the queue for good. Idempotent; one that was not taken comes again."""
+        """Take messages that one `receive` gave off the queue for good. Idempotent.
+
+        One that was not taken comes again.
+        """
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """What the provider shows of these machines now: no word by absence."""

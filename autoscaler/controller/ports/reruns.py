@@ -40,5 +40,5 @@ class Reruns(Protocol):
 
         All of them or none: where an answer is lost, what was asked for is what it was for.
         ACCEPTED, SUPERSEDED (there is a later attempt), REFUSED, or None. Raises RerunUnknownError;
-        RetryLaterError and OperatorError where nothing was done.
+        RetryLaterError and OperatorError (a run that is not shown, too) where nothing was done.
         """

@@ -42,12 +42,11 @@ class Ec2NoticeQueue:
 
     async def settle(self, receipts: Sequence[str]) -> None:
         """See `NoticeQueue`."""
-        for start in range(0, len(receipts), AT_ONCE):
-            arguments = {"url": self._url, "receipts": list(receipts[start : start + AT_ONCE])}
-            refused = await self._api.call("DeleteMessageBatch", arguments)
-            if refused:
-                code, message = refused[0]
-                raise ProviderError(FailureClass.UNKNOWN, code, message)
+        arguments = {"url": self._url, "receipts": list(receipts)}
+        refused = await self._api.call("DeleteMessageBatch", arguments)
+        if refused:
+            code, message = refused[0]
+            raise ProviderError(FailureClass.UNKNOWN, code, message)
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """See `NoticeQueue`. Machines of other fleets are left out."""

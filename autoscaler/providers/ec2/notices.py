@@ -110,6 +110,8 @@ def parse_notice(body: str) -> Notice | None:
         return parser(body) if parser is not None else None
     except ValidationError as error:
         raise PoisonError(_told(error)) from None
+    except (ValueError, OverflowError):
+        raise PoisonError("a time that is none") from None
 
 
 def _spot_interruption(body: str) -> Notice:
@@ -166,10 +168,7 @@ def _iso(text: str) -> Instant:
 
 
 def _rfc_1123(text: str) -> Instant:
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        raise PoisonError("startTime is no time") from None
+    moment = parsedate_to_datetime(text)
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from autoscaler.controller.ports.github import RetryLaterError
+from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.reruns import RunAgain
@@ -97,10 +97,11 @@ async def test_a_run_that_somebody_tried_again_is_left_to_them(
     assert names(lab) == [("one", 1), ("one", 2)]
 
 
-async def test_a_run_that_is_gone_is_refused(lab: Client, reruns: RunAgain) -> None:
+async def test_a_run_that_is_not_shown_is_no_refusal(lab: Client, reruns: RunAgain) -> None:
+    """It may be gone; or a permission was lost, and comes back: it is asked about again."""
     lab.lab.push([job("one")])
-    answer = await reruns.rerun(REPOSITORY, 1, 1, [JobId(1)])
-    assert answer.outcome is RerunOutcome.REFUSED
+    with pytest.raises(OperatorError, match="404 Not Found"):
+        await reruns.rerun(REPOSITORY, 1, 1, [JobId(1)])
 
 
 async def test_a_job_that_is_not_of_the_run_is_refused(lab: Client, reruns: RunAgain) -> None:
