@@ -171,8 +171,6 @@ class BootstrapDesk:
         self.leaving = True
         self._granting.wake_all()
 
-    # --- who is asking ------------------------------------------------------------------------
-
     async def _identified(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
         """The machine, by the next list where what is known does not do."""
         try:
@@ -233,8 +231,6 @@ class BootstrapDesk:
         if machine.runner is None:
             return None
         return self._journal.ledger.state.runners.get(machine.runner)
-
-    # --- the grant ----------------------------------------------------------------------------
 
     async def _grant_for(self, machine: Machine) -> Granted | None:
         if machine.state is MachineState.PARKED:

@@ -4,7 +4,7 @@ It asks GitHub who is at work before a machine is given up, and ends nothing its
 was confirmed makes it due.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
 import structlog
@@ -15,7 +15,13 @@ from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unclear
 from autoscaler.model.events import InstallationTakenOver, OrphanConfirmed
-from autoscaler.model.identifiers import InstallationId, MachineId, ProviderMachineId, RunnerName
+from autoscaler.model.identifiers import (
+    InstallationId,
+    MachineId,
+    ProviderMachineId,
+    ProviderName,
+    RunnerName,
+)
 from autoscaler.model.machines import Machine
 from autoscaler.model.unclear import Unclear
 
@@ -29,16 +35,22 @@ class Confirming:
         self,
         journal: Journal,
         lists: GitHubLists,
+        providers: Collection[ProviderName],
         taken_over: Callable[[InstallationId], None] = lambda _: None,
     ) -> None:
         """`taken_over` hears of another id before it is durable, and tags with it from then on."""
         self._journal = journal
         self._lists = lists
+        self._providers = providers
         self._taken_over = taken_over
 
     def unclear(self) -> Sequence[Unclear]:
         """Every machine that cannot be told."""
         return unclear(self._journal.ledger.state)
+
+    def unlisted(self) -> Sequence[ProviderName]:
+        """See `Confirmations.unlisted`."""
+        return sorted(set(self._providers) - self._journal.ledger.state.swept_at.keys())
 
     async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
         """See `Confirmations.orphan`."""

@@ -4,13 +4,12 @@ A list may be a little older than a webhook, so it only carries a job forward; w
 the job itself is asked about. It never decides what to read next and asks nobody.
 """
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
-from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Known, KnownRun, Read
-from autoscaler.ledger.jobs import QUEUED_AT_MOST
+from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Known, KnownRun, Read, Turn
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import scope_of
 from autoscaler.model.events import Event, JobAbandoned, JobObserved
@@ -67,9 +66,9 @@ class SyncBook:
         self._scopes = dict.fromkeys(scopes, False)
         self._repositories: dict[str, Instant] = {}
         self._names: dict[str, str] = {}
-        self._of_scope: dict[str, frozenset[str]] = {}
+        self._left_out: dict[str, int] = {}
         self._runs: dict[RunKey, _Run] = {}
-        self._read_at: dict[Read, Instant] = {}
+        self._turns: dict[Read, Turn] = {}
         self._asked: dict[JobId, Instant] = {}
 
     def known(self, now: Instant) -> Known:
@@ -78,32 +77,45 @@ class SyncBook:
             key: KnownRun(run.known_at, run.changed, now - run.listed_at > UNLISTED_FOR)
             for key, run in self._runs.items()
         }
-        return Known(self._began_at, self._scopes, self._repositories, runs, self._read_at)
+        return Known(self._began_at, self._scopes, self._repositories, runs, self._turns)
 
-    def tried(self, read: Read, now: Instant) -> None:
-        """It was read, or could not be: it has had its turn. Not kept of what is over by now."""
+    @property
+    def left_out(self) -> int:
+        """How many repositories are too many to be looked at."""
+        return sum(self._left_out.values())
+
+    def was_read(self, read: Read, began_at: Instant, calls: int = 1) -> None:
+        """It was read, by so many answers that counted."""
+        self._had_its_turn(read, Turn(began_at, began_at, calls=calls))
+
+    def was_not_read(self, read: Read, began_at: Instant, strike: bool) -> int:
+        """It could not be read; how often by now, of its own fault. `strike`: this time too."""
+        last = self._turns.get(read, Turn(began_at))
+        strikes = last.strikes + strike
+        self._had_its_turn(read, replace(last, tried_at=began_at, strikes=strikes))
+        return strikes
+
+    def _had_its_turn(self, read: Read, turn: Turn) -> None:
+        # Not kept of what is over by now.
         if read.run and (read.of, read.run) not in self._runs:
             return
         if read.kind in _OF_REPOSITORIES and read.of not in self._repositories:
             return
-        self._read_at[read] = now
+        self._turns[read] = turn
 
     def suspect(self, scope: str, suspects: bool) -> None:
         """Whether some of a scope's registrations seem to have lost their machine."""
         self._scopes[scope] = suspects
 
-    def look_at(self, state: LedgerState, now: Instant) -> tuple[JobAbandoned, ...]:
-        """Take over what the ledger has heard of; the jobs that were queued for too long. O(jobs)."""
+    def look_at(self, state: LedgerState, now: Instant) -> None:
+        """Take over what the ledger has heard of. O(jobs)."""
         open_jobs: dict[RunKey, set[JobId]] = {}
-        given_up: list[JobAbandoned] = []
         for job in state.jobs.values():
             if job.repository.partition("/")[0].lower() != self.account:
                 continue
             name = self._name(job.repository)
             self._alive(name, job.updated_at, state)
-            if job.state is JobState.QUEUED and now - job.updated_at >= QUEUED_AT_MOST:
-                given_up.append(JobAbandoned(now, job.id, "queued for a day, GitHub's longest"))
-            elif job.state in _OPEN and job.demand is not None and job.run_id is not None:
+            if job.state in _OPEN and job.demand is not None and job.run_id is not None:
                 open_jobs.setdefault((name, job.run_id), set()).add(job.id)
         for key in open_jobs:
             if key not in self._runs and len(self._runs) < MOST_RUNS:
@@ -111,26 +123,35 @@ class SyncBook:
         for key, run in self._runs.items():
             run.open_jobs = frozenset(open_jobs.get(key, ()))
         self._asked = {job: at for job, at in self._asked.items() if now - at < ASK_AGAIN}
-        return tuple(given_up)
 
     def listed_repositories(
-        self, scope: str, listed: Sequence[ListedRepository], state: LedgerState
-    ) -> None:
-        """These are there; what the scope does not cover, and what is gone, is not looked at."""
-        covered = (
-            repository
-            for repository in listed
-            if (covering := scope_of(state.catalogue, repository.name)) and covering.key == scope
-        )
-        found = {
-            self._name(repository.name): repository.pushed_at or 0.0
-            for repository in islice(covered, MOST_REPOSITORIES)
-        }
-        for name in self._of_scope.get(scope, frozenset()) - found.keys():
-            self._forget_repository(name)
-        self._of_scope[scope] = frozenset(found)
-        for name, pushed_at in found.items():
-            self._seen(name, max(pushed_at, self._repositories.get(name, 0.0)))
+        self,
+        scope: str,
+        listed: Sequence[ListedRepository],
+        state: LedgerState,
+        whole: bool = True,
+    ) -> int:
+        """These are there; what the scope does not cover, and what is gone, is not looked at.
+
+        How many were too many: those that showed no sign of life for longest. A list that is not
+        whole says of none that it is gone; nor is one left that jobs are open in.
+        """
+        known = [name for name in self._repositories if _covers(state, name, scope)]
+        alive = {name: self._repositories[name] for name in known} if not whole else {}
+        for one in listed:
+            if _covers(state, one.name, scope):
+                name = self._name(one.name)
+                alive[name] = max(one.pushed_at or 0.0, self._repositories.get(name, 0.0))
+        found = set(heapq.nlargest(MOST_REPOSITORIES, alive, key=alive.__getitem__))
+        at_work = {repository for (repository, _), run in self._runs.items() if run.open_jobs}
+        for name in known:
+            if name not in found and name not in at_work:
+                self._forget_repository(name)
+        for name in alive:  # in the list's order: a set's is another in each process
+            if name in found:
+                self._seen(name, alive[name])
+        self._left_out[scope] = len(alive) - len(found)
+        return self._left_out[scope]
 
     def listed_runs(self, repository: str, listed: Sequence[ListedRun], now: Instant) -> None:
         """Remember runs that are not over, and which of the known ones have changed."""
@@ -215,12 +236,17 @@ class SyncBook:
         self._repositories.pop(name, None)
         self._names.pop(name.lower(), None)
         for kind in _OF_REPOSITORIES:
-            self._read_at.pop(Read(kind, name), None)
+            self._turns.pop(Read(kind, name), None)
 
     def _forget_run(self, key: RunKey) -> None:
         self._runs.pop(key, None)
         for kind in (Kind.JOBS, Kind.RUN):
-            self._read_at.pop(Read(kind, *key), None)
+            self._turns.pop(Read(kind, *key), None)
+
+
+def _covers(state: LedgerState, repository: str, scope: str) -> bool:
+    covering = scope_of(state.catalogue, repository)
+    return covering is not None and covering.key == scope
 
 
 def news(state: LedgerState, seen: JobObserved) -> JobObserved | None:

@@ -31,8 +31,12 @@ class Registrations:
         self, runners: Sequence[RegisteredRunner], state: LedgerState, began_at: Instant
     ) -> list[RegisteredRunner]:
         """Take a complete list in, begun at that moment; what is to be removed now."""
+        # A restored store knows less than there is: a machine that it cannot tell may be anyone's.
+        unclear = any(one.unproven and one.occupies for one in state.machines.values())
         lost = {
-            runner.github_id: runner for runner in runners if has_lost_its_machine(runner, state)
+            runner.github_id: runner
+            for runner in runners
+            if has_lost_its_machine(runner, state, unclear)
         }
         self._since = {number: self._since.get(number, began_at) for number in lost}
         confirmed = [
@@ -46,18 +50,18 @@ class Registrations:
         return confirmed
 
 
-def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState) -> bool:
-    """Whether a registration is one of ours, does nothing, and has no machine any more."""
+def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState, unclear: bool) -> bool:
+    """Whether a registration is one of ours, does nothing, and has no machine any more.
+
+    `unclear`: a machine that nobody can tell may be that of a registration without one.
+    """
     if runner.online or runner.busy:
         return False
     machine_id = machine_in_name(state.catalogue, runner.name)
     if machine_id is None:
         return False
     machine = state.machines.get(machine_id)
-    if machine is not None:
-        return machine.state is MachineState.GONE
-    # A restored store knows less than there is: a machine that it cannot tell may be this one's.
-    return not any(one.unproven and one.occupies for one in state.machines.values())
+    return not unclear if machine is None else machine.state is MachineState.GONE
 
 
 def _swept_since(state: LedgerState, moment: Instant) -> bool:

@@ -2,8 +2,8 @@
 
 Runs never read go first; then what is latest by its own interval, the newest runs of active
 repositories and changed runs ahead of the rest. Where calls are too few for all, the rest gets
-later in the same proportion, each in its turn, and nothing is forgotten. It never decides how many
-calls there are, nor what an answer means.
+later in the same proportion, each in its turn, and nothing is forgotten. What fails again and again
+is tried ever less often. It never decides how many calls there are, nor what an answer means.
 
 With a list of runs every 40 s and each active run's jobs every 45 s, a job is seen within a
 minute of its `queued`: 20 repositories with 75 runs take about 150 calls a minute, with 9 runs 55.
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from autoscaler.model.identifiers import Instant, Seconds
 
@@ -70,9 +71,17 @@ QUIET_PER_SECOND = 4.0
 """How many quiet repositories are looked at in a second: most such answers are 304 and free."""
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """One reading. `of` is a scope or a repository."""
+EACH_CALL: Seconds = 6.0
+"""How long a list of many pages is left alone for each call that it took: 600 calls an hour."""
+
+SELDOM: Seconds = 900.0
+"""How often at least is tried what always fails."""
+
+_DOUBLINGS = 6
+
+
+class Read(NamedTuple):
+    """One reading. `of` is a scope or a repository. Made and looked up by the ten thousand."""
 
     kind: Kind
     of: str
@@ -80,7 +89,19 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRun:
+class Turn:
+    """The last turn of a reading. `read_at` is the last that succeeded, None before the first.
+
+    `strikes` failed since then, of its own fault; `calls` is how many answers the last one took.
+    """
+
+    tried_at: Instant
+    read_at: Instant | None = None
+    strikes: int = 0
+    calls: int = 1
+
+
+class KnownRun(NamedTuple):
     """A run that is not over as far as is known. `changed`: since its jobs were read.
 
     `doubtful`: a job of it has been queued for so long that the run itself is to be looked at.
@@ -93,7 +114,7 @@ class KnownRun:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What one account's lists are about, and when each was last read.
+    """What one account's lists are about, and the last turn of each.
 
     `scopes` says which of them have registrations that may have lost their machine,
     `repositories` when each last showed a sign of life, `runs` are by repository and id.
@@ -103,7 +124,12 @@ class Known:
     scopes: Mapping[str, bool] = field(default_factory=dict)
     repositories: Mapping[str, Instant] = field(default_factory=dict)
     runs: Mapping[tuple[str, int], KnownRun] = field(default_factory=dict)
-    read_at: Mapping[Read, Instant] = field(default_factory=dict)
+    turns: Mapping[Read, Turn] = field(default_factory=dict)
+
+    def read_at(self, read: Read, otherwise: Instant) -> Instant:
+        """When it was read: `otherwise` if never."""
+        turn = self.turns.get(read)
+        return otherwise if turn is None or turn.read_at is None else turn.read_at
 
 
 def next_reads(
@@ -120,20 +146,28 @@ def next_reads(
 
 
 def staleness(known: Known, now: Instant) -> Seconds:
-    """How old the oldest picture is: of an active repository's runs, or of an active run's jobs."""
+    """How old the oldest picture is: of an active repository's runs, or of an active run's jobs.
+
+    While no repository can be read, none turns quiet; before the first list none is known.
+    """
     oldest = now
+    for scope in known.scopes:
+        if known.read_at(Read(Kind.REPOSITORIES, scope), -1.0) < 0.0:
+            oldest = known.began_at
     for (repository, number), run in known.runs.items():
-        read_at = known.read_at.get(Read(Kind.JOBS, repository, number), run.known_at)
-        oldest = min(oldest, read_at)
+        oldest = min(oldest, known.read_at(Read(Kind.JOBS, repository, number), run.known_at))
+    read_at = {
+        repository: known.read_at(Read(Kind.NEWEST, repository), known.began_at)
+        for repository in known.repositories
+    }
+    latest = max(read_at.values(), default=now)
     for repository, active_at in known.repositories.items():
-        if now - active_at < ACTIVE_FOR:
-            newest = Read(Kind.NEWEST, repository)
-            oldest = min(oldest, known.read_at.get(newest, known.began_at))
+        if latest - active_at < ACTIVE_FOR:
+            oldest = min(oldest, read_at[repository])
     return now - oldest
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A reading; its time has come when `lateness` is 1.0. `first` goes before everything else."""
 
     read: Read
@@ -149,14 +183,14 @@ class _Candidate:
 def _candidates(known: Known, now: Instant) -> Iterator[_Candidate]:
     for scope, suspects in known.scopes.items():
         repositories = Read(Kind.REPOSITORIES, scope)
-        never = repositories not in known.read_at
+        never = repositories not in known.turns
         yield _Candidate(repositories, _lateness(known, repositories, now), first=never)
         runners = Read(Kind.RUNNERS, scope)
         every = SUSPECTS_EVERY if suspects else None
         yield _Candidate(runners, _lateness(known, runners, now, every))
     for (repository, number), run in known.runs.items():
         jobs = Read(Kind.JOBS, repository, number)
-        if jobs not in known.read_at:
+        if jobs not in known.turns:
             yield _Candidate(jobs, 1.0, first=True)
         else:
             every = CHANGED_EVERY if run.changed else None
@@ -185,7 +219,11 @@ def _of_repositories(known: Known, now: Instant) -> Iterator[_Candidate]:
 def _lateness(known: Known, read: Read, now: Instant, every: Seconds | None = None) -> float:
     """1.0 when its time has come, 2.0 an interval later."""
     interval = INTERVALS[read.kind] if every is None else every
-    read_at = known.read_at.get(read)
-    if read_at is None:
+    turn = known.turns.get(read)
+    if turn is None:
         return 1.0 + (now - known.began_at) / interval
-    return (now - read_at) / interval
+    interval = max(interval, EACH_CALL * turn.calls)
+    if turn.strikes > 1:
+        doubled = interval * 2.0 ** min(turn.strikes - 1, _DOUBLINGS)
+        interval = min(doubled, max(interval, SELDOM))
+    return (now - turn.tried_at) / interval

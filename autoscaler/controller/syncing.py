@@ -7,6 +7,7 @@ book's; what follows from it is planned elsewhere.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import count
 
 import structlog
 
@@ -24,9 +25,15 @@ from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds
 
 TICK: Seconds = 1.0
+TOLD_EVERY = 5
+"""Ticks from one word on the staleness to the next: it takes a look at everything."""
+
 LEDGER_EVERY: Seconds = 5.0
 AT_ONCE = 10
 """How many readings may be under way, and begin in one tick: 600 a minute, of GitHub's 900 points."""
+
+PAID_BACK = 0.25
+"""The share of the pace that pays for a list of many pages, so that all else is read meanwhile."""
 
 SAVED_FOR: Seconds = 30.0
 """How much of the pace may be saved up and spent at once."""
@@ -74,9 +81,11 @@ class Syncing:
 
     async def _of_account(self, sync: "_AccountSync") -> None:
         async with asyncio.TaskGroup() as readings:
-            while True:
-                await sync.tick(readings)
-                self._telemetry.github_staleness(sync.book.account, sync.staleness)
+            for tick in count():
+                sync.tick(readings)
+                if tick % TOLD_EVERY == 0:
+                    self._telemetry.github_staleness(sync.book.account, sync.staleness)
+                    self._telemetry.github_left_out(sync.book.account, sync.book.left_out)
                 await self._clock.sleep(TICK)
 
 
@@ -103,7 +112,7 @@ class _AccountSync:
         self._recall = recall
         self._clock = clock
         self._under_way: set[Read] = set()
-        self._level, self._filled_at = 0.0, clock.now()
+        self._level, self._owed, self._filled_at = 0.0, 0.0, clock.now()
         self._ledger_at: Instant = 0.0
         self._failures = 0
         self._not_before: Instant = 0.0
@@ -114,15 +123,13 @@ class _AccountSync:
         now = self._clock.now()
         return staleness(self.book.known(now), now)
 
-    async def tick(self, readings: asyncio.TaskGroup) -> None:
-        """Begin what is due and can be paid for. Raises StoreError."""
+    def tick(self, readings: asyncio.TaskGroup) -> None:
+        """Begin what is due and can be paid for. O(repositories and runs)."""
         now = self._clock.now()
         self._refill(now)
         if now - self._ledger_at >= LEDGER_EVERY:
             self._ledger_at = now
-            given_up = self.book.look_at(self._journal.ledger.state, now)
-            if given_up:
-                await self._journal.record(*given_up)
+            self.book.look_at(self._journal.ledger.state, now)
         if now < self._not_before:
             return
         most = min(AT_ONCE - len(self._under_way), int(self._level))
@@ -133,8 +140,11 @@ class _AccountSync:
 
     def _refill(self, now: Instant) -> None:
         pace = self._lists.pace(self._scope)
-        saved = self._level + pace * (now - self._filled_at)
-        self._level = min(saved, max(float(AT_ONCE), pace * SAVED_FOR))
+        gained = pace * (now - self._filled_at)
+        # New runs go first: with half of the pace gone, what comes after them would not be read.
+        paid = min(self._owed, gained * PAID_BACK)
+        self._owed -= paid
+        self._level = min(self._level + gained - paid, max(float(AT_ONCE), pace * SAVED_FOR))
         self._filled_at = now
 
     async def _read(self, read: Read) -> None:
@@ -142,32 +152,43 @@ class _AccountSync:
         try:
             calls = await self._carry_out(read, began_at)
         except GitHubError as error:
-            self._failed(read, error)
+            self._failed(read, began_at, error)
         else:
             self._failures = 0
-            self._level += 1.0 - calls
+            self.book.was_read(read, began_at, calls)
+            self._level += not calls
+            self._owed += max(0, calls - 1)
         finally:
             self._under_way.discard(read)
-            self.book.tried(read, began_at)
 
-    def _failed(self, read: Read, error: GitHubError) -> None:
-        _log.info("not_read", kind=read.kind, of=read.of, run=read.run or None, error=str(error))
-        if not isinstance(error, RetryLaterError):
-            return  # that one thing is not ours to read: it says nothing of the others
-        self._failures += 1
-        if self._failures >= TROUBLE_AFTER:
+    def _failed(self, read: Read, began_at: Instant, error: GitHubError) -> None:
+        self._failures += isinstance(error, RetryLaterError)
+        # What GitHub does not let us read says nothing of the others; an outage nothing of this one.
+        outage = isinstance(error, RetryLaterError) and self._failures >= TROUBLE_AFTER
+        strikes = self.book.was_not_read(read, began_at, strike=not outage)
+        tell = _log.info if outage or strikes & (strikes - 1) else _log.warning
+        tell(
+            "not_read",
+            account=self.book.account,
+            kind=read.kind,
+            of=read.of,
+            run=read.run or None,
+            times=strikes,
+            error=str(error),
+        )
+        if isinstance(error, RetryLaterError) and outage:
             until = self._clock.now() + error.retry_after
             self._not_before = max(self._not_before, until)
             _log.warning("sync_paused", account=self.book.account, error=str(error))
 
     async def _carry_out(self, read: Read, began_at: Instant) -> int:
-        """Read it and take it in; how many answers counted."""
+        """Read it and take it in; how many of the list's answers counted.
+
+        Asking about a job and removing a runner are not of this budget: the pace comes down by them.
+        """
         match read.kind:
             case Kind.REPOSITORIES:
-                repositories = await self._lists.repositories(read.of)
-                state = self._journal.ledger.state
-                self.book.listed_repositories(read.of, repositories.items, state)
-                return repositories.calls
+                return await self._read_repositories(read.of)
             case Kind.RUNNERS:
                 return await self._read_runners(read.of, began_at)
             case Kind.JOBS:
@@ -181,6 +202,14 @@ class _AccountSync:
         )
         self.book.listed_runs(read.of, runs.items, self._clock.now())
         return runs.calls
+
+    async def _read_repositories(self, scope: str) -> int:
+        listed = await self._lists.repositories(scope)
+        state = self._journal.ledger.state
+        left_out = self.book.listed_repositories(scope, listed.items, state, listed.whole)
+        if left_out:
+            _log.warning("repositories_left_out", scope=scope, repositories=left_out)
+        return listed.calls
 
     async def _read_run(self, read: Read) -> int:
         found = await self._lists.run(read.of, read.run)
@@ -203,7 +232,7 @@ class _AccountSync:
             await self._journal.record(*findings.events)
         for job in findings.ask:
             await self._asking.read_job(job)
-        return listed.calls + len(findings.ask)
+        return listed.calls
 
     async def _read_runners(self, scope: str, began_at: Instant) -> int:
         listed = await self._lists.runners(scope)
@@ -220,4 +249,4 @@ class _AccountSync:
                 continue
             _log.info("registration_removed", runner=runner.name, there=removed)
         self.book.suspect(scope, registrations.suspects or waits_for_a_list(state))
-        return listed.calls + len(lost)
+        return listed.calls

@@ -1,8 +1,8 @@
 """Pages of lists that GitHub has answered before, asked for again by their ETag.
 
 An answer of 304 costs nothing of the hourly limit (docs.github.com: best practices for the REST
-API, conditional requests). ETags are one caller's own. It keeps what was read, so that an
-unchanged list is as good as a new one; never what a page means.
+API, conditional requests). ETags are one caller's own. It keeps what each page came to, so that an
+unchanged list is as good as a new one, and never a page itself: what it means is its reader's to say.
 """
 
 import re
@@ -21,11 +21,12 @@ from autoscaler.github.policies import UNCHANGED
 from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError
 from autoscaler.model.identifiers import Instant, Seconds
 
-MOST_KEPT = 20_000
-"""Pages. What was not asked for lately goes first."""
+MOST_KEPT = 1_000_000
+"""Items, of which a run takes 200 bytes: the newest of 5,000 repositories for two callers. What was
+not asked for lately goes first."""
 
 KEPT_FOR: Seconds = 3600.0
-"""After its last use. A job is 2 kB, and the runs that are over are many: nobody asks of them."""
+"""After its last use. The runs that are over are many: nobody asks for their jobs again."""
 
 MAX_PAGES = 200
 """Of one list: GitHub shows at most 1,000 runs of a state, and 10,000 runners fit into a group."""
@@ -33,22 +34,32 @@ MAX_PAGES = 200
 _ETAG = re.compile(r'(?:W/)?"[!#-~]{0,200}"', re.ASCII)
 
 Shape = TypeVar("Shape", bound=BaseModel)
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[Shape, Item]):
+    """What a page looks like, and the items that it comes to."""
+
+    shape: type[Shape]
+    items: Callable[[Shape], tuple[Item, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
     etag: str
-    content: BaseModel
+    items: tuple[object, ...]
     next_url: str | None
     used_at: Instant
 
 
 @dataclass(frozen=True, slots=True)
-class Pages(Generic[Shape]):
-    """A whole list, page by page; `calls` is how many of its answers counted."""
+class Pages(Generic[Item]):
+    """A list; `calls` is how many of its answers counted. Not `whole`: there are more pages."""
 
-    pages: tuple[Shape, ...]
+    items: tuple[Item, ...]
     calls: int
+    whole: bool
 
 
 class KnownPages:
@@ -59,50 +70,58 @@ class KnownPages:
         self._url_of = url_of
         self._clock = clock
         self._kept: OrderedDict[tuple[str, str], _Page] = OrderedDict()
+        self._size = 0
 
     async def read(
-        self, request: Request, caller: Caller, shape: type[Shape], most: int = MAX_PAGES
-    ) -> Pages[Shape]:
-        """Every page of a list, `most` at most. Raises as `Api.ask`, and NotShownError for a 404."""
-        pages: list[Shape] = []
+        self, request: Request, caller: Caller, form: Form[Shape, Item], most: int = MAX_PAGES
+    ) -> Pages[Item]:
+        """The pages of a list, `most` at most. Raises as `Api.ask`, and NotShownError for a 404."""
+        items: list[Item] = []
         calls = 0
         seen: set[str] = set()
         while True:
             url = self._url_of(request)
-            if url in seen or len(seen) >= MAX_PAGES:
+            if url in seen:
                 raise RetryLaterError(f"{request.endpoint}: pages without end", OUTAGE_DELAY)
             seen.add(url)
-            content, next_url, counted = await self._page(request, url, caller, shape)
-            pages.append(content)
+            found, next_url, counted = await self._page(request, url, caller, form)
+            items += found
             calls += counted
-            if next_url is None or len(pages) >= most:
-                return Pages(tuple(pages), calls)
+            if next_url is None or len(seen) >= most:
+                return Pages(tuple(items), calls, whole=next_url is None)
             request = request.at(next_url)
 
     async def _page(
-        self, request: Request, url: str, caller: Caller, shape: type[Shape]
-    ) -> tuple[Shape, str | None, int]:
+        self, request: Request, url: str, caller: Caller, form: Form[Shape, Item]
+    ) -> tuple[tuple[Item, ...], str | None, int]:
         key = (caller.name, url)
         kept = self._kept.get(key)
         asked = replace(request, etag=kept.etag) if kept is not None else request
         answer = await self._api.ask(asked, caller)
         if answer.status == UNCHANGED and kept is not None:
             self._keep(key, replace(kept, used_at=self._clock.now()))
-            return cast(Shape, kept.content), kept.next_url, 0
+            return cast(tuple[Item, ...], kept.items), kept.next_url, 0
         if not answer.ok:
             raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")
-        content = read_as(shape, request, answer)
+        items = form.items(read_as(form.shape, request, answer))
         etag = answer.headers.get("etag", "")
         if _ETAG.fullmatch(etag) is None:
-            self._kept.pop(key, None)
+            self._drop(key)
         else:
-            self._keep(key, _Page(etag, content, answer.next_url, self._clock.now()))
-        return content, answer.next_url, 1
+            self._keep(key, _Page(etag, items, answer.next_url, self._clock.now()))
+        return items, answer.next_url, 1
 
     def _keep(self, key: tuple[str, str], page: _Page) -> None:
+        self._drop(key)
         self._kept[key] = page
-        self._kept.move_to_end(key)
-        oldest = next(iter(self._kept.values()))
-        while len(self._kept) > MOST_KEPT or page.used_at - oldest.used_at > KEPT_FOR:
-            self._kept.popitem(last=False)
-            oldest = next(iter(self._kept.values()))
+        self._size += 1 + len(page.items)
+        while self._kept:
+            oldest, last = next(iter(self._kept.items()))
+            if self._size <= MOST_KEPT and page.used_at - last.used_at <= KEPT_FOR:
+                break
+            self._drop(oldest)
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        page = self._kept.pop(key, None)
+        if page is not None:
+            self._size -= 1 + len(page.items)

@@ -9,10 +9,12 @@ Routes: docs.github.com REST "Apps: installations", "Workflow runs", "Workflow j
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated
 
 import structlog
 from pydantic import (
+    AfterValidator,
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -20,7 +22,7 @@ from pydantic import (
 )
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.github import RegisteredRunner
+from autoscaler.controller.ports.github import GitHubError, RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
 from autoscaler.github.app_auth import Installation
 from autoscaler.github.budget import Budget
@@ -34,9 +36,9 @@ from autoscaler.github.jobs import (
     WorkflowJob,
     observe,
 )
-from autoscaler.github.known_pages import MAX_PAGES, KnownPages, Pages, Shape
+from autoscaler.github.known_pages import MAX_PAGES, Form, Item, KnownPages, Pages, Shape
 from autoscaler.github.received import Received
-from autoscaler.github.refusals import NotShownError, unanswered
+from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError, gravest
 from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.timestamps import instant_of
@@ -52,9 +54,14 @@ UNTOLD = 5_000
 _log = structlog.get_logger(__name__)
 
 
+def _time(text: str) -> str:
+    instant_of(text)  # raises ValueError
+    return text
+
+
 class _Repository(Received):
     full_name: RepositoryName
-    pushed_at: Annotated[str, Field(max_length=40)] | None = None
+    pushed_at: Annotated[str, Field(max_length=40), AfterValidator(_time)] | None = None
     archived: bool = False
 
 
@@ -105,6 +112,24 @@ class RunnerPage(Received):
     runners: list[ListedRunner]
 
 
+def _listed(run: _Run) -> ListedRun:
+    mark = f"{run.status} {run.run_attempt} {run.updated_at}"
+    return ListedRun(run.id, run.status == "completed", mark)
+
+
+_REPOSITORIES = Form(
+    _RepositoryPage,
+    lambda page: tuple(
+        ListedRepository(one.full_name, instant_of(one.pushed_at))
+        for one in page.repositories
+        if not one.archived
+    ),
+)
+_RUNS = Form(_RunPage, lambda page: tuple(map(_listed, page.workflow_runs)))
+_RUN = Form(_Run, lambda run: (_listed(run),))
+_RUNNERS = Form(RunnerPage, lambda page: tuple(one.registered() for one in page.runners))
+
+
 class Lists:
     """Reads lists by whichever App has most room, each page by its ETag once it has one."""
 
@@ -127,23 +152,34 @@ class Lists:
         self._callers: dict[str, tuple[Installation, ...]] = {}
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
-        """See `GitHubLists`. Archived ones run nothing and are left out."""
+        """See `GitHubLists`. Archived ones run nothing and are left out.
+
+        An App that cannot be asked hides none of the others' repositories.
+        """
         target = target_of_scope(scope)
         if target.repository is not None:
             return Listing((ListedRepository(str(target)),))
         request = _question("/installation/repositories{?per_page}", {"per_page": 100})
         found: dict[str, ListedRepository] = {}
-        calls = 0
-        for caller in await self._candidates(target):
+        errors: list[GitHubError] = []
+        calls, whole = 0, True
+        callers = await self._candidates(target)
+        for caller in callers:
             # Each App's installation may have been given other repositories.
-            read = await self._pages.read(request, caller, _RepositoryPage)
+            try:
+                read = await self._pages.read(request, caller, _REPOSITORIES)
+            except GitHubError as error:
+                _log.warning("app_failing", app=caller.name, scope=scope, error=str(error))
+                errors.append(error)
+                continue
+            found.update((one.name, one) for one in read.items)
             calls += read.calls
-            for page in read.pages:
-                for one in page.repositories:
-                    if not one.archived:
-                        pushed_at = _instant(request, one.pushed_at)
-                        found[one.full_name] = ListedRepository(one.full_name, pushed_at)
-        return Listing(tuple(found.values()), calls)
+            if not read.whole:
+                _log.warning("repositories_cut", app=caller.name, scope=scope, shown=len(found))
+                whole = False
+        if len(errors) == len(callers):
+            raise gravest(errors)
+        return Listing(tuple(found.values()), calls, whole and not errors)
 
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
         """See `GitHubLists`."""
@@ -151,8 +187,7 @@ class Lists:
         request = _question(
             f"{target.route}/actions/runs{{?per_page}}", {**target.variables, "per_page": 100}
         )
-        read = await self._read(target, request, _RunPage, most=1)
-        return Listing(tuple(_runs(read)), read.calls)
+        return await self._read(target, request, _RUNS, most=1)
 
     async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
         """See `GitHubLists`."""
@@ -161,8 +196,7 @@ class Lists:
             f"{target.route}/actions/runs{{?status,per_page}}",
             {**target.variables, "status": status, "per_page": 100},
         )
-        read = await self._read(target, request, _RunPage)
-        return Listing(tuple(_runs(read)), read.calls)
+        return await self._read(target, request, _RUNS)
 
     async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
         """See `GitHubLists`."""
@@ -171,10 +205,9 @@ class Lists:
             f"{target.route}/actions/runs/{{run_id}}", {**target.variables, "run_id": run_id}
         )
         try:
-            read = await self._read(target, request, _Run)
+            return await self._read(target, request, _RUN)
         except NotShownError:
             return Listing((), 1)
-        return Listing(tuple(map(_listed, read.pages)), read.calls)
 
     async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
         """See `GitHubLists`. A job that is not understood is left out."""
@@ -183,16 +216,14 @@ class Lists:
             f"{target.route}/actions/runs/{{run_id}}/jobs{{?filter,per_page}}",
             {**target.variables, "run_id": run_id, "filter": "latest", "per_page": 100},
         )
+        form = Form(
+            _JobPage, lambda page: _facts(page, Sighting(repository, now, read=True), run_id)
+        )
         try:
-            read = await self._read(target, request, _JobPage)
+            read = await self._read(target, request, form)
         except NotShownError:
             return Listing((), 1)
-        seen = Sighting(repository, now, read=True)
-        listed = [job for page in read.pages for job in page.jobs]
-        facts = tuple(_facts(listed, seen))
-        if missed := len(listed) - len(facts):
-            _log.warning("jobs_not_understood", repository=repository, run=run_id, jobs=missed)
-        return Listing(facts, read.calls)
+        return Listing(tuple(replace(job, at=now) for job in read.items), read.calls)
 
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
         """See `GitHubLists`."""
@@ -200,9 +231,7 @@ class Lists:
         request = _question(
             f"{target.route}/actions/runners{{?per_page}}", {**target.variables, "per_page": 100}
         )
-        read = await self._read(target, request, RunnerPage)
-        items = tuple(runner.registered() for page in read.pages for runner in page.runners)
-        return Listing(items, read.calls)
+        return await self._read(target, request, _RUNNERS)
 
     def pace(self, scope: str) -> float:
         """See `GitHubLists`."""
@@ -223,39 +252,33 @@ class Lists:
         return found
 
     async def _read(
-        self, target: Target, request: Request, shape: type[Shape], most: int = MAX_PAGES
-    ) -> Pages[Shape]:
-        async def by(caller: Installation) -> Pages[Shape]:
-            return await self._pages.read(request, caller, shape, most)
+        self, target: Target, request: Request, form: Form[Shape, Item], most: int = MAX_PAGES
+    ) -> Listing[Item]:
+        async def by(caller: Installation) -> Pages[Item]:
+            return await self._pages.read(request, caller, form, most)
 
-        return await self._sharing.carry(await self._candidates(target), target, request, by)
+        read = await self._sharing.carry(await self._candidates(target), target, request, by)
+        if most == MAX_PAGES and not read.whole:
+            # A part of it would be taken for all: of the registrations, that nobody else works.
+            raise RetryLaterError(f"{request.endpoint}: more than {most} pages", OUTAGE_DELAY)
+        return Listing(read.items, read.calls)
 
 
 def _question(route: str, variables: dict[str, str | int]) -> Request:
     return Request("GET", route, variables, importance=Importance.SYNC, expected=frozenset({404}))
 
 
-def _runs(read: Pages[_RunPage]) -> Iterator[ListedRun]:
-    for page in read.pages:
-        yield from map(_listed, page.workflow_runs)
+def _facts(page: _JobPage, seen: Sighting, run_id: int) -> tuple[JobObserved, ...]:
+    found = tuple(_understood(page.jobs, seen))
+    if missed := len(page.jobs) - len(found):
+        _log.warning("jobs_not_understood", repository=seen.repository, run=run_id, jobs=missed)
+    return found
 
 
-def _listed(run: _Run) -> ListedRun:
-    mark = f"{run.status} {run.run_attempt} {run.updated_at}"
-    return ListedRun(run.id, run.status == "completed", mark)
-
-
-def _facts(jobs: Iterable[WorkflowJob | None], seen: Sighting) -> Iterator[JobObserved]:
+def _understood(jobs: Iterable[WorkflowJob | None], seen: Sighting) -> Iterator[JobObserved]:
     for job in jobs:
         # GitHub may learn new words: one job's must not hide the others.
         state = JOB_STATES.get(job.status or "") if job is not None else None
         if job is not None and state is not None:
             with suppress(ValueError, OverflowError):  # a time that is none
                 yield observe(job, state, seen)
-
-
-def _instant(request: Request, text: str | None) -> Instant | None:
-    try:
-        return instant_of(text)
-    except (ValueError, OverflowError):
-        raise unanswered(request, "a time that is none") from None

@@ -74,6 +74,10 @@ class PrometheusTelemetry:
         """See `Telemetry.github_staleness`."""
         self._series.github_staleness.labels(self._account.value(account)).set(max(seconds, 0.0))
 
+    def github_left_out(self, account: str, repositories: int) -> None:
+        """See `Telemetry.github_left_out`."""
+        self._series.github_left_out.labels(self._account.value(account)).set(repositories)
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:

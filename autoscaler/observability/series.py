@@ -102,6 +102,9 @@ class Series:
         self.github_staleness = self._gauge(
             "github_staleness_seconds", "Age of the oldest picture of what is active.", ("account",)
         )
+        self.github_left_out = self._gauge(
+            "github_repositories_left_out", "Repositories that are not looked at.", ("account",)
+        )
         self.provider_requests = self._counter(
             "provider_requests", "Requests to providers.", ("provider", "operation", "outcome")
         )

@@ -20,6 +20,7 @@ class RecordingTelemetry:
     counts: FleetCounts = field(default_factory=FleetCounts)
     passes: int = 0
     staleness: dict[str, Seconds] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         self.said.append(("github_call", endpoint, outcome))
@@ -31,6 +32,9 @@ class RecordingTelemetry:
 
     def github_staleness(self, account: str, seconds: Seconds) -> None:
         self.staleness[account] = max(seconds, self.staleness.get(account, 0.0))
+
+    def github_left_out(self, account: str, repositories: int) -> None:
+        self.left_out[account] = repositories
 
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds

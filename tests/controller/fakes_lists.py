@@ -29,7 +29,10 @@ class FakeRun:
 
 @dataclass
 class FakeLists:
-    """`limit` is of an hour that began at `since`; every answer counts, unless `free` says so."""
+    """`limit` is of an hour that began at `since`; every answer counts, unless `free` says so.
+
+    `steady` is a pace that does not go by what is left.
+    """
 
     now: Callable[[], Instant]
     limit: int = 15_000
@@ -37,7 +40,9 @@ class FakeLists:
     since: Instant = 0.0
     used: int = 0
     free: bool = False
+    steady: float | None = None
     asked: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
     active: dict[str, dict[int, FakeRun]] = field(default_factory=dict)
     registrations: list[RegisteredRunner] = field(default_factory=list)
     broken: dict[str, Exception] = field(default_factory=dict)
@@ -79,6 +84,8 @@ class FakeLists:
 
     def pace(self, scope: str) -> float:
         self._roll()
+        if self.steady is not None:
+            return self.steady
         free = self.limit * (1.0 - KEPT_BACK) - self.used
         return min(10.0, max(0.0, free) / max(1.0, self.since + HOUR - self.now()))
 
@@ -97,6 +104,7 @@ class FakeLists:
         self.asked[kind] += 1
         await asyncio.sleep(self.latency / 2)
         if of in self.broken or isinstance(self.broken, defaultdict):
+            self.failed[of] += 1
             raise self.broken[of]
         items = read()
         self._roll()

@@ -9,6 +9,7 @@ from autoscaler.controller.ports.confirmations import (
     RefusalKind,
 )
 from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
+from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import (
     CallId,
@@ -48,7 +49,7 @@ class Desk:
         self.controller = Controller(self.world)
         await self.controller.resume()
         await self.controller.reconciler.sweep(EAST)
-        self.confirming = Confirming(self.controller.journal, self.lists, self.told.append)
+        self.confirming = Confirming(self.controller.journal, self.lists, [EAST], self.told.append)
         return self
 
     async def refused(self, machine: str, *, force: bool = False) -> ConfirmationRefusedError:
@@ -82,6 +83,20 @@ async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> N
         await desk.controller.turn()
         assert desk.world.east.ended == [("i-1",)]
         assert desk.lists.asked["runners"] == 1
+
+
+@on_virtual_time
+async def test_a_provider_is_unlisted_until_a_list_of_it_was_whole_since_the_start() -> None:
+    desk = await Desk().open()
+    port: Confirmations = desk.confirming
+    assert port.unlisted() == []
+    await desk.controller.kill()
+    desk.world.east.list_script.append(OutcomeUnknownError("half a list"))
+    await desk.open()
+    port = desk.confirming
+    assert port.unlisted() == [EAST]
+    await desk.controller.reconciler.sweep(EAST)
+    assert port.unlisted() == []
 
 
 @on_virtual_time

@@ -8,18 +8,15 @@ from collections import Counter
 
 import pytest
 
-from autoscaler.controller.syncing import Syncing
 from autoscaler.github.budget import RESERVES
 from autoscaler.github.exchange import Importance
-from autoscaler.ledger.jobs import QUEUED_AT_MOST
 from autoscaler.model.identifiers import JobId
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
 from benchmarks.healing import Load, heal
 from benchmarks.steady_fleet import Steady, steady
 from benchmarks.virtual_fleet import LABEL, REPOSITORIES, Setting, VirtualFleet
 from tests.controller.agents import queue
-from tests.controller.controllers import Controller, World, cancelled
-from tests.controller.fakes_lists import FakeLists
+from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time, run
 
 SECONDS = 600.0
@@ -97,29 +94,17 @@ async def test_with_the_hour_nearly_spent_lists_give_way_and_jobs_run_all_the_sa
 
 
 @on_virtual_time
-async def test_a_job_is_forgotten_a_day_after_its_last_queued_though_no_call_is_left() -> None:
+async def test_a_job_is_forgotten_a_day_after_its_last_queued_though_github_is_not_read() -> None:
     controller = Controller(World())
     await controller.resume()
     await queue(controller, 1)
     await controller.turn()
     assert controller.state.queues
     await asyncio.sleep(QUEUED_AT_MOST - 60.0)
-    world = controller.world
-    lists = FakeLists(world.clock.now, limit=0, since=world.clock.now())
-    syncing = Syncing(
-        controller.journal,
-        lists,
-        world.github,
-        controller.intake.recall,
-        world.telemetry,
-        world.clock,
-    )
-    task = asyncio.create_task(syncing.run())
-    await asyncio.sleep(30.0)
+    await controller.turn()
     assert controller.state.queues, "a day is not over"
     await asyncio.sleep(60.0)
-    assert lists.asked.total() == 0
+    await controller.turn()
     job = controller.state.jobs[JobId(1)]
     assert (job.state, job.conclusion) == (JobState.COMPLETED, "stale")
     assert not controller.state.queues
-    await cancelled(task)

@@ -12,8 +12,7 @@ from autoscaler.controller.sync_book import (
     UNLISTED_FOR,
     SyncBook,
 )
-from autoscaler.controller.sync_schedule import Kind, Read
-from autoscaler.ledger.jobs import QUEUED_AT_MOST
+from autoscaler.controller.sync_schedule import Kind, Read, Turn
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Catalogue, Scope
 from autoscaler.model.events import Event, JobAbandoned, JobObserved
@@ -148,14 +147,16 @@ def test_readings_of_what_is_over_are_not_remembered_for_ever(desk: Desk) -> Non
     kinds = (Kind.NEWEST, Kind.QUEUED, Kind.JOBS, Kind.RUN)
     reads = [Read(kind, WIDGETS, 7 if kind in (Kind.JOBS, Kind.RUN) else 0) for kind in kinds]
     for read in reads:
-        desk.book.tried(read, NOW)
-    assert set(desk.book.known(NOW).read_at) == set(reads)
+        desk.book.was_read(read, NOW)
+    assert set(desk.book.known(NOW).turns) == set(reads)
     desk.book.listed_runs(WIDGETS, [OVER], NOW)
     desk.book.listed_repositories("org:acme", [], desk.ledger.state)
     desk.read()
     for read in reads:
-        desk.book.tried(read, NOW)  # each as its own reading ends
-    assert not desk.book.known(NOW).read_at
+        # each as its own reading ends
+        desk.book.was_read(read, NOW)
+        desk.book.was_not_read(read, NOW, strike=True)
+    assert not desk.book.known(NOW).turns
 
 
 def test_a_run_that_works_again_has_no_ghosts(desk: Desk) -> None:
@@ -172,20 +173,6 @@ def test_what_a_run_that_is_over_shows_as_queued_is_not_begun_with(desk: Desk) -
     desk.book.listed_runs(WIDGETS, [OVER], NOW)
     desk.read(listed(1), listed(2))
     assert JobId(2) not in desk.ledger.state.jobs
-
-
-def test_a_job_queued_for_a_day_is_forgotten_and_one_asked_about_meanwhile_is_no_younger(
-    desk: Desk,
-) -> None:
-    desk.hear(told(1), told(2))
-    desk.ledger.apply(replace(told(1, at=NOW + 3600.0), read=True, queued_at=NOW))
-    desk.ledger.apply(replace(told(2, WAITING, at=NOW + 3600.0), read=True))
-    desk.ledger.apply(replace(told(2, at=NOW + 7200.0), read=True))
-    assert desk.book.look_at(desk.ledger.state, NOW + QUEUED_AT_MOST - 1.0) == ()
-    (given_up,) = desk.book.look_at(desk.ledger.state, NOW + QUEUED_AT_MOST)
-    assert given_up.id == 1
-    desk.ledger.apply(given_up)
-    assert [desk.state(n) for n in (1, 2)] == [ENDED, QUEUED]
 
 
 def test_giving_up_a_job_that_has_started_changes_nothing(desk: Desk) -> None:
@@ -227,6 +214,16 @@ def test_repositories_of_no_scope_crowd_out_none_that_is() -> None:
     assert len(desk.book.known(NOW).repositories) == MOST_REPOSITORIES
 
 
+def test_failures_are_counted_until_it_is_read() -> None:
+    desk = Desk()
+    scope = Read(Kind.REPOSITORIES, "org:acme")
+    struck = [desk.book.was_not_read(scope, NOW + n, strike=n != 1) for n in range(3)]
+    assert struck == [1, 1, 2]
+    desk.book.was_read(scope, NOW + 3.0, 4)
+    desk.book.was_not_read(scope, NOW + 4.0, strike=True)
+    assert desk.book.known(NOW).turns == {scope: Turn(NOW + 4.0, NOW + 3.0, 1, 4)}
+
+
 def test_one_repository_spelt_in_two_ways_is_read_once() -> None:
     """The configuration, a webhook and a list may each write a name in a case of their own."""
     desk = Desk(replace(catalogue(), scopes=(Scope("acme", "Widgets"),)))
@@ -260,7 +257,7 @@ def test_repositories_are_those_of_the_scope_and_show_when_they_were_last_alive(
     desk.book.listed_repositories("org:acme", found, desk.ledger.state)
     assert desk.book.known(NOW).repositories == {WIDGETS: 5.0, "acme/world": 5.0}
     desk.hear(told(1), replace(queued(2, NOW), repository="globex/else"))
-    desk.book.tried(Read(Kind.NEWEST, "acme/world"), NOW)
+    desk.book.was_read(Read(Kind.NEWEST, "acme/world"), NOW)
     desk.book.listed_repositories("org:acme", found[:1], desk.ledger.state)
     assert desk.book.known(NOW).repositories == {WIDGETS: NOW}
-    assert desk.book.known(NOW).read_at == {}
+    assert desk.book.known(NOW).turns == {}

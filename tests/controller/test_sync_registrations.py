@@ -1,12 +1,14 @@
 """Registrations whose machine is gone: which are removed, and how many are not."""
 
+from typing import Any
+
 import pytest
 
 from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.controller.sync_registrations import CONFIRMED_AFTER, Registrations
 from autoscaler.model import events as e
-from autoscaler.model.identifiers import InstallationId, RunnerName
-from autoscaler.model.machines import MachineState
+from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
+from autoscaler.model.machines import Machine, MachineState
 from tests.ledger.builders import START, World, listed
 
 OURS = "ci-0badcafe-"
@@ -128,3 +130,27 @@ def test_less_than_a_minute_between_two_lists_is_not_enough_and_a_gap_begins_ane
     assert not registrations.suspects
     world.after(1.0)
     assert registrations.listed([one], world.state, world.now) == []
+
+
+def test_a_long_list_does_not_go_through_all_machines_for_each_registration() -> None:
+    world = World()
+    for _ in range(3):
+        world.park()
+    machines = _Counted(world.state.machines)
+    world.state.machines = machines
+    many = [
+        RegisteredRunner(n, RunnerName(f"{OURS}{n:016x}-1"), online=False, busy=False)
+        for n in range(1, 50)
+    ]
+    Registrations().listed(many, world.state, world.now)
+    assert machines.walked == 1
+
+
+class _Counted(dict[MachineId, Machine]):
+    """Counts how often all machines are gone through."""
+
+    walked = 0
+
+    def values(self) -> Any:
+        self.walked += 1
+        return super().values()

@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 from autoscaler.controller.sync_schedule import (
     ACTIVE_FOR,
     CHANGED_EVERY,
+    EACH_CALL,
     INTERVALS,
-    QUIET_PER_SECOND,
+    SELDOM,
     SUSPECTS_EVERY,
     Kind,
     Known,
     KnownRun,
     Read,
+    Turn,
     next_reads,
     staleness,
 )
@@ -32,10 +34,15 @@ def everything_read(known: Known, at: Instant) -> dict[Read, Instant]:
     return dict.fromkeys(next_reads(never, NOW, 10_000), at)
 
 
+def turns(read_at: Mapping[Read, Instant]) -> dict[Read, Turn]:
+    """Everything was read when it was tried."""
+    return {read: Turn(at, at) for read, at in read_at.items()}
+
+
 def reads(
     known: Known, read_at: Mapping[Read, Instant], now: Instant, most: int = 99
 ) -> list[Read]:
-    whole = Known(BEGAN, known.scopes, known.repositories, known.runs, read_at)
+    whole = Known(BEGAN, known.scopes, known.repositories, known.runs, turns(read_at))
     return next_reads(whole, now, most)
 
 
@@ -99,9 +106,8 @@ def test_quiet_repositories_are_looked_at_for_new_runs_alone_and_never_too_many(
     known = Known(BEGAN, {}, dict.fromkeys(names, NOW - ACTIVE_FOR))
     read_at = everything_read(known, NOW)
     assert {read.kind for read in read_at} == {Kind.NEWEST}
-    every = len(names) / QUIET_PER_SECOND
-    assert reads(known, read_at, NOW + every - 1.0) == []
-    assert len(reads(known, read_at, NOW + every)) == 99
+    assert reads(known, read_at, NOW + 499.0) == []
+    assert len(reads(known, read_at, NOW + 500.0)) == 99
 
 
 def test_registrations_without_a_machine_are_looked_at_again_after_a_minute() -> None:
@@ -117,12 +123,71 @@ def test_staleness_is_the_oldest_picture_of_what_is_active() -> None:
         {},
         {quiet: 0.0, active: NOW},
         {(active, 1): KnownRun(NOW - 70.0)},
-        {Read(Kind.NEWEST, active): NOW - 30.0},
+        turns({Read(Kind.NEWEST, active): NOW - 30.0}),
     )
     assert staleness(known, NOW) == 70.0
     read = {jobs(1): NOW - 10.0, Read(Kind.NEWEST, active): NOW - 30.0}
-    assert staleness(Known(BEGAN, {}, known.repositories, known.runs, read), NOW) == 30.0
+    assert staleness(Known(BEGAN, {}, known.repositories, known.runs, turns(read)), NOW) == 30.0
     assert staleness(Known(BEGAN), NOW) == 0.0
+
+
+def test_what_was_tried_in_vain_is_no_picture() -> None:
+    """Permissions are lost, and GitHub has outages: the metric must say so."""
+    newest, repositories = Read(Kind.NEWEST, WIDGETS), Read(Kind.REPOSITORIES, SCOPE)
+    tried = {jobs(1): Turn(NOW), newest: Turn(NOW, NOW - 90.0), repositories: Turn(NOW, NOW - 90.0)}
+    runs = {(WIDGETS, 1): KnownRun(NOW - 80.0)}
+    assert staleness(Known(BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {}, tried), NOW) == 90.0
+    assert staleness(Known(BEGAN, {}, {}, runs, tried), NOW) == 80.0
+    assert staleness(Known(BEGAN, {SCOPE: False}), NOW) == NOW - BEGAN, "nothing was ever listed"
+
+
+def test_a_repository_does_not_turn_quiet_while_none_can_be_read() -> None:
+    read_at = NOW - 3.0 * ACTIVE_FOR
+    tried = {Read(Kind.NEWEST, WIDGETS): Turn(NOW, read_at)}
+    known = Known(BEGAN, {}, {WIDGETS: read_at - 60.0}, {}, tried)
+    assert staleness(known, NOW) == 3.0 * ACTIVE_FOR
+    other = {Read(Kind.NEWEST, "acme/other"): Turn(NOW, NOW)}
+    both = {WIDGETS: read_at - 60.0, "acme/other": NOW}
+    assert staleness(Known(BEGAN, {}, both, {}, tried | other), NOW) == 0.0
+
+
+def test_what_fails_again_and_again_is_tried_ever_less_often_and_never_given_up() -> None:
+    known = Known(BEGAN, {}, {}, {(WIDGETS, 1): KnownRun(BEGAN, changed=True)})
+    for strikes in (1, 2, 3, 4, 5, 6, 7, 8, 5_000):
+        every = [15.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0, SELDOM][min(strikes, 7)]
+        turn = {jobs(1): Turn(NOW, NOW - 60.0, strikes)}
+        failing = Known(BEGAN, {}, {}, known.runs, turn)
+        assert next_reads(failing, NOW + every - 0.1, 9) == []
+        assert next_reads(failing, NOW + every, 9) == [jobs(1)]
+
+
+def test_what_is_seldom_looked_at_anyway_is_no_oftener_for_failing() -> None:
+    names = [f"acme/r{n}" for n in range(8000)]
+    newest = Read(Kind.NEWEST, names[0])
+    tried = {Read(Kind.NEWEST, name): Turn(NOW + 9999.0) for name in names}
+    known = Known(BEGAN, {}, dict.fromkeys(names, 0.0), {}, tried | {newest: Turn(NOW, None, 9)})
+    assert next_reads(known, NOW + 1999.0, 9) == []
+    assert next_reads(known, NOW + 2000.0, 9) == [newest]
+
+
+def test_a_run_that_could_not_be_read_goes_before_no_other_run() -> None:
+    known = Known(
+        BEGAN,
+        {SCOPE: False},
+        {},
+        {(WIDGETS, 1): KnownRun(BEGAN), (WIDGETS, 2): KnownRun(NOW)},
+        {jobs(1): Turn(NOW - 3000.0, None, 1), Read(Kind.REPOSITORIES, SCOPE): Turn(NOW, None, 1)},
+    )
+    assert next_reads(known, NOW, 1) == [jobs(2)]
+
+
+def test_a_list_of_many_pages_is_read_less_often() -> None:
+    runners = Read(Kind.RUNNERS, SCOPE)
+    tried = {runners: Turn(NOW, NOW, calls=100), Read(Kind.REPOSITORIES, SCOPE): Turn(NOW, NOW)}
+    for suspects in (True, False):
+        known = Known(BEGAN, {SCOPE: suspects}, turns=tried)
+        assert runners not in next_reads(known, NOW + 100 * EACH_CALL - 1.0, 9)
+        assert runners in next_reads(known, NOW + 100 * EACH_CALL, 9)
 
 
 @given(
@@ -141,6 +206,6 @@ def test_never_more_than_may_be_read_never_twice_and_nothing_under_way(
     read_at = everything_read(known, NOW)
     found = reads(known, read_at, NOW + later, most)
     assert len(found) == len(set(found)) <= max(0, most)
-    again = Known(BEGAN, known.scopes, active, runs, read_at)
+    again = Known(BEGAN, known.scopes, active, runs, turns(read_at))
     assert not set(next_reads(again, NOW + later, 999, frozenset(found))) & set(found)
     assert found == reads(known, read_at, NOW + later, most)

@@ -9,10 +9,9 @@ from autoscaler.controller.ports.github import OperatorError, RegisteredRunner, 
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.sync_registrations import CONFIRMED_AFTER
 from autoscaler.controller.syncing import Syncing
-from autoscaler.ledger.jobs import QUEUED_AT_MOST
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.identifiers import JobId, RunnerName, Seconds
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_github import Registration
 from tests.controller.fakes_lists import FakeLists
@@ -119,7 +118,7 @@ async def test_a_job_that_ended_long_ago_and_left_memory_is_not_begun_again() ->
     lists.queue("acme/widgets", 7, 1, controller.journal.now)
     await watch(controller, lists, 30.0)
     await asyncio.sleep(QUEUED_AT_MOST)
-    await watch(controller, lists, 30.0)
+    await controller.turn()
     job = controller.state.jobs[JobId(1)]
     assert (job.state, job.conclusion) == (JobState.COMPLETED, "stale")
     await asyncio.sleep(3600.0)

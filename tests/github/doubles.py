@@ -46,6 +46,9 @@ class RememberingTelemetry:
     def github_staleness(self, account: str, seconds: Seconds) -> None:
         raise AssertionError("the controller's")
 
+    def github_left_out(self, account: str, repositories: int) -> None:
+        raise AssertionError("the controller's")
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
+from autoscaler.github import known_pages
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.known_pages import KEPT_FOR
+from autoscaler.github.known_pages import KEPT_FOR, MAX_PAGES
 from autoscaler.github.lists import FASTEST
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
@@ -183,6 +185,93 @@ async def test_repositories_are_those_of_the_installation_without_archived_ones(
     alone = await client.lists.repositories("repo:acme/widgets")
     assert list(alone.items) == [ListedRepository("acme/widgets")]
     assert alone.calls == 0
+
+
+def repository(number: int, pushed_at: str | None = "2026-11-01T10:00:00Z") -> dict[str, Any]:
+    return {"full_name": f"acme/w{number}", "pushed_at": pushed_at, "archived": False}
+
+
+@pytest.mark.parametrize(
+    ("route", "status", "body"),
+    [
+        (
+            "installation/repositories",
+            403,
+            {"message": "You have exceeded a secondary rate limit."},
+        ),
+        ("installation/repositories", 403, {"message": "Resource not accessible by integration"}),
+        ("installation/repositories", 502, {}),
+        ("installation/repositories", 404, {"message": "Not Found"}),
+        ("78/access_tokens", 403, {"message": "This installation has been suspended"}),
+    ],
+    ids=["limit", "permission", "outage", "hidden", "suspended"],
+)
+async def test_one_app_that_cannot_be_asked_hides_no_repository_of_another(
+    world: World, route: str, status: int, body: dict[str, Any]
+) -> None:
+    world.github.installed = {("1", "acme"): 77, ("2", "acme"): 78}
+    world.github.lists.repositories = [repository(1)]
+    by = None if "tokens" in route else 78
+    world.github.faults.append(Fault(route, status, body, times=100, by=by))
+    async with world.client(apps=(1, 2)) as client:
+        listed = await client.lists.repositories("org:acme")
+        assert [one.name for one in listed.items] == ["acme/w1"]
+        assert (listed.calls, listed.whole) == (1, False)
+        world.github.faults.clear()
+        world.clock.at += 3600.0
+        assert (await client.lists.repositories("org:acme")).whole
+        world.github.faults.append(Fault("installation/repositories", status, body, times=100))
+        with pytest.raises((OperatorError, RetryLaterError)):
+            await client.lists.repositories("org:acme")
+
+
+@pytest.mark.parametrize("too_many", [False, True])
+async def test_a_list_of_too_many_pages_is_not_taken_for_all(
+    world: World, client: GitHubClient, too_many: bool
+) -> None:
+    """Of the registrations a part would say that nobody else is at work."""
+    world.github.page_size = 1
+    count = MAX_PAGES + too_many
+    world.github.lists.repositories = [repository(n) for n in range(count)]
+    with capture_logs() as lines:
+        listed = await client.lists.repositories("org:acme")
+    assert (len(listed.items), listed.whole) == (MAX_PAGES, not too_many)
+    assert [line["event"] for line in lines] == ["repositories_cut"] * too_many
+    world.github.runners["acme"] = {
+        n: {"id": n, "name": f"r{n}", "status": "online", "busy": False}
+        for n in range(1, count + 1)
+    }
+    if too_many:
+        with pytest.raises(RetryLaterError, match="more than 200 pages"):
+            await client.lists.runners("org:acme")
+    else:
+        assert len((await client.lists.runners("org:acme")).items) == MAX_PAGES
+
+
+async def test_how_many_items_are_kept_is_bounded_and_the_oldest_go_first(
+    world: World, client: GitHubClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_pages, "MOST_KEPT", 10)
+    world.github.lists.etags = True
+    for number in (7, 8, 9):
+        world.github.lists.jobs[WIDGETS, number] = [job(n) for n in range(1, 4)]
+
+    async def calls(*runs: int) -> list[int]:
+        return [(await client.lists.jobs(WIDGETS, run, START)).calls for run in runs]
+
+    assert await calls(7, 8, 8, 7, 9, 7, 9) == [1, 1, 0, 0, 1, 0, 0]
+    assert await calls(8) == [1], "three of three jobs are more than ten"
+    world.github.lists.jobs[WIDGETS, 7] = [job(n) for n in range(1, 30)]
+    assert await calls(7, 7) == [1, 1], "too long to be kept"
+
+
+@pytest.mark.parametrize("pushed_at", ["soon", "2026-11-01T10:00:00+99:00"])
+async def test_a_repository_pushed_at_a_time_that_is_none_is_no_answer(
+    world: World, client: GitHubClient, pushed_at: str
+) -> None:
+    world.github.lists.repositories = [repository(1, pushed_at)]
+    with pytest.raises(RetryLaterError):
+        await client.lists.repositories("org:acme")
 
 
 async def test_a_list_of_another_shape_is_asked_for_again_later(

@@ -141,6 +141,8 @@ def test_how_old_the_picture_of_an_account_is_is_shown() -> None:
     assert value(telemetry, "github_staleness_seconds", account="acme") == 75.0
     telemetry.github_staleness("acme", 12.5)
     assert value(telemetry, "github_staleness_seconds", account="acme") == 12.5
+    telemetry.github_left_out("acme", 15_000)
+    assert value(telemetry, "github_repositories_left_out", account="acme") == 15_000
 
 
 def test_the_budget_is_shown_by_app_account_and_bucket_where_github_tells_it() -> None:
@@ -184,6 +186,7 @@ def test_a_flood_of_values_makes_a_bounded_number_of_series() -> None:
         telemetry.github_call(f"GET /repos/{number}", word, 0.1)
         telemetry.github_budget(number, word, word, 1, 2)
         telemetry.github_staleness(word, 1.0)
+        telemetry.github_left_out(word, 1)
         telemetry.provider_call(ProviderName(word), word, word, 0.1)
         telemetry.delivery(word)
         telemetry.bootstrap("hello", word)
@@ -246,6 +249,7 @@ def exported() -> dict[str, tuple[str, frozenset[str]]]:
     telemetry.github_call("GET /x", "200", 0.1)
     telemetry.github_budget(1, "acme", "core", 4999, 5000)
     telemetry.github_staleness("acme", 75.0)
+    telemetry.github_left_out("acme", 0)
     telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)
     telemetry.delivery("accepted")
     telemetry.bootstrap("hello", "ok")

@@ -53,6 +53,9 @@ class CountingTelemetry:
     def github_staleness(self, account: str, seconds: Seconds) -> None:
         raise AssertionError("not the server's")
 
+    def github_left_out(self, account: str, repositories: int) -> None:
+        raise AssertionError("not the server's")
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:

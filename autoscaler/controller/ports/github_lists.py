@@ -33,13 +33,15 @@ class ListedRun:
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """A whole list, and how many answers of it counted against GitHub's hourly limit.
+    """A list, and how many answers of it counted against GitHub's hourly limit.
 
-    An answer that nothing has changed since the last one (304) does not count.
+    An answer that nothing has changed since the last one (304) does not count. Only a list of
+    repositories may be less than `whole`: an App could not be asked, or there are too many.
     """
 
     items: Sequence[Item] = field(default=())
     calls: int = 0
+    whole: bool = True
 
 
 class GitHubLists(Protocol):

@@ -43,6 +43,9 @@ class Telemetry(Protocol):
     def github_staleness(self, account: str, seconds: Seconds) -> None:
         """How old the oldest picture is that was read of an account's active runs and repositories."""
 
+    def github_left_out(self, account: str, repositories: int) -> None:
+        """How many of an account's repositories are too many to be looked at."""
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:

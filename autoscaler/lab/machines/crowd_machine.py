@@ -73,8 +73,6 @@ class CrowdMachine:
             if beats is not None:
                 beats.cancel()
 
-    # --- before the grant ----------------------------------------------------------------------
-
     async def _wait_for_grant(self) -> LabRunner:
         while True:
             try:
@@ -157,8 +155,6 @@ class CrowdMachine:
                     await self._ask("heartbeat", {})
                 except (Again, HelloAgain, PowerOff):
                     continue
-
-    # --- the runner ----------------------------------------------------------------------------
 
     async def _run(self, runner: LabRunner) -> str:
         """Be the runner until it leaves; returns what to report."""
@@ -244,8 +240,6 @@ class CrowdMachine:
                 return
             else:
                 return
-
-    # --- the controller ------------------------------------------------------------------------
 
     async def _ask(self, step: str, body: dict[str, Any], wait: float = 0.0) -> dict[str, Any]:
         url = f"{self.settings.url}/bootstrap/machines/{self.machine}/{step}"

@@ -7,7 +7,7 @@ class Silence:
     def _hear(self, *said: object, **named: object) -> None:
         """Whatever it is."""
 
-    github_call = github_budget = github_staleness = _hear
+    github_call = github_budget = github_staleness = github_left_out = _hear
     provider_call = launches = launch_failures = _hear
     delivery = bootstrap = job_started = job_completed = _hear
     notice = machine_interrupted = machine_ended = rerun = _hear

@@ -1,0 +1,62 @@
+"""Which of an account's repositories are looked at: the liveliest, and none that is gone."""
+
+from dataclasses import replace
+
+from autoscaler.controller.ports.github_lists import ListedRepository
+from autoscaler.controller.sync_book import MOST_REPOSITORIES, SyncBook
+from autoscaler.model.catalogue import Scope
+from autoscaler.model.events import TimePassed
+from tests.controller.test_sync_book import ENDED, NOW, WIDGETS, Desk, told
+from tests.planner.fleets import catalogue
+
+
+def test_of_too_many_repositories_those_are_looked_at_that_showed_life_last() -> None:
+    desk = Desk()
+    old = [ListedRepository(f"acme/r{n:05}", 100.0 + n) for n in range(2 * MOST_REPOSITORIES)]
+    pushed = [replace(one, pushed_at=NOW) for one in old[1000:1020]]
+    listed = [*old[:1000], *pushed, *old[1020:]]
+    desk.hear(replace(told(1), repository=old[3].name))
+    left_out = desk.book.listed_repositories("org:acme", listed, desk.ledger.state)
+    known = desk.book.known(NOW).repositories
+    assert left_out == desk.book.left_out == MOST_REPOSITORIES
+    assert len(known) == MOST_REPOSITORIES
+    assert {one.name for one in pushed} | {old[3].name, old[-1].name} <= known.keys()
+    assert desk.book.listed_repositories("org:acme", pushed, desk.ledger.state) == 0
+    assert desk.book.left_out == 0
+
+
+def test_a_repository_that_is_gone_is_not_looked_at_once_its_jobs_have_ended() -> None:
+    desk = Desk()
+    both = [ListedRepository(WIDGETS, NOW), ListedRepository("acme/old", NOW)]
+    desk.book.listed_repositories("org:acme", both, desk.ledger.state)
+    desk.hear(replace(told(1), repository="acme/old"))
+    for _ in range(2):
+        desk.book.listed_repositories("org:acme", both[:1], desk.ledger.state)
+        assert "acme/old" in desk.book.known(NOW).repositories, "its job may still be served"
+    desk.hear(replace(told(1, ENDED), repository="acme/old"))
+    desk.ledger.apply(TimePassed(NOW + 3600.0))
+    assert not desk.ledger.state.jobs
+    desk.book.look_at(desk.ledger.state, NOW + 3600.0)
+    desk.book.listed_repositories("org:acme", both[:1], desk.ledger.state)
+    assert set(desk.book.known(NOW).repositories) == {WIDGETS}
+
+
+def test_a_list_that_is_not_whole_adds_and_takes_nothing_away() -> None:
+    desk = Desk()
+    state = desk.ledger.state
+    desk.book.listed_repositories("org:acme", [ListedRepository(WIDGETS, 5.0)], state)
+    other = [ListedRepository("acme/other", 7.0)]
+    desk.book.listed_repositories("org:acme", other, state, whole=False)
+    assert desk.book.known(NOW).repositories == {WIDGETS: 5.0, "acme/other": 7.0}
+    desk.book.listed_repositories("org:acme", other, state)
+    assert desk.book.known(NOW).repositories == {"acme/other": 7.0}
+
+
+def test_one_scopes_list_takes_nothing_from_another() -> None:
+    desk = Desk(replace(catalogue(), scopes=(Scope("acme", "tools"), Scope("acme", None))))
+    desk.book = SyncBook("acme", ["repo:acme/tools", "org:acme"], NOW)
+    state = desk.ledger.state
+    desk.book.listed_repositories("repo:acme/tools", [ListedRepository("acme/tools")], state)
+    desk.book.listed_repositories("org:acme", [ListedRepository(WIDGETS)], state)
+    desk.book.listed_repositories("org:acme", [], state)
+    assert set(desk.book.known(NOW).repositories) == {"acme/tools"}

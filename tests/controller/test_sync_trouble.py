@@ -1,0 +1,198 @@
+"""Lists that cannot be read, or that take many calls: what is told of it, and what it costs."""
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+from structlog.testing import capture_logs
+
+from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
+from autoscaler.controller.ports.github_lists import ListedRepository, Listing
+from autoscaler.controller.sync_book import MOST_REPOSITORIES
+from autoscaler.model.identifiers import JobId, Seconds
+from tests.controller.controllers import Controller, World, cancelled
+from tests.controller.fakes_lists import FakeLists
+from tests.controller.test_syncing import begin, syncing_of
+from tests.controller.virtual_time import on_virtual_time
+
+HOUR: Seconds = 3600.0
+
+
+async def with_runs(count: int) -> tuple[Controller, FakeLists]:
+    controller, lists = await begin(World())
+    for n in range(count):
+        lists.queue(f"acme/r{n}", n, n, controller.journal.now)
+    return controller, lists
+
+
+@pytest.mark.parametrize(
+    ("error", "most"),
+    [(OperatorError("403"), 250), (RetryLaterError("502", 30.0), 1_500)],
+    ids=["permission lost", "outage"],
+)
+def test_while_nothing_can_be_read_the_picture_gets_older_and_ever_less_is_asked(
+    error: GitHubError, most: int
+) -> None:
+    @on_virtual_time
+    async def an_hour() -> None:
+        controller, lists = await with_runs(8)
+        told = controller.world.telemetry.staleness
+        task = asyncio.create_task(syncing_of(controller, lists).run())
+        await asyncio.sleep(60.0)
+        assert told["acme"] <= 60.0
+        lists.broken = defaultdict(lambda: error)
+        before = lists.asked.total()
+        await asyncio.sleep(HOUR)
+        assert told["acme"] >= HOUR
+        assert lists.asked.total() - before <= most
+        lists.broken = {}
+        await asyncio.sleep(900.0)
+        told.clear()
+        await asyncio.sleep(60.0)
+        assert told["acme"] <= 60.0, "and all is well again"
+        await cancelled(task)
+
+    an_hour()
+
+
+@on_virtual_time
+async def test_what_may_not_be_read_is_told_at_first_and_ever_more_seldom() -> None:
+    controller, lists = await with_runs(2)
+    lists.broken["acme/r1"] = OperatorError("403 Resource not accessible by integration")
+    with capture_logs() as lines:
+        task = asyncio.create_task(syncing_of(controller, lists).run())
+        await asyncio.sleep(2.0 * HOUR)
+        await cancelled(task)
+    runs = [line for line in lines if line["event"] == "not_read" and line["kind"] == "newest"]
+    assert {line["of"] for line in runs} == {"acme/r1"}
+    warned = [line["times"] for line in runs if line["log_level"] == "warning"]
+    assert warned == [1, 2, 4, 8]
+    assert len(runs) < 16
+
+
+@on_virtual_time
+async def test_one_repository_that_github_always_fails_at_is_asked_ever_less_often() -> None:
+    controller, lists = await with_runs(4)
+    lists.broken["acme/r1"] = RetryLaterError("502", 1.0)
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(60.0)
+    before = lists.failed.copy()
+    await asyncio.sleep(HOUR)
+    assert (lists.failed - before).total() <= 30
+    await cancelled(task)
+
+
+@on_virtual_time
+async def test_after_an_outage_nothing_is_left_alone_for_longer() -> None:
+    """An outage is not the fault of what happened to be read in it."""
+    controller, lists = await with_runs(8)
+    told = controller.world.telemetry.staleness
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(60.0)
+    lists.broken = defaultdict(lambda: RetryLaterError("502", 30.0))
+    await asyncio.sleep(HOUR)
+    lists.broken = {}
+    await asyncio.sleep(75.0)
+    told.clear()
+    await asyncio.sleep(60.0)
+    assert told["acme"] <= 60.0
+    await cancelled(task)
+
+
+@on_virtual_time
+async def test_repositories_that_are_too_many_are_counted_and_told() -> None:
+    controller, lists = await begin(World())
+    lists.active = {f"acme/r{n}": {} for n in range(MOST_REPOSITORIES + 2)}
+    with capture_logs() as lines:
+        task = asyncio.create_task(syncing_of(controller, lists).run())
+        await asyncio.sleep(5.0)
+        await cancelled(task)
+    assert controller.world.telemetry.left_out == {"acme": 2}
+    (line,) = [one for one in lines if one["event"] == "repositories_left_out"]
+    assert (line["scope"], line["repositories"], line["log_level"]) == ("org:acme", 2, "warning")
+
+
+class _LongLists(FakeLists):
+    """Repositories come in many pages, all of which count."""
+
+    pages = 200
+    whole = True
+
+    async def repositories(self, scope: str) -> Listing[ListedRepository]:
+        listed = await super().repositories(scope)
+        self.used += self.pages - 1
+        return Listing(listed.items, self.pages, self.whole)
+
+
+@pytest.mark.parametrize("limit", [15_000, 5_000])
+def test_a_list_of_many_pages_does_not_stop_all_other_reading(limit: int) -> None:
+    @on_virtual_time
+    async def an_hour() -> None:
+        controller, _ = await begin(World())
+        lists = _LongLists(controller.world.clock.now, limit, since=controller.world.clock.now())
+        for n in range(limit // 500):
+            lists.queue(f"acme/r{n % 3}", n, n, controller.journal.now)
+        told = controller.world.telemetry.staleness
+        task = asyncio.create_task(syncing_of(controller, lists).run())
+        await asyncio.sleep(300.0)
+        told.clear()
+        await asyncio.sleep(HOUR - 300.0)
+        assert told["acme"] <= 60.0
+        assert lists.asked["repositories"] == 3
+        assert 600 < lists.used <= limit * 0.8
+        await cancelled(task)
+
+    an_hour()
+
+
+@on_virtual_time
+async def test_a_list_of_repositories_that_is_not_whole_takes_none_away() -> None:
+    controller, _ = await begin(World())
+    lists = _LongLists(controller.world.clock.now, since=controller.world.clock.now())
+    lists.queue("acme/r1", 1, 1, controller.journal.now)
+    lists.pages = 1
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(60.0)
+    lists.active["acme/r2"] = {}
+    del lists.active["acme/r1"]
+    del controller.state.jobs[JobId(1)]
+    lists.whole = False
+    await asyncio.sleep(2000.0)
+    lists.broken["acme/r1"] = OperatorError("404")
+    await asyncio.sleep(60.0)
+    assert lists.failed["acme/r1"] > 0, "it is looked at still"
+    await cancelled(task)
+
+
+@on_virtual_time
+async def test_many_pages_are_paid_for_by_fewer_readings() -> None:
+    """Else a pace that GitHub's numbers do not lower would be passed."""
+    readings = []
+    for pages in (1, 200):
+        controller, _ = await begin(World())
+        lists = _LongLists(controller.world.clock.now, since=controller.world.clock.now())
+        lists.pages, lists.steady = pages, 1.0
+        for n in range(60):
+            lists.queue(f"acme/r{n % 3}", n, n, controller.journal.now)
+        task = asyncio.create_task(syncing_of(controller, lists).run())
+        await asyncio.sleep(1200.0)
+        await cancelled(task)
+        readings.append(lists.asked.total())
+    assert readings[0] == pytest.approx(1200, abs=15)
+    assert readings[1] == pytest.approx(1200 - 199, abs=15)
+
+
+@pytest.mark.parametrize(("free", "share"), [(False, 1.0), (True, 3.0)])
+def test_an_answer_that_nothing_has_changed_gives_its_call_back(free: bool, share: float) -> None:
+    @on_virtual_time
+    async def ten_minutes() -> None:
+        controller, lists = await with_runs(40)
+        lists.free, lists.steady = free, 0.5
+        task = asyncio.create_task(syncing_of(controller, lists).run())
+        await asyncio.sleep(300.0)
+        await cancelled(task)
+        asked = lists.asked.total()
+        assert asked >= 300.0 * 0.5 * share - 15.0
+        assert free or asked <= 165
+
+    ten_minutes()
