@@ -1,6 +1,6 @@
 """`make chaos SEEDS=10000`: play seeds and tell what they came to; or play one schedule's file again.
 
-Exit status: 0 without a violation, 1 with one, 130 after Ctrl-C.
+Exit status: 0 without a violation, 1 with one, 2 for a mistake in what was asked, 130 after Ctrl-C.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from tests.chaos.shrink import shrink
 from tests.chaos.trial import Outcome, play
 
 FOUND = Path(".cache/chaos")
+MISTAKEN = 2
 INTERRUPTED = 130
 SHRUNK = 3
 """How many failing seeds are shrunk: one bug fails many."""
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
     quiet()
     try:
         if options.replay is not None:
-            return _replay(console, from_json(options.replay.read_text()))
+            return _replay(console, options.replay)
         return _play(console, options)
     except KeyboardInterrupt:
         console.print("interrupted")
@@ -46,14 +47,21 @@ def main(arguments: list[str]) -> int:
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--seeds", type=_positive, default=1000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first one")
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--processes", type=_positive, default=2)
     parser.add_argument("--until-found", action="store_true", help="stop at the first violation")
     parser.add_argument("--tries", type=int, default=200, help="schedules played to shrink one")
     parser.add_argument("--folder", type=Path, default=FOUND, help="where schedules are written")
     parser.add_argument("--replay", type=Path, help="play the schedule in this file again")
     return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not at least 1")
+    return number
 
 
 def _play(console: Console, options: argparse.Namespace) -> int:
@@ -85,7 +93,12 @@ def _play(console: Console, options: argparse.Namespace) -> int:
     return 1 if figures.bad else 0
 
 
-def _replay(console: Console, schedule: Schedule) -> int:
+def _replay(console: Console, path: Path) -> int:
+    try:
+        schedule = from_json(path.read_text())
+    except (OSError, ValueError) as wrong:
+        console.print(f"cannot replay {path}: {wrong}")
+        return MISTAKEN
     outcome = play(schedule)
     console.print(schedule.timeline())
     console.print("\n".join(outcome.violations) or "no violation")
@@ -99,12 +112,19 @@ def _tell_shrunk(console: Console, outcome: Outcome, options: argparse.Namespace
         lambda part: wanted in map(kind_of, play(part).violations),
         options.tries,
     )
-    options.folder.mkdir(parents=True, exist_ok=True)
-    path = options.folder / f"{outcome.seed}.json"
-    path.write_text(small.to_json())
     console.print(f"\nseed {outcome.seed}, shrunk to {len(small)} events: {outcome.violations[0]}")
     console.print(small.timeline())
-    console.print(f"again: .venv/bin/python -m tests.chaos --replay {path}")
+    console.print(kept(small, options.folder / f"{outcome.seed}.json"))
+
+
+def kept(schedule: Schedule, path: Path) -> str:
+    """Keep a schedule in a file; how to play it again, or why it is not kept."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(schedule.to_json())
+    except OSError as failed:
+        return f"not kept: {failed}"
+    return f"again: .venv/bin/python -m tests.chaos --replay {path}"
 
 
 def kind_of(violation: str) -> str:

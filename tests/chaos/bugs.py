@@ -1,15 +1,19 @@
-"""Ten planted bugs, each a patch: is each found, and how soon?
+"""Planted bugs, each a patch: is each found, and how soon?
 
-    python -m tests.chaos.bugs [NAME ...]        NAME as in patches/NAME.patch
+    python -m tests.chaos.bugs [--keep] [NAME ...]        NAME as in patches/NAME.patch
 
 A patch is applied to a copy of the package in a temporary folder, where the seeds are played by a
 process of its own. The checkout is not touched; the shrunken schedules lie in .cache/chaos.
-patches/NAME.json is one that was found so, and is played again by the tests.
+patches/NAME.json is one that was found so, and is played again by the tests; `--keep` writes it.
+
+Exit status: 0 if every bug was found, 1 if not, 2 for a name that there is not, 130 after Ctrl-C.
 """
 
+import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PATCHES = Path(__file__).parent / "patches"
 FOUND = ROOT / ".cache" / "chaos"
+INTERRUPTED = 130
 WITHIN = 300
 """Seeds within which every bug is to be found."""
 
@@ -47,10 +52,10 @@ def names() -> list[str]:
     return sorted(path.stem for path in PATCHES.glob("*.patch"))
 
 
-def hunt(name: str, tries: int = 100) -> Hunt:
+def hunt(name: str, tries: int = 200, folder: Path = FOUND) -> Hunt:
     """Play seeds with a planted bug until one finds it, and shrink that in so many `tries`.
 
-    Raises CalledProcessError where the patch does not apply.
+    What is left is written to `folder`. Raises CalledProcessError where the patch does not apply.
     """
     began = time.monotonic()
     with planted(name) as copy:
@@ -58,9 +63,9 @@ def hunt(name: str, tries: int = 100) -> Hunt:
         done = play_in(copy, *options, "--folder", str(copy / "found"))
         told = _SHRUNK.search(done.stdout)
         seed, events, violation = told.groups() if told is not None else ("-1", "0", "")
-        FOUND.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for path in (copy / "found").glob("*.json"):
-            shutil.copy(path, FOUND / f"{name}.json")
+            shutil.copy(path, folder / f"{name}.json")
     took = time.monotonic() - began
     output = done.stdout + done.stderr
     return Hunt(name, told is not None, int(seed), int(events), violation, took, output)
@@ -80,22 +85,46 @@ def planted(name: str) -> Iterator[Path]:
 
 
 def play_in(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the seeds' command in a copy."""
-    return subprocess.run(
-        [sys.executable, "-m", "tests.chaos", *options],
+    """Run the seeds' command in a copy. After Ctrl-C it ends with its workers."""
+    command = [sys.executable, "-m", "tests.chaos", *options]
+    with subprocess.Popen(
+        command,
         cwd=copy,
         env={"PYTHONPATH": str(copy), "PATH": os.defpath, "COLUMNS": "200"},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-    )
+        process_group=0,
+    ) as process:
+        try:
+            output, errors = process.communicate()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status: 0 if every bug was found."""
+    """The exit status."""
+    parser = argparse.ArgumentParser(prog="make chaos-bugs", description=f"Known: {names()}")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="which ones; all, if none is named"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep what finds them for the tests")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.names) - set(names()):
+        parser.error(f"no such bug: {', '.join(sorted(unknown))}; there are {', '.join(names())}")
+    try:
+        return _hunt_all(options.names or names(), PATCHES if options.keep else FOUND)
+    except KeyboardInterrupt:
+        sys.stdout.write("interrupted\n")
+        return INTERRUPTED
+
+
+def _hunt_all(wanted: list[str], folder: Path) -> int:
     hunts = []
-    for name in arguments or names():
-        done = hunt(name)
+    for name in wanted:
+        done = hunt(name, folder=folder)
         hunts.append(done)
         what = f"seed {done.seed}, {done.events} events: {done.violation}"
         text = what if done.found else f"NOT FOUND\n{done.output}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 
 import structlog
 
@@ -87,9 +87,9 @@ def campaign(
 
 def _outcomes(seeds: range, processes: int) -> Iterator[Outcome]:
     # In their order: which seed is the first to find something is the same each time.
-    pool = ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=set_up_process
-    )
+    others = set(active_children())
+    context = get_context("spawn")
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=set_up_process)
     left = iter([seeds[n : n + _AT_ONCE] for n in range(0, len(seeds), _AT_ONCE)])
     waiting: deque[Future[list[Outcome]]] = deque()
     try:
@@ -100,6 +100,9 @@ def _outcomes(seeds: range, processes: int) -> Iterator[Outcome]:
                 return
             yield from waiting.popleft().result()
     finally:
+        # What is being played now is nobody's to wait for: a second Ctrl-C would come meanwhile.
+        for worker in set(active_children()) - others:
+            worker.kill()
         pool.shutdown(cancel_futures=True)
 
 

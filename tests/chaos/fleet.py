@@ -42,7 +42,13 @@ def _rung(provider: ProviderName, kind: str, dollars: float, *capacity: Capacity
 
 
 def _sku(
-    name: str, *ladder: Rung, most: int | None, warm: int = 0, arm: bool = False, again: int = 0
+    name: str,
+    *ladder: Rung,
+    most: int | None,
+    share: float = 1.0,
+    warm: int = 0,
+    arm: bool = False,
+    again: int = 0,
 ) -> Sku:
     # The world begins at 8:00 UTC: the minimum ends before the chaos does.
     schedule = (ScheduledMinimum("0 8 * * *", "UTC", 5400.0, warm),) if warm else ()
@@ -53,6 +59,7 @@ def _sku(
         Architecture.ARM64 if arm else Architecture.X64,
         ladder,
         max_machines=most,
+        fair_share=share,
         idle=IdlePolicy(timeout=600.0, schedule=schedule),
         rerun_interrupted=again,
     )
@@ -61,7 +68,9 @@ def _sku(
 QUOTA = {"east/G": 120, "west/G": 192, "west/C": 60}
 
 SKUS = (
-    _sku("gpu", _rung(EAST, "g5.xlarge", 1.0, SPOT, ON_DEMAND), most=12, warm=1, again=1),
+    _sku(
+        "gpu", _rung(EAST, "g5.xlarge", 1.0, SPOT, ON_DEMAND), most=12, share=0.5, warm=1, again=1
+    ),
     _sku(
         "big",
         _rung(EAST, "g5.12xlarge", 5.7, SPOT),

@@ -5,12 +5,17 @@ from dataclasses import dataclass
 from random import Random
 
 from autoscaler.model.identifiers import Seconds
-from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Schedule
+from autoscaler.simulator.world.schedule import REPOSITORY, Fault, FaultKind, JobArrival, Schedule
 from tests.chaos.fleet import LABELS
 
 JOBS = (50, 60)
 LASTS: Seconds = 7200.0
 """When the last fault is over."""
+
+AFTERWARDS: Seconds = LASTS + 4000.0
+"""When jobs come once more: no hold is left, and the operator has been there."""
+
+WIDGETS, GADGETS = REPOSITORY, "acme/gadgets"
 
 KINDS = (6, 11)
 K = FaultKind
@@ -103,8 +108,26 @@ def schedule_of(seed: int) -> Schedule:
         faults += _unseen(random, fault)
     faults += [_left_behind(fault) for fault in faults if fault.kind in _REWOUND]
     faults += [_held_before(fault) for fault in faults if fault.kind is K.DELETE_OF_BUSY]
+    jobs += _afterwards(Random(f"{seed} afterwards"), len(jobs))
     faults.sort(key=lambda fault: (fault.at, fault.kind))
     return Schedule(seed, tuple(jobs), tuple(faults), lists)
+
+
+def _afterwards(random: Random, jobs: int) -> list[JobArrival]:
+    """One repository floods a SKU, and then another wants some of each: all can have their machines."""
+    label, count = random.choice((("gpu", 10), ("gpu", 10), ("arm", 10), ("cpu", 6)))
+    flood = [((label,), WIDGETS)] * count
+    others = [(("gpu", "linux"), GADGETS)] * 2 + [((sku,), GADGETS) for sku in ("arm", "cpu")]
+    return [
+        JobArrival(
+            round(AFTERWARDS + number, 2),
+            jobs + number,
+            labels,
+            round(random.uniform(60.0, 600.0), 1),
+            repository=repository,
+        )
+        for number, (labels, repository) in enumerate(flood + others, 1)
+    ]
 
 
 def _left_behind(fault: Fault) -> Fault:
@@ -157,6 +180,8 @@ def _jobs(random: Random) -> list[JobArrival]:
             round(min(30.0 * 2.0 ** random.uniform(0.0, 6.0), 1800.0), 1),
             round(random.uniform(1.0, 900.0), 1) if random.random() < 0.1 else None,
             round(random.uniform(1.0, 300.0), 1) if random.random() < 0.06 else None,
+            # Bursts come from one.
+            (WIDGETS, GADGETS)[number // 10 % 2],
         )
         for number, at in enumerate(sorted(moments[:count]), 1)
     ]

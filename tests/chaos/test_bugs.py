@@ -10,12 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from autoscaler.simulator.world.schedule import from_json
-from tests.chaos.bugs import PATCHES, WITHIN, hunt, names, planted, play_in
+from tests.chaos.bugs import PATCHES, WITHIN, hunt, main, names, planted, play_in
+from tests.chaos.mix import schedule_of
 from tests.chaos.trial import play
 
+AGAIN = "the mix has changed: python -m tests.chaos.bugs --keep finds schedules anew"
 
-def test_there_are_ten_of_them() -> None:
-    assert len(names()) >= 10
+
+def test_there_are_more_than_ten_of_them() -> None:
+    assert len(names()) > 10
     assert {path.stem for path in PATCHES.glob("*.json")} == set(names())
 
 
@@ -39,6 +42,9 @@ def test_a_planted_bug_is_found_by_a_shrunken_schedule(
     schedule = from_json((PATCHES / f"{name}.json").read_text())
     assert len(schedule) < 30
     assert schedule.seed < WITHIN
+    whole = schedule_of(schedule.seed)
+    assert {*schedule.jobs, *schedule.faults} <= {*whole.jobs, *whole.faults}, AGAIN
+    assert schedule.lists == whole.lists
     assert play(schedule).violations == ()
     done = replays[name]
     assert done.returncode == 1, done.stdout + done.stderr
@@ -52,3 +58,11 @@ def test_a_planted_bug_is_found_from_nothing_and_shrunk() -> None:
     assert found.seed < WITHIN
     assert found.events < 30
     assert json.loads((PATCHES / "sent_before_stored.json").read_text())["seed"] == found.seed
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["--nonsense"]])
+def test_a_bug_that_there_is_not(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+    assert "nonsense" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -15,11 +16,14 @@ from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Sc
 from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
 from autoscaler.simulator.world.virtual_time import run
 from autoscaler.simulator.world.weather import Weather
-from autoscaler.simulator.world.witness import SERVED_WITHIN, Witness
-from autoscaler.simulator.world.world import SimulatedWorld
-from tests.chaos.fleet import CATALOGUE, SETTING, WEST
-from tests.chaos.mix import schedule_of
-from tests.chaos.trial import PATIENCE, left_wrong, play
+from autoscaler.simulator.world.witness import (
+    LAUNCHED_WITHIN,
+    NO_HOLD_LEFT,
+    SERVED_WITHIN,
+    Witness,
+)
+from tests.chaos.fleet import CATALOGUE, WEST
+from tests.chaos.trial import play
 
 CPU = SkuName("cpu")
 OFFERING = CATALOGUE.skus[CPU].ladder[0].offerings[0]
@@ -60,6 +64,12 @@ def instance(number: int = 1, installation: str = INSTALLATION) -> Instance:
 
 def arrival() -> JobArrival:
     return JobArrival(0.0, 1, ("CPU", "linux"), 60.0)
+
+
+def queued_job(number: int = 1, at: float = 0.0) -> SimulatedJob:
+    job = SimulatedJob(replace(arrival(), job=number), JobState.QUEUED, at)
+    job.words.append((at, job.word()))
+    return job
 
 
 def test_what_is_in_order_is_not_noted() -> None:
@@ -145,9 +155,7 @@ def test_a_configuration_handed_out_twice() -> None:
 
 
 def test_a_job_left_beside_a_machine_that_fits_it() -> None:
-    witness = stored()
-    job = SimulatedJob(arrival(), JobState.QUEUED, 0.0)
-    job.words.append((0.0, job.word()))
+    witness, job = stored(), queued_job()
     seat = Seat(instance(), parked_since=0.0)
     witness.seats.append(seat)
     late = SERVED_WITHIN + 1.0
@@ -160,6 +168,45 @@ def test_a_job_left_beside_a_machine_that_fits_it() -> None:
     assert witness.violations == ["job 1 starves beside a parked machine"]
 
 
+def looked_at(witness: Witness, jobs: list[SimulatedJob], calm: float = NO_HOLD_LEFT) -> list[str]:
+    """What is noted in one minute more than a machine may take to be asked for."""
+    for minute in range(int(LAUNCHED_WITHIN / 60.0) + 2):
+        witness.look(jobs, minute * 60.0, calm + 1.0)
+    return witness.violations
+
+
+def test_a_job_without_a_machine_on_its_way_while_there_is_room() -> None:
+    witness = stored()
+    job = queued_job()
+    assert looked_at(witness, [job], calm=NO_HOLD_LEFT - 1.0) == [], "a hold may be left"
+    assert looked_at(witness, [job]) == [
+        "job 1 starves: there is room, and no machine is on its way"
+    ]
+
+
+def test_machines_on_their_way_are_for_the_oldest_jobs() -> None:
+    witness = stored()
+    oldest, youngest = queued_job(1), queued_job(2, at=5.0)
+    boots = Seat(instance())
+    witness.seats.append(boots)
+    assert looked_at(witness, [oldest]) == []
+    assert looked_at(witness, [youngest, oldest]) == [
+        "job 2 starves: there is room, and no machine is on its way"
+    ]
+    witness.violations.clear()
+    boots.instance.ended_at = 1.0
+    assert len(looked_at(witness, [youngest, oldest])) == 2
+
+
+@pytest.mark.parametrize("running", [6, 5])
+def test_nobody_starves_under_a_cap_that_is_reached(running: int) -> None:
+    witness = stored()
+    for number in range(running):
+        witness.began(instance(number))
+    starves = looked_at(witness, [queued_job()])
+    assert bool(starves) is (running < 6)
+
+
 def test_a_job_that_nothing_was_done_for_is_wrong_in_the_end() -> None:
     schedule = Schedule(
         0,
@@ -168,6 +215,7 @@ def test_a_job_that_nothing_was_done_for_is_wrong_in_the_end() -> None:
     )
     assert play(schedule).violations == (
         "job 1 starves beside a parked machine",
+        "job 1 starves: there is room, and no machine is on its way",
         "job 1 is queued in the end",
         "job 1 ended as None and is not known so",
     )
@@ -226,49 +274,3 @@ def test_a_machine_of_an_id_that_was_given_up_stays_ours_by_its_record() -> None
     witness = stored()
     witness.ending(instance(3, "given-up"))
     assert witness.violations == ["i-3 of another installation was ended"]
-
-
-def of_store_and_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], int]:
-    """A store that is restored or lost while some machines hang: violations, and confirmations."""
-    faults = (Fault(1800.0, FaultKind.HUNG_BOOT, 1860.0, 2), Fault(3600.0, kind, 3600.0, 1, 1800))
-    schedule = Schedule(seed, schedule_of(seed).jobs, faults, lists=True)
-
-    async def scenario() -> tuple[tuple[str, ...], int]:
-        world = SimulatedWorld(SETTING, schedule)
-        await world.run(PATIENCE)
-        return (*world.witness.violations, *left_wrong(world)), world.operator.confirmed
-
-    return run(scenario())
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("kind", [FaultKind.STORE_RESTORED, FaultKind.STORE_LOST])
-def test_a_store_restored_or_lost_is_healed_by_lists_and_by_an_operator_an_hour_later(
-    kind: FaultKind, seed: int
-) -> None:
-    violations, confirmed = of_store_and_operator(kind, seed)
-    assert violations == ()
-    assert confirmed > 0
-
-
-def test_an_interrupted_job_is_run_again_and_one_that_says_no_is_not() -> None:
-    """A run's attempts; the second job carries the label that opts out."""
-    jobs = (
-        JobArrival(5.0, 1, ("gpu",), 900.0),
-        JobArrival(3000.0, 2, ("gpu", "no-rerun"), 900.0),
-    )
-    faults = (
-        Fault(300.0, FaultKind.INTERRUPTED, 120.0),
-        Fault(3300.0, FaultKind.INTERRUPTED, 120.0),
-    )
-
-    async def scenario() -> dict[int, list[str | None]]:
-        world = SimulatedWorld(SETTING, Schedule(0, jobs, faults))
-        await world.run(PATIENCE)
-        assert (*world.witness.violations, *left_wrong(world)) == ()
-        ended: dict[int, list[str | None]] = {}
-        for job in world.actions.jobs.values():
-            ended.setdefault(job.run, []).append(job.conclusion)
-        return ended
-
-    assert run(scenario()) == {1: ["failure", "success"], 2: ["failure"]}

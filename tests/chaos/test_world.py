@@ -1,5 +1,7 @@
 """The world itself: what it does to the product in a few cases that the seeds rely on."""
 
+import pytest
+
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.jobs import SimulatedJob
@@ -8,6 +10,7 @@ from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Sc
 from autoscaler.simulator.world.virtual_time import run
 from autoscaler.simulator.world.world import OPERATOR_COMES, SimulatedWorld
 from tests.chaos.fleet import SETTING, WEST
+from tests.chaos.mix import schedule_of
 from tests.chaos.trial import PATIENCE, left_wrong
 
 
@@ -61,6 +64,18 @@ def test_a_machine_that_nobody_can_tell_waits_for_the_operator() -> None:
     assert hung.ended_at - hung.launched_at > calm + OPERATOR_COMES - 90.0
 
 
+def test_a_controller_that_is_started_again_knows_the_ids_that_it_had() -> None:
+    faults = (Fault(400.0, FaultKind.STORE_LOST, 300.0), Fault(1200.0, FaultKind.CRASH, 5.0, 1, 1))
+    world = played(arm_job(3000.0), *faults, lists=True)
+    assert world.operator.confirmed > 0
+    assert world.store.installations == ("0badcafe", "00000001")
+    process = world.supervisor.process
+    assert process is not None
+    assert process.parts is not None
+    known = process.parts.journal.ledger.state.catalogue
+    assert known.installations == world.store.installations
+
+
 def test_a_runner_that_is_given_a_job_as_it_leaves_stays_for_it() -> None:
     """GitHub says 422 to the DELETE: the job was assigned while the listener stood still."""
     world = played(arm_job(), Fault(0.0, FaultKind.HANDED_OUT_LATE, 60.0, target=600))
@@ -97,3 +112,49 @@ def test_the_registration_of_a_machine_taken_while_its_listener_starts_is_remove
     assert first.deleted_at is not None
     unread = played(arm_job(), taken)
     assert [r.name for r in unread.actions.registrations.values() if r.deleted_at is None]
+
+
+def of_store_and_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], int]:
+    """A store that is restored or lost while some machines hang: violations, and confirmations."""
+    faults = (Fault(1800.0, FaultKind.HUNG_BOOT, 1860.0, 2), Fault(3600.0, kind, 3600.0, 1, 1800))
+    schedule = Schedule(seed, schedule_of(seed).jobs, faults, lists=True)
+
+    async def scenario() -> tuple[tuple[str, ...], int]:
+        world = SimulatedWorld(SETTING, schedule)
+        await world.run(PATIENCE)
+        return (*world.witness.violations, *left_wrong(world)), world.operator.confirmed
+
+    return run(scenario())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", [FaultKind.STORE_RESTORED, FaultKind.STORE_LOST])
+def test_a_store_restored_or_lost_is_healed_by_lists_and_by_an_operator_an_hour_later(
+    kind: FaultKind, seed: int
+) -> None:
+    violations, confirmed = of_store_and_operator(kind, seed)
+    assert violations == ()
+    assert confirmed > 0
+
+
+def test_an_interrupted_job_is_run_again_and_one_that_says_no_is_not() -> None:
+    """A run's attempts; the second job carries the label that opts out."""
+    jobs = (
+        JobArrival(5.0, 1, ("gpu",), 900.0),
+        JobArrival(3000.0, 2, ("gpu", "no-rerun"), 900.0),
+    )
+    faults = (
+        Fault(300.0, FaultKind.INTERRUPTED, 120.0),
+        Fault(3300.0, FaultKind.INTERRUPTED, 120.0),
+    )
+
+    async def scenario() -> dict[int, list[str | None]]:
+        world = SimulatedWorld(SETTING, Schedule(0, jobs, faults))
+        await world.run(PATIENCE)
+        assert (*world.witness.violations, *left_wrong(world)) == ()
+        ended: dict[int, list[str | None]] = {}
+        for job in world.actions.jobs.values():
+            ended.setdefault(job.run, []).append(job.conclusion)
+        return ended
+
+    assert run(scenario()) == {1: ["failure", "success"], 2: ["failure"]}

@@ -68,7 +68,11 @@ def _wrong_jobs(world: SimulatedWorld) -> list[str]:
         elif job.conclusion == "failure" and job.killed not in INJECTED:
             found.append(f"job {job.id} failed without a fault")
         record = kept.get(job.id)
-        if record is None and (_never_ours(job) or _before_the_store(world, job.completed_at)):
+        if record is None and (
+            _never_ours(job)
+            or _unheard_of(world, job)
+            or _before_the_store(world, job.completed_at)
+        ):
             continue
         if record is None or (record.state, record.conclusion) != (job.state, job.conclusion):
             found.append(f"job {job.id} ended as {job.conclusion} and is not known so")
@@ -80,6 +84,11 @@ def _wrong_jobs(world: SimulatedWorld) -> list[str]:
 def _never_ours(job: SimulatedJob) -> bool:
     """Whether it was withdrawn before it ran: one that nobody told us of in time is no loss."""
     return job.conclusion == "cancelled" and job.runner is None
+
+
+def _unheard_of(world: SimulatedWorld, job: SimulatedJob) -> bool:
+    """Whether every word of it vanished, and it was over before the next look at its run."""
+    return job.id not in world.webhooks.logged and job.id not in world.lists.shown
 
 
 def _untold(world: SimulatedWorld, job: SimulatedJob) -> bool:

@@ -22,7 +22,7 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.fuse import Fuse
-from autoscaler.simulator.world.jobs import REPOSITORY, Registration
+from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.schedule import FaultKind
 from autoscaler.simulator.world.weather import Weather
 from autoscaler.simulator.world.webhooks import Webhooks
@@ -114,7 +114,7 @@ class SimulatedGitHub:
 
         def carry_out() -> JobObserved | None:
             found = self._actions.jobs.get(job)
-            if found is None or repository != REPOSITORY:
+            if found is None or repository != found.arrival.repository:
                 return None
             stale = self._weather.strikes(FaultKind.STALE_JOB)
             then = self._now() - (stale.target if stale is not None else 0.0)

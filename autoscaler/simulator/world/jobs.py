@@ -8,8 +8,6 @@ from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.schedule import JobArrival
 from autoscaler.simulator.world.webhooks import Word
 
-REPOSITORY = "acme/widgets"
-
 AGAIN = 1000
 """A run's job has its run's number; the one of each further attempt has so much more."""
 
@@ -102,7 +100,7 @@ class SimulatedJob:
             self.run,
             self.attempt,
             self.state,
-            REPOSITORY,
+            self.arrival.repository,
             self.arrival.labels,
             self.queued_at,
             self.runner.name if self.runner is not None else None,

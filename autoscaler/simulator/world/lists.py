@@ -10,12 +10,11 @@ from typing import TypeVar
 from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.fuse import Fuse
-from autoscaler.simulator.world.jobs import REPOSITORY
-from autoscaler.simulator.world.schedule import FaultKind
+from autoscaler.simulator.world.schedule import REPOSITORY, FaultKind
 from autoscaler.simulator.world.weather import Weather
 
 T = TypeVar("T")
@@ -26,33 +25,35 @@ PER_SECOND = 1.0
 
 
 class SimulatedLists:
-    """Implements the GitHubLists port for one process after another."""
+    """Implements the GitHubLists port for one process after another. `shown` are the jobs it showed before they were over."""
 
     def __init__(self, actions: Actions, weather: Weather, now: Callable[[], Instant]) -> None:
         self.fuse = Fuse()
+        self.shown: set[JobId] = set()
         self._actions = actions
         self._weather = weather
         self._now = now
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
-        """The one there is."""
+        """Those that had runs, and one that is always there."""
         del scope
-        return await self._answer(lambda: [ListedRepository(REPOSITORY, self._now())])
+        runs = self._actions.latest.values()
+        names = sorted({REPOSITORY} | {job.arrival.repository for job in runs})
+        return await self._answer(lambda: [ListedRepository(name, self._now()) for name in names])
 
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
         """The newest hundred."""
-        del repository
-        return await self._answer(lambda: self._runs(None)[-100:])
+        return await self._answer(lambda: self._runs(repository)[-100:])
 
     async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
         """All in a state."""
-        del repository
-        return await self._answer(lambda: self._runs(status))
+        return await self._answer(lambda: self._runs(repository, status))
 
     async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
         """One, if it is there."""
-        del repository
-        return await self._answer(lambda: [run for run in self._runs(None) if run.id == run_id])
+        return await self._answer(
+            lambda: [run for run in self._runs(repository) if run.id == run_id]
+        )
 
     async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
         """A run's one job, which may be as it was."""
@@ -64,7 +65,10 @@ class SimulatedLists:
                 return []
             stale = self._weather.strikes(FaultKind.STALE_JOB)
             then = self._now() - (stale.target if stale is not None else 0.0)
-            return [job.word_at(then).fact(now, read=True)]
+            word = job.word_at(then)
+            if word.state is not JobState.COMPLETED:
+                self.shown.add(job.id)
+            return [word.fact(now, read=True)]
 
         return await self._answer(read)
 
@@ -88,11 +92,11 @@ class SimulatedLists:
         del scope
         return 0.0 if self._weather.holding(FaultKind.SECONDARY_LIMIT) else PER_SECOND
 
-    def _runs(self, status: str | None) -> list[ListedRun]:
+    def _runs(self, repository: str, status: str | None = None) -> list[ListedRun]:
         return [
             ListedRun(run, job.state is JobState.COMPLETED, f"{job.state} {job.attempt}")
             for run, job in self._actions.latest.items()
-            if status is None or job.state == status
+            if job.arrival.repository == repository and status in (None, job.state)
         ]
 
     async def _answer(self, read: Callable[[], Sequence[T]]) -> Listing[T]:

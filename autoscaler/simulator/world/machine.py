@@ -173,8 +173,6 @@ class SimulatedMachine:
         except (TimeoutError, BootstrapRefusedError):
             return
 
-    # --- speaking -------------------------------------------------------------------------------
-
     async def _ask(self, request: Callable[[BootstrapDesk], Coroutine[Any, Any, T]]) -> T:
         """Ask until there is an answer. Raises BootstrapRefusedError, PoweredOffError."""
         while True:

@@ -171,11 +171,10 @@ class Parts:
 
     def __init__(self, ports: Ports, saved: SavedState, crashed: Any) -> None:
         self._ports = ports
-        self._installation = saved.installation
         github = ports.github
         self._providers = ports.providers
         self.journal = Journal(
-            Ledger(self._for_sale(())),
+            Ledger(self._for_sale(()).bearing(saved.installations)),
             ports.store,
             ports.clock,
             ports.telemetry,
@@ -184,8 +183,8 @@ class Parts:
         self._granting = Granting(self.journal, github, ports.clock)
         self.intake = Intake(ports.store, self.journal, ports.parse)
         arrived = saved.arrived_until if saved.arrived_until is not None else ports.clock.now()
-        ports.tag(self._installation)
-        self.confirming = Confirming(self.journal, ports.lists, self._taken_over)
+        ports.tag(saved.installation)
+        self.confirming = Confirming(self.journal, ports.lists, self._providers, ports.tag)
         self._reconciler = Reconciler(
             self.journal,
             ports.store,
@@ -209,10 +208,6 @@ class Parts:
 
     def _sell(self, opened: Collection[ProviderName]) -> None:
         self.journal.ledger.replace_catalogue(self._for_sale(opened))
-
-    def _taken_over(self, installation: InstallationId) -> None:
-        self._installation = installation
-        self._ports.tag(installation)
 
     def _duties(self) -> list[Duty]:
         ports, journal = self._ports, self.journal
@@ -264,4 +259,4 @@ class Parts:
             )
             for name, sku in catalogue.skus.items()
         }
-        return replace(catalogue, skus=skus, installation=self._installation)
+        return replace(catalogue, skus=skus)

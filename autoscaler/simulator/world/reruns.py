@@ -13,7 +13,6 @@ from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.fuse import Fuse
-from autoscaler.simulator.world.jobs import REPOSITORY
 from autoscaler.simulator.world.schedule import FaultKind
 from autoscaler.simulator.world.weather import Weather
 from autoscaler.simulator.world.witness import Witness
@@ -51,7 +50,7 @@ class SimulatedReruns:
         self, repository: str, run_id: int, attempt: int, jobs: tuple[JobId, ...]
     ) -> RerunAnswer:
         job = self._actions.latest.get(run_id)
-        if job is None or repository != REPOSITORY:
+        if job is None or repository != job.arrival.repository:
             return RerunAnswer(jobs, RerunOutcome.REFUSED, "404")
         if job.attempt > attempt:
             return RerunAnswer(jobs, RerunOutcome.SUPERSEDED, f"at attempt {job.attempt}")

@@ -11,6 +11,8 @@ from typing import Any
 
 from autoscaler.model.identifiers import Seconds
 
+REPOSITORY = "acme/widgets"
+
 
 class FaultKind(StrEnum):
     """What can go wrong. A fault holds for its `lasts`; `every` n-th of what it concerns is hit.
@@ -110,6 +112,7 @@ class JobArrival:
     works: Seconds
     cancelled: Seconds | None = None
     approved: Seconds | None = None
+    repository: str = REPOSITORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +125,14 @@ class Schedule:
     lists: bool = False
 
     @property
+    def faults_end(self) -> Seconds:
+        """When the last fault is over."""
+        return max((fault.until for fault in self.faults), default=0.0)
+
+    @property
     def calm_from(self) -> Seconds:
         """When the last fault is over, and the last job queued."""
-        ends = [f.until for f in self.faults] + [j.at + (j.approved or 0.0) for j in self.jobs]
-        return max(ends, default=0.0)
+        return max([self.faults_end, *(job.at + (job.approved or 0.0) for job in self.jobs)])
 
     def __len__(self) -> int:
         """How many things happen."""
@@ -153,14 +160,17 @@ class Schedule:
 
 
 def from_json(text: str) -> Schedule:
-    """What `to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
-    said: dict[str, Any] = json.loads(text)
-    return Schedule(
-        int(said["seed"]),
-        tuple(JobArrival(**{**job, "labels": tuple(job["labels"])}) for job in said["jobs"]),
-        tuple(Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in said["faults"]),
-        bool(said.get("lists", False)),
-    )
+    """What `to_json` wrote. Raises ValueError for anything else."""
+    try:
+        said: dict[str, Any] = json.loads(text)
+        return Schedule(
+            int(said["seed"]),
+            tuple(JobArrival(**{**job, "labels": tuple(job["labels"])}) for job in said["jobs"]),
+            tuple(Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in said["faults"]),
+            bool(said.get("lists", False)),
+        )
+    except (KeyError, TypeError, AttributeError) as wrong:
+        raise ValueError(f"not a schedule: {wrong!r}") from wrong
 
 
 def _told_fault(fault: Fault) -> str:
@@ -173,4 +183,6 @@ def _told_fault(fault: Fault) -> str:
 def _told_job(job: JobArrival) -> str:
     cancelled = f", cancelled after {job.cancelled:.0f} s" if job.cancelled is not None else ""
     approved = f", approved after {job.approved:.0f} s" if job.approved is not None else ""
-    return f"job {job.job} [{', '.join(job.labels)}] of {job.works:.0f} s{cancelled}{approved}"
+    whose = f" for {job.repository}" if job.repository != REPOSITORY else ""
+    what = f"job {job.job} [{', '.join(job.labels)}] of {job.works:.0f} s"
+    return f"{what}{whose}{cancelled}{approved}"

@@ -79,6 +79,11 @@ class MemoryStore:
         self.forgotten: list[Instant] = []
         self._group: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
 
+    @property
+    def installations(self) -> tuple[InstallationId, ...]:
+        """Its own id, then the former ones."""
+        return (self.installation, *self.former_installations)
+
     def reopen(self, fuse: Fuse) -> None:
         """As a new process finds it: what was not durable is lost."""
         self.fuse = fuse

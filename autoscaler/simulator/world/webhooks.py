@@ -81,7 +81,10 @@ class _Failed:
 
 
 class Webhooks:
-    """The App's hook. `deliver` takes a delivery in, or raises what a 5xx or a dead host is here."""
+    """The App's hook. `deliver` takes a delivery in, or raises what a 5xx or a dead host is here.
+
+    `logged` are the jobs of which GitHub knows a delivery: it came, or may be asked for again.
+    """
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class Webhooks:
         deliver: Callable[[Delivery], Awaitable[object]],
     ) -> None:
         self.told = 0
+        self.logged: set[JobId] = set()
         self._weather = weather
         self._now = now
         self._deliver = deliver
@@ -112,6 +116,7 @@ class Webhooks:
         weather = self._weather
         if weather.strikes(FaultKind.WEBHOOK_VANISHED):
             return
+        self.logged.add(word.job)
         if weather.strikes(FaultKind.WEBHOOK_FAILED):
             self._failed.append(_Failed(delivery, self._now()))
             return

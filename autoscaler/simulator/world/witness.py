@@ -5,10 +5,10 @@ The store is looked at for one thing: whether what is sent was durable before.
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 
 from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import Catalogue, Offering
-from autoscaler.model.demand import normalise_labels
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds, SkuName
 from autoscaler.model.machines import Machine
 from autoscaler.simulator.world.instances import STRANGER, Instance, Seat
@@ -18,6 +18,13 @@ from autoscaler.simulator.world.store import MemoryStore
 SERVED_WITHIN: Seconds = 2000.0
 """A queued job and a parked machine that fits it, both there for so long, are starvation: the longest
 hold of a registration after two quarters of an hour of refusals is 32 minutes."""
+
+NO_HOLD_LEFT: Seconds = 3700.0
+"""So long after the last fault nothing is held back for one: the longest hold is an hour, of a quota."""
+
+LAUNCHED_WITHIN: Seconds = 300.0
+"""A queued job beside room for a machine, for so long and with none on its way, is starvation: after
+bad machines one probe goes first, and has to come up or even to get a job."""
 
 _ROUNDING = 1e-6
 
@@ -43,13 +50,12 @@ class Witness:
         self._asked: dict[str, int] = {}
         self._filled: Counter[str] = Counter()
         self._handed: dict[str, Seat] = {}
+        self._unserved: dict[SimulatedJob, Instant] = {}
 
     def note(self, violation: str) -> None:
         """Note one, once."""
         if violation not in self.violations:
             self.violations.append(violation)
-
-    # --- machines come and go -------------------------------------------------------------------
 
     def began(self, instance: Instance) -> None:
         """A machine is there."""
@@ -104,30 +110,30 @@ class Witness:
         assert isinstance(keys, list)
         assert isinstance(count, int)
         offerings = [self._offerings[key] for key in keys]
-        sku, limits = SkuName(str(order["sku"])), self._catalogue.limits
+        for broken in self._broken(SkuName(str(order["sku"])), offerings, count):
+            self.note(broken)
+
+    def _broken(self, sku: SkuName, offerings: list[Offering], count: int) -> Iterator[str]:
+        """Which caps so many more machines of a SKU would break."""
+        limits = self._catalogue.limits
         most = self._catalogue.skus[sku].max_machines
         there = sum(instance.sku == sku for instance in self._running)
         if most is not None and there + count > most:
-            self.note(f"cap of {sku} broken: {there} + {count} of {most}")
+            yield f"cap of {sku} broken: {there} + {count} of {most}"
         if limits.machines is not None and len(self._running) + count > limits.machines:
-            self.note(f"cap of machines broken: {len(self._running)} + {count}")
+            yield f"cap of machines broken: {len(self._running)} + {count}"
         dollars = sum(i.offering.dollars_per_hour for i in self._running)
         dollars += count * max(offering.dollars_per_hour for offering in offerings)
         if limits.dollars_per_hour is not None and dollars > limits.dollars_per_hour + _ROUNDING:
-            self.note(f"cap of dollars broken: {dollars:g}")
-        self._check_quotas(offerings, count)
-
-    def _check_quotas(self, offerings: list[Offering], count: int) -> None:
+            yield f"cap of dollars broken: {dollars:g}"
         used: Counter[str] = Counter()
         for instance in self._running:
             used[instance.offering.quota_key] += instance.offering.quota_units
         for offering in offerings:
-            most = self._catalogue.limits.quotas.get(offering.quota_key)
+            quota = limits.quotas.get(offering.quota_key)
             units = used[offering.quota_key] + count * offering.quota_units
-            if most is not None and units > most:
-                self.note(f"quota {offering.quota_key} broken: {units} of {most}")
-
-    # --- grants ---------------------------------------------------------------------------------
+            if quota is not None and units > quota:
+                yield f"quota {offering.quota_key} broken: {units} of {quota}"
 
     def minting(self, name: RunnerName) -> None:
         """A registration is asked for."""
@@ -152,12 +158,19 @@ class Witness:
         if not job.killed:
             self.note(f"job {job.id} was run again, and no machine was taken from it")
 
-    # --- jobs -----------------------------------------------------------------------------------
-
     def look(self, queued: list[SimulatedJob], now: Instant, calm: Seconds) -> None:
-        """Nothing was wrong for `calm` seconds: is a job left beside a machine that could serve it?"""
-        if calm <= SERVED_WITHIN:
-            return
+        """Nothing was wrong for `calm` seconds: is a job left that could be served?"""
+        if calm > SERVED_WITHIN:
+            self._look_beside_parked(queued, now)
+        self._unserved = {
+            job: self._unserved.get(job, now)
+            for job in (self._without_machine(queued) if calm > NO_HOLD_LEFT else ())
+        }
+        for job, since in self._unserved.items():
+            if now - since > LAUNCHED_WITHIN:
+                self.note(f"job {job.id} starves: there is room, and no machine is on its way")
+
+    def _look_beside_parked(self, queued: list[SimulatedJob], now: Instant) -> None:
         parked = [
             self._catalogue.skus[seat.instance.sku].offered_labels
             for seat in self.seats
@@ -166,7 +179,18 @@ class Witness:
             and now - seat.parked_since > SERVED_WITHIN
         ]
         for job in queued:
-            labels = set(normalise_labels(job.arrival.labels))
             waited = now - max(job.queued_at, job.words[-1][0])
-            if waited > SERVED_WITHIN and any(offered >= labels for offered in parked):
+            if waited > SERVED_WITHIN and any(offered >= job.labels for offered in parked):
                 self.note(f"job {job.id} starves beside a parked machine")
+
+    def _without_machine(self, queued: list[SimulatedJob]) -> Iterator[SimulatedJob]:
+        """The youngest jobs of each SKU with room under every cap, beyond its machines without one."""
+        for name, sku in self._catalogue.skus.items():
+            waiting = [job for job in queued if sku.offered_labels >= job.labels]
+            offerings = [offering for rung in sku.ladder for offering in rung.offerings]
+            if waiting and any(not [*self._broken(name, [one], 1)] for one in offerings):
+                coming = sum(
+                    seat.instance.sku == name and seat.instance.ended_at is None and not seat.works
+                    for seat in self.seats
+                )
+                yield from sorted(waiting, key=lambda job: (job.queued_at, job.id))[coming:]

@@ -138,11 +138,11 @@ class SimulatedWorld:
     def orphaned_registrations(self) -> list[Registration]:
         """Those at GitHub that no machine is behind, where GitHub's lists are read to remove them.
 
-        One of an installation that was given up is nobody's: GitHub removes it after a day offline.
+        One by an id that the store does not know is nobody's: GitHub removes it after a day offline.
         """
         if not self._schedule.lists:
             return []
-        known = self._setting.catalogue.bearing((self.store.installation,))
+        known = self._setting.catalogue.bearing(self.store.installations)
         behind = {seat.registration for seat in self.machines.seats if seat.listens}
         return [
             registration
@@ -157,7 +157,7 @@ class SimulatedWorld:
         for provider in self.providers.values():
             for number in range(self._setting.strangers):
                 provider.add(self._stranger(provider.name, number))
-        loop.call_at(self._began + self._schedule.calm_from + OPERATOR_COMES, self.operator.come)
+        loop.call_at(self._began + self._schedule.faults_end + OPERATOR_COMES, self.operator.come)
         for job in self._schedule.jobs:
             loop.call_at(self._began + job.at, self.actions.queue, job)
         for fault in self._schedule.faults:

@@ -1,0 +1,77 @@
+"""After Ctrl-C, once or twice: no process is left, and nothing hangs."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.chaos.bugs import ROOT
+
+LONG = 60.0
+
+
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a group of its own, as a shell has it; killed at the latest at the end."""
+    arguments = [sys.executable, "-m", *command]
+    with subprocess.Popen(
+        arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True, process_group=0
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def children(process: int, at_least: int) -> list[int]:
+    """Its children, once there are so many."""
+    path = Path(f"/proc/{process}/task/{process}/children")
+    assert waited(lambda: len(path.read_text().split()) >= at_least)
+    return [int(child) for child in path.read_text().split()]
+
+
+def runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def waited(until: Callable[[], bool]) -> bool:
+    """Whether it came to be so in a while."""
+    last = time.monotonic() + LONG
+    while time.monotonic() < last and not until():
+        time.sleep(0.02)
+    return until()
+
+
+def test_no_process_of_a_hunt_is_left() -> None:
+    with started("tests.chaos.bugs", "no_dedupe") as hunting:
+        # The first child applies the patch.
+        assert waited(lambda: "--until-found" in _told(children(hunting.pid, 1)))
+        (player,) = children(hunting.pid, 1)
+        all_of_it = [player, *children(player, at_least=2)]
+        os.killpg(hunting.pid, signal.SIGINT)
+        assert hunting.communicate(timeout=LONG)[0] == "interrupted\n"
+        assert hunting.returncode == 130
+    assert waited(lambda: not any(map(runs, all_of_it)))
+
+
+def test_seeds_end_at_once_though_it_is_pressed_twice() -> None:
+    with started("tests.chaos", "--seeds", "2000") as playing:
+        workers = children(playing.pid, at_least=3)
+        os.killpg(playing.pid, signal.SIGINT)
+        time.sleep(0.05)
+        os.killpg(playing.pid, signal.SIGINT)
+        playing.communicate(timeout=LONG)
+    assert playing.returncode != 0
+    assert waited(lambda: not any(map(runs, workers)))
+
+
+def _told(processes: list[int]) -> str:
+    return " ".join(Path(f"/proc/{process}/cmdline").read_text() for process in processes)
