@@ -25,7 +25,10 @@ PER_SECOND = 1.0
 
 
 class SimulatedLists:
-    """Implements the GitHubLists port for one process after another. `shown` are the jobs it showed before they were over."""
+    """Implements the GitHubLists port for one process after another.
+
+    `shown` are the jobs that it showed before they were over.
+    """
 
     def __init__(self, actions: Actions, weather: Weather, now: Callable[[], Instant]) -> None:
         self.fuse = Fuse()
