@@ -5,7 +5,7 @@ from autoscaler.controller.ports.github import GitHub, GitHubError
 from autoscaler.model.events import MachineExamined
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.runners import Runner
+from autoscaler.model.runners import Runner, RunnerState
 
 
 class Asking:
@@ -42,17 +42,17 @@ class Asking:
         await self._journal.record(MachineExamined(self._journal.now, machine_id, finished, detail))
 
     async def _is_finished(self, runner: Runner) -> tuple[bool, str]:
-        if runner.job is not None:
-            job = self._journal.ledger.state.jobs.get(runner.job)
-            if job is None:
-                return True, f"job {runner.job} has ended and left memory"
+        job = self._journal.ledger.state.jobs.get(runner.job) if runner.job is not None else None
+        if job is None and runner.state is RunnerState.DONE:
+            return True, "its registration is over"
+        if job is not None:
             answer = await self._github.read_job(job.repository, job.id, self._journal.now)
             if answer is None:
                 return False, f"job {job.id} is not shown to us"  # no proof that it is over
             return answer.state is JobState.COMPLETED, f"job {job.id} is {answer.state}"
         found = await self._github.find_runner(runner.demand.scope, runner.name)
         if found is None:
-            return True, "no job was named and the runner is absent"
+            return True, "no job is known and the runner is absent"
         return not found.online and not found.busy, (
-            f"no job was named, online={found.online}, busy={found.busy}"
+            f"no job is known, online={found.online}, busy={found.busy}"
         )

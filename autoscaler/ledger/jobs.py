@@ -141,7 +141,9 @@ def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObs
         bind_job(state, runner, job.id, at)
     elif job.state is JobState.COMPLETED:
         bind_job(state, runner, job.id, at)
-        close_runner(state, runner, at, f"job {job.id} completed")
+        # What we took for over is not, where GitHub says later that it has started.
+        if event.state is JobState.COMPLETED or job.conclusion != ABANDONED:
+            close_runner(state, runner, at, f"job {job.id} completed")
 
 
 def _is_the_same(state: LedgerState, runner: Runner, job: Job, event: JobObserved) -> bool:

@@ -29,9 +29,9 @@ _SOON_HEARD = frozenset({MachineState.PARKED, MachineState.GRANTED})
 def doubt(state: LedgerState, at: Instant) -> None:
     """After a list: where it brought a machine of a call that nobody knows, doubt what is older.
 
-    O(1) while every machine can be told; else O(machines), and O(jobs) where there is such a machine.
+    O(1) while every machine is proven; else O(machines), and O(jobs) where there is such a machine.
     """
-    if not state.tallies.unclear:
+    if not state.tallies.unproven:
         return
     brought = [one.created_at for one in state.machines.values() if _is_proof(one)]
     if not brought:

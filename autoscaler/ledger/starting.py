@@ -3,13 +3,16 @@
 It never decides what is sent, ended or granted because of that.
 """
 
+from dataclasses import replace
+
 from autoscaler.ledger import calls, deadlines
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.calls import Call, CallState
+from autoscaler.model.calls import REPEAT_WINDOW, Call, CallState
 from autoscaler.model.catalogue import LaunchTokens
 from autoscaler.model.changes import Record
 from autoscaler.model.events import CallOutcomeUnknown, CallWithdrawn, ControllerStarted
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
@@ -38,20 +41,32 @@ HAPPENED: dict[type[Record], tuple[str, ...]] = {
         "last_seen",
         "absent_since",
         "finished_at",
-        "interrupted_at",
         "taken_at",
     ),
     Runner: ("since", "named_at", "handed_over_at", "acknowledged_at"),
     Call: ("created_at", "sent_at", "last_sent_at", "settled_at", "swept_at"),
-    Job: ("updated_at", "read_at"),
+    Job: ("updated_at", "read_at", "completed_at"),
+    Rerun: ("created_at", "ended_at"),
 }
-"""The times that our own clock gave. When something is due is none of them."""
+"""What has happened, by our own clock or by GitHub's, which is taken for right."""
+
+TO_COME: dict[type[Record], tuple[str, ...]] = {
+    Machine: ("due",),
+    Runner: ("retry_at",),
+    Call: (),
+    Job: ("probe_at",),
+    Rerun: ("due",),
+}
+"""When we wanted to look at something again: to look too early does no harm."""
+
+AWAITED: Seconds = 900.0
+"""Nothing is waited for longer than this after a start, for want of knowing by which clock it was set."""
 
 
 def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
     """Take up what was under way; `absence` is the time in which no agent could have been heard."""
     state.started_at = event.at
-    _bring_back(state, event.at)
+    _set_right(state, event.at)
     for machine in tuple(state.machines.values()):
         if machine.state in _AGEING:
             with state.changing(machine):
@@ -74,21 +89,33 @@ def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
             state.launch_levels[provider] = (gained, event.at)
 
 
-def _bring_back(state: LedgerState, at: Instant) -> None:
+def _set_right(state: LedgerState, at: Instant) -> None:
     """The host's clock was set back while nobody ran: nothing has happened after the start."""
-    latest = at - BEFORE_THE_START
     kept: tuple[Record, ...] = (
         *state.machines.values(),
         *state.runners.values(),
         *state.calls.values(),
         *state.jobs.values(),
+        *state.reruns.values(),
     )
     for record in kept:
-        for name in HAPPENED[type(record)]:
-            moment = getattr(record, name)
-            if moment is not None and moment > at:
-                with state.changing(record):
-                    setattr(record, name, latest)
+        # A call of the future is none that may still be repeated.
+        back = REPEAT_WINDOW if isinstance(record, Call) else BEFORE_THE_START
+        _bring_back(state, record, HAPPENED[type(record)], at, at - back)
+        _bring_back(state, record, TO_COME[type(record)], at + AWAITED, at + AWAITED)
+    for cooldown in tuple(state.cooldowns.values()):
+        if cooldown.until > at + AWAITED:
+            state.cool(replace(cooldown, until=at + AWAITED))
+
+
+def _bring_back(
+    state: LedgerState, record: Record, names: tuple[str, ...], after: Instant, to: Instant
+) -> None:
+    for name in names:
+        moment = getattr(record, name)
+        if moment is not None and moment > after:
+            with state.changing(record):
+                setattr(record, name, to)
 
 
 def _resume_call(state: LedgerState, call: Call, at: Instant) -> None:

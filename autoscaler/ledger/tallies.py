@@ -22,6 +22,7 @@ class Tallies:
 
     def __init__(self) -> None:
         self.unclear = 0
+        self.unproven = 0
         self.booting: dict[tuple[SkuName, int], dict[MachineId, None]] = {}
         self.unproved: Counter[SkuName] = Counter()
         self.lines: dict[DemandClass, dict[str, Any]] = {}
@@ -30,6 +31,7 @@ class Tallies:
     def machine(self, machine: Machine, call: Call | None, sign: int) -> None:
         """Count a machine in or out of those that boot on a rung, and of those that cannot be told."""
         self.unclear += sign if machine.is_unclear else 0
+        self.unproven += sign if machine.unproven and machine.occupies else 0
         if call is None or machine.state not in BOOTING_STATES:
             return
         key = (machine.sku, call.rung)

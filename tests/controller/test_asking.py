@@ -64,17 +64,21 @@ def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) 
     scenario()
 
 
-@pytest.mark.parametrize("what", ["in_progress", "not shown", "online", "busy"])
+@pytest.mark.parametrize("what", ["in_progress", "not shown", "online", "busy", "forgotten"])
 def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, _ = await silent(world, named=what in ("in_progress", "not shown"))
+        controller, _ = await silent(world, named=what in ("in_progress", "not shown", "forgotten"))
         (registration,) = world.github.registrations.values()
         registration.online, registration.busy = what == "online", what == "busy"
         if what == "not shown":
             # 404: the App may have lost sight of the repository while the job goes on.
             world.github.jobs[JobId(1)] = None
+        if what == "forgotten":
+            # It was given up and started after all, and has left memory since.
+            registration.busy = True
+            controller.state.drop(controller.state.jobs[JobId(1)])
         for _ in range(20):
             await wait(controller, QUARTER / 2)
         assert world.east.ended == []

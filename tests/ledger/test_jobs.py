@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from autoscaler.ledger.jobs import ABANDONED
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
@@ -335,3 +336,15 @@ def test_github_s_word_that_comes_after_all_is_taken_in() -> None:
     world.after(DAY)
     world.observe(1, IN_PROGRESS, runner_name="x1")
     assert (world.job(1).state, world.job(1).runner_name) == (COMPLETED, "x1")
+
+
+def test_a_job_that_starts_as_it_is_given_up_keeps_its_runner() -> None:
+    world = World()
+    world.queue(1)
+    runner = world.ready()
+    world.after(DAY + 1.0)
+    assert world.job(1).conclusion == ABANDONED
+    world.starts(1, runner)
+    assert world.runner(runner).state is RunnerState.BUSY
+    world.completes(1, runner_name=runner)
+    assert world.runner(runner).state is RunnerState.DONE

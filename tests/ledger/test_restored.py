@@ -465,3 +465,14 @@ def test_a_notice_of_one_machine_has_no_other_looked_at_while_all_can_be_told() 
     world.state.machines = _NotWalked(world.state.machines)
     world.lists(listed("i-c0", terminated=True), complete=False)
     assert world.machine("c0").state is MachineState.GONE
+
+
+def test_what_an_operator_clears_up_at_once_still_shows_that_the_store_is_old() -> None:
+    world = at("parked")
+    world.restart(AWAY)
+    world.lists(listed("i-c0"), UNKNOWN)
+    world.do(e.OrphanConfirmed, MachineId("x-i-9"))
+    world.now += 121.0
+    world.lists(listed("i-c0"), UNKNOWN)
+    machine = world.machine("c0")
+    assert (machine.state, machine.unproven) == ("granted", True)

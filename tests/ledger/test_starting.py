@@ -4,24 +4,32 @@ from dataclasses import fields
 
 import pytest
 
-from autoscaler.ledger.starting import HAPPENED
-from autoscaler.model.calls import Call
+from autoscaler.ledger.starting import AWAITED, HAPPENED, TO_COME
+from autoscaler.model import events as e
+from autoscaler.model.calls import REPEAT_WINDOW, Call
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.interruptions import NoticeKind, Rerun
 from autoscaler.model.jobs import Job
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import EndGround, Machine
 from autoscaler.model.plan import End, Launch, WithdrawRunner
 from autoscaler.model.runners import Runner
-from tests.ledger.builders import World, listed
+from tests.ledger.builders import World, failure, idle, listed
+from tests.planner.fleets import EAST
 
-SET_BACK = 900.0
-OF_GITHUB = {"queued_at", "started_at", "completed_at"}
-DUE = {"retry_at", "probe_at"}
+DAY = 86_400.0
+NO_TIMES_OF_OURS = {"queued_at", "started_at", "interrupted_at"}
+"""GitHub's, and what a notice says of a time to come."""
+OF_THE_NOTICE: dict[type, set[str]] = {Rerun: {"taken_at"}}
 
 
-@pytest.mark.parametrize("record", [Call, Job, Machine, Runner])
-def test_every_time_is_one_of_our_clock_or_of_githubs_or_is_to_come(record: type) -> None:
+@pytest.mark.parametrize("record", [Call, Job, Machine, Rerun, Runner])
+def test_every_time_has_happened_or_is_to_come(record: type) -> None:
     names = {field.name for field in fields(record)}
-    times = {name for name in names if name.endswith(("_at", "since", "_seen"))}
-    assert times - OF_GITHUB - DUE == set(HAPPENED[record])
+    times = {name for name in names if name.endswith(("_at", "since", "_seen", "due"))}
+    assert times - NO_TIMES_OF_OURS - OF_THE_NOTICE.get(record, set()) == {
+        *HAPPENED[record],
+        *TO_COME[record],
+    }
 
 
 def test_a_registration_whose_secret_is_lost_is_withdrawn_although_its_time_is_yet_to_come() -> (
@@ -31,7 +39,7 @@ def test_a_registration_whose_secret_is_lost_is_withdrawn_although_its_time_is_y
     world.queue(1)
     (machine,) = world.park()
     name = world.name(machine)
-    world.now -= SET_BACK
+    world.now -= DAY
     world.restart(0.0)
     assert [intent.runner for intent in world.intents(WithdrawRunner)] == [name]
 
@@ -39,7 +47,7 @@ def test_a_registration_whose_secret_is_lost_is_withdrawn_although_its_time_is_y
 def test_a_machine_from_before_is_not_taken_for_one_that_was_launched_since() -> None:
     world = World()
     (machine,) = world.park()
-    world.now -= SET_BACK
+    world.now -= DAY
     world.restart(0.0)
     assert not world.machine(machine).is_unused(world.state.started_at)
 
@@ -48,7 +56,7 @@ def test_a_job_that_was_read_before_was_not_read_since() -> None:
     world = World()
     world.queue(1)
     world.job(1).read_at = world.now
-    world.now -= SET_BACK
+    world.now -= DAY
     world.restart(0.0)
     read_at = world.job(1).read_at
     assert read_at is not None
@@ -75,3 +83,59 @@ def test_a_call_that_was_never_sent_is_made_anew() -> None:
     world.restart(60.0)
     world.lists()
     assert len(world.intents(Launch)) == 1
+
+
+def set_back(world: World) -> World:
+    """The clock was a day ahead; now it is right, and we are restarted."""
+    world.now -= DAY
+    world.restart(0.0)
+    return world
+
+
+def test_a_machine_that_was_being_ended_is_soon_ended() -> None:
+    world = World()
+    (machine,) = world.park()
+    world.do(e.EndRequested, machine, EndGround.IDLE, "idle")
+    world = set_back(world)
+    world.now += AWAITED
+    assert [intent.machine for intent in world.intents(End)] == [machine]
+
+
+def test_what_is_held_back_is_soon_tried_again() -> None:
+    world = World()
+    world.queue(1)
+    world.send(1)
+    world.answer("c", failures=[failure(FailureClass.QUOTA)])
+    assert world.intents(Launch) == []
+    world = set_back(world)
+    world.now += AWAITED
+    world.lists()
+    assert len(world.intents(Launch)) == 1
+
+
+def test_a_runner_that_is_not_given_its_job_is_soon_no_hope() -> None:
+    world = World()
+    name = world.ready()
+    world = set_back(world)
+    world.queue(1)
+    world.after(AWAITED).after(AWAITED)
+    assert not idle(world, name)
+
+
+def test_a_sent_call_is_not_repeated_beyond_its_time() -> None:
+    world = World()
+    world.send(1)
+    world = set_back(world)
+    sent_at = world.call().sent_at
+    assert sent_at is not None
+    assert sent_at + REPEAT_WINDOW <= world.now
+
+
+def test_a_restart_brings_no_scheduled_change_forward() -> None:
+    world = World()
+    (machine,) = world.park()
+    in_ten_days = world.now + 10 * DAY
+    noticed = (EAST, world.machine(machine).provider_id, NoticeKind.SCHEDULED_CHANGE)
+    world.do(e.MachineNoticed, *noticed, in_ten_days, "retire")
+    world.restart(60.0)
+    assert world.machine(machine).interrupted_at == in_ten_days
