@@ -52,13 +52,17 @@ class Reconciler:
         arrived_until: Instant,
         duties: Sequence[Duty] = (),
     ) -> None:
-        """`duties` are looked after beside its own tasks, each endless and of its own trouble."""
+        """`duties` are looked after beside its own tasks, each endless and of its own trouble.
+
+        `arrived_until` may be of a clock that was ahead; then nobody knows what had arrived.
+        """
         self._journal = journal
         self._store = store
         self._github = github
         self._providers = providers
         self._clock = clock
-        self._arrived_until = arrived_until
+        now = clock.now()
+        self._arrived_until = arrived_until if arrived_until <= now else now - REDELIVERY_WINDOW
         self._duties = duties
         self._sweep_soon = {name: asyncio.Event() for name in providers}
         self._sweeps_begun = dict.fromkeys(providers, 0)
@@ -147,8 +151,8 @@ class Reconciler:
         return [call.request for call in calls if call.provider == name and call.request]
 
     async def _redeliveries(self) -> None:
-        oldest = self._journal.now - REDELIVERY_WINDOW
         while True:
+            oldest = self._journal.now - REDELIVERY_WINDOW
             since = max(oldest, self._arrived_until - REDELIVERY_OVERLAP)
             pause = REDELIVER_EVERY
             try:

@@ -61,6 +61,9 @@ SUSPECTS_EVERY: Seconds = 60.0
 CHANGED_EVERY: Seconds = 15.0
 """How often the jobs of a run are read that GitHub shows as changed each time."""
 
+FIRST_AGAIN: Seconds = 15.0
+"""How soon is tried again what was never read yet: until then all behind it is unknown."""
+
 AHEAD = 30.0
 """By how much what finds new and changed runs, and the changed ones, are ahead of the rest."""
 
@@ -222,6 +225,9 @@ def _lateness(known: Known, read: Read, now: Instant, every: Seconds | None = No
     turn = known.turns.get(read)
     if turn is None:
         return 1.0 + (now - known.began_at) / interval
+    # Of quiet repositories there may be thousands: those wait as long as ever.
+    if turn.read_at is None and interval <= INTERVALS[read.kind]:
+        interval = min(interval, FIRST_AGAIN)
     interval = max(interval, EACH_CALL * turn.calls)
     if turn.strikes > 1:
         doubled = interval * 2.0 ** min(turn.strikes - 1, _DOUBLINGS)

@@ -32,8 +32,11 @@ LEDGER_EVERY: Seconds = 5.0
 AT_ONCE = 10
 """How many readings may be under way, and begin in one tick: 600 a minute, of GitHub's 900 points."""
 
+PAID_AT_ONCE = 10
+"""Pages beyond the first that are paid for at once: runs of many jobs have a few, and all the time."""
+
 PAID_BACK = 0.25
-"""The share of the pace that pays for a list of many pages, so that all else is read meanwhile."""
+"""The share of the pace that pays for a list of more pages, so that all else is read meanwhile."""
 
 SAVED_FOR: Seconds = 30.0
 """How much of the pace may be saved up and spent at once."""
@@ -157,7 +160,11 @@ class _AccountSync:
             self._failures = 0
             self.book.was_read(read, began_at, calls)
             self._level += not calls
-            self._owed += max(0, calls - 1)
+            beyond = max(0, calls - 1)
+            if beyond > PAID_AT_ONCE:
+                self._owed += beyond
+            else:
+                self._level -= beyond
         finally:
             self._under_way.discard(read)
 

@@ -28,6 +28,9 @@ from autoscaler.model.identifiers import Instant, Seconds
 MAX_REPEATS = 50
 """In one pass. Every 20 s that is 150 writes a minute, of 5 points each: under GitHub's 900."""
 
+PENDING_FOR: Seconds = 600.0
+"""GitHub waits 10 s for an answer: a try that has had no outcome for this long gets none."""
+
 _FIRST_WAIT: Seconds = 60.0
 _LONGEST_WAIT: Seconds = 900.0
 _OVERLAP: Seconds = 30.0
@@ -48,7 +51,7 @@ class _DeliveryPage(RootModel[list[_ListedDelivery]]):
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One attempt of GitHub's to deliver. `pending` is one that has no outcome yet."""
+    """One attempt of GitHub's to deliver. `pending` is one that has no outcome yet, and may get one."""
 
     id: int
     guid: str
@@ -164,27 +167,28 @@ class Redelivery:
         tries: list[Try] = []
         async with aclosing(self._api.pages(request, self._app)) as pages:
             async for answer in pages:
-                page = _tries(request, answer)
+                page = _tries(request, answer, self._clock.now())
                 tries += [attempt for attempt in page if attempt.at >= since]
                 if any(attempt.at < since for attempt in page):
                     break
         return tries
 
 
-def _tries(request: Request, answer: Answer) -> list[Try]:
+def _tries(request: Request, answer: Answer, now: Instant) -> list[Try]:
     try:
-        return [_try(listed) for listed in read_as(_DeliveryPage, request, answer).root]
+        return [_try(listed, now) for listed in read_as(_DeliveryPage, request, answer).root]
     except (ValueError, OverflowError):
         raise unanswered(request, "a delivery with a time that is none") from None
 
 
-def _try(listed: _ListedDelivery) -> Try:
+def _try(listed: _ListedDelivery, now: Instant) -> Try:
+    at = instant_of(listed.delivered_at) or 0.0
     status = (listed.status or "").lower()
     code = listed.status_code or 0
     return Try(
         id=listed.id,
         guid=listed.guid,
-        at=instant_of(listed.delivered_at) or 0.0,
+        at=at,
         succeeded=200 <= code < 300 or status == "ok",
-        pending=status == "pending",
+        pending=status == "pending" and now - at < PENDING_FOR,
     )

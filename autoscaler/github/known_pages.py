@@ -21,9 +21,9 @@ from autoscaler.github.policies import UNCHANGED
 from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError
 from autoscaler.model.identifiers import Instant, Seconds
 
-MOST_KEPT = 1_000_000
-"""Items, of which a run takes 200 bytes: the newest of 5,000 repositories for two callers. What was
-not asked for lately goes first."""
+MOST_KEPT = 300_000
+"""Items, of which a run takes 200 bytes and a job 730: about 220 MB at most. The newest 100 runs of
+3,000 repositories for one caller. What was not asked for lately goes first."""
 
 KEPT_FOR: Seconds = 3600.0
 """After its last use. The runs that are over are many: nobody asks for their jobs again."""

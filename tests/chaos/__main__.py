@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 from autoscaler.simulator.world.schedule import Schedule, from_json
-from tests.chaos.campaign import campaign, quiet
+from tests.chaos.campaign import campaign, quiet, stop_by_signals
 from tests.chaos.mix import schedule_of
 from tests.chaos.shrink import shrink
 from tests.chaos.trial import Outcome, play
@@ -36,6 +36,7 @@ def main(arguments: list[str]) -> int:
     options = _options(arguments)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     quiet()
+    stop_by_signals()
     try:
         if options.replay is not None:
             return _replay(console, options.replay)

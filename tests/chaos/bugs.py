@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.chaos.campaign import stop_by_signals
+
 ROOT = Path(__file__).parents[2]
 PATCHES = Path(__file__).parent / "patches"
 FOUND = ROOT / ".cache" / "chaos"
@@ -114,6 +116,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(names()):
         parser.error(f"no such bug: {', '.join(sorted(unknown))}; there are {', '.join(names())}")
+    stop_by_signals()
     try:
         return _hunt_all(options.names or names(), PATCHES if options.keep else FOUND)
     except KeyboardInterrupt:

@@ -121,6 +121,12 @@ def set_up_process() -> None:
     gc.disable()
 
 
+def stop_by_signals() -> None:
+    """Take SIGTERM for Ctrl-C, and Ctrl-C though a shell ignores it: no process is to outlive this."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+
+
 def quiet() -> None:
     """Log nothing below critical."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

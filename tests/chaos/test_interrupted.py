@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.bugs import ROOT
 
 LONG = 60.0
@@ -50,13 +52,14 @@ def waited(until: Callable[[], bool]) -> bool:
     return until()
 
 
-def test_no_process_of_a_hunt_is_left() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_no_process_of_a_hunt_is_left(number: signal.Signals) -> None:
     with started("tests.chaos.bugs", "no_dedupe") as hunting:
         # The first child applies the patch.
         assert waited(lambda: "--until-found" in _told(children(hunting.pid, 1)))
         (player,) = children(hunting.pid, 1)
         all_of_it = [player, *children(player, at_least=2)]
-        os.killpg(hunting.pid, signal.SIGINT)
+        os.kill(hunting.pid, number)
         assert hunting.communicate(timeout=LONG)[0] == "interrupted\n"
         assert hunting.returncode == 130
     assert waited(lambda: not any(map(runs, all_of_it)))

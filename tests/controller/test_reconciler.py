@@ -200,6 +200,33 @@ async def test_no_delivery_is_asked_for_that_github_would_not_repeat() -> None:
     assert world.github.since == [pytest.approx(world.clock.now() - REDELIVERY_WINDOW, abs=2.0)]
 
 
+@on_virtual_time
+async def test_after_a_clock_that_was_ahead_all_deliveries_are_looked_at() -> None:
+    """What failed before now and after the time that the store holds would never be found."""
+    world = World()
+    now = world.clock.now()
+    world.store.arrived_until = now + 3600.0
+    controller = await controller_of(world)
+    await watch(controller, 30.0)
+    assert world.github.since == [
+        pytest.approx(now - REDELIVERY_WINDOW - REDELIVERY_OVERLAP, abs=REDELIVERY_OVERLAP + 1.0),
+        pytest.approx(now - REDELIVERY_OVERLAP, abs=2.0),
+    ]
+    assert world.store.arrived_until is not None
+    assert world.store.arrived_until <= now + 30.0
+
+
+@on_virtual_time
+async def test_githubs_three_days_go_by_the_present_however_long_the_process_lives() -> None:
+    world = World()
+    world.store.arrived_until = world.clock.now() - 10 * 86400.0
+    world.github.script("redeliver_failed", RetryLaterError("429", 3600.0))
+    controller = await controller_of(world)
+    await watch(controller, 3601.0)
+    first, second = world.github.since
+    assert second - first == pytest.approx(3600.0, abs=1.0)
+
+
 @pytest.mark.parametrize(
     ("error", "pause"), [(RetryLaterError("429", 300.0), 300.0), (OperatorError("401"), 60.0)]
 )

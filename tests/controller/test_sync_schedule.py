@@ -9,6 +9,7 @@ from autoscaler.controller.sync_schedule import (
     ACTIVE_FOR,
     CHANGED_EVERY,
     EACH_CALL,
+    FIRST_AGAIN,
     INTERVALS,
     SELDOM,
     SUSPECTS_EVERY,
@@ -168,6 +169,19 @@ def test_what_is_seldom_looked_at_anyway_is_no_oftener_for_failing() -> None:
     known = Known(BEGAN, {}, dict.fromkeys(names, 0.0), {}, tried | {newest: Turn(NOW, None, 9)})
     assert next_reads(known, NOW + 1999.0, 9) == []
     assert next_reads(known, NOW + 2000.0, 9) == [newest]
+
+
+def test_what_was_never_read_is_tried_again_soon_and_ever_less_often_while_it_fails() -> None:
+    known = Known(BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {(WIDGETS, 1): KnownRun(BEGAN)})
+    everything = next_reads(known, NOW, 99)
+    for strikes, every in ((0, 1), (1, 1), (2, 2), (3, 4), (5_000, SELDOM / FIRST_AGAIN)):
+        for read in everything:
+            tried = {one: Turn(NOW + 9999.0) for one in everything} | {
+                read: Turn(NOW, None, strikes)
+            }
+            failing = Known(BEGAN, known.scopes, {WIDGETS: NOW + 999.0}, known.runs, tried)
+            assert next_reads(failing, NOW + every * FIRST_AGAIN - 0.1, 9) == []
+            assert next_reads(failing, NOW + every * FIRST_AGAIN, 9) == [read]
 
 
 def test_a_run_that_could_not_be_read_goes_before_no_other_run() -> None:

@@ -9,10 +9,12 @@ from structlog.testing import capture_logs
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, Listing
 from autoscaler.controller.sync_book import MOST_REPOSITORIES
-from autoscaler.model.identifiers import JobId, Seconds
+from autoscaler.controller.syncing import SAVED_FOR
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant, JobId, Seconds
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_lists import FakeLists
-from tests.controller.test_syncing import begin, syncing_of
+from tests.controller.test_syncing import begin, syncing_of, watch
 from tests.controller.virtual_time import on_virtual_time
 
 HOUR: Seconds = 3600.0
@@ -78,7 +80,7 @@ async def test_one_repository_that_github_always_fails_at_is_asked_ever_less_oft
     await asyncio.sleep(60.0)
     before = lists.failed.copy()
     await asyncio.sleep(HOUR)
-    assert (lists.failed - before).total() <= 30
+    assert (lists.failed - before).total() <= 40
     await cancelled(task)
 
 
@@ -110,6 +112,85 @@ async def test_repositories_that_are_too_many_are_counted_and_told() -> None:
     assert controller.world.telemetry.left_out == {"acme": 2}
     (line,) = [one for one in lines if one["event"] == "repositories_left_out"]
     assert (line["scope"], line["repositories"], line["log_level"]) == ("org:acme", 2, "warning")
+
+
+@pytest.mark.parametrize("of", ["org:acme", "acme/r1"], ids=["repositories", "runs and jobs"])
+def test_a_first_reading_that_fails_costs_no_more_than_a_minute(of: str) -> None:
+    """Before it nothing is known, so that there is nothing else to read meanwhile."""
+
+    @on_virtual_time
+    async def a_minute() -> None:
+        controller, lists = await begin(World())
+        lists.queue("acme/r1", 1, 1, controller.journal.now)
+        lists.broken[of] = RetryLaterError("502", 1.0)
+        task = asyncio.create_task(syncing_of(controller, lists).run())
+        await asyncio.sleep(5.0)
+        assert lists.failed[of] >= 1
+        lists.broken.clear()
+        await asyncio.sleep(15.0)
+        assert JobId(1) in controller.state.jobs
+        await cancelled(task)
+
+    a_minute()
+
+
+class _FirstJobsFail(FakeLists):
+    """The first list of jobs is answered 502."""
+
+    async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
+        listed = await super().jobs(repository, run_id, now)
+        if self.asked["jobs"] == 1:
+            raise RetryLaterError("502", 1.0)
+        return listed
+
+
+@on_virtual_time
+async def test_a_new_run_whose_jobs_could_not_be_read_is_read_again_within_seconds() -> None:
+    controller, _ = await begin(World())
+    lists = _FirstJobsFail(controller.world.clock.now, since=controller.world.clock.now())
+    lists.queue("acme/r1", 1, 1, controller.journal.now)
+    await watch(controller, lists, 20.0)
+    assert lists.asked["jobs"] == 2
+    assert JobId(1) in controller.state.jobs
+
+
+class _LongRuns(FakeLists):
+    """Each run has so many jobs that they come in three pages, all of which count."""
+
+    async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
+        listed = await super().jobs(repository, run_id, now)
+        self.used += 2
+        return Listing(listed.items, 3)
+
+
+async def long_runs(steady: float | None) -> tuple[Controller, FakeLists]:
+    controller, _ = await begin(World())
+    lists = _LongRuns(controller.world.clock.now, since=controller.world.clock.now())
+    lists.steady = steady
+    for n in range(75):
+        lists.queue(f"acme/r{n % 20}", n, n, controller.journal.now)
+    return controller, lists
+
+
+@on_virtual_time
+async def test_runs_of_many_jobs_take_no_more_calls_than_there_are() -> None:
+    """All the time their pages are more than a quarter of the pace could pay for."""
+    controller, lists = await long_runs(steady=2.0)
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(1200.0)
+    await cancelled(task)
+    assert lists.used == pytest.approx(2.0 * 1200.0, abs=2.0 * SAVED_FOR)
+
+
+@on_virtual_time
+async def test_runs_of_many_jobs_are_no_later_at_the_end_of_githubs_hour() -> None:
+    controller, lists = await long_runs(steady=None)
+    told = controller.world.telemetry.staleness
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    for _ in range(55):
+        await asyncio.sleep(60.0)
+        assert told["acme"] <= 100.0
+    await cancelled(task)
 
 
 class _LongLists(FakeLists):

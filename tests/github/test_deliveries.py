@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from autoscaler.controller.ports.github import OperatorError, Redelivered, RetryLaterError
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.deliveries import MAX_REPEATS, FailedDelivery, Try, failed_deliveries
+from autoscaler.github.deliveries import (
+    MAX_REPEATS,
+    PENDING_FOR,
+    FailedDelivery,
+    Try,
+    failed_deliveries,
+)
 from tests.github.conftest import World
 from tests.github.doubles import START
 from tests.github.faults import Fault
@@ -104,6 +110,28 @@ async def test_what_fails_for_long_does_not_have_all_since_then_listed_again(
         world.clock.at += 20
     assert since == START - 1030
     assert world.github.count("GET .*/deliveries") == 20 + 8
+
+
+async def test_a_try_that_stays_pending_is_repeated_and_does_not_have_all_since_then_listed_again(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.page_size = 10
+    deliveries = world.github.deliveries["1"] = [
+        entry(1, "stuck", 0, status="pending", status_code=0)
+    ]
+    since, asked_at, listed = START - 3600, [], []
+    for n in range(2, 62):
+        deliveries.append(entry(n, f"g{n}", START - world.clock.at, **OK))
+        before = world.github.count("GET .*/deliveries")
+        told = await client.redeliver_failed(since)
+        since = told.arrived_until - 30
+        listed.append(world.github.count("GET .*/deliveries") - before)
+        if told.asked:
+            asked_at.append(world.clock.at - START)
+        world.clock.at += 20
+    assert asked_at[0] == PENDING_FOR
+    assert max(listed) == listed[int(PENDING_FOR / 20)] == 4
+    assert set(listed[int(PENDING_FOR / 20) + 1 :]) == {1}
 
 
 async def test_pages_are_read_until_the_moment_asked_for(

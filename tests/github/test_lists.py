@@ -1,5 +1,7 @@
 """Lists of repositories, runs, jobs and runners: what is read of them, and what an ETag saves."""
 
+import gc
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
 from autoscaler.github import known_pages
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.known_pages import KEPT_FOR, MAX_PAGES
+from autoscaler.github.known_pages import KEPT_FOR, MAX_PAGES, MOST_KEPT
 from autoscaler.github.lists import FASTEST
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
@@ -263,6 +265,36 @@ async def test_how_many_items_are_kept_is_bounded_and_the_oldest_go_first(
     assert await calls(8) == [1], "three of three jobs are more than ten"
     world.github.lists.jobs[WIDGETS, 7] = [job(n) for n in range(1, 30)]
     assert await calls(7, 7) == [1, 1], "too long to be kept"
+
+
+async def test_all_that_is_kept_takes_a_quarter_of_a_gigabyte_at_most(
+    world: World, client: GitHubClient
+) -> None:
+    """A job at work, with its names and times, is the largest of the items."""
+    shown = {
+        "name": "linux-cuda / test (default, 1, 5)",
+        "workflow_name": "trunk",
+        "runner_name": "ci-0badcafe-00000000000000aa-1",
+        "runner_id": 4_321,
+        "started_at": "2026-11-01T10:05:00Z",
+    }
+    count = 1_000
+    world.github.page_size = 100
+    world.github.lists.etags = True
+    for number in (7, 8):
+        numbers = range(number * count, (number + 1) * count)
+        world.github.lists.jobs[WIDGETS, number] = [job(n, "in_progress") | shown for n in numbers]
+    await client.lists.jobs(WIDGETS, 7, START)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        assert len((await client.lists.jobs(WIDGETS, 8, START)).items) == count
+        gc.collect()
+        each = tracemalloc.get_traced_memory()[0] / count
+    finally:
+        tracemalloc.stop()
+    assert each > 300.0
+    assert each * MOST_KEPT <= 2**28
 
 
 @pytest.mark.parametrize("pushed_at", ["soon", "2026-11-01T10:00:00+99:00"])
