@@ -81,7 +81,7 @@ def planted(name: str) -> Iterator[Path]:
         for part in _COPIED:
             shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         (copy / "tests" / "__init__.py").touch()
-        patch = ["patch", "-p1", "--fuzz=3", "--quiet", "-i", str(PATCHES / f"{name}.patch")]
+        patch = ["patch", "-p1", "--fuzz=0", "--quiet", "-i", str(PATCHES / f"{name}.patch")]
         subprocess.run(patch, cwd=copy, check=True)
         yield copy
 
