@@ -88,7 +88,8 @@ def _never_ours(job: SimulatedJob) -> bool:
 
 def _unheard_of(world: SimulatedWorld, job: SimulatedJob) -> bool:
     """Whether every word of it vanished, and it was over before the next look at its run."""
-    return job.id not in world.webhooks.logged and job.id not in world.lists.shown
+    unseen = job.id not in world.webhooks.logged and job.id not in world.lists.shown
+    return unseen and job.state is JobState.COMPLETED
 
 
 def _untold(world: SimulatedWorld, job: SimulatedJob) -> bool:
