@@ -104,8 +104,7 @@ def _set_right(state: LedgerState, at: Instant) -> None:
         _bring_back(state, record, HAPPENED[type(record)], at, at - back)
         _bring_back(state, record, TO_COME[type(record)], at + AWAITED, at + AWAITED)
     for cooldown in tuple(state.cooldowns.values()):
-        if cooldown.until > at + AWAITED:
-            state.cool(replace(cooldown, until=at + AWAITED))
+        state.cool(replace(cooldown, until=min(cooldown.until, at + AWAITED)))
 
 
 def _bring_back(

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from autoscaler.ledger.starting import AWAITED, HAPPENED, TO_COME
+from autoscaler.ledger.starting import AWAITED, BEFORE_THE_START, HAPPENED, TO_COME
 from autoscaler.model import events as e
 from autoscaler.model.calls import REPEAT_WINDOW, Call
 from autoscaler.model.failures import FailureClass
@@ -97,6 +97,8 @@ def test_a_machine_that_was_being_ended_is_soon_ended() -> None:
     (machine,) = world.park()
     world.do(e.EndRequested, machine, EndGround.IDLE, "idle")
     world = set_back(world)
+    assert world.machine(machine).created_at == world.now - BEFORE_THE_START
+    assert world.machine(machine).due == world.now + AWAITED
     world.now += AWAITED
     assert [intent.machine for intent in world.intents(End)] == [machine]
 
@@ -108,9 +110,21 @@ def test_what_is_held_back_is_soon_tried_again() -> None:
     world.answer("c", failures=[failure(FailureClass.QUOTA)])
     assert world.intents(Launch) == []
     world = set_back(world)
-    world.now += AWAITED
+    world.now += AWAITED - 1.0
     world.lists()
+    assert world.intents(Launch) == []
+    world.now += 1.0
     assert len(world.intents(Launch)) == 1
+
+
+def test_what_is_held_back_for_less_is_tried_again_no_later() -> None:
+    world = World()
+    world.queue(1)
+    world.send(1)
+    world.answer("c", failures=[failure(FailureClass.CAPACITY)])
+    before = dict(world.state.cooldowns)
+    world.restart(1.0)
+    assert world.state.cooldowns == before
 
 
 def test_a_runner_that_is_not_given_its_job_is_soon_no_hope() -> None:
