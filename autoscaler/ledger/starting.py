@@ -68,11 +68,7 @@ def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
     state.started_at = event.at
     _set_right(state, event.at)
     for machine in tuple(state.machines.values()):
-        if machine.state is MachineState.REQUESTED:
-            # One that a list shows for this slot may have come up, and be at work, since a backup.
-            with state.changing(machine):
-                machine.confirmed = False
-        elif machine.state in _AGEING:
+        if machine.state in _AGEING:
             with state.changing(machine):
                 machine.absence += event.absence
                 machine.confirmed = False

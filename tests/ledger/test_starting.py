@@ -8,11 +8,10 @@ from autoscaler.ledger.starting import AWAITED, BEFORE_THE_START, HAPPENED, TO_C
 from autoscaler.model import events as e
 from autoscaler.model.calls import REPEAT_WINDOW, Call
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import MachineId
 from autoscaler.model.interruptions import NoticeKind, Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import EndGround, Machine
-from autoscaler.model.plan import End, Examine, Launch, WithdrawRunner
+from autoscaler.model.plan import End, Launch, WithdrawRunner
 from autoscaler.model.runners import Runner
 from tests.ledger.builders import World, failure, idle, listed
 from tests.planner.fleets import EAST
@@ -154,29 +153,3 @@ def test_a_restart_brings_no_scheduled_change_forward() -> None:
     world.do(e.MachineNoticed, *noticed, in_ten_days, "retire")
     world.restart(60.0)
     assert world.machine(machine).interrupted_at == in_ten_days
-
-
-def sent_before_the_backup() -> World:
-    """A call had been sent when the backup was made, and its machine is found an hour later."""
-    world = World()
-    world.send(1)
-    world.restart(3600.0)
-    world.lists(listed("i-c0"))
-    assert world.states() == {"c0": "launched"}
-    return world
-
-
-def test_a_machine_found_for_a_call_that_was_under_way_may_be_at_work() -> None:
-    world = sent_before_the_backup()
-    world.github_lists("lab-unknown")
-    world.now += 24 * 3600.0
-    assert world.intents(End) == []
-    assert [intent.machine for intent in world.intents(Examine)] == ["c0"]
-
-
-def test_a_machine_found_for_a_call_that_was_under_way_boots_as_any_other() -> None:
-    world = sent_before_the_backup()
-    world.boot("c0")
-    world.do(e.MachineGateReported, MachineId("c0"), True, "ok")
-    assert world.machine("c0").is_unused(world.state.started_at)
-    assert world.states() == {"c0": "parked"}
