@@ -21,6 +21,7 @@ from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.github.records import Job as PushedJob
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.lab.machines.interception import Said
+from autoscaler.model.calls import CallState
 from autoscaler.model.machines import EndGround
 from tests.lab.system.harness import CALL_TAG, ec2_sku, job, read_records, started, until
 
@@ -157,7 +158,9 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         long = push(lab, "before", 50, LONG)
         await until(lambda: started(long), PATIENCE, lab.controller.log_end)
         half = push(lab, "half way", 30, LONG)
+        # A backup made while a call is under way is a story of its own, not told here.
         await until(lambda: len(at_work(lab)) > 50, PATIENCE, lab.controller.log_end)
+        await until(lambda: _all_answered(lab), PATIENCE, lab.controller.log_end)
         back_up(lab, backup)
         assert not any(one.starts for one in half)
         ear.wanted = 3
@@ -236,6 +239,10 @@ async def _lost(moto: MotoProcess) -> None:
         assert (await lab.controller.metrics())["autoscaler_machines_foreign"] == 0
         assert (await operator.says("confirm", ear.hung[0]))[0] == 0
         await until(lambda: not lab.left(), PATIENCE, lab.controller.log_end)
+
+
+def _all_answered(lab: Laboratory) -> bool:
+    return all(call.state is CallState.SETTLED for call in read_records(lab).calls)
 
 
 def _open_machines(lab: Laboratory) -> set[str]:
