@@ -249,7 +249,6 @@ def _slot(
         created_at=at,
         dollars_per_hour=dollars,
         holds=holds,
-        confirmed=True,
     )
 
 

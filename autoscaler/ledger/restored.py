@@ -54,8 +54,11 @@ def job_named(state: LedgerState, name: RunnerName, at: Instant) -> None:
         return
     found = machine_in_any_name(state.catalogue.fleet, name)
     machine = state.machines.get(found) if found is not None else None
-    if machine is not None and machine.created_at < state.started_at:
-        _doubt_machine(state, machine, at)
+    if machine is None:
+        return
+    for one in (machine, *_found_with(state, machine)):
+        if one.created_at < state.started_at:
+            _doubt_machine(state, one, at)
 
 
 def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
@@ -104,6 +107,17 @@ def asked_for_a_grant(state: LedgerState, machine_id: MachineId, at: Instant) ->
         with state.changing(machine):
             machine.handed_over = False
             machine.due = due(state, machine)
+
+
+def _found_with(state: LedgerState, machine: Machine) -> list[Machine]:
+    """Machines of its call that a list brought since the start: which has which slot was a guess."""
+    call = state.calls.get(machine.call)
+    slots = (state.machines.get(slot) for slot in call.slots) if call is not None else ()
+    return [
+        one
+        for one in slots
+        if one is not None and one.state is MachineState.LAUNCHED and one.since >= state.started_at
+    ]
 
 
 def _is_proof(machine: Machine) -> bool:

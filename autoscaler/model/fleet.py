@@ -107,9 +107,12 @@ class Fleet:
         return ordered.values() if ordered is not None else ()
 
     def is_untold(self, machine: Machine) -> bool:
-        """Whether it is from before the start, silent since, and GitHub has not shown who works."""
-        shown = self.runners_listed_at >= self.started_at + SHOWN_AT_GITHUB_WITHIN
-        return not shown and not machine.is_unused(self.started_at)
+        """Whether it is from before the start, silent since, and GitHub has not shown who works.
+
+        What GitHub showed before the machine itself was found says nothing of it.
+        """
+        told_from = max(self.started_at + SHOWN_AT_GITHUB_WITHIN, machine.since)
+        return self.runners_listed_at < told_from and not machine.is_unused(self.started_at)
 
     def count(self, sku: SkuName, state: MachineState) -> int:
         """How many machines of one SKU are in one state."""

@@ -56,10 +56,10 @@ class Placement:
 
 @dataclass(slots=True)
 class Room:
-    """What is left under every cap while a plan is being made that ends the machines `ended`."""
+    """What is left under every cap while a plan is being made that `leaving` serve no longer."""
 
     fleet: Fleet
-    ended: Collection[MachineId] = ()
+    leaving: Collection[MachineId] = ()
     trials: Trials = field(init=False)
     machines: int = field(init=False)
     dollars: float = field(init=False)
@@ -75,7 +75,7 @@ class Room:
         self.machines = (machines if machines is not None else _NO_CAP) - usage.machines
         self.dollars = (dollars if dollars is not None else _NO_CAP) - usage.dollars_per_hour
         self.tokens = dict(self.fleet.launch_tokens)
-        self.trials = Trials(self.fleet, self.ended)
+        self.trials = Trials(self.fleet, self.leaving)
 
     def in_sku(self, sku: Sku) -> int:
         """How many more machines this SKU may have."""

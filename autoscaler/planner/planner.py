@@ -1,9 +1,10 @@
 """From a Fleet to a Plan. The same Fleet gives the same Plan, and carrying it out plans nothing more."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.machines import MachineState
 from autoscaler.model.plan import End, Examine, Intent, Plan, WithdrawRunner
 from autoscaler.planner.grants import grants, surplus_registrations
 from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
@@ -25,16 +26,16 @@ from autoscaler.planner.waiting import waiting_reasons
 def plan(fleet: Fleet) -> Plan:
     """Everything to do now, in the order to do it: take back, repeat, end, grant, launch, ask."""
     ends, examinations = _ends(fleet)
-    ended = {end.machine for end in ends}
+    leaving = _leaving(fleet, ends, examinations)
     withdrawals = [
-        w for w in lost_configurations(fleet) if fleet.runners[w.runner].machine not in ended
+        w for w in lost_configurations(fleet) if fleet.runners[w.runner].machine not in leaving
     ]
-    stock = take_stock(fleet, ended, withdrawals)
+    stock = take_stock(fleet, leaving, withdrawals)
     minimum = minimum_in_force(fleet)
     bounds = reach(fleet, stock.supply)
-    matching = _match_without_surplus(fleet, stock, minimum, bounds, withdrawals, ended)
+    matching = _match_without_surplus(fleet, stock, minimum, bounds, withdrawals, leaving)
     repeats = unanswered_calls(fleet)
-    cutbacks, room = cut_back(matching, stock), Room(fleet, ended)
+    cutbacks, room = cut_back(matching, stock), Room(fleet, leaving)
     for repeat in repeats:
         room.repeat(fleet.calls[repeat.call].provider)
     for cutback in cutbacks:
@@ -87,20 +88,30 @@ def _ends(fleet: Fleet) -> tuple[list[End], list[Examine]]:
     return list(ends.values()), [intent for intent in due if isinstance(intent, Examine)]
 
 
+def _leaving(fleet: Fleet, ends: Iterable[End], examinations: Iterable[Examine]) -> set[MachineId]:
+    """Machines that nobody may hope for any more: ended, or held to be at work from now on."""
+    doubted = (
+        examine.machine
+        for examine in examinations
+        if fleet.machines[examine.machine].state is not MachineState.GRANTED
+    )
+    return {*(end.machine for end in ends), *doubted}
+
+
 def _match_without_surplus(
     fleet: Fleet,
     stock: Stock,
     minimum: Mapping[SkuName, int],
     bounds: Mapping[str, int],
     withdrawals: list[WithdrawRunner],
-    ended: set[MachineId],
+    leaving: set[MachineId],
 ) -> Matching:
     """Match; if registrations are left over, count their machines as parked soon and match again."""
     matching = match(fleet, stock.supply, minimum, bounds)
     surplus = [
         w
         for w in surplus_registrations(fleet, matching, stock)
-        if fleet.runners[w.runner].machine not in ended
+        if fleet.runners[w.runner].machine not in leaving
     ]
     if not surplus:
         return matching

@@ -1,4 +1,4 @@
-"""What there is to serve the queues with, after what this plan ends or withdraws."""
+"""What there is to serve the queues with, after what this plan takes back."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -26,15 +26,15 @@ class Stock:
     unsent: dict[SkuName, list[Call]] = field(default_factory=dict)
 
 
-def take_stock(fleet: Fleet, ended: set[MachineId], withdrawn: Iterable[WithdrawRunner]) -> Stock:
+def take_stock(fleet: Fleet, leaving: set[MachineId], withdrawn: Iterable[WithdrawRunner]) -> Stock:
     """Count what can serve a job now or soon. O(SKUs + parked machines + open calls)."""
     stock = Stock()
     for demand, count in fleet.idle_runners.items():
         stock.supply[Supply(SupplyKind.RUNNER, runner_class=demand)] = count
-    gone = Counter((fleet.machines[m].sku, fleet.machines[m].state) for m in ended)
+    gone = Counter((fleet.machines[m].sku, fleet.machines[m].state) for m in leaving)
     for sku in fleet.catalogue.skus:
-        _take_machines(fleet, sku, ended, gone, stock)
-    for machine in ended:
+        _take_machines(fleet, sku, leaving, gone, stock)
+    for machine in leaving:
         _lose_runner(fleet, fleet.machines[machine], stock)
     for call in fleet.calls.values():
         if call.state is CallState.RECORDED:
@@ -68,7 +68,7 @@ def _lose_runner(fleet: Fleet, machine: Machine, stock: Stock) -> None:
 def _take_machines(
     fleet: Fleet,
     sku: SkuName,
-    ended: set[MachineId],
+    leaving: set[MachineId],
     gone: Mapping[tuple[SkuName, MachineState], int],
     stock: Stock,
 ) -> None:
@@ -77,7 +77,7 @@ def _take_machines(
         coming += fleet.count(sku, state) - gone.get((sku, state), 0)
     parked = []
     for machine in fleet.machines_in(sku, MachineState.PARKED):
-        if machine.id in ended:
+        if machine.id in leaving:
             continue
         if machine.confirmed:
             parked.append(machine)

@@ -20,11 +20,11 @@ from autoscaler.model.runners import IDLE_STATES
 class Trials:
     """What is on trial, and which probes are under way, while a plan is being made.
 
-    `ended` are the machines that the plan ends: none of them is a probe any more.
+    `leaving` are the machines that nobody may hope for any more: none of them is a probe.
     """
 
     fleet: Fleet
-    ended: Collection[MachineId]
+    leaving: Collection[MachineId]
     placed: Counter[tuple[SkuName, int]] = field(default_factory=Counter)
 
     def of_sku(self, sku: SkuName) -> str | None:
@@ -60,14 +60,16 @@ class Trials:
 
     def _booting(self, sku: SkuName, rung: int) -> int:
         there = self.fleet.booting.get((sku, rung), {})
-        ended = sum(machine in there for machine in self.ended)
-        return len(there) - ended + self.placed[sku, rung]
+        gone = sum(machine in there for machine in self.leaving)
+        return len(there) - gone + self.placed[sku, rung]
 
     def _unproved(self, sku: SkuName) -> int:
         """Machines that are parked, or whose runners were given no job yet."""
         fleet = self.fleet
         there = fleet.count(sku, MachineState.PARKED) + fleet.unproved.get(sku, 0)
-        gone = sum(self._is_unproved(fleet.machines[m]) for m in self.ended if self._is_of(sku, m))
+        gone = sum(
+            self._is_unproved(fleet.machines[m]) for m in self.leaving if self._is_of(sku, m)
+        )
         return there + fleet.withdrawing.get(sku, 0) - gone
 
     def _is_of(self, sku: SkuName, machine: MachineId) -> bool:

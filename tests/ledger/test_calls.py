@@ -45,7 +45,7 @@ def test_a_recorded_call_counts_every_slot_at_its_dearest() -> None:
     assert (first.state, first.slot, second.slot) == (MachineState.REQUESTED, 0, 1)
     assert (first.dollars_per_hour, first.holds) == (1.5, (("east/G", 8), ("east/P", 96)))
     assert (first.since, first.created_at, first.due, first.call) == (START, START, None, "c")
-    assert first.confirmed
+    assert not first.confirmed
     usage = world.fleet().usage
     assert (usage.machines, usage.dollars_per_hour) == (2, 3.0)
     assert (dict(usage.by_sku), dict(usage.by_quota)) == ({GPU: 2}, {"east/G": 16, "east/P": 192})

@@ -60,13 +60,11 @@ def test_they_are_believed_for_two_minutes_for_launching(seconds: float, launche
     assert len(world.intents(Launch)) == launches
 
 
-def test_slots_and_ended_machines_are_not_asked_to_speak() -> None:
+def test_ended_machines_are_not_asked_to_speak() -> None:
     world = World()
-    world.send(1, "a")
     world.park(1, "b")
     world.do(e.EndRequested, MachineId("b0"), EndGround.IDLE, "idle")
     world.restart(10.0)
-    assert world.machine("a0").confirmed
     assert (world.machine("b0").absence, world.machine("b0").due) == (0.0, START + 120.0)
 
 

@@ -7,13 +7,15 @@ import pytest
 from autoscaler.ledger.starting import AWAITED, BEFORE_THE_START, HAPPENED, TO_COME
 from autoscaler.model import events as e
 from autoscaler.model.calls import REPEAT_WINDOW, Call
+from autoscaler.model.cooldowns import Cooldown, boots_key
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import CallId, MachineId
 from autoscaler.model.interruptions import NoticeKind, Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import EndGround, Machine
-from autoscaler.model.plan import End, Launch, WithdrawRunner
+from autoscaler.model.plan import End, Examine, Launch, WithdrawRunner
 from autoscaler.model.runners import Runner
-from tests.ledger.builders import World, failure, idle, listed
+from tests.ledger.builders import GPU, World, failure, idle, listed
 from tests.planner.fleets import EAST
 
 DAY = 86_400.0
@@ -153,3 +155,91 @@ def test_a_restart_brings_no_scheduled_change_forward() -> None:
     world.do(e.MachineNoticed, *noticed, in_ten_days, "retire")
     world.restart(60.0)
     assert world.machine(machine).interrupted_at == in_ten_days
+
+
+def sent_before_the_backup(slots: int = 1, *found: str) -> World:
+    """A call had been sent when the backup was made, and its machines are found an hour later."""
+    world = World()
+    world.send(slots)
+    world.restart(3600.0)
+    world.now += 61.0
+    world.lists(*(listed(one) for one in found or ["i-c0"]))
+    assert set(world.states().values()) == {"launched"}
+    return world
+
+
+def test_a_machine_found_for_a_call_that_was_under_way_may_be_at_work() -> None:
+    world = sent_before_the_backup()
+    world.now += 24 * 3600.0
+    assert world.intents(End) == []
+    assert [intent.machine for intent in world.intents(Examine)] == ["c0"]
+
+
+def test_a_machine_found_for_a_slot_that_was_written_off_may_be_at_work() -> None:
+    world = World()
+    world.send(1)
+    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    for _ in range(2):
+        world.after(REPEAT_WINDOW + 60.0).lists()
+    assert world.states() == {"c0": "failed"}
+    world.restart(3600.0)
+    world.lists(listed("i-c0"))
+    world.now += 24 * 3600.0
+    assert world.intents(End) == []
+
+
+def test_what_github_showed_before_a_machine_was_found_says_nothing_of_it() -> None:
+    world = World()
+    world.send(1)
+    world.restart(3600.0)
+    world.now += 61.0
+    world.github_lists("ci-0badcafe-c0-1")
+    world.now += 1.0
+    world.lists(listed("i-c0"))
+    world.now += 3600.0
+    assert world.intents(End) == []
+    world.github_lists()
+    assert [intent.ground for intent in world.intents(End)] == [EndGround.DEADLINE]
+
+
+def test_which_machine_of_the_call_has_the_name_that_github_shows_is_anyone_s_guess() -> None:
+    world = sent_before_the_backup(3, "i-b", "i-a", "i-c")
+    world.boot("c2")
+    world.github_lists("ci-0badcafe-c0-1")
+    assert world.states() == {"c0": "granted", "c1": "granted", "c2": "booted"}
+    world.now += 12 * 3600.0
+    assert [intent.machine for intent in world.intents(End)] == ["c2"]
+
+
+def test_but_not_where_the_store_knew_which_it_was() -> None:
+    world = World()
+    world.launch(2)
+    world.restart(3600.0)
+    world.github_lists("ci-0badcafe-c0-1")
+    assert world.states() == {"c0": "granted", "c1": "launched"}
+
+
+def test_a_machine_found_for_a_call_that_was_under_way_boots_as_any_other() -> None:
+    world = sent_before_the_backup()
+    world.boot("c0")
+    world.do(e.MachineGateReported, MachineId("c0"), True, "ok")
+    assert world.machine("c0").is_unused(world.state.started_at)
+    assert world.states() == {"c0": "parked"}
+
+
+def test_in_place_of_a_machine_that_cannot_be_told_another_is_launched_at_once() -> None:
+    world = sent_before_the_backup()
+    world.queue(1)
+    assert world.intents(Launch) == []
+    world.now += 3600.0
+    made = world.carry_out()
+    assert {type(intent) for intent in made.intents} == {Examine, Launch}
+    assert world.plan().intents == ()
+
+
+def test_a_machine_that_cannot_be_told_is_no_probe_of_a_trial() -> None:
+    world = sent_before_the_backup()
+    world.queue(1)
+    world.state.cool(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))
+    world.now += 3600.0
+    assert [intent.count for intent in world.intents(Launch)] == [1]
