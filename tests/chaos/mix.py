@@ -106,6 +106,7 @@ def schedule_of(seed: int) -> Schedule:
     for fault in [fault for fault in faults if fault.kind is K.STORE_RESTORED]:
         jobs += _at_work_since(fault, len(jobs))
         faults += _unseen(random, fault)
+        faults += _under_way(random, fault)
     faults += [_left_behind(fault) for fault in faults if fault.kind in _REWOUND]
     faults += [_held_before(fault) for fault in faults if fault.kind is K.DELETE_OF_BUSY]
     jobs += _afterwards(Random(f"{seed} afterwards"), len(jobs))
@@ -140,14 +141,21 @@ def _at_work_since(fault: Fault, jobs: int) -> list[JobArrival]:
     """Long jobs whose machines boot as the backup is made: it shows them as idle, and they work."""
     backup = max(0.0, fault.at - fault.target)
     return [
-        JobArrival(round(max(0.0, backup - 20.0 * n), 2), jobs + n, labels, 1800.0)
-        for n, labels in enumerate((("gpu",), ("arm",), ("cpu",)), 1)
+        JobArrival(round(max(0.0, backup - 10.0 * n), 2), jobs + n, labels, 1800.0)
+        for n, labels in enumerate((("gpu",), ("gpu",), ("arm",), ("arm",), ("cpu",), ("cpu",)), 1)
     ]
 
 
 def _unseen(random: Random, fault: Fault) -> list[Fault]:
     """GitHub cannot be asked who is at work, in every second world whose store is restored."""
     return [Fault(fault.at, K.GITHUB_5XX, 1800.0)] if random.random() < 0.5 else []
+
+
+def _under_way(random: Random, fault: Fault) -> list[Fault]:
+    """The backup is made while their calls wait for an answer, in every second of these worlds."""
+    began = max(0.0, fault.at - fault.target - 60.0)
+    slow = Fault(began, K.LAUNCH_SLOW, 60.0, target=90)
+    return [slow] if random.random() < 0.5 else []
 
 
 def _held_before(fault: Fault) -> Fault:

@@ -137,7 +137,8 @@ class SimulatedProvider:
         then = self._now() - (eventual.target if eventual is not None else 0.0)
         shown = [
             instance
-            for instance in self.instances.values()
+            # The newest first: EC2 promises no order, and its answer to the launch had another.
+            for instance in reversed(self.instances.values())
             if instance.launched_at <= then
             and (instance.ended_at is None or instance.ended_at > then - SHOWN_AFTER_END)
         ]
