@@ -58,3 +58,7 @@ class Call:
     swept_at: Instant | None = None
     failure: FailureClass | None = None
     reason: str = ""
+
+    def is_given_up(self, now: Instant) -> bool:
+        """Whether nobody repeats it any more: its unfilled slots are nobody's hope, and stay in the caps."""
+        return self.sent_at is not None and now >= self.sent_at + REPEAT_WINDOW

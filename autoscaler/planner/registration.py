@@ -8,10 +8,12 @@ ahead are no demand for machines yet.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant, Seconds, SkuName
-from autoscaler.model.machines import BOOTING_STATES
+from autoscaler.model.identifiers import Seconds, SkuName
+from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 
 SHARED_TURN: Seconds = 60.0
@@ -70,13 +72,18 @@ def _reach(fleet: Fleet, supply: Mapping[Supply, int], account: str, skus: set[S
 
 
 def _age_of_oldest(fleet: Fleet, skus: set[SkuName]) -> Seconds:
-    first: list[Instant] = [
-        machines[0].created_at
+    coming = (
+        filter(partial(_may_come, fleet), fleet.machines_in(sku, state))
         for sku in skus
         for state in BOOTING_STATES
-        if (machines := fleet.machines_in(sku, state))
-    ]
+    )
+    first = [machine.created_at for machines in coming for machine in islice(machines, 1)]
     return max(0.0, fleet.now - min(first)) if first else 0.0
+
+
+def _may_come(fleet: Fleet, machine: Machine) -> bool:
+    call = fleet.calls.get(machine.call) if machine.state is MachineState.REQUESTED else None
+    return call is None or not call.is_given_up(fleet.now)
 
 
 def _boot_seconds(fleet: Fleet, sku: SkuName) -> Seconds:

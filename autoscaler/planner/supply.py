@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from autoscaler.model.calls import REPEAT_WINDOW, Call, CallState
+from autoscaler.model.calls import Call, CallState
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
@@ -41,8 +41,7 @@ def take_stock(fleet: Fleet, leaving: set[MachineId], withdrawn: Iterable[Withdr
             stock.unsent.setdefault(call.sku, []).append(call)
             stock.supply[Supply(SupplyKind.UNSENT, sku=call.sku)] += len(call.slots)
             stock.supply[Supply(SupplyKind.COMING, sku=call.sku)] -= len(call.slots)
-        elif call.sent_at is not None and fleet.now >= call.sent_at + REPEAT_WINDOW:
-            # Nobody knows whether they exist: they stay in the caps and are nobody's hope.
+        elif call.is_given_up(fleet.now):
             slots = (fleet.machines.get(slot) for slot in call.slots)
             unbound = sum(m is not None and m.state is MachineState.REQUESTED for m in slots)
             stock.supply[Supply(SupplyKind.COMING, sku=call.sku)] -= unbound

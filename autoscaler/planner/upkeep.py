@@ -7,7 +7,7 @@ operator confirmed of one that cannot be told that it is nobody's.
 
 import math
 
-from autoscaler.model.calls import REPEAT_WINDOW, CallState
+from autoscaler.model.calls import CallState
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
 from autoscaler.model.cooldowns import held, throttle_key
 from autoscaler.model.fleet import PARKED_BELIEVED_FOR, Fleet
@@ -107,7 +107,7 @@ def unanswered_calls(fleet: Fleet) -> list[RepeatCall]:
         wait = min(FIRST_REPEAT * 2.0 ** min(call.attempts - 1, 8), RAREST_REPEAT)
         last = call.last_sent_at if call.last_sent_at is not None else call.sent_at
         throttled = held(fleet.cooldowns, throttle_key(call.provider), fleet.now)
-        if not last + wait <= fleet.now < call.sent_at + REPEAT_WINDOW or throttled is not None:
+        if fleet.now < last + wait or call.is_given_up(fleet.now) or throttled is not None:
             continue
         calls = left.get(call.provider, math.inf)
         if calls >= 1.0:

@@ -59,6 +59,18 @@ def test_as_many_as_find_their_turn_within_a_minute_of_being_parked(
     assert reached(catalogue(registration=SLOW), level, parked, coming, age) == machines
 
 
+def test_a_slot_that_nobody_hopes_for_takes_no_turn() -> None:
+    world = World(catalogue(registration=SLOW))
+    world.queue(1)
+    world.send(1, "oldest")
+    world.state.mint_levels["acme"] = (30.0, world.now)
+    supply = {Supply(SupplyKind.COMING, sku=GPU): 40}
+    world.now += 599.0
+    assert reach(world.fleet(), supply) == {"acme": 30 + 6 + 6}
+    world.now += 1.0
+    assert reach(world.fleet(), supply) == {"acme": 30 + 6}
+
+
 def test_what_serves_jobs_or_was_taken_already_is_left_out() -> None:
     matching = Matching()
     matching.machines["acme"] = 4
