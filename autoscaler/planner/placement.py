@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import CapacityType, LaunchTokens, Offering, Rung, Sku, most_units
 from autoscaler.model.cooldowns import (
     capacity_type_key,
@@ -129,8 +130,17 @@ class Room:
         if (tokens := self.tokens.get(provider)) is not None:
             self.tokens[provider] = tokens.less(1, 0)
 
-    def give_back(self, slot: Machine) -> None:
-        """Count a slot out that will never be sent."""
+    def give_back(self, call: Call, slots: int) -> None:
+        """Count slots out that will never be sent, and their call if all of it is not."""
+        if (tokens := self.tokens.get(call.provider)) is not None:
+            rate = self.fleet.catalogue.launch_rates[call.provider]
+            whole = int(slots == len(call.slots))
+            self.tokens[call.provider] = rate.refilled(tokens.less(-whole, -slots), 0.0)
+        self.trials.count(call.sku, call.rung, -slots)
+        for slot in call.slots[:slots]:
+            self._give_back(self.fleet.machines[slot])
+
+    def _give_back(self, slot: Machine) -> None:
         self.machines += 1
         self.dollars += slot.dollars_per_hour
         if (sku := self.fleet.catalogue.skus.get(slot.sku)) is not None:
@@ -144,7 +154,7 @@ class Room:
             begins = self.placed[placement] % MAX_MACHINES_PER_CALL == 0
             self.tokens[placement.provider] = tokens.less(int(begins), 1)
         self.placed[placement] += 1
-        self.trials.count(placement.sku, placement.rung)
+        self.trials.count(placement.sku, placement.rung, 1)
         self.machines -= 1
         self.dollars -= placement.dollars
         self.by_sku[placement.sku] -= 1

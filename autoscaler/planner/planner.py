@@ -39,8 +39,7 @@ def plan(fleet: Fleet) -> Plan:
     for repeat in repeats:
         room.repeat(fleet.calls[repeat.call].provider)
     for cutback in cutbacks:
-        for slot in cutback.call.slots[: cutback.drop]:
-            room.give_back(fleet.machines[slot])
+        room.give_back(cutback.call, cutback.drop)
     launched, matching = _scale_up_until_settled(fleet, room, stock, minimum, bounds, matching)
     made = grants(fleet, matching, stock)
     idle = idle_machines(fleet, matching, stock)

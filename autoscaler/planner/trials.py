@@ -50,9 +50,9 @@ class Trials:
             return None
         return f"{row.reason}; one at a time is tried"
 
-    def count(self, sku: SkuName, rung: int) -> None:
-        """One more is launched."""
-        self.placed[sku, rung] += 1
+    def count(self, sku: SkuName, rung: int, machines: int) -> None:
+        """So many more are launched; of what is never sent, so many fewer."""
+        self.placed[sku, rung] += machines
 
     def _booting_of(self, sku: SkuName) -> int:
         rungs = {r for name, r in (*self.fleet.booting, *self.placed) if name == sku}

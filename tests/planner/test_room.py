@@ -6,8 +6,9 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import LaunchRate, LaunchTokens, Limits, Rate
+from autoscaler.model.cooldowns import Cooldown, boots_key
 from autoscaler.model.identifiers import CallId
-from autoscaler.model.plan import Launch, RepeatCall
+from autoscaler.model.plan import Launch, RepeatCall, WithdrawCall
 from autoscaler.planner.placement import Room
 from tests.ledger.builders import GPU, START, World
 from tests.planner.fleets import EAST, catalogue, sku
@@ -24,20 +25,64 @@ def left(room: Room) -> tuple[int, float, int]:
 
 def test_a_slot_that_is_given_back_is_room_under_every_cap() -> None:
     world = World(CAPPED)
-    slot, _ = world.record(2)
+    world.record(2)
     room = Room(world.fleet())
     assert (left(room), room.in_sku(CAPPED.skus[GPU])) == ((3, 5.0, 16), 1)
-    room.give_back(world.machine(slot))
+    room.give_back(world.call(), 1)
     assert (left(room), room.in_sku(CAPPED.skus[GPU])) == ((4, 6.0, 20), 2)
 
 
 def test_a_slot_of_a_sku_that_left_the_configuration_is_room_too() -> None:
     world = World(CAPPED)
-    (slot,) = world.record(1)
+    world.record(1)
     world.ledger.replace_catalogue(dataclasses.replace(CAPPED, skus={}))
     room = Room(world.fleet())
-    room.give_back(world.machine(slot))
+    room.give_back(world.call(), 1)
     assert left(room) == (5, 7.0, 24)
+
+
+@pytest.mark.parametrize(("dropped", "calls", "machines"), [(1, 1.0, 7.0), (2, 2.0, 8.0)])
+def test_slots_that_are_given_back_are_machines_and_all_of_a_call_s_are_a_call(
+    dropped: int, calls: float, machines: float
+) -> None:
+    rates = {EAST: LaunchRate(Rate(2, 0.5), Rate(8, 0.5))}
+    world = World(dataclasses.replace(catalogue(), launch_rates=rates))
+    world.record(2)
+    room = Room(world.fleet())
+    assert room.tokens == {EAST: LaunchTokens(1.0, 6.0)}
+    room.give_back(world.call(), dropped)
+    assert room.tokens == {EAST: LaunchTokens(calls, machines)}
+
+
+def test_a_provider_takes_no_more_for_a_call_that_was_never_sent_than_at_its_best() -> None:
+    rates = {EAST: LaunchRate(Rate(2, 0.5), Rate(8, 0.5))}
+    world = World(dataclasses.replace(catalogue(), launch_rates=rates))
+    world.record(1)
+    world.now += 60.0
+    room = Room(world.fleet())
+    room.give_back(world.call(), 1)
+    assert room.tokens == {EAST: rates[EAST].full}
+
+
+def test_the_turn_of_a_call_that_is_not_needed_is_another_s_at_once() -> None:
+    rates = {EAST: LaunchRate(Rate(1, 0.01))}
+    known = catalogue(sku("gpu"), sku("cpu"))
+    world = World(dataclasses.replace(known, launch_rates=rates))
+    world.record(1, sku="cpu")
+    world.queue(1)
+    made = world.carry_out()
+    assert [type(intent) for intent in made.intents] == [WithdrawCall, Launch]
+    assert world.plan().intents == ()
+
+
+def test_a_probe_that_is_not_sent_makes_place_for_another() -> None:
+    world = World()
+    world.state.cool(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))
+    world.record(2)
+    room = Room(world.fleet())
+    assert room.trials.of_sku(GPU) is not None
+    room.give_back(world.call(), 2)
+    assert room.trials.of_sku(GPU) is None
 
 
 @pytest.mark.parametrize("most", [1, 2])
