@@ -20,6 +20,7 @@ from autoscaler.controller.ports.github import (
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
 from autoscaler.controller.ports.reruns import RerunAnswer
 from autoscaler.github.budget import RESERVES
+from autoscaler.github.deliveries import OVERLAP
 from autoscaler.github.exchange import Importance
 from autoscaler.github.lists import FASTEST
 from autoscaler.model.events import JobObserved
@@ -100,7 +101,7 @@ class CountedGitHub:
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         """List the deliveries since then; what is lost here is in no list."""
-        while self.delivered and self.delivered[0] < since:
+        while self.delivered and self.delivered[0] < since - OVERLAP:
             self.delivered.popleft()
         await self._ask("deliveries", Importance.SYNC, 1 + len(self.delivered) // PAGE)
         return Redelivered(0, self._now())

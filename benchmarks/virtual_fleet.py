@@ -33,6 +33,7 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, Seconds, SkuName
+from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.fuse import Fuse
 from autoscaler.simulator.world.ids import SequentialIds
@@ -236,7 +237,8 @@ def _catalogue(setting: Setting) -> Catalogue:
     scopes = tuple(Scope(owner, None) for owner in sorted(owners))
     # Machines that never boot would keep their turns to register for ever.
     turns = setting.registrations if setting.machines_boot else RegistrationRate(10_000, 1000.0)
-    return Catalogue("ci", INSTALLATION, {sku.name: sku}, scopes, registration=turns)
+    ids = Installations(INSTALLATION)
+    return Catalogue("ci", ids, {sku.name: sku}, scopes, registration=turns)
 
 
 def _provider(catalogue: Catalogue, store: MemoryStore, clock: VirtualClock) -> SimulatedProvider:
@@ -246,5 +248,5 @@ def _provider(catalogue: Catalogue, store: MemoryStore, clock: VirtualClock) -> 
     calm = Weather((), asyncio.get_running_loop().time())
     witness = Witness(catalogue, store)
     return SimulatedProvider(
-        EAST, offerings, quota, calm, witness, catalogue.installation, clock.now
+        EAST, offerings, quota, calm, witness, catalogue.installations.own, clock.now
     )

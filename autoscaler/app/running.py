@@ -156,8 +156,10 @@ class _Fleet:
         world = World(
             store, self._client, self.github, self._ec2, self.providers, self._telemetry, clock
         )
-        self._reconciler = make_reconciler(self._journal, self._intake, world, arrived_until)
         self._opening = Opening(self.providers, self._open_and_list, self._sell, clock)
+        self._reconciler = make_reconciler(
+            self._journal, self._intake, world, arrived_until, self._opening.run
+        )
         self._desk = self._make_desk()
         self._loop = self._make_loop()
         self.serving = self._make_serving(agent)
@@ -197,13 +199,7 @@ class _Fleet:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._loop.stop)
-        opening = loop.create_task(self._opening.run())
-        opening.add_done_callback(self._opened_or_crashed)
-        try:
-            await self._loop.run()
-        finally:
-            opening.cancel()
-            await asyncio.wait({opening})
+        await self._loop.run()
         if self._crash is not None:
             raise BaseExceptionGroup("an effect failed", [self._crash])
 
@@ -213,11 +209,6 @@ class _Fleet:
         self._desk.leave()
         await self.serving.stop()
         await self._loop.drain(FINISH_WITHIN)
-
-    def _opened_or_crashed(self, opening: "asyncio.Task[None]") -> None:
-        error = None if opening.cancelled() else opening.exception()
-        if error is not None:
-            self._crashed(error)
 
     def _crashed(self, error: BaseException) -> None:
         _log.error("effect_failed", error=failure_of(error), exc_info=error)

@@ -3,7 +3,7 @@
 Pure but for the files that the configuration names. It decides no default that a part has.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autoscaler import config
@@ -15,7 +15,8 @@ from autoscaler.config.settings import TokenBucket
 from autoscaler.config.sku_settings import Image, SkuSettings
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.catalogue import Architecture, Catalogue, Offering, OperatingSystem, Rung
-from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2 import instance_types
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.provider import Ec2Provider
@@ -37,19 +38,15 @@ def offering_problems(document: Document) -> tuple[config.Problem, ...]:
 
 def catalogue(
     configuration: config.Configuration,
-    installations: Sequence[InstallationId],
+    installations: Installations,
     opened: Mapping[ProviderName, Ec2Provider],
     configured: Mapping[ProviderName, Ec2Provider],
 ) -> Catalogue:
-    """What can be launched, from the providers that could be opened; how fast, of every one.
-
-    `installations` are this installation's ids: its own, then the former ones.
-    """
+    """What can be launched, from the providers that could be opened; how fast, of every one."""
     settings = configuration.settings
-    own, *former = installations
     return Catalogue(
         fleet=settings.fleet,
-        installation=own,
+        installations=installations,
         skus={
             SkuName(name): config.sku(settings, name, tuple(_rungs(sku, opened)))
             for name, sku in settings.skus.items()
@@ -58,7 +55,6 @@ def catalogue(
         limits=config.limits(settings),
         registration=config.registration_rate(settings),
         launch_rates={name: provider.launch_rate for name, provider in configured.items()},
-        former_installations=tuple(former),
     )
 
 
@@ -73,10 +69,10 @@ def github_settings(configuration: config.Configuration) -> GitHubSettings:
 
 def ec2_settings(
     configuration: config.Configuration,
-    installations: Sequence[InstallationId],
+    installations: Installations,
     agent_sha256: str,
 ) -> dict[ProviderName, Ec2Settings]:
-    """Every EC2 provider with the SKUs that may be launched there, for `installations` as above."""
+    """Every EC2 provider with the SKUs that may be launched there."""
     return {
         ProviderName(name): _ec2(configuration, name, provider.ec2, installations, agent_sha256)
         for name, provider in configuration.settings.providers.items()
@@ -132,15 +128,14 @@ def _ec2(
     configuration: config.Configuration,
     name: str,
     ec2: Ec2Section,
-    installations: Sequence[InstallationId],
+    installations: Installations,
     agent_sha256: str,
 ) -> Ec2Settings:
     settings = configuration.settings
-    own, *former = installations
     return Ec2Settings(
         name=ProviderName(name),
         fleet=settings.fleet,
-        installation=own,
+        installations=installations,
         region=ec2.region,
         subnets=ec2.subnets,
         security_groups=ec2.security_groups,
@@ -154,7 +149,6 @@ def _ec2(
         quotas=_quotas(configuration, name),
         request_buckets=_buckets(ec2.request_buckets),
         resource_buckets=_buckets(ec2.resource_buckets),
-        former_installations=tuple(former),
     )
 
 

@@ -1,4 +1,4 @@
-"""Puts together what looks at the world beside the loop: lists, notices, consoles, re-runs.
+"""Puts together what looks at the world beside the loop: opening, lists, notices, consoles, re-runs.
 
 It decides nothing that these parts find or do.
 """
@@ -20,7 +20,7 @@ from autoscaler.controller.noticing import Noticing
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.controller.reconciler import Reconciler
+from autoscaler.controller.reconciler import Duty, Reconciler
 from autoscaler.controller.rerunning import Rerunning
 from autoscaler.controller.syncing import Syncing
 from autoscaler.github.client import GitHubClient
@@ -42,9 +42,9 @@ class World:
 
 
 def make_reconciler(
-    journal: Journal, intake: Intake, world: World, arrived_until: Instant
+    journal: Journal, intake: Intake, world: World, arrived_until: Instant, opening: Duty
 ) -> Reconciler:
-    """The reconciler with every duty beside its own."""
+    """The reconciler with every duty beside its own; `opening` is the one that ends."""
     lists = GuardedGitHubLists(world.client.lists)
     syncing = Syncing(journal, lists, world.github, intake.recall, world.telemetry, world.clock)
     queues = {
@@ -62,5 +62,5 @@ def make_reconciler(
         world.providers,
         world.clock,
         arrived_until,
-        (syncing.run, rerunning.run, *noticing.duties, *consoles.duties),
+        (opening, syncing.run, rerunning.run, *noticing.duties, *consoles.duties),
     )

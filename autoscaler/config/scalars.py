@@ -244,16 +244,19 @@ def check_label(text: str) -> str:
     fix = "write a label as `runs-on` spells it, at most 100 characters"
     if re.fullmatch(r"[!-+\--~]{1,100}", text) is None:
         raise wrong(f"{show(text)} is not a label", fix)
-    if text.lower() in _LABEL_BY_DEFAULT:
-        what = f"{show(text)} is a label that every fleet has"
-        raise wrong(what, "remove it; `unlabelled: true` takes jobs that name no label of ours")
-    return text
+    return _no_default_label(
+        text, "remove it; `unlabelled: true` takes jobs that name no label of ours"
+    )
 
 
 def check_sku_name(text: str) -> str:
     """A SKU's name, which is a label: not one that GitHub's runners carry anyway."""
+    return _no_default_label(text, "give it another name")
+
+
+def _no_default_label(text: str, fix: str) -> str:
     if text.lower() in _LABEL_BY_DEFAULT:
-        raise wrong(f"{show(text)} is a label that every fleet has", "give it another name")
+        raise wrong(f"{show(text)} is a label that every fleet has", fix)
     return text
 
 

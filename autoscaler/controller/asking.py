@@ -5,7 +5,7 @@ from autoscaler.controller.ports.github import GitHub, GitHubError
 from autoscaler.model.events import MachineExamined
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.runners import Runner, RunnerState
+from autoscaler.model.runners import Runner
 
 
 class Asking:
@@ -43,8 +43,6 @@ class Asking:
 
     async def _is_finished(self, runner: Runner) -> tuple[bool, str]:
         job = self._journal.ledger.state.jobs.get(runner.job) if runner.job is not None else None
-        if job is None and runner.state is RunnerState.DONE:
-            return True, "its registration is over"
         if job is not None:
             answer = await self._github.read_job(job.repository, job.id, self._journal.now)
             if answer is None:

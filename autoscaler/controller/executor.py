@@ -16,6 +16,7 @@ from autoscaler.controller.ports.clock import Ids
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.plan import (
+    Doubt,
     End,
     Examine,
     Grant,
@@ -78,8 +79,8 @@ class Executor:
             case RepeatCall(call):
                 self._journal.note(e.CallSent(now, call))
                 return self._launching.send(call)
-            case WithdrawCall(call, reason):
-                self._journal.note(e.CallWithdrawn(now, call, reason))
+            case WithdrawCall() | Doubt():
+                self._journal.note(_without_effect(intent, now))
                 return None
             case Grant():
                 return self._grant(intent, now)
@@ -129,7 +130,13 @@ class Executor:
         state = self._journal.ledger.state
         machine = state.machines[intent.machine]
         name = runner_name(
-            state.catalogue.fleet, state.catalogue.installation, machine.id, machine.tries + 1
+            state.catalogue.fleet, state.catalogue.installations.own, machine.id, machine.tries + 1
         )
         self._journal.note(e.RunnerNamed(now, name, machine.id, intent.demand))
         return self._granting.mint(name)
+
+
+def _without_effect(intent: WithdrawCall | Doubt, now: float) -> e.Event:
+    if isinstance(intent, Doubt):
+        return e.MachineDoubted(now, intent.machine)
+    return e.CallWithdrawn(now, intent.call, intent.reason)

@@ -25,22 +25,18 @@ REDELIVER_EVERY: Seconds = 20.0
 REDELIVERY_WINDOW: Seconds = 3 * 86400.0
 """GitHub redelivers for three days (docs.github.com, webhooks: redelivering)."""
 
-REDELIVERY_OVERLAP: Seconds = 30.0
-"""A try is listed before its outcome is known, which takes GitHub 10 s at most and GHES 30, so this
-much of what was seen is looked at again: more would only cost calls."""
-
 BEAT_EVERY: Seconds = 10.0
 FORGET_EVERY: Seconds = 3600.0
 ROWS_KEPT_FOR: Seconds = 4 * 86400.0
 
 Duty = Callable[[], Coroutine[Any, Any, None]]
-"""Another look at the world, run until it is cancelled. Raises StoreError alone."""
+"""Another look at the world, run until it ends or is cancelled. Raises StoreError alone."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Reconciler:
-    """Endless tasks, one for each thing to look at; a failure of one stops none of the others."""
+    """One task for each thing to look at; what goes wrong at one of them stops none of the others."""
 
     def __init__(
         self,
@@ -52,7 +48,7 @@ class Reconciler:
         arrived_until: Instant,
         duties: Sequence[Duty] = (),
     ) -> None:
-        """`duties` are looked after beside its own tasks, each endless and of its own trouble.
+        """`duties` are looked after beside its own tasks, each of its own trouble.
 
         `arrived_until` may be of a clock that was ahead; then nobody knows what had arrived.
         """
@@ -153,7 +149,7 @@ class Reconciler:
     async def _redeliveries(self) -> None:
         while True:
             oldest = self._journal.now - REDELIVERY_WINDOW
-            since = max(oldest, self._arrived_until - REDELIVERY_OVERLAP)
+            since = max(oldest, self._arrived_until)
             pause = REDELIVER_EVERY
             try:
                 done = await self._github.redeliver_failed(since)

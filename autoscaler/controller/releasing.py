@@ -104,7 +104,9 @@ class Releasing:
         if machine.runner != runner.name or machine.state is not MachineState.GRANTED:
             return  # another poll of the same machine was quicker, or it left meanwhile
         catalogue = self._journal.ledger.state.catalogue
-        name = runner_name(catalogue.fleet, catalogue.installation, machine.id, machine.tries + 1)
+        name = runner_name(
+            catalogue.fleet, catalogue.installations.own, machine.id, machine.tries + 1
+        )
         now = self._journal.now
         self._journal.note(
             e.RunnerClosed(now, runner.name, "its hand-over did not arrive"),

@@ -8,7 +8,11 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
+from autoscaler.controller.ports.github_lists import (
+    MOST_REPOSITORIES,
+    ListedRepository,
+    ListedRun,
+)
 from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Known, KnownRun, Read, Turn
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import scope_of
@@ -26,7 +30,6 @@ ASK_AGAIN: Seconds = 300.0
 ASK_AT_ONCE = 3
 """How many of a run's jobs that its list does not show are asked about after one reading."""
 
-MOST_REPOSITORIES = 5_000
 MOST_RUNS = 20_000
 
 _OF_REPOSITORIES = (Kind.NEWEST, *BY_STATUS)
@@ -103,9 +106,9 @@ class SyncBook:
             return
         self._turns[read] = turn
 
-    def suspect(self, scope: str, suspects: bool) -> None:
-        """Whether some of a scope's registrations seem to have lost their machine."""
-        self._scopes[scope] = suspects
+    def list_soon(self, scope: str, soon: bool) -> None:
+        """Whether a scope's registrations are to be read again sooner than usual."""
+        self._scopes[scope] = soon
 
     def look_at(self, state: LedgerState, now: Instant) -> None:
         """Take over what the ledger has heard of. O(jobs)."""
@@ -150,6 +153,7 @@ class SyncBook:
         for name in alive:  # in the list's order: a set's is another in each process
             if name in found:
                 self._seen(name, alive[name])
+        self._forget_runs_left_behind(state, scope)
         self._left_out[scope] = len(alive) - len(found)
         return self._left_out[scope]
 
@@ -237,6 +241,18 @@ class SyncBook:
         self._names.pop(name.lower(), None)
         for kind in _OF_REPOSITORIES:
             self._turns.pop(Read(kind, name), None)
+
+    def _forget_runs_left_behind(self, state: LedgerState, scope: str) -> None:
+        """Of repositories that are looked at no more: nobody could say that they are over."""
+        left = [
+            key
+            for key, run in self._runs.items()
+            if key[0] not in self._repositories
+            and not run.open_jobs
+            and _covers(state, key[0], scope)
+        ]
+        for key in left:
+            self._forget_run(key)
 
     def _forget_run(self, key: RunKey) -> None:
         self._runs.pop(key, None)

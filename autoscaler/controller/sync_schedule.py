@@ -55,8 +55,9 @@ INTERVALS: Mapping[Kind, Seconds] = {
 }
 """How often each is read while there are calls enough."""
 
-SUSPECTS_EVERY: Seconds = 60.0
-"""How often a scope's registrations are read while some of them have lost their machine."""
+RUNNERS_SOON: Seconds = 60.0
+"""How often a scope's registrations are read while some of them seem to have lost their machine, or
+after a start while a machine that has not spoken since may be at work."""
 
 CHANGED_EVERY: Seconds = 15.0
 """How often the jobs of a run are read that GitHub shows as changed each time."""
@@ -119,7 +120,7 @@ class KnownRun(NamedTuple):
 class Known:
     """What one account's lists are about, and the last turn of each.
 
-    `scopes` says which of them have registrations that may have lost their machine,
+    `scopes` says of each whether its registrations are awaited sooner than usual,
     `repositories` when each last showed a sign of life, `runs` are by repository and id.
     """
 
@@ -184,12 +185,12 @@ class _Candidate(NamedTuple):
 
 
 def _candidates(known: Known, now: Instant) -> Iterator[_Candidate]:
-    for scope, suspects in known.scopes.items():
+    for scope, soon in known.scopes.items():
         repositories = Read(Kind.REPOSITORIES, scope)
         never = repositories not in known.turns
         yield _Candidate(repositories, _lateness(known, repositories, now), first=never)
         runners = Read(Kind.RUNNERS, scope)
-        every = SUSPECTS_EVERY if suspects else None
+        every = RUNNERS_SOON if soon else None
         yield _Candidate(runners, _lateness(known, runners, now, every))
     for (repository, number), run in known.runs.items():
         jobs = Read(Kind.JOBS, repository, number)

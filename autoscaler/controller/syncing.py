@@ -255,5 +255,6 @@ class _AccountSync:
                 _log.warning("registration_busy", runner=runner.name, error=str(error))
                 continue
             _log.info("registration_removed", runner=runner.name, there=removed)
-        self.book.suspect(scope, registrations.suspects or waits_for_a_list(state))
+        # Two lists take a lost registration away, and one says who is at work since a start.
+        self.book.list_soon(scope, registrations.suspects or waits_for_a_list(state))
         return listed.calls

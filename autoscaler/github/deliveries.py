@@ -31,10 +31,12 @@ MAX_REPEATS = 50
 PENDING_FOR: Seconds = 600.0
 """GitHub waits 10 s for an answer: a try that has had no outcome for this long gets none."""
 
+OVERLAP: Seconds = 30.0
+"""A try may be listed only with its outcome, which takes GitHub 10 s at most and GHES 30, so this
+much of what was read is read again: more would only cost calls."""
+
 _FIRST_WAIT: Seconds = 60.0
 _LONGEST_WAIT: Seconds = 900.0
-_OVERLAP: Seconds = 30.0
-"""A try may be listed this much later than its time says."""
 
 
 class _ListedDelivery(Received):
@@ -116,9 +118,9 @@ class Redelivery:
         return self._app.app_id
 
     async def run(self, since: Instant) -> Redelivered:
-        """Repeat what failed since then. Raises as `Api.ask`."""
+        """Repeat what failed since then, and shortly before. Raises as `Api.ask`."""
         began = self._clock.now()
-        tries = await self._read(max(since, self._read_until - _OVERLAP))
+        tries = await self._read(max(since, self._read_until) - OVERLAP)
         self._read_until = min([began, *(attempt.at for attempt in tries if attempt.pending)])
         now = self._clock.now()
         self._left = failed_deliveries(tries, self._left)

@@ -15,15 +15,24 @@ from pydantic import BaseModel
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import RetryLaterError
+from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES
 from autoscaler.github.api import Api, Caller, read_as
 from autoscaler.github.exchange import Request
 from autoscaler.github.policies import UNCHANGED
 from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError
 from autoscaler.model.identifiers import Instant, Seconds
 
-MOST_KEPT = 300_000
-"""Items, of which a run takes 200 bytes and a job 730: about 220 MB at most. The newest 100 runs of
-3,000 repositories for one caller. What was not asked for lately goes first."""
+PER_PAGE = 100
+"""GitHub's most."""
+
+PAGE, ITEM, JOB = 800, 200, 620
+"""Bytes in memory, measured: of a page without its items, of a run or other item, and of a job at
+work with its names. A run that is over takes 100."""
+
+MOST_KEPT = 2 * MOST_REPOSITORIES * (PAGE + PER_PAGE * ITEM) + 60_000 * JOB
+"""Bytes: 245 MB. The newest runs of as many repositories as are looked at, for two Apps, and jobs.
+Repositories are read in turn, so that with less hardly a page would live until it is asked for
+again: what was not asked for lately goes first."""
 
 KEPT_FOR: Seconds = 3600.0
 """After its last use. The runs that are over are many: nobody asks for their jobs again."""
@@ -39,10 +48,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[Shape, Item]):
-    """What a page looks like, and the items that it comes to."""
+    """What a page looks like, and the items that it comes to, of so many bytes each."""
 
     shape: type[Shape]
     items: Callable[[Shape], tuple[Item, ...]]
+    size: int = ITEM
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,7 @@ class _Page:
     items: tuple[object, ...]
     next_url: str | None
     used_at: Instant
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +74,19 @@ class Pages(Generic[Item]):
 
 
 class KnownPages:
-    """Reads lists for all callers; belongs to one GitHub."""
+    """Reads lists for all callers; belongs to one GitHub. `most_kept` is in bytes."""
 
-    def __init__(self, api: Api, url_of: Callable[[Request], str], clock: Clock) -> None:
+    def __init__(
+        self,
+        api: Api,
+        url_of: Callable[[Request], str],
+        clock: Clock,
+        most_kept: int = MOST_KEPT,
+    ) -> None:
         self._api = api
         self._url_of = url_of
         self._clock = clock
+        self._most_kept = most_kept
         self._kept: OrderedDict[tuple[str, str], _Page] = OrderedDict()
         self._size = 0
 
@@ -108,20 +126,21 @@ class KnownPages:
         if _ETAG.fullmatch(etag) is None:
             self._drop(key)
         else:
-            self._keep(key, _Page(etag, items, answer.next_url, self._clock.now()))
+            size = PAGE + form.size * len(items)
+            self._keep(key, _Page(etag, items, answer.next_url, self._clock.now(), size))
         return items, answer.next_url, 1
 
     def _keep(self, key: tuple[str, str], page: _Page) -> None:
         self._drop(key)
         self._kept[key] = page
-        self._size += 1 + len(page.items)
+        self._size += page.size
         while self._kept:
             oldest, last = next(iter(self._kept.items()))
-            if self._size <= MOST_KEPT and page.used_at - last.used_at <= KEPT_FOR:
+            if self._size <= self._most_kept and page.used_at - last.used_at <= KEPT_FOR:
                 break
             self._drop(oldest)
 
     def _drop(self, key: tuple[str, str]) -> None:
         page = self._kept.pop(key, None)
         if page is not None:
-            self._size -= 1 + len(page.items)
+            self._size -= page.size

@@ -10,6 +10,7 @@ Routes: docs.github.com REST "Apps: installations", "Workflow runs", "Workflow j
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from sys import intern
 from typing import Annotated
 
 import structlog
@@ -36,7 +37,16 @@ from autoscaler.github.jobs import (
     WorkflowJob,
     observe,
 )
-from autoscaler.github.known_pages import MAX_PAGES, Form, Item, KnownPages, Pages, Shape
+from autoscaler.github.known_pages import (
+    JOB,
+    MAX_PAGES,
+    PER_PAGE,
+    Form,
+    Item,
+    KnownPages,
+    Pages,
+    Shape,
+)
 from autoscaler.github.received import Received
 from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError, gravest
 from autoscaler.github.sharing import Sharing
@@ -113,8 +123,11 @@ class RunnerPage(Received):
 
 
 def _listed(run: _Run) -> ListedRun:
-    mark = f"{run.status} {run.run_attempt} {run.updated_at}"
-    return ListedRun(run.id, run.status == "completed", mark)
+    completed = run.status == "completed"
+    mark = f"{run.status} {run.run_attempt}"
+    # Nearly all that are kept are over: those share their marks, which are most of what a run takes.
+    mark = intern(mark) if completed else f"{mark} {run.updated_at}"
+    return ListedRun(run.id, completed, mark)
 
 
 _REPOSITORIES = Form(
@@ -159,7 +172,7 @@ class Lists:
         target = target_of_scope(scope)
         if target.repository is not None:
             return Listing((ListedRepository(str(target)),))
-        request = _question("/installation/repositories{?per_page}", {"per_page": 100})
+        request = _question("/installation/repositories{?per_page}", {"per_page": PER_PAGE})
         found: dict[str, ListedRepository] = {}
         errors: list[GitHubError] = []
         calls, whole = 0, True
@@ -185,7 +198,7 @@ class Lists:
         """See `GitHubLists`."""
         target = target_of_repository(repository)
         request = _question(
-            f"{target.route}/actions/runs{{?per_page}}", {**target.variables, "per_page": 100}
+            f"{target.route}/actions/runs{{?per_page}}", {**target.variables, "per_page": PER_PAGE}
         )
         return await self._read(target, request, _RUNS, most=1)
 
@@ -194,7 +207,7 @@ class Lists:
         target = target_of_repository(repository)
         request = _question(
             f"{target.route}/actions/runs{{?status,per_page}}",
-            {**target.variables, "status": status, "per_page": 100},
+            {**target.variables, "status": status, "per_page": PER_PAGE},
         )
         return await self._read(target, request, _RUNS)
 
@@ -214,10 +227,10 @@ class Lists:
         target = target_of_repository(repository)
         request = _question(
             f"{target.route}/actions/runs/{{run_id}}/jobs{{?filter,per_page}}",
-            {**target.variables, "run_id": run_id, "filter": "latest", "per_page": 100},
+            {**target.variables, "run_id": run_id, "filter": "latest", "per_page": PER_PAGE},
         )
         form = Form(
-            _JobPage, lambda page: _facts(page, Sighting(repository, now, read=True), run_id)
+            _JobPage, lambda page: _facts(page, Sighting(repository, now, read=True), run_id), JOB
         )
         try:
             read = await self._read(target, request, form)
@@ -229,7 +242,8 @@ class Lists:
         """See `GitHubLists`."""
         target = target_of_scope(scope)
         request = _question(
-            f"{target.route}/actions/runners{{?per_page}}", {**target.variables, "per_page": 100}
+            f"{target.route}/actions/runners{{?per_page}}",
+            {**target.variables, "per_page": PER_PAGE},
         )
         return await self._read(target, request, _RUNNERS)
 

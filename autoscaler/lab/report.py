@@ -25,7 +25,7 @@ PriceOf = Callable[[str, OperatingSystem], float]
 EC2_MINIMUM = 60.0
 """Seconds that EC2 bills at least (EC2 pricing: per second, 60 seconds at least)."""
 
-_CALLS_SHOWN = 4
+_CALLS_SHOWN = 8
 
 METRICS = (
     "autoscaler_build_info",

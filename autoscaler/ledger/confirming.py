@@ -67,7 +67,7 @@ def unclear(state: LedgerState) -> list[Unclear]:
             one.id,
             one.provider,
             one.provider_id,
-            state.catalogue.installation,
+            state.catalogue.installations.own,
             one.sku,
             one.since,
             one.launch_time,
@@ -87,7 +87,7 @@ def unclear(state: LedgerState) -> list[Unclear]:
             None,
             listed.launch_time,
             f"made by installation {listed.installation}, and this one is "
-            f"{state.catalogue.installation}",
+            f"{state.catalogue.installations.own}",
             _what_to_do(listed.installation),
         )
         for provider, known in state.foreign.items()
@@ -126,10 +126,10 @@ def refusal_of_takeover(
     state: LedgerState, installation: InstallationId, *, force: bool
 ) -> str | None:
     """Why an installation is not taken over, and what to do about that; None where it may be."""
-    own = state.catalogue.installation
+    own = state.catalogue.installations.own
     if installation == own:
         return f"{own} is this installation already"
-    if installation in state.catalogue.former_installations:
+    if installation in state.catalogue.installations.former:
         return (
             f"{installation} is an id that this installation had before: all of it is ours already"
         )

@@ -27,13 +27,20 @@ _LOOK_AT = 100
 
 
 def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """A machine leaves; where its runner never had a job that we know, one was passed over, or run."""
+    """A machine leaves; where its runner never had a job that we know, one was passed over, or run.
+
+    GitHub's word of a job can come after its machine's, and it is asked. Nobody knows which job it was;
+    where none is marked, the oldest is the likeliest.
+    """
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
     if runner is None or runner.state is not RunnerState.ACKNOWLEDGED or runner.passed_over:
         return
-    stood_ready = runner.since <= at - HANDED_OUT_WITHIN
-    if not stood_ready or not _mark_passed_over(state, runner, at, at - HANDED_OUT_WITHIN):
-        _doubt_oldest(state, runner, at)
+    before = at - HANDED_OUT_WITHIN
+    if runner.since <= before and _mark_passed_over(state, runner, at, before):
+        return
+    job = min(_fitting(state, runner), key=lambda job: (job.queued_at, job.id), default=None)
+    if job is not None:
+        state.dispute(job, at, f"{runner.name} left, and may have run it")
 
 
 def check_idle_runners(state: LedgerState, at: Instant) -> None:
@@ -78,7 +85,8 @@ def probe_held(state: LedgerState, at: Instant) -> None:
 def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by: Instant) -> bool:
     """Mark the oldest job queued by then that the idle runner fitted; False if there was none.
 
-    Jobs with the fewest marks come first, so that two runners mark two jobs before one twice.
+    Jobs with the fewest marks come first, so that two runners mark two jobs before one twice. It may run
+    for all that we know, every word of it lost: GitHub is asked before it is demand again.
     """
     job = _job_not_given(state, runner, queued_by)
     if job is None:
@@ -90,23 +98,9 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by
         strikes = min(len(job.passed_over) - HELD_AFTER, 8)
         with state.changing(job):
             job.probe_at = at + min(FIRST_PROBE * 2.0**strikes, RAREST_PROBE)
-        state.reads[job.id] = at
         state.note(job, at, "held", f"passed over by {', '.join(job.passed_over[-2:])}")
+    state.dispute(job, at, f"{runner.name} was not given it, or has it")
     return True
-
-
-def _doubt_oldest(state: LedgerState, runner: Runner, at: Instant) -> None:
-    """The runner may have had a job: GitHub's word of a short one can come after its machine's.
-
-    Which one nobody knows; the oldest is the likeliest, and is no demand until GitHub is asked.
-    """
-    job = min(_fitting(state, runner), key=lambda job: (job.queued_at, job.id), default=None)
-    if job is None:
-        return
-    with state.changing(job):
-        job.disputed = True
-    state.reads[job.id] = at
-    state.note(job, at, "disputed", f"{runner.name} left, and may have run it")
 
 
 def _job_not_given(state: LedgerState, runner: Runner, queued_by: Instant) -> Job | None:

@@ -153,7 +153,9 @@ def due_reruns(state: LedgerState, now: Instant) -> list[tuple[Rerun, ...]]:
     They wait a while for one whose end is not known yet: GitHub may know it, and would run the
     others without it. Not what has used up its budget since it became due; `give_up` ends that.
     """
-    keys = {(one.run_id, one.run_attempt) for one in _due(state, now)}
+    keys = {
+        (one.run_id, one.run_attempt) for one in _due(state, now) if one.state is RerunState.DUE
+    }
     groups = [_asked_for_together(state, *key, now) for key in sorted(keys)]
     return [group for group in groups if group]
 

@@ -7,7 +7,7 @@ delivery may be lost, late, repeated or out of order.
 from autoscaler.ledger.holds import release_holds
 from autoscaler.ledger.indexes import is_held
 from autoscaler.ledger.interruptions import look_at_job
-from autoscaler.ledger.restored import job_named
+from autoscaler.ledger.restored import shown_at_github
 from autoscaler.ledger.runners import bind_job, close_runner
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import normalise_labels, scope_of
@@ -98,8 +98,9 @@ def _merge(state: LedgerState, job: Job, event: JobObserved) -> None:
             job.demand = state.class_of(job.repository, job.labels)
         job.queued_at = min(job.queued_at, event.queued_at)
         if (forward and not back) or (event.read and level):
-            if job.disputed or event.state is not job.state:
-                job.updated_at = event.at  # the same answer again makes no job younger
+            if event.state is not job.state or (job.disputed and not job.passed_over):
+                # The same answer again makes no job younger, nor a runner that was not given it.
+                job.updated_at = event.at
             job.state, job.disputed = event.state, False
         elif level and event.state is not job.state:
             # Which of the two came last cannot be told from webhooks: GitHub is asked.
@@ -131,7 +132,7 @@ def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObs
     if job.runner_name is None:
         return
     if job.state is JobState.IN_PROGRESS and event.state is JobState.IN_PROGRESS:
-        job_named(state, job.runner_name, at)
+        shown_at_github(state, job.runner_name, at)
     if job.runner_name not in state.runners:
         return
     runner = state.runners[job.runner_name]

@@ -1,7 +1,9 @@
 """The ledger: applies events to records and shows the result as a Fleet. Pure.
 
-`apply` is O(log n) for every event but these: a provider's list is O(its length), a complete one and a
-start O(machines), and while a machine of an unknown call stands, any list is O(machines and jobs).
+`apply` is O(log n) for every event but these: a provider's list is O(its length), a complete one
+O(machines), and while a machine of an unknown call stands, any list is O(machines and jobs). A list of
+registrations is O(its names), each times its call's slots where we do not know it. A start is O(all
+records and cooldowns).
 """
 
 from collections.abc import Callable, Iterable
@@ -94,10 +96,7 @@ class Ledger:
             held=s.held,
             reads=s.reads,
             machines=s.machines,
-            runners_listed_at=min(
-                (s.runners_listed_at.get(scope.key, 0.0) for scope in s.catalogue.scopes),
-                default=0.0,
-            ),
+            runners_listed_at=s.every_scope_listed_at,
             by_state=s.by_state,
             due=s.due,
             runners=s.runners,
@@ -138,11 +137,6 @@ def _on_machine_seen(state: LedgerState, event: e.MachineSeen) -> None:
     machines.on_seen(state, event)
     if event.polled:
         restored.asked_for_a_grant(state, event.machine, event.at)
-
-
-def _on_examination_requested(state: LedgerState, event: e.ExaminationRequested) -> None:
-    restored.cannot_be_told(state, state.machines[event.machine], event.at)
-    machines.on_examination_requested(state, event)
 
 
 def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
@@ -193,7 +187,8 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.MachineExited: _on_machine_exited,
     e.EndRequested: machines.on_end_requested,
     e.EndAnswered: machines.on_end_answered,
-    e.ExaminationRequested: _on_examination_requested,
+    e.ExaminationRequested: machines.on_examination_requested,
+    e.MachineDoubted: restored.on_machine_doubted,
     e.MachineExamined: machines.on_examined,
     e.ConsoleRead: machines.on_console_read,
     e.RunnerNamed: runners.on_runner_named,

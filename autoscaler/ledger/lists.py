@@ -31,7 +31,7 @@ _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 
 def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     """Believe what the list shows, then what it does not show."""
-    own = state.catalogue.installations
+    own = state.catalogue.installations.all
     for listed in event.machines:
         if listed.provider_id in state.by_provider_id:
             _forget_foreign(state, event, listed.provider_id)  # by another tag before: counted once

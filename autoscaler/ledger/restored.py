@@ -7,9 +7,9 @@ anything is launched for it. It never ends anything.
 """
 
 from autoscaler.ledger.deadlines import due
-from autoscaler.ledger.machines import move
+from autoscaler.ledger.machines import close_its_runner, move
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.events import RunnersListed
+from autoscaler.model.events import MachineDoubted, RunnersListed
 from autoscaler.model.fleet import PARKED_BELIEVED_FOR
 from autoscaler.model.identifiers import Instant, MachineId, RunnerName
 from autoscaler.model.jobs import Job, JobState
@@ -46,8 +46,8 @@ def doubt(state: LedgerState, at: Instant) -> None:
             _doubt_job(state, job, at)
 
 
-def job_named(state: LedgerState, name: RunnerName, at: Instant) -> None:
-    """GitHub shows a job at work on this runner: its machine has a grant, whatever we know."""
+def shown_at_github(state: LedgerState, name: RunnerName, at: Instant) -> None:
+    """GitHub shows this runner online or at work: its machine has a grant, whatever we know."""
     runner = state.runners.get(name)
     if runner is not None:
         _was_handed_over(state, name, at)
@@ -65,21 +65,18 @@ def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
     """GitHub shows these registrations online or at work: each has been handed over."""
     state.runners_listed_at[event.scope] = event.began_at
     for name in event.at_work:
-        job_named(state, name, event.at)
+        shown_at_github(state, name, event.at)
 
 
 def waits_for_a_list(state: LedgerState) -> bool:
-    """Whether a machine from before the start has not spoken since. O(machines)."""
-    return any(
-        machine.state in _SAID_TO_BE_IDLE and not machine.is_unused(state.started_at)
-        for machine in state.machines.values()
-    )
+    """Whether there is a machine that only a list of registrations can tell of. O(machines)."""
+    listed_at = state.every_scope_listed_at
+    return any(one.is_untold(state.started_at, listed_at) for one in state.machines.values())
 
 
-def cannot_be_told(state: LedgerState, machine: Machine, at: Instant) -> None:
+def on_machine_doubted(state: LedgerState, event: MachineDoubted) -> None:
     """Its deadline has passed, and nothing says that it was not granted since the store was written."""
-    if not machine.handed_over:
-        _doubt_machine(state, machine, at, UNTOLD)
+    _doubt_machine(state, state.machines[event.machine], event.at, UNTOLD)
 
 
 def closed_at_work(state: LedgerState, name: RunnerName, at: Instant) -> None:
@@ -127,36 +124,38 @@ def _is_proof(machine: Machine) -> bool:
 def _doubt_machine(
     state: LedgerState, machine: Machine, at: Instant, why: str = OLDER_THAN_THE_WORLD
 ) -> None:
-    if machine.confirmed:
+    """Hold it to be at work, under whichever registration: what becomes of ours proves nothing."""
+    if machine.confirmed or not _may_have_been_granted_since(state, machine):
         return
-    if machine.state is MachineState.GRANTED and machine.runner is not None:
-        # Its grant had not been fetched: since the backup it may have been.
-        _was_handed_over(state, machine.runner, at, why)
-    if machine.state not in _SAID_TO_BE_IDLE:
-        return
-    move(state, machine, MachineState.GRANTED, at, why)
+    if machine.state is MachineState.GRANTED:
+        close_its_runner(state, machine, at, why)
+        state.note(machine, at, "handed_over", why)
+    else:
+        move(state, machine, MachineState.GRANTED, at, why)
     with state.changing(machine):
         machine.unproven = machine.handed_over = True
-        machine.granted_at = at
+        machine.since, machine.granted_at, machine.absence = at, at, 0.0
+        machine.reason, machine.runner = why, None
+        machine.finished_at, machine.finished_reads = None, 0
         machine.due = due(state, machine)
+
+
+def _may_have_been_granted_since(state: LedgerState, machine: Machine) -> bool:
+    """Or under another registration. Who took one, or was given a job, gets no other."""
+    if machine.state is not MachineState.GRANTED or not machine.handed_over:
+        return machine.state in _SAID_TO_BE_IDLE or machine.state is MachineState.GRANTED
+    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    return runner is not None and runner.acknowledged_at is None and runner.job is None
 
 
 def _doubt_job(state: LedgerState, job: Job, at: Instant) -> None:
     read = job.read_at is not None and job.read_at >= state.started_at
     if job.state is not JobState.QUEUED or job.demand is None or job.disputed or read:
         return
-    with state.changing(job):
-        job.disputed = True
-    state.reads[job.id] = at
-    state.note(job, at, "disputed", "the store is older than the world")
+    state.dispute(job, at, "the store is older than the world")
 
 
-def _was_handed_over(
-    state: LedgerState,
-    name: RunnerName,
-    at: Instant,
-    why: str = "GitHub shows its runner at work",
-) -> None:
+def _was_handed_over(state: LedgerState, name: RunnerName, at: Instant) -> None:
     runner = state.runners.get(name)
     machine = state.machines.get(runner.machine) if runner is not None else None
     if machine is None or machine.runner != name or machine.handed_over:
@@ -165,4 +164,4 @@ def _was_handed_over(
         with state.changing(machine):
             machine.handed_over = True
             machine.due = due(state, machine)
-        state.note(machine, at, "handed_over", why)
+        state.note(machine, at, "handed_over", "GitHub shows its runner online or at work")

@@ -6,13 +6,14 @@ It never decides what is sent, ended or granted because of that.
 from dataclasses import replace
 
 from autoscaler.ledger import calls, deadlines
+from autoscaler.ledger.interruptions import GIVEN_UP_AFTER
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.calls import REPEAT_WINDOW, Call, CallState
 from autoscaler.model.catalogue import LaunchTokens
 from autoscaler.model.changes import Record
 from autoscaler.model.events import CallOutcomeUnknown, CallWithdrawn, ControllerStarted
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.interruptions import Rerun
+from autoscaler.model.interruptions import Rerun, RerunState
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
@@ -64,7 +65,7 @@ AWAITED: Seconds = 900.0
 
 
 def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
-    """Take up what was under way; `absence` is the time in which no agent could have been heard."""
+    """Take up what was under way, after `absence` without anybody to decide."""
     state.started_at = event.at
     _set_right(state, event.at)
     for machine in tuple(state.machines.values()):
@@ -102,9 +103,18 @@ def _set_right(state: LedgerState, at: Instant) -> None:
         # A call of the future is none that may still be repeated.
         back = REPEAT_WINDOW if isinstance(record, Call) else BEFORE_THE_START
         _bring_back(state, record, HAPPENED[type(record)], at, at - back)
-        _bring_back(state, record, TO_COME[type(record)], at + AWAITED, at + AWAITED)
+        latest = _latest(record, at)
+        _bring_back(state, record, TO_COME[type(record)], latest, latest)
     for cooldown in tuple(state.cooldowns.values()):
-        state.cool(replace(cooldown, until=min(cooldown.until, at + AWAITED)))
+        if cooldown.until > at + AWAITED:
+            state.cool(replace(cooldown, until=at + AWAITED))
+
+
+def _latest(record: Record, at: Instant) -> Instant:
+    """Until when something may be waited for; one that only waits for its job's end has its week."""
+    if isinstance(record, Rerun) and record.state is RerunState.WAITING:
+        return record.created_at + GIVEN_UP_AFTER
+    return at + AWAITED
 
 
 def _bring_back(

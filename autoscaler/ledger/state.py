@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from autoscaler.ledger.indexes import IndexedRecords
 from autoscaler.model.calls import Call
-from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering, after_takeover
+from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
 from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.demand import DemandClass, classify
@@ -23,6 +23,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
@@ -53,7 +54,7 @@ class LedgerState(IndexedRecords):
         self._touched: dict[tuple[str, str], Record] = {}
         self._history: list[HistoryRow] = []
         self._cooled: dict[str, Cooldown] = {}
-        self._taken_over: tuple[InstallationId, ...] = ()
+        self._taken_over: Installations | None = None
 
     def use_catalogue(self, catalogue: Catalogue) -> None:
         """Take over a catalogue; jobs keep the class they were given."""
@@ -75,6 +76,19 @@ class LedgerState(IndexedRecords):
             self._classes[key] = classify(self.catalogue, repository, labels)
         return self._classes[key]
 
+    @property
+    def every_scope_listed_at(self) -> Instant:
+        """When the older of all scopes' lists of registrations was begun; 0.0 before one of each."""
+        begun = (self.runners_listed_at.get(scope.key, 0.0) for scope in self.catalogue.scopes)
+        return min(begun, default=0.0)
+
+    def dispute(self, job: Job, at: Instant, why: str) -> None:
+        """Put a job in doubt: nothing is launched for it before GitHub was asked about it."""
+        with self.changing(job):
+            job.disputed = True
+        self.reads[job.id] = at
+        self.note(job, at, "disputed", why)
+
     def note(self, record: Record, at: Instant, event: str, detail: str = "") -> None:
         """Add a row of history about a record."""
         kind, key = kind_and_key(record)
@@ -91,10 +105,11 @@ class LedgerState(IndexedRecords):
 
     def take_over(self, installation: InstallationId, at: Instant) -> None:
         """Bear another installation's id from now on; the one before is a former one."""
-        before = self.catalogue.installation
-        self._taken_over = after_takeover(self.catalogue.installations, installation)
+        before = self.catalogue.installations
+        self._taken_over = before.after_takeover(installation)
         self.use_catalogue(self.catalogue.bearing(self._taken_over))
-        self.note_row(HistoryRow(at, "installation", installation, "taken_over", f"was {before}"))
+        was = f"was {before.own}"
+        self.note_row(HistoryRow(at, "installation", installation, "taken_over", was))
 
     def take_changes(self) -> Changes:
         """What changed since the last taking."""
@@ -104,7 +119,7 @@ class LedgerState(IndexedRecords):
             tuple(self._cooled.values()),
             self._taken_over,
         )
-        self._touched, self._history, self._cooled, self._taken_over = {}, [], {}, ()
+        self._touched, self._history, self._cooled, self._taken_over = {}, [], {}, None
         return changes
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Counts that follow from the records, for trials and shares: who boots where, whose jobs run.
+"""Counts that follow from the records: who boots where, whose jobs run, what cannot be told.
 
 They are a function of the records alone, kept with every change of one. It decides nothing.
 """
@@ -18,7 +18,11 @@ from autoscaler.model.runners import IDLE_STATES, Runner
 
 
 class Tallies:
-    """See `Fleet` for what each holds. Every change costs O(log n)."""
+    """See `Fleet` for what each holds that it has too. Every change costs O(log n).
+
+    `unproven` counts the machines that occupy their place and may have been granted without our
+    knowing; `unclear` those of them that nobody confirmed otherwise, for the metric.
+    """
 
     def __init__(self) -> None:
         self.unclear = 0

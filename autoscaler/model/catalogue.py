@@ -5,19 +5,17 @@ nothing about demand; see `demand` for which SKU may serve which job.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import NO_RERUN
 
 MINUTE: Seconds = 60.0
 HOUR: Seconds = 3600.0
 DEFAULT_LIFETIME: Seconds = 24 * HOUR
-
-MOST_FORMER = 8
-"""How many ids of before are followed: each is one more value in EC2's filters."""
 
 
 class OperatingSystem(StrEnum):
@@ -254,34 +252,19 @@ class Catalogue:
     """Everything the planner may choose from. `skus` keeps the configured order.
 
     `launch_rates` is how fast a provider takes launches; one that is not named takes any.
-    `former_installations` are the ids given up in take-overs, newest first: what bears one is ours.
     """
 
     fleet: str
-    installation: InstallationId
+    installations: Installations
     skus: Mapping[SkuName, Sku]
     scopes: tuple[Scope, ...]
     limits: Limits = field(default_factory=Limits)
     registration: RegistrationRate = field(default_factory=RegistrationRate)
     launch_rates: Mapping[ProviderName, LaunchRate] = field(default_factory=dict)
-    former_installations: tuple[InstallationId, ...] = ()
 
-    @property
-    def installations(self) -> tuple[InstallationId, ...]:
-        """Every id of ours: the one that is borne, then the former ones."""
-        return (self.installation, *self.former_installations)
-
-    def bearing(self, installations: Sequence[InstallationId]) -> "Catalogue":
-        """The same for an installation of these ids, its own first."""
-        own, *former = installations
-        return replace(self, installation=own, former_installations=tuple(former))
-
-
-def after_takeover(
-    installations: Sequence[InstallationId], taken: InstallationId
-) -> tuple[InstallationId, ...]:
-    """An installation's ids once it took another one over; of former ones the newest are kept."""
-    return (taken, *[one for one in installations if one != taken][:MOST_FORMER])
+    def bearing(self, installations: Installations) -> "Catalogue":
+        """The same for an installation of these ids."""
+        return replace(self, installations=installations)
 
 
 def most_units(offerings: Iterable[Offering]) -> dict[str, int]:

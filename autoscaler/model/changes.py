@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from autoscaler.model.calls import Call
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.identifiers import InstallationId, Instant
+from autoscaler.model.identifiers import Instant
+from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
@@ -34,8 +35,8 @@ class Changes:
     records: tuple[Record, ...] = ()
     history: tuple[HistoryRow, ...] = ()
     cooldowns: tuple[Cooldown, ...] = ()
-    installations: tuple[InstallationId, ...] = ()
-    """Where an id was taken over, all from then on: it, and the former ones, newest first."""
+    installations: Installations | None = None
+    """Where an id was taken over, all from then on."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to store."""

@@ -28,9 +28,6 @@ from autoscaler.model.runners import Runner
 PARKED_BELIEVED_FOR: Seconds = 120.0
 """For how long after a start a machine last known as parked counts for launching."""
 
-SHOWN_AT_GITHUB_WITHIN: Seconds = 60.0
-"""A list begun this long after a start shows every runner that an earlier process handed over."""
-
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -107,12 +104,8 @@ class Fleet:
         return ordered.values() if ordered is not None else ()
 
     def is_untold(self, machine: Machine) -> bool:
-        """Whether it is from before the start, silent since, and GitHub has not shown who works.
-
-        What GitHub showed before the machine itself was found says nothing of it.
-        """
-        told_from = max(self.started_at + SHOWN_AT_GITHUB_WITHIN, machine.since)
-        return self.runners_listed_at < told_from and not machine.is_unused(self.started_at)
+        """Whether nothing says that it was not granted before the start: see `Machine.is_untold`."""
+        return machine.is_untold(self.started_at, self.runners_listed_at)
 
     def count(self, sku: SkuName, state: MachineState) -> int:
         """How many machines of one SKU are in one state."""

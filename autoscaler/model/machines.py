@@ -63,6 +63,9 @@ or gone machine that is shown again is possibly granted, or was never granted an
 _UNGRANTED = frozenset(
     {MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED, MachineState.GRANTED}
 )
+SHOWN_AT_GITHUB_WITHIN: Seconds = 60.0
+"""A list begun this long after a start shows every runner that an earlier process handed over."""
+
 LIVE_STATES = frozenset(MachineState) - {MachineState.GONE, MachineState.LOST}
 BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
@@ -142,8 +145,23 @@ class Machine:
 
         A store that was restored may be older than a grant: the machine itself has to have spoken.
         """
-        known = self.confirmed or self.created_at >= started_at
-        return self.state in _UNGRANTED and not self.handed_over and known
+        return self._is_ungranted and self._is_known(started_at)
+
+    def is_untold(self, started_at: Instant, listed_at: Instant) -> bool:
+        """Whether it is from before the start, silent since, and GitHub has not shown who works.
+
+        `listed_at` is when the older of all scopes' lists of registrations was begun. What GitHub
+        showed before the machine itself was found says nothing of it.
+        """
+        told_from = max(started_at + SHOWN_AT_GITHUB_WITHIN, self.since)
+        return self._is_ungranted and not self._is_known(started_at) and listed_at < told_from
+
+    @property
+    def _is_ungranted(self) -> bool:
+        return self.state in _UNGRANTED and not self.handed_over
+
+    def _is_known(self, started_at: Instant) -> bool:
+        return self.confirmed or self.created_at >= started_at
 
     @property
     def is_unclear(self) -> bool:

@@ -77,13 +77,22 @@ class Examine:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """Hold a silent machine to be at work: nothing says that it was not granted before the start."""
+
+    machine: MachineId
+
+
+@dataclass(frozen=True, slots=True)
 class ReadJob:
     """Ask GitHub about one job."""
 
     job: JobId
 
 
-Intent = Launch | RepeatCall | WithdrawCall | Grant | WithdrawRunner | End | Examine | ReadJob
+Intent = (
+    Launch | RepeatCall | WithdrawCall | Grant | WithdrawRunner | End | Examine | Doubt | ReadJob
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +111,9 @@ class Waiting:
 class Plan:
     """The intents in the order to carry them out; for each class, why its jobs wait.
 
-    Reasons are of the queued jobs, oldest first, then of those that are held back. `again_at` is the
-    moment before which a launch is put off that nothing but a rate holds back.
+    Reasons are of the queued jobs, oldest first, then of those that are held back, then of those that
+    GitHub is asked about. `again_at` is the moment before which a launch is put off that nothing but a
+    rate holds back.
     """
 
     intents: tuple[Intent, ...] = ()

@@ -43,7 +43,7 @@ def runner_name(
 
 def runner_names(catalogue: Catalogue, machine: MachineId, tries: int) -> Iterator[RunnerName]:
     """Every name that a machine's registrations may have had, whichever id was borne then."""
-    for installation in catalogue.installations:
+    for installation in catalogue.installations.all:
         for attempt in range(1, tries + 1):
             yield runner_name(catalogue.fleet, installation, machine, attempt)
 
@@ -51,7 +51,7 @@ def runner_names(catalogue: Catalogue, machine: MachineId, tries: int) -> Iterat
 def machine_in_name(catalogue: Catalogue, name: RunnerName) -> MachineId | None:
     """The machine that a registration's name tells of, if this installation gave the name."""
     installation, machine = _parts(catalogue.fleet, name)
-    return machine if installation in catalogue.installations else None
+    return machine if installation in catalogue.installations.all else None
 
 
 def machine_in_any_name(fleet: str, name: RunnerName) -> MachineId | None:

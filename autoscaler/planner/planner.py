@@ -1,11 +1,10 @@
 """From a Fleet to a Plan. The same Fleet gives the same Plan, and carrying it out plans nothing more."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
-from autoscaler.model.machines import MachineState
-from autoscaler.model.plan import End, Examine, Intent, Plan, WithdrawRunner
+from autoscaler.model.plan import Doubt, End, Examine, Intent, Plan, WithdrawRunner
 from autoscaler.planner.grants import grants, surplus_registrations
 from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
 from autoscaler.planner.placement import Room
@@ -25,8 +24,9 @@ from autoscaler.planner.waiting import waiting_reasons
 
 def plan(fleet: Fleet) -> Plan:
     """Everything to do now, in the order to do it: take back, repeat, end, grant, launch, ask."""
-    ends, examinations = _ends(fleet)
-    leaving = _leaving(fleet, ends, examinations)
+    ends, doubts, examinations = _due(fleet)
+    # Nobody may hope for these any more: ended, or held to be at work from now on.
+    leaving = {end.machine for end in ends} | {doubt.machine for doubt in doubts}
     withdrawals = [
         w for w in lost_configurations(fleet) if fleet.runners[w.runner].machine not in leaving
     ]
@@ -48,6 +48,7 @@ def plan(fleet: Fleet) -> Plan:
         *(intent for cutback in cutbacks for intent in cutback.intents()),
         *repeats,
         *ends,
+        *doubts,
         *idle,
         *made,
         *launched.launches(),
@@ -79,22 +80,13 @@ def _scale_up_until_settled(
         matching = match(fleet, stock.supply, minimum, bounds)
 
 
-def _ends(fleet: Fleet) -> tuple[list[End], list[Examine]]:
+def _due(fleet: Fleet) -> tuple[list[End], list[Doubt], list[Examine]]:
     due = due_machines(fleet)
     ends = {intent.machine: intent for intent in due if isinstance(intent, End)}
     for expired in expired_parked(fleet):
         ends.setdefault(expired.machine, expired)
-    return list(ends.values()), [intent for intent in due if isinstance(intent, Examine)]
-
-
-def _leaving(fleet: Fleet, ends: Iterable[End], examinations: Iterable[Examine]) -> set[MachineId]:
-    """Machines that nobody may hope for any more: ended, or held to be at work from now on."""
-    doubted = (
-        examine.machine
-        for examine in examinations
-        if fleet.machines[examine.machine].state is not MachineState.GRANTED
-    )
-    return {*(end.machine for end in ends), *doubted}
+    doubts = [intent for intent in due if isinstance(intent, Doubt)]
+    return list(ends.values()), doubts, [one for one in due if isinstance(one, Examine)]
 
 
 def _match_without_surplus(

@@ -13,7 +13,7 @@ from autoscaler.model.cooldowns import held, throttle_key
 from autoscaler.model.fleet import PARKED_BELIEVED_FOR, Fleet
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.machines import EndGround, Machine, MachineState
-from autoscaler.model.plan import End, Examine, ReadJob, RepeatCall, WithdrawRunner
+from autoscaler.model.plan import Doubt, End, Examine, ReadJob, RepeatCall, WithdrawRunner
 from autoscaler.model.runners import RunnerState
 
 FIRST_REPEAT: Seconds = 5.0
@@ -26,9 +26,9 @@ _STAGE = {
 }
 
 
-def due_machines(fleet: Fleet) -> list[End | Examine]:
+def due_machines(fleet: Fleet) -> list[End | Doubt | Examine]:
     """What each machine whose time has come needs. O(machines due)."""
-    found: list[End | Examine] = []
+    found: list[End | Doubt | Examine] = []
     for machine in fleet.due.values():
         if machine.due is None or machine.due > fleet.now:
             break
@@ -38,14 +38,12 @@ def due_machines(fleet: Fleet) -> list[End | Examine]:
     return found
 
 
-def _due(fleet: Fleet, machine: Machine) -> End | Examine | None:
+def _due(fleet: Fleet, machine: Machine) -> End | Doubt | Examine | None:
     if machine.interruption is not None and machine.is_unused(fleet.started_at):
         return End(machine.id, EndGround.INTERRUPTED, f"{machine.interruption} by its provider")
+    if fleet.is_untold(machine):
+        return Doubt(machine.id)
     match machine.state:
-        case (
-            MachineState.LAUNCHED | MachineState.BOOTED | MachineState.PARKED | MachineState.GRANTED
-        ) if not machine.handed_over and fleet.is_untold(machine):
-            return Examine(machine.id)
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.PARKED:
             return End(machine.id, EndGround.DEADLINE, _STAGE[machine.state])
         case MachineState.GRANTED if machine.ground is EndGround.OPERATOR:

@@ -7,6 +7,7 @@ no more to explain than a queue of two.
 from autoscaler.model.cooldowns import held, mint_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
+from autoscaler.model.jobs import disputed_by_class
 from autoscaler.model.plan import Waiting
 from autoscaler.planner.matching import Matching, SupplyKind
 from autoscaler.planner.scale_up import ScaleUp
@@ -16,6 +17,8 @@ NAMED_AT_MOST = 3
 """How many repositories with their share a reason names."""
 
 _HELD = "GitHub did not give it to two runners that fit it: tried again now and then"
+
+_ASKED = "GitHub is being asked what became of it"
 
 _BY_KIND = {
     SupplyKind.RUNNER: "a runner is ready for it: GitHub has to hand it out",
@@ -28,7 +31,7 @@ _BY_KIND = {
 def waiting_reasons(
     fleet: Fleet, matching: Matching, launched: ScaleUp
 ) -> dict[DemandClass, tuple[Waiting, ...]]:
-    """The reasons by class; the counts add up to its queue, and then the jobs that are held back."""
+    """The reasons by class; the counts add up to its queue, the held jobs and those in doubt."""
     reasons: dict[DemandClass, tuple[Waiting, ...]] = {}
     for demand, queue in fleet.queues.items():
         runs = [Waiting(matching.served(demand, kind), text) for kind, text in _BY_KIND.items()]
@@ -42,6 +45,8 @@ def waiting_reasons(
         reasons[demand] = tuple(run for run in runs if run.count > 0)
     for demand, jobs in fleet.held.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(len(jobs), _HELD, blocked=True))
+    for demand, count in disputed_by_class(fleet.jobs, fleet.reads).items():
+        reasons[demand] = (*reasons.get(demand, ()), Waiting(count, _ASKED, blocked=True))
     return reasons
 
 

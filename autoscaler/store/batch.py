@@ -16,7 +16,8 @@ from autoscaler.controller.ports.store import (
     HistoryRow,
     Record,
 )
-from autoscaler.model.identifiers import InstallationId, Instant
+from autoscaler.model.identifiers import Instant
+from autoscaler.model.installations import Installations
 from autoscaler.store.rows import (
     Row,
     checked_key,
@@ -55,7 +56,7 @@ class Decision:
     history: tuple[Row, ...]
     applied: tuple[DeliveryKey, ...]
     cooldowns: tuple[Row, ...]
-    installations: tuple[str, ...] = ()
+    installations: Installations | None = None
 
     @classmethod
     def of(
@@ -64,15 +65,17 @@ class Decision:
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey],
         cooldowns: Sequence[Cooldown],
-        installations: Sequence[InstallationId] = (),
+        installations: Installations | None = None,
     ) -> "Decision":
         """Copy everything. Raises StoreError if any of it cannot be stored."""
+        for one in installations.all if installations is not None else ():
+            name(one, "installation")
         return cls(
             records=tuple(record_row(record) for record in records),
             history=tuple(history_row(row) for row in history),
             applied=tuple(checked_key(key) for key in applied),
             cooldowns=tuple(cooldown_row(cooldown) for cooldown in cooldowns),
-            installations=tuple(name(one, "installation") for one in installations),
+            installations=installations,
         )
 
 
@@ -102,7 +105,7 @@ class Batch:
     records: dict[Table, dict[object, Row]] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
     cooldowns: dict[object, Row] = field(default_factory=dict)
-    installations: tuple[str, ...] = ()
+    installations: Installations | None = None
     heartbeat: Instant | None = None
     arrived_until: Instant | None = None
 

@@ -33,12 +33,14 @@ def encode_rerun(rerun: Rerun) -> str:
 def decode_rerun(text: str) -> Rerun:
     """Back from `encode_rerun`. Raises CorruptRecordError."""
     of = Fields.parse(text)
+    run_attempt = of.whole("run_attempt")
     return Rerun(
         job=JobId(of.whole("job")),
         repository=of.text("repository"),
         run_id=of.whole("run_id"),
-        run_attempt=of.whole("run_attempt"),
-        died_in=of.whole("died_in"),
+        run_attempt=run_attempt,
+        # A row from before it was told apart: the one after which its run was tried again.
+        died_in=of.whole("died_in", run_attempt),
         sku=SkuName(of.text("sku")),
         machine=MachineId(of.text("machine")),
         state=of.choice("state", RerunState),

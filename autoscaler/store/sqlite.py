@@ -21,7 +21,8 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.model.identifiers import InstallationId, Instant, JobId
+from autoscaler.model.identifiers import Instant, JobId
+from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import Job
 from autoscaler.store import statements
 from autoscaler.store.batch import Arrival, Batch, Beat, Change, Decision
@@ -75,7 +76,7 @@ class SqliteStore:
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
-        installations: Sequence[InstallationId] = (),
+        installations: Installations | None = None,
     ) -> None:
         """See `Store.commit`."""
         await self._submit(Decision.of(records, history, applied, cooldowns, installations))

@@ -38,6 +38,7 @@ from autoscaler.controller.ports.store import (
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, Instant
+from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import Job
 from autoscaler.store.batch import Batch
 from autoscaler.store.codec import decode_call, decode_job, decode_machine, decode_runner
@@ -97,10 +98,10 @@ def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[D
         connection.execute(insert(history), batch.history)
     if batch.cooldowns:
         connection.execute(dialect.upsert(cooldowns), list(batch.cooldowns.values()))
-    if batch.installations:
-        own, *former = batch.installations
-        _set_meta(connection, dialect, "installation", own)
-        _set_meta(connection, dialect, "former_installations", json.dumps({"ids": former}))
+    if batch.installations is not None:
+        former = json.dumps({"ids": batch.installations.former})
+        _set_meta(connection, dialect, "installation", batch.installations.own)
+        _set_meta(connection, dialect, "former_installations", former)
     if batch.heartbeat is not None:
         _set_meta(connection, dialect, "heartbeat", repr(batch.heartbeat))
     if batch.arrived_until is not None:
@@ -115,7 +116,9 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
     kept = select(machines.c.id).where(_kept(machines, horizon))
     their_calls = select(machines.c.call).where(_kept(machines, horizon))
     return SavedState(
-        installation=_installation(connection, dialect),
+        installations=Installations(
+            _installation(connection, dialect), _former_installations(connection)
+        ),
         heartbeat=None if heartbeat is None else float(heartbeat),
         jobs=_read(connection, jobs, _kept(jobs, horizon), decode_job),
         calls=_read(
@@ -132,7 +135,6 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
         unapplied=_unapplied(connection),
         arrived_until=None if arrived_until is None else float(arrived_until),
         reruns=_read(connection, reruns, true(), decode_rerun),
-        former_installations=_former_installations(connection),
     )
 
 

@@ -7,6 +7,7 @@ from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Rate
 from autoscaler.model.identifiers import InstallationId
+from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.provider import Ec2Provider
 from tests.config.fleet_file import MINIMAL, Folder
 from tests.controller.fakes import RecordingTelemetry
@@ -17,20 +18,20 @@ OURS = InstallationId("0badcafe")
 def test_how_fast_a_provider_launches_is_known_before_it_is_opened(tmp_path: Path) -> None:
     """A restart counts on no more calls than its absence gave, opened or not."""
     configuration = Folder(tmp_path).load(MINIMAL)
-    settings = ec2_settings(configuration, [OURS], "0" * 64)
+    settings = ec2_settings(configuration, Installations(OURS), "0" * 64)
     configured = {
         name: Ec2Provider(one, RecordingTelemetry(), SystemClock())
         for name, one in settings.items()
     }
-    known = catalogue(configuration, [OURS], {}, configured)
+    known = catalogue(configuration, Installations(OURS), {}, configured)
     (name,) = configured
     assert known.launch_rates[name].calls == Rate(50, 5.0)
     assert Ledger(known).fleet(0.0).launch_tokens[name].calls == 50.0
 
 
 def test_former_ids_reach_the_ledger_and_every_provider(tmp_path: Path) -> None:
-    configuration, former = Folder(tmp_path).load(MINIMAL), InstallationId("01d01d01")
-    known = catalogue(configuration, [OURS, former], {}, {})
-    assert known.installations == (OURS, former)
-    (settings,) = ec2_settings(configuration, [OURS, former], "0" * 64).values()
-    assert settings.installations == (OURS, former)
+    configuration = Folder(tmp_path).load(MINIMAL)
+    ids = Installations(OURS, (InstallationId("01d01d01"),))
+    assert catalogue(configuration, ids, {}, {}).installations == ids
+    (settings,) = ec2_settings(configuration, ids, "0" * 64).values()
+    assert settings.installations == ids

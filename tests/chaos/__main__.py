@@ -19,14 +19,13 @@ from rich.progress import (
 )
 
 from autoscaler.simulator.world.schedule import Schedule, from_json
-from tests.chaos.campaign import campaign, quiet, stop_by_signals
+from tests.chaos.campaign import INTERRUPTED, Figures, campaign, quiet, stop_by_signals
 from tests.chaos.mix import schedule_of
 from tests.chaos.shrink import shrink
 from tests.chaos.trial import Outcome, play
 
 FOUND = Path(".cache/chaos")
 MISTAKEN = 2
-INTERRUPTED = 130
 SHRUNK = 3
 """How many failing seeds are shrunk: one bug fails many."""
 
@@ -36,7 +35,6 @@ def main(arguments: list[str]) -> int:
     options = _options(arguments)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     quiet()
-    stop_by_signals()
     try:
         if options.replay is not None:
             return _replay(console, options.replay)
@@ -74,21 +72,20 @@ def _play(console: Console, options: argparse.Namespace) -> int:
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=len(seeds))
-        bad = 0
+    figures = Figures()
+    try:
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task("", total=len(seeds))
 
-        def each(outcome: Outcome) -> None:
-            nonlocal bad
-            if outcome.violations:
-                bad += 1
-                console.print(f"seed {outcome.seed}: {'; '.join(outcome.violations[:3])}")
-            progress.update(task, advance=1, description=f"{bad} bad" if bad else "")
+            def each(outcome: Outcome) -> None:
+                if outcome.violations:
+                    console.print(f"seed {outcome.seed}: {'; '.join(outcome.violations[:3])}")
+                bad = f"{len(figures.bad)} bad" if figures.bad else ""
+                progress.update(task, advance=1, description=bad)
 
-        figures = campaign(seeds, options.processes, each, options.until_found)
-    console.print(figures.told())
-    if figures.interrupted:
-        raise KeyboardInterrupt
+            campaign(seeds, figures, options.processes, each, options.until_found)
+    finally:
+        console.print(figures.told())
     for outcome in figures.bad[:SHRUNK]:
         _tell_shrunk(console, outcome, options)
     return 1 if figures.bad else 0
@@ -134,4 +131,5 @@ def kind_of(violation: str) -> str:
 
 
 if __name__ == "__main__":
+    stop_by_signals()
     sys.exit(main(sys.argv[1:]))

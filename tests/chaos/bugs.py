@@ -23,12 +23,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.campaign import stop_by_signals
+from tests.chaos.campaign import INTERRUPTED, stop_by_signals
 
 ROOT = Path(__file__).parents[2]
 PATCHES = Path(__file__).parent / "patches"
 FOUND = ROOT / ".cache" / "chaos"
-INTERRUPTED = 130
 WITHIN = 300
 """Seeds within which every bug is to be found."""
 
@@ -116,7 +115,6 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(names()):
         parser.error(f"no such bug: {', '.join(sorted(unknown))}; there are {', '.join(names())}")
-    stop_by_signals()
     try:
         return _hunt_all(options.names or names(), PATCHES if options.keep else FOUND)
     except KeyboardInterrupt:
@@ -139,4 +137,5 @@ def _hunt_all(wanted: list[str], folder: Path) -> int:
 
 
 if __name__ == "__main__":
+    stop_by_signals()
     sys.exit(main(sys.argv[1:]))

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import active_children, get_context
+from types import FrameType
 
 import structlog
 
@@ -25,6 +26,11 @@ _AT_ONCE = 4
 _IN_FLIGHT = 3
 """Questions handed out for each process, so that none waits for the other."""
 
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+INTERRUPTED = 130
+"""The exit status of a command that was stopped by one of them."""
+
 
 @dataclass
 class Figures:
@@ -36,7 +42,6 @@ class Figures:
     hits: Counter[FaultKind] = field(default_factory=Counter)
     seeds_with: Counter[FaultKind] = field(default_factory=Counter)
     bad: list[Outcome] = field(default_factory=list)
-    interrupted: bool = False
 
     def count(self, outcome: Outcome) -> None:
         """Take one seed in."""
@@ -65,24 +70,21 @@ class Figures:
 
 def campaign(
     seeds: range,
+    figures: Figures,
     processes: int = 2,
     each: Callable[[Outcome], None] = lambda _: None,
     until_found: bool = False,
-) -> Figures:
-    """Play the seeds; `each` hears of every one. Stops at the first violation if `until_found`.
+) -> None:
+    """Play the seeds and count each in `figures`; then `each` hears of it.
 
-    After Ctrl-C the figures are those of the seeds played so far.
+    Stops at the first violation if `until_found`. Whatever ends it sooner, as Ctrl-C, is the
+    caller's to answer, and the figures are those of the seeds played so far.
     """
-    figures = Figures()
-    try:
-        for outcome in _outcomes(seeds, processes):
-            figures.count(outcome)
-            each(outcome)
-            if until_found and figures.bad:
-                break
-    except KeyboardInterrupt:
-        figures.interrupted = True
-    return figures
+    for outcome in _outcomes(seeds, processes):
+        figures.count(outcome)
+        each(outcome)
+        if until_found and figures.bad:
+            break
 
 
 def _outcomes(seeds: range, processes: int) -> Iterator[Outcome]:
@@ -100,7 +102,7 @@ def _outcomes(seeds: range, processes: int) -> Iterator[Outcome]:
                 return
             yield from waiting.popleft().result()
     finally:
-        # What is being played now is nobody's to wait for: a second Ctrl-C would come meanwhile.
+        # What is being played now is nobody's to wait for.
         for worker in set(active_children()) - others:
             worker.kill()
         pool.shutdown(cancel_futures=True)
@@ -122,9 +124,19 @@ def set_up_process() -> None:
 
 
 def stop_by_signals() -> None:
-    """Take SIGTERM for Ctrl-C, and Ctrl-C though a shell ignores it: no process is to outlive this."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    """Take SIGTERM for Ctrl-C, and Ctrl-C though a shell ignores it: no process is to outlive this.
+
+    Only the first counts: a second one must not break off what the first began to clear up.
+    """
+    for number in _STOPS:
+        signal.signal(number, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    for other in _STOPS:
+        signal.signal(other, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def quiet() -> None:

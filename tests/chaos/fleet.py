@@ -17,6 +17,7 @@ from autoscaler.model.catalogue import (
     Sku,
 )
 from autoscaler.model.identifiers import ProviderName, SkuName
+from autoscaler.model.installations import Installations
 from autoscaler.simulator.world.silence import Silence
 from autoscaler.simulator.world.store import INSTALLATION
 from autoscaler.simulator.world.world import Setting
@@ -97,7 +98,7 @@ LABELS: tuple[tuple[str, ...], ...] = (
 
 CATALOGUE = Catalogue(
     fleet="ci",
-    installation=INSTALLATION,
+    installations=Installations(INSTALLATION),
     skus={sku.name: sku for sku in SKUS},
     scopes=(Scope("acme", None),),
     limits=Limits(machines=20, dollars_per_hour=16.0, quotas=QUOTA),

@@ -88,7 +88,7 @@ HABITS: Mapping[FaultKind, Habit] = {
     K.STORE_FAILS: Habit(times=(1, 2), lasts=(5, 120), every=(1,)),
     K.STORE_SLOW: Habit(lasts=(60, 900), every=(1,)),
     K.CLOCK_JUMP: Habit(times=(1, 2), lasts=(60, 1800), every=(1,), target=(-600, 1200)),
-    K.STORE_RESTORED: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(30, 1200)),
+    K.STORE_RESTORED: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(30, 3600)),
     K.STORE_LOST: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,)),
 }
 
@@ -138,10 +138,14 @@ def _left_behind(fault: Fault) -> Fault:
 
 
 def _at_work_since(fault: Fault, jobs: int) -> list[JobArrival]:
-    """Long jobs whose machines boot as the backup is made: it shows them as idle, and they work."""
+    """Jobs whose machines boot as the backup is made, and that still run when it is restored.
+
+    It shows these machines as idle, and they work.
+    """
     backup = max(0.0, fault.at - fault.target)
+    works = fault.target + 900.0
     return [
-        JobArrival(round(max(0.0, backup - 10.0 * n), 2), jobs + n, labels, 1800.0)
+        JobArrival(round(max(0.0, backup - 10.0 * n), 2), jobs + n, labels, works)
         for n, labels in enumerate((("gpu",), ("gpu",), ("arm",), ("arm",), ("cpu",), ("cpu",)), 1)
     ]
 

@@ -1,5 +1,6 @@
 """`make chaos` as it is called: what it says of a mistake, and how it ends."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -45,10 +46,13 @@ def test_a_replay_tells_its_timeline_and_what_was_wrong(
 ) -> None:
     path = tmp_path / "kept.json"
     path.write_text(LOST.to_json())
+    stops = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(["--replay", str(path)]) == 1
     told = capsys.readouterr().out
     assert "webhook_vanished for 60 s" in told
     assert "job 1 is queued in the end" in told
+    # Signals are the command's own to answer, not of who calls it.
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == stops
 
 
 def test_a_schedule_that_cannot_be_kept_is_said_to_be_so(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Seconds, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.machines import HUNG
 from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Schedule
 from autoscaler.simulator.world.virtual_time import run
-from autoscaler.simulator.world.world import OPERATOR_COMES, SimulatedWorld
+from autoscaler.simulator.world.world import LOOK_EVERY, OPERATOR_COMES, SETTLES, SimulatedWorld
 from tests.chaos.fleet import SETTING, WEST
 from tests.chaos.mix import schedule_of
 from tests.chaos.trial import PATIENCE, left_wrong
@@ -28,6 +28,20 @@ def played(*happenings: Fault | JobArrival, lists: bool = False) -> SimulatedWor
     return run(scenario())
 
 
+def lasts(*happenings: Fault | JobArrival) -> Seconds:
+    """How long a world is played in which a job is never over."""
+    jobs = tuple(one for one in happenings if isinstance(one, JobArrival))
+    faults = tuple(one for one in happenings if isinstance(one, Fault))
+
+    async def scenario() -> Seconds:
+        world = SimulatedWorld(SETTING, Schedule(0, jobs, faults))
+        await world.run(PATIENCE)
+        assert left_wrong(world) == [f"job {jobs[-1].job} is queued in the end"]
+        return world.weather.time
+
+    return run(scenario())
+
+
 def arm_job(works: Seconds = 60.0) -> JobArrival:
     """Of a SKU that keeps no machine warm."""
     return JobArrival(5.0, 1, ("arm",), works)
@@ -41,6 +55,17 @@ def only_job(world: SimulatedWorld) -> SimulatedJob:
 def waited(job: SimulatedJob) -> Seconds:
     assert job.started_at is not None
     return job.started_at - job.queued_at
+
+
+@pytest.mark.parametrize(
+    ("last_job", "end"), [(5.0, 100.0 + PATIENCE), (4000.0, 100.0 + PATIENCE), (7e3, 7e3 + SETTLES)]
+)
+def test_a_late_job_has_a_time_of_its_own_and_leaves_what_was_before_no_more_of_it(
+    last_job: Seconds, end: Seconds
+) -> None:
+    nobody_runs_it = JobArrival(last_job, 2, ("no-such-sku",), 60.0)
+    ended = lasts(arm_job(), Fault(0.0, FaultKind.SLOW_BOOT, 100.0), nobody_runs_it)
+    assert end <= ended < end + LOOK_EVERY
 
 
 def test_what_the_console_of_a_hung_boot_shows_is_kept() -> None:
@@ -68,7 +93,7 @@ def test_a_controller_that_is_started_again_knows_the_ids_that_it_had() -> None:
     faults = (Fault(400.0, FaultKind.STORE_LOST, 300.0), Fault(1200.0, FaultKind.CRASH, 5.0, 1, 1))
     world = played(arm_job(3000.0), *faults, lists=True)
     assert world.operator.confirmed > 0
-    assert world.store.installations == ("0badcafe", "00000001")
+    assert world.store.installations.all == ("0badcafe", "00000001")
     process = world.supervisor.process
     assert process is not None
     assert process.parts is not None
@@ -112,6 +137,30 @@ def test_the_registration_of_a_machine_taken_while_its_listener_starts_is_remove
     assert first.deleted_at is not None
     unread = played(arm_job(), taken)
     assert [r.name for r in unread.actions.registrations.values() if r.deleted_at is None]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        (),
+        (Fault(0.0, FaultKind.STALE_JOB, 3000.0, target=30),),
+        # From a second before each starts until long after its machine has gone.
+        tuple(Fault(600.0 * n + 55.0, FaultKind.GITHUB_5XX, 330.0) for n in range(4)),
+    ],
+    ids=["lists", "old lists", "late lists"],
+)
+def test_a_job_that_only_lists_tell_of_has_one_machine_launched_for_it(
+    late: tuple[Fault, ...],
+) -> None:
+    """Its machine may be gone before a list shows that it ran: GitHub is asked first."""
+    jobs = [
+        JobArrival(600.0 * n + 5.0, n + 1, ("arm",), works)
+        for n, works in enumerate((30.0, 70.0, 90.0, 200.0))
+    ]
+    world = played(*jobs, Fault(0.0, FaultKind.WEBHOOK_VANISHED, 3000.0), *late, lists=True)
+    assert world.webhooks.logged == set()
+    launched = [i for i in world.providers[WEST].instances.values() if i.sku == SkuName("arm")]
+    assert len(launched) == len(jobs)
 
 
 def of_store_and_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], int]:

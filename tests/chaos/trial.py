@@ -15,8 +15,10 @@ from autoscaler.simulator.world.world import Setting, SimulatedWorld
 from tests.chaos.fleet import SETTING
 
 PATIENCE: Seconds = 2.5 * 3600.0
-"""How long after the last fault all must be over: the longest hold is an hour, a job half of one."""
+"""How long after the last fault all must be over: an operator comes after an hour, then all settles.
 
+The longest hold is an hour, too, and a job works an hour and a quarter at most.
+"""
 
 HEARD_AGAIN: Seconds = 120.0
 """How long after a store was restored a job that ends may have ended unknown to it."""

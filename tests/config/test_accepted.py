@@ -29,6 +29,7 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.demand import classify
 from autoscaler.model.identifiers import InstallationId, ProviderName
+from autoscaler.model.installations import Installations
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
 
 
@@ -151,7 +152,7 @@ def test_the_catalogue_is_built_from_it(folder: Folder) -> None:
     skus = {name: sku(settings, name, ()) for name in settings.skus}
     catalogue = Catalogue(
         fleet=settings.fleet,
-        installation=InstallationId("i"),
+        installations=Installations(InstallationId("i")),
         skus={found.name: found for found in skus.values()},
         scopes=scopes(settings),
         limits=limits(settings),

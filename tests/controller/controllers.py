@@ -105,7 +105,7 @@ class Controller:
         self.desk = BootstrapDesk(
             self.journal, self.granting, self.releasing, world.providers, gates, self._list_soon
         )
-        executor = Executor(
+        self.executor = Executor(
             self.journal,
             world.ids,
             self.effects,
@@ -117,7 +117,7 @@ class Controller:
         self.loop = Loop(
             self.journal,
             self.intake,
-            executor,
+            self.executor,
             self.reconciler,
             self.effects,
             world.telemetry,

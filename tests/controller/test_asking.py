@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
-from autoscaler.model.events import JobObserved
+from autoscaler.model.events import JobObserved, RunnerClosed
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
@@ -64,7 +64,9 @@ def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) 
     scenario()
 
 
-@pytest.mark.parametrize("what", ["in_progress", "not shown", "online", "busy", "forgotten"])
+@pytest.mark.parametrize(
+    "what", ["in_progress", "not shown", "online", "busy", "forgotten", "over"]
+)
 def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -75,6 +77,12 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
         if what == "not shown":
             # 404: the App may have lost sight of the repository while the job goes on.
             world.github.jobs[JobId(1)] = None
+        if what == "over":
+            # Its registration is, as far as we know, and GitHub would not delete it.
+            registration.busy = True
+            name = controller.only_machine().runner
+            assert name is not None
+            controller.journal.note(RunnerClosed(world.clock.now(), name, "busy"))
         if what == "forgotten":
             # It was given up and started after all, and has left memory since.
             registration.busy = True

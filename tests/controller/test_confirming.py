@@ -18,6 +18,7 @@ from autoscaler.model.identifiers import (
     ProviderMachineId,
     RunnerName,
 )
+from autoscaler.model.installations import Installations
 from autoscaler.model.machines import EndGround
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_lists import FakeLists
@@ -176,7 +177,7 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
     assert await desk.confirming.installation(OLD) == OLD
     assert desk.told == [OLD]
     saved = await desk.world.store.load(0.0)
-    assert saved.installations == (OLD, INSTALLATION)
+    assert saved.installations == Installations(OLD, (INSTALLATION,))
     assert [one.machine for one in desk.confirming.unclear()] == ["x-i-1"]
     await desk.controller.turn()
     assert desk.world.telemetry.counts.machines_foreign == 0

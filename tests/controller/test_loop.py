@@ -15,7 +15,7 @@ from autoscaler.model.catalogue import LaunchRate, Rate
 from autoscaler.model.events import RunnersListed
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines import SHOWN_AT_GITHUB_WITHIN, Machine, MachineState
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
@@ -334,9 +334,10 @@ def test_our_own_absence_extends_a_deadline_to_three_times_its_length(
         await asyncio.sleep(away)
         successor = await started(world)
         # However late it is, lists have five minutes to show it at work, and GitHub does not.
-        shown = RunnersListed(world.clock.now(), "org:acme", world.clock.now() + 60.0, ())
-        await successor.journal.record(shown)
         ends_at = max(launched_at + kept_for, world.clock.now() + 300.0)
+        await asyncio.sleep(SHOWN_AT_GITHUB_WITHIN + 1.0)
+        now = world.clock.now()
+        await successor.journal.record(RunnersListed(now, "org:acme", now, ()))
         await asyncio.sleep(max(0.0, ends_at - world.clock.now() - 30.0))
         if ends_at > world.clock.now():
             assert world.east.ended == []

@@ -7,11 +7,7 @@ import pytest
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.controller.reconciler import (
-    REDELIVERY_OVERLAP,
-    REDELIVERY_WINDOW,
-    ROWS_KEPT_FOR,
-)
+from autoscaler.controller.reconciler import REDELIVER_EVERY, REDELIVERY_WINDOW, ROWS_KEPT_FOR
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId, Instant, ProviderMachineId, ProviderName, SkuName
 from autoscaler.model.machines import MachineState
@@ -165,9 +161,9 @@ async def test_failed_deliveries_are_asked_for_since_all_had_arrived() -> None:
     controller = await controller_of(world)
     await watch(controller, 50.0)
     first, *later = world.github.since
-    assert first == pytest.approx(now - 7200.0 - REDELIVERY_OVERLAP, abs=1.0)
+    assert first == now - 7200.0
     assert len(later) == 2
-    assert later[0] == pytest.approx(now - REDELIVERY_OVERLAP, abs=1.0)
+    assert later[0] == pytest.approx(now, abs=1.0)
     assert controller.reconciler.github_answered
     assert world.store.arrived_until == pytest.approx(now + 30.0, abs=11.0)
 
@@ -209,8 +205,8 @@ async def test_after_a_clock_that_was_ahead_all_deliveries_are_looked_at() -> No
     controller = await controller_of(world)
     await watch(controller, 30.0)
     assert world.github.since == [
-        pytest.approx(now - REDELIVERY_WINDOW - REDELIVERY_OVERLAP, abs=REDELIVERY_OVERLAP + 1.0),
-        pytest.approx(now - REDELIVERY_OVERLAP, abs=2.0),
+        pytest.approx(now - REDELIVERY_WINDOW, abs=1.0),
+        pytest.approx(now, abs=1.0),
     ]
     assert world.store.arrived_until is not None
     assert world.store.arrived_until <= now + 30.0
@@ -225,6 +221,22 @@ async def test_githubs_three_days_go_by_the_present_however_long_the_process_liv
     await watch(controller, 3601.0)
     first, second = world.github.since
     assert second - first == pytest.approx(3600.0, abs=1.0)
+
+
+@on_virtual_time
+async def test_while_one_of_several_apps_fails_the_window_stays_where_it_is() -> None:
+    """GitHub then tells the moment that it was asked about: it must not be an earlier one each time."""
+    world = World()
+    world.store.arrived_until = began_at = world.clock.now() - 7200.0
+
+    async def one_app_is_refused(since: Instant) -> int:
+        return 1
+
+    world.github.redeliver = one_app_is_refused
+    controller = await controller_of(world)
+    await watch(controller, 10 * REDELIVER_EVERY)
+    assert world.github.since == [began_at] * 10
+    assert world.store.arrived_until == began_at
 
 
 @pytest.mark.parametrize(

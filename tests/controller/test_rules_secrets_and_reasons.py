@@ -180,7 +180,7 @@ def _check_reasons(controller: Controller) -> None:
     waiting = Counter(
         job.demand
         for job in controller.state.jobs.values()
-        if job.state is JobState.QUEUED and not job.disputed and job.demand is not None
+        if job.state is JobState.QUEUED and job.demand is not None
     )
     assert told == waiting
     assert all(run.reason for runs in controller.loop.plan.waiting.values() for run in runs)

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
+from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, ListedRepository, ListedRun
 from autoscaler.controller.sync_book import (
     ASK_AT_ONCE,
     GHOST_AFTER,
-    MOST_REPOSITORIES,
     UNLISTED_FOR,
     SyncBook,
 )

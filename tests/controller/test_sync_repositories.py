@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from autoscaler.controller.ports.github_lists import ListedRepository
-from autoscaler.controller.sync_book import MOST_REPOSITORIES, SyncBook
+from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, ListedRepository
+from autoscaler.controller.sync_book import SyncBook
+from autoscaler.controller.sync_schedule import Kind, Read, staleness
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import TimePassed
-from tests.controller.test_sync_book import ENDED, NOW, WIDGETS, Desk, told
+from tests.controller.test_sync_book import ACTIVE, ENDED, NOW, WIDGETS, Desk, told
 from tests.planner.fleets import catalogue
 
 
@@ -39,6 +40,23 @@ def test_a_repository_that_is_gone_is_not_looked_at_once_its_jobs_have_ended() -
     desk.book.look_at(desk.ledger.state, NOW + 3600.0)
     desk.book.listed_repositories("org:acme", both[:1], desk.ledger.state)
     assert set(desk.book.known(NOW).repositories) == {WIDGETS}
+
+
+def test_runs_of_a_repository_that_is_gone_do_not_make_the_picture_old() -> None:
+    """Their jobs may not be read any more: nobody would ever say that they are over."""
+    desk = Desk()
+    both = [ListedRepository(WIDGETS, NOW), ListedRepository("acme/old", NOW)]
+    desk.book.listed_repositories("org:acme", both, desk.ledger.state)
+    desk.book.listed_runs("acme/old", [ACTIVE], NOW)
+    later = NOW + 3600.0
+    for _ in range(2):
+        desk.book.was_read(Read(Kind.REPOSITORIES, "org:acme"), later)
+        desk.book.listed_repositories("org:acme", both[:1], desk.ledger.state)
+        desk.book.was_read(Read(Kind.NEWEST, WIDGETS), later)
+        assert not desk.book.known(later).runs
+        assert staleness(desk.book.known(later), later) == 0.0
+        # A list that was under way as the repository was forgotten.
+        desk.book.listed_runs("acme/old", [ACTIVE], NOW)
 
 
 def test_a_list_that_is_not_whole_adds_and_takes_nothing_away() -> None:

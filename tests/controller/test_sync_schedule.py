@@ -11,8 +11,8 @@ from autoscaler.controller.sync_schedule import (
     EACH_CALL,
     FIRST_AGAIN,
     INTERVALS,
+    RUNNERS_SOON,
     SELDOM,
-    SUSPECTS_EVERY,
     Kind,
     Known,
     KnownRun,
@@ -111,10 +111,10 @@ def test_quiet_repositories_are_looked_at_for_new_runs_alone_and_never_too_many(
     assert len(reads(known, read_at, NOW + 500.0)) == 99
 
 
-def test_registrations_without_a_machine_are_looked_at_again_after_a_minute() -> None:
+def test_registrations_that_are_awaited_are_read_again_after_a_minute() -> None:
     read_at = {Read(Kind.RUNNERS, SCOPE): NOW, Read(Kind.REPOSITORIES, SCOPE): NOW}
-    for suspects, due in ((True, [Read(Kind.RUNNERS, SCOPE)]), (False, [])):
-        assert reads(Known(BEGAN, {SCOPE: suspects}), read_at, NOW + SUSPECTS_EVERY) == due
+    for soon, due in ((True, [Read(Kind.RUNNERS, SCOPE)]), (False, [])):
+        assert reads(Known(BEGAN, {SCOPE: soon}), read_at, NOW + RUNNERS_SOON) == due
 
 
 def test_staleness_is_the_oldest_picture_of_what_is_active() -> None:
@@ -198,8 +198,8 @@ def test_a_run_that_could_not_be_read_goes_before_no_other_run() -> None:
 def test_a_list_of_many_pages_is_read_less_often() -> None:
     runners = Read(Kind.RUNNERS, SCOPE)
     tried = {runners: Turn(NOW, NOW, calls=100), Read(Kind.REPOSITORIES, SCOPE): Turn(NOW, NOW)}
-    for suspects in (True, False):
-        known = Known(BEGAN, {SCOPE: suspects}, turns=tried)
+    for soon in (True, False):
+        known = Known(BEGAN, {SCOPE: soon}, turns=tried)
         assert runners not in next_reads(known, NOW + 100 * EACH_CALL - 1.0, 9)
         assert runners in next_reads(known, NOW + 100 * EACH_CALL, 9)
 

@@ -11,6 +11,7 @@ from autoscaler.controller.ports.github import OperatorError, Redelivered, Retry
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.deliveries import (
     MAX_REPEATS,
+    OVERLAP,
     PENDING_FOR,
     FailedDelivery,
     Try,
@@ -84,7 +85,7 @@ async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
     for _ in range(3 * 180):
         told = await client.redeliver_failed(since)
         # The caller's window moves on, as the reconciler's does.
-        since = max(START - 10, told.arrived_until - 30)
+        since = max(START - 10, told.arrived_until)
         if told.asked:
             asked_at.append(world.clock.at - START)
             number = len(world.github.deliveries["1"]) + 1
@@ -95,7 +96,7 @@ async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
     gaps = [after - before for before, after in pairwise(asked_at)]
     assert gaps == [60, 120, 240, 480, *[900] * len(gaps[4:])]
     assert len(gaps) > 10
-    assert since == START + asked_at[-1] - 25, "a process that starts anew looks there"
+    assert since == START + asked_at[-1] + 5, "a process that starts anew looks there"
 
 
 async def test_what_fails_for_long_does_not_have_all_since_then_listed_again(
@@ -106,9 +107,9 @@ async def test_what_fails_for_long_does_not_have_all_since_then_listed_again(
     world.github.deliveries["1"] = [entry(1, "fails", 1000), *arrived]
     since = START - 3600
     for _ in range(9):
-        since = (await client.redeliver_failed(since)).arrived_until - 30
+        since = (await client.redeliver_failed(since)).arrived_until
         world.clock.at += 20
-    assert since == START - 1030
+    assert since == START - 1000
     assert world.github.count("GET .*/deliveries") == 20 + 8
 
 
@@ -124,7 +125,7 @@ async def test_a_try_that_stays_pending_is_repeated_and_does_not_have_all_since_
         deliveries.append(entry(n, f"g{n}", START - world.clock.at, **OK))
         before = world.github.count("GET .*/deliveries")
         told = await client.redeliver_failed(since)
-        since = told.arrived_until - 30
+        since = told.arrived_until
         listed.append(world.github.count("GET .*/deliveries") - before)
         if told.asked:
             asked_at.append(world.clock.at - START)
@@ -139,7 +140,7 @@ async def test_pages_are_read_until_the_moment_asked_for(
 ) -> None:
     world.github.page_size = 10
     world.github.deliveries["1"] = [entry(n, f"g{n}", 1000 - n) for n in range(1, 100)]
-    assert (await client.redeliver_failed(START - (1000 - 75))).asked == 25
+    assert (await client.redeliver_failed(START - (1000 - 75) + OVERLAP)).asked == 25
     assert world.github.count("GET .*/deliveries") == 3
 
 
@@ -206,6 +207,31 @@ async def test_every_app_has_deliveries_and_one_apps_trouble_is_its_own(world: W
         with pytest.raises(OperatorError):
             await client.redeliver_failed(START - 3600)
     assert world.github.count("deliveries/2/attempts") == 2
+
+
+async def test_what_github_lists_late_is_found_in_the_next_pass(
+    world: World, client: GitHubClient
+) -> None:
+    """A process that starts anew looks as far back, and no farther."""
+    since = (await client.redeliver_failed(START - 3600)).arrived_until
+    assert since == START
+    world.clock.at += 20
+    world.github.deliveries["1"] = [entry(1, "older", OVERLAP + 1), entry(2, "late", OVERLAP)]
+    assert (await client.redeliver_failed(since)).asked == 1
+    async with world.client() as anew:
+        assert (await anew.redeliver_failed(since)).asked == 1
+    assert world.github.count("deliveries/2/attempts") == 2
+
+
+async def test_an_app_that_is_always_refused_keeps_the_window_where_it_is(world: World) -> None:
+    world.github.apps.pop("1")
+    since, windows = START - 3600, []
+    async with world.client(apps=(1, 2)) as client:
+        for _ in range(10):
+            since = (await client.redeliver_failed(since)).arrived_until
+            windows.append(since)
+            world.clock.at += 20
+    assert windows == [START - 3600] * 10
 
 
 async def test_a_list_of_an_unknown_shape_is_no_list(world: World, client: GitHubClient) -> None:

@@ -1,7 +1,5 @@
 """Lists of repositories, runs, jobs and runners: what is read of them, and what an ETag saves."""
 
-import gc
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -9,12 +7,10 @@ from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
-from autoscaler.github import known_pages
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.known_pages import KEPT_FOR, MAX_PAGES, MOST_KEPT
+from autoscaler.github.known_pages import MAX_PAGES
 from autoscaler.github.lists import FASTEST
 from autoscaler.model.identifiers import RunnerName
-from autoscaler.model.jobs import JobState
 from tests.github.conftest import World
 from tests.github.doubles import START
 from tests.github.faults import Fault
@@ -70,59 +66,16 @@ async def test_a_run_is_marked_by_its_state_and_its_attempt(
     assert (await client.lists.run(WIDGETS, 2)).items == ()
 
 
-async def test_what_has_not_changed_is_read_again_for_nothing(
+async def test_runs_that_are_over_share_one_mark_until_one_is_run_again(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.page_size = 2
-    world.github.lists.etags = True
-    world.github.lists.jobs[WIDGETS, 7] = [job(n) for n in range(1, 6)]
-    first = await client.lists.jobs(WIDGETS, 7, START)
-    again = await client.lists.jobs(WIDGETS, 7, START + 60)
-    assert [one.id for one in again.items] == [one.id for one in first.items] == [1, 2, 3, 4, 5]
-    assert (first.calls, again.calls) == (3, 0)
-    assert {one.at for one in again.items} == {START + 60}
-    world.github.lists.jobs[WIDGETS, 7][4]["status"] = "completed"
-    changed = await client.lists.jobs(WIDGETS, 7, START + 120)
-    assert changed.calls == 1
-    assert [one.state for one in changed.items] == [JobState.QUEUED] * 4 + [JobState.COMPLETED]
-
-
-async def test_what_nobody_has_asked_for_in_an_hour_is_forgotten(
-    world: World, client: GitHubClient
-) -> None:
-    """Runs that are over are many, and their jobs are never asked for again."""
-    world.github.lists.etags = True
-    for number in (7, 8, 9):
-        world.github.lists.jobs[WIDGETS, number] = [job(number)]
-        await client.lists.jobs(WIDGETS, number, START)
-    world.clock.at += KEPT_FOR - 1.0
-    assert (await client.lists.jobs(WIDGETS, 8, START)).calls == 0
-    world.clock.at += 2.0
-    assert (await client.lists.jobs(WIDGETS, 9, START)).calls == 0, "a moment too late to matter"
-    calls = [(await client.lists.jobs(WIDGETS, number, START)).calls for number in (7, 8, 9)]
-    assert calls == [1, 0, 0]
-
-
-async def test_a_304_that_was_not_asked_for_is_no_answer(
-    world: World, client: GitHubClient
-) -> None:
-    world.github.faults.append(Fault("/runs", status=304, body=b""))
-    with pytest.raises(OperatorError):
-        await client.lists.newest_runs(WIDGETS)
-
-
-@pytest.mark.parametrize("etag", ["no quotes", '"' + "x" * 300 + '"', '"a\tb"', ""])
-async def test_an_etag_that_is_none_is_not_sent_back(
-    world: World, client: GitHubClient, etag: str
-) -> None:
-    body = {"total_count": 0, "workflow_runs": []}
-    fault = Fault("/runs", status=200, body=body, headers={"ETag": etag} if etag else {}, times=1)
-    world.github.faults.append(fault)
-    world.github.lists.etags = True
-    world.github.lists.runs[WIDGETS] = [run(1)]
-    assert (await client.lists.newest_runs(WIDGETS)).items == ()
-    assert (await client.lists.newest_runs(WIDGETS)).calls == 1
-    assert world.github.lists.conditional == 0
+    """They are nearly all that is kept, and their marks would be half of it."""
+    later = {"updated_at": "2026-11-01T11:00:00Z"}
+    over = [run(1, "completed"), run(2, "completed") | later, run(3, "completed", 2)]
+    world.github.lists.runs[WIDGETS] = over
+    third, second, first = [one.mark for one in (await client.lists.newest_runs(WIDGETS)).items]
+    assert first is second
+    assert third != first
 
 
 async def test_jobs_are_facts_that_were_read(world: World, client: GitHubClient) -> None:
@@ -248,53 +201,6 @@ async def test_a_list_of_too_many_pages_is_not_taken_for_all(
             await client.lists.runners("org:acme")
     else:
         assert len((await client.lists.runners("org:acme")).items) == MAX_PAGES
-
-
-async def test_how_many_items_are_kept_is_bounded_and_the_oldest_go_first(
-    world: World, client: GitHubClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(known_pages, "MOST_KEPT", 10)
-    world.github.lists.etags = True
-    for number in (7, 8, 9):
-        world.github.lists.jobs[WIDGETS, number] = [job(n) for n in range(1, 4)]
-
-    async def calls(*runs: int) -> list[int]:
-        return [(await client.lists.jobs(WIDGETS, run, START)).calls for run in runs]
-
-    assert await calls(7, 8, 8, 7, 9, 7, 9) == [1, 1, 0, 0, 1, 0, 0]
-    assert await calls(8) == [1], "three of three jobs are more than ten"
-    world.github.lists.jobs[WIDGETS, 7] = [job(n) for n in range(1, 30)]
-    assert await calls(7, 7) == [1, 1], "too long to be kept"
-
-
-async def test_all_that_is_kept_takes_a_quarter_of_a_gigabyte_at_most(
-    world: World, client: GitHubClient
-) -> None:
-    """A job at work, with its names and times, is the largest of the items."""
-    shown = {
-        "name": "linux-cuda / test (default, 1, 5)",
-        "workflow_name": "trunk",
-        "runner_name": "ci-0badcafe-00000000000000aa-1",
-        "runner_id": 4_321,
-        "started_at": "2026-11-01T10:05:00Z",
-    }
-    count = 1_000
-    world.github.page_size = 100
-    world.github.lists.etags = True
-    for number in (7, 8):
-        numbers = range(number * count, (number + 1) * count)
-        world.github.lists.jobs[WIDGETS, number] = [job(n, "in_progress") | shown for n in numbers]
-    await client.lists.jobs(WIDGETS, 7, START)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        assert len((await client.lists.jobs(WIDGETS, 8, START)).items) == count
-        gc.collect()
-        each = tracemalloc.get_traced_memory()[0] / count
-    finally:
-        tracemalloc.stop()
-    assert each > 300.0
-    assert each * MOST_KEPT <= 2**28
 
 
 @pytest.mark.parametrize("pushed_at", ["soon", "2026-11-01T10:00:00+99:00"])

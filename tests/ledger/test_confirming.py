@@ -12,6 +12,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
+from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.model.plan import End
@@ -202,17 +203,17 @@ def test_a_taken_over_installation_s_machines_are_ours_and_possibly_at_work() ->
     world = lost_store()
     before = used(world)
     world.do(e.InstallationTakenOver, OLD)
-    assert world.state.catalogue.installation == OLD
+    assert world.state.catalogue.installations.own == OLD
     assert world.states() == {"x-i-1": "granted", "x-i-2": "granted"}
     assert used(world) == before
     assert {machine.provider for machine in world.state.machines.values()} == {EAST}
     assert {one.machine for one in unclear(world.state)} == {"x-i-1", "x-i-2"}
     assert world.intents(End) == []
     changes = world.ledger.take_changes()
-    assert changes.installations == (OLD, INSTALLATION)
+    assert changes.installations == Installations(OLD, (INSTALLATION,))
     (row,) = (row for row in changes.history if row.kind == "installation")
     assert (row.record, row.event, row.detail) == (OLD, "taken_over", "was 0badcafe")
-    assert world.ledger.take_changes().installations == ()
+    assert world.ledger.take_changes().installations is None
 
 
 def test_a_machine_that_two_providers_show_is_taken_over_once() -> None:

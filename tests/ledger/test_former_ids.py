@@ -4,8 +4,8 @@ import pytest
 
 from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unclear
 from autoscaler.model import events as e
-from autoscaler.model.catalogue import MOST_FORMER
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
+from autoscaler.model.installations import MOST_FORMER, Installations
 from autoscaler.model.plan import End
 from tests.ledger.builders import World, listed
 from tests.planner.fleets import catalogue, sku
@@ -24,10 +24,11 @@ def taken_over(world: World | None = None) -> World:
 
 def test_the_id_before_is_a_former_one_and_to_be_stored_with_the_new_one() -> None:
     world = taken_over()
-    assert world.state.catalogue.installations == (OLD, BEFORE)
-    assert world.ledger.take_changes().installations == (OLD, BEFORE)
-    world.do(e.InstallationTakenOver, InstallationId("2bad2bad"))
-    assert world.ledger.take_changes().installations == ("2bad2bad", OLD, BEFORE)
+    assert world.state.catalogue.installations == Installations(OLD, (BEFORE,))
+    assert world.ledger.take_changes().installations == Installations(OLD, (BEFORE,))
+    third = InstallationId("2bad2bad")
+    world.do(e.InstallationTakenOver, third)
+    assert world.ledger.take_changes().installations == Installations(third, (OLD, BEFORE))
 
 
 def test_of_many_take_overs_the_newest_ids_are_followed() -> None:
@@ -35,14 +36,14 @@ def test_of_many_take_overs_the_newest_ids_are_followed() -> None:
     taken = [InstallationId(f"{number:08x}") for number in range(MOST_FORMER + 2)]
     for one in taken:
         world.do(e.InstallationTakenOver, one)
-    assert world.state.catalogue.installations == tuple(reversed(taken[1:]))
+    assert world.state.catalogue.installations.all == tuple(reversed(taken[1:]))
 
 
 def test_another_catalogue_changes_no_id() -> None:
     world = taken_over()
     world.ledger.replace_catalogue(catalogue(sku("cpu")))
     assert list(world.state.catalogue.skus) == ["cpu"]
-    assert world.state.catalogue.installations == (OLD, BEFORE)
+    assert world.state.catalogue.installations == Installations(OLD, (BEFORE,))
 
 
 def test_a_machine_that_is_in_no_record_is_ours_by_a_former_id_and_possibly_at_work() -> None:
@@ -83,7 +84,7 @@ def test_a_restored_store_doubts_what_it_shows_for_a_machine_with_a_former_id_to
     world = taken_over()
     world.park(1)
     world.restart(3600.0)
-    assert world.state.catalogue.installations == (OLD, BEFORE)
+    assert world.state.catalogue.installations == Installations(OLD, (BEFORE,))
     shown = listed("i-c0", installation=OLD), listed("i-9", call="lost", installation=BEFORE)
     for _ in range(2):
         world.lists(*shown)

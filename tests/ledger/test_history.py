@@ -242,15 +242,18 @@ def test_a_job_that_is_passed_over_until_it_is_tried_again() -> None:
     world.queue(1)
     first, second = world.ready("c"), world.ready("d")
     told(world)
-    world.after(180.0)
-    world.after(600.0)
+    for wait in (180.0, 60.0, 600.0):
+        world.after(wait)
+        world.observe(1, JobState.QUEUED, read=True)
     assert told(world) == [
         (180.0, "job", "1", "passed_over", f"by {first}"),
+        (180.0, "job", "1", "disputed", f"{first} was not given it, or has it"),
         (180.0, "runner", first, "passed_over", ""),
-        (180.0, "job", "1", "passed_over", f"by {second}"),
-        (180.0, "job", "1", "held", f"passed over by {first}, {second}"),
-        (180.0, "runner", second, "passed_over", ""),
-        (780.0, "job", "1", "probe", "passed over by 2 runners"),
+        (240.0, "job", "1", "passed_over", f"by {second}"),
+        (240.0, "job", "1", "held", f"passed over by {first}, {second}"),
+        (240.0, "job", "1", "disputed", f"{second} was not given it, or has it"),
+        (240.0, "runner", second, "passed_over", ""),
+        (840.0, "job", "1", "probe", "passed over by 2 runners"),
     ]
 
 
@@ -259,14 +262,16 @@ def test_a_held_job_is_released_when_one_of_its_class_starts() -> None:
     world.queue(1)
     world.ready("c")
     world.ready("d")
-    world.after(180.0)
+    for wait in (180.0, 60.0):
+        world.after(wait)
+        world.observe(1, JobState.QUEUED, read=True)
     third = world.ready("e")
     world.queue(2)
     told(world)
     world.now += 1.0
     world.starts(2, third)
     assert [row for row in told(world) if row[2] == "1"] == [
-        (181.0, "job", "1", "released", "a job of its class started"),
+        (241.0, "job", "1", "released", "a job of its class started"),
     ]
 
 

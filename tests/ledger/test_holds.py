@@ -1,5 +1,7 @@
 """Jobs that fitting runners were passed over for: marked, held, probed, released."""
 
+from collections.abc import Callable
+
 import pytest
 
 from autoscaler.model import events as e
@@ -12,12 +14,22 @@ from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU_CLASS, START, World, idle
 from tests.planner.fleets import catalogue, sku
 
+DAY = 86_400.0
 
-def leaves_idle(world: World, name: str) -> str:
-    """A machine takes its grant, is given no job and leaves after two minutes."""
+
+def leaves_unasked(world: World, name: str) -> str:
+    """A machine takes its grant, is given no job that we hear of, and leaves after two minutes."""
     runner = world.ready(name)
     world.now += 120
     world.do(e.MachineExited, world.runner(runner).machine, "no job came")
+    return runner
+
+
+def leaves_idle(world: World, name: str) -> str:
+    """The same, and GitHub, asked about the job, says that it is queued."""
+    runner = leaves_unasked(world, name)
+    for job in [job for job in world.state.jobs.values() if job.disputed]:
+        world.observe(job.id, JobState.QUEUED, job.labels, read=True)
     return runner
 
 
@@ -42,7 +54,51 @@ def test_two_different_runners_in_turn_hold_the_job_back() -> None:
     assert world.job(1).probe_at == START + 240.0 + 600.0
     assert held_jobs(world) == [1]
     assert world.state.queues == {}
-    assert world.state.reads == {1: START + 240.0}
+
+
+def test_each_runner_that_leaves_has_github_asked_about_the_job_that_it_marks() -> None:
+    world = World()
+    world.queue(1)
+    for number, name in enumerate("ab"):
+        runner = leaves_unasked(world, name)
+        assert world.job(1).passed_over[number:] == (runner,)
+        assert [intent.job for intent in world.intents(ReadJob)] == [1]
+        assert (world.intents(Launch), held_jobs(world)) == ([], [])
+        world.observe(1, JobState.QUEUED, read=True)
+        assert world.intents(ReadJob) == []
+        assert len(world.intents(Launch)) == 1 - number, "the second mark holds it back"
+    assert held_jobs(world) == [1]
+    assert len(world.job(1).passed_over) == 2
+
+
+def test_a_doubt_without_an_answer_is_asked_about_every_minute() -> None:
+    world = World()
+    world.queue(1)
+    leaves_unasked(world, "a")
+    for _ in range(3):
+        world.carry_out()
+        assert world.intents(ReadJob) == []
+        world.after(60)
+        assert [intent.job for intent in world.intents(ReadJob)] == [1]
+    world.after(DAY)
+    assert world.job(1).conclusion == "stale"
+    assert (world.intents(ReadJob), world.intents(Launch)) == ([], [])
+
+
+def test_a_job_that_no_runner_is_given_gets_no_younger_by_being_asked_about() -> None:
+    world = World()
+    world.queue(1)
+    leaves_idle(world, "a")
+    assert world.job(1).expires_at == START + DAY
+
+
+def two_idle(world: World) -> None:
+    """Two runners stay, and are given no job for three minutes; GitHub says so after the first."""
+    world.ready("a")
+    world.ready("b")
+    world.after(180)
+    world.observe(1, JobState.QUEUED, read=True)
+    world.after(60)
 
 
 def test_one_runner_marks_a_job_once() -> None:
@@ -97,10 +153,13 @@ def leaves_early(world: World, name: str) -> None:
     world.do(e.MachineExited, world.runner(runner).machine, "the runner exited with status 0")
 
 
-def test_nothing_is_launched_for_a_short_job_whose_machine_tells_of_its_end_before_github() -> None:
+@pytest.mark.parametrize("leaves", [leaves_early, leaves_unasked])
+def test_nothing_is_launched_for_a_job_whose_machine_tells_of_its_end_before_github(
+    leaves: Callable[[World, str], object],
+) -> None:
     world = World()
     world.queue(1)
-    leaves_early(world, "a")
+    leaves(world, "a")
     assert [intent.job for intent in world.intents(ReadJob)] == [1]
     assert world.intents(Launch) == []
     world.completes(1, read=True, runner_name=RunnerName("ci-0badcafe-a0-1"))
@@ -288,8 +347,8 @@ def test_a_held_job_that_starts_or_completes_is_held_no_more() -> None:
 def test_the_question_about_a_held_job_is_answered_once() -> None:
     world = World()
     world.queue(1)
-    leaves_idle(world, "a")
-    leaves_idle(world, "b")
+    two_idle(world)
+    assert (list(world.state.reads), held_jobs(world)) == ([1], [])
     world.observe(1, JobState.QUEUED, read=True)
     assert world.state.reads == {}
     assert held_jobs(world) == [1]
@@ -298,11 +357,10 @@ def test_the_question_about_a_held_job_is_answered_once() -> None:
 def test_more_webhooks_about_a_held_job_answer_no_question() -> None:
     world = World()
     world.queue(1)
-    leaves_idle(world, "a")
-    leaves_idle(world, "b")
+    two_idle(world)
     world.queue(1)
     assert list(world.state.reads) == [1]
-    assert held_jobs(world) == [1]
+    assert (held_jobs(world), world.state.queues) == ([], {})
 
 
 def test_a_start_that_is_told_again_releases_nothing_more() -> None:
@@ -335,14 +393,18 @@ def test_history_tells_who_passed_over_whom() -> None:
     leaves_idle(world, "d")
     world.starts(2, "x")
     names = [f"ci-0badcafe-{m}0-1" for m in "abd"]
+    asked = [("disputed", f"{name} was not given it, or has it") for name in names]
     rows = [(r.event, r.detail) for r in world.ledger.take_changes().history if r.kind == "job"]
     assert rows[1:-1] == [
         ("passed_over", f"by {names[0]}"),
+        asked[0],
         ("passed_over", f"by {names[1]}"),
         ("held", f"passed over by {names[0]}, {names[1]}"),
+        asked[1],
         ("probe", "passed over by 2 runners"),
         ("passed_over", f"by {names[2]}"),
         ("held", f"passed over by {names[1]}, {names[2]}"),
+        asked[2],
         ("in_progress", "webhook"),
     ]
     assert world.machine("a0").state is MachineState.EXITED

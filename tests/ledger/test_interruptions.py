@@ -471,6 +471,42 @@ def test_a_job_whose_end_nobody_hears_of_holds_the_others_up_for_a_quarter_of_an
     assert due(world.after(1.0)) == [(1,)]
 
 
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+def test_a_job_that_runs_on_has_github_asked_about_its_sibling_no_oftener_after_a_restart(
+    restarts: int,
+) -> None:
+    world = World(opted_in())
+    for job, name in ((1, "c"), (2, "d")):
+        notice(world, at_work(world, job, name))
+    vanish(world.after(120.0), "c0", "d0")
+    fails(world, 1)
+    given_up = world.state.reruns[JobId(2)].due
+    for _ in range(restarts):
+        world.restart(1.0)
+    assert world.state.reruns[JobId(2)].due == given_up
+    world.after(SIBLINGS_AWAITED)
+    asked = 0
+    for _ in range(60):
+        for group in due(world.after(5.0)):
+            ask(world, *group)
+            answer(world, None, *group)
+            asked += 1
+    assert asked == 5, "after 5, 20, 50, 110 and 230 s"
+
+
+def test_a_date_of_one_that_only_waits_has_github_asked_about_nobody() -> None:
+    """As a store has it that was set right by an earlier version."""
+    world = two_of_a_run(times=1)
+    ask(world, 1, 2)
+    answer(world, None, 1, 2)
+    waiting = world.state.reruns[JobId(2)]
+    with world.state.changing(waiting):
+        waiting.state, waiting.due = RerunState.WAITING, world.now
+        waiting.created_at -= SIBLINGS_AWAITED
+    assert due(world) == []
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+
+
 def test_what_died_in_one_attempt_costs_its_run_one_try_however_many_it_takes() -> None:
     """Beside a job that failed by itself, GitHub is asked for each of ours alone."""
     world = two_of_a_run(times=1)

@@ -91,9 +91,10 @@ def test_a_held_job_whose_question_was_answered_is_released_like_any_other() -> 
     world.queue(1)
     world.ready("c")
     world.ready("d")
-    world.after(180.0)
+    for wait in (180.0, 60.0):
+        world.after(wait)
+        world.observe(1, JobState.QUEUED, read=True)
     third = world.ready("e")
-    world.observe(1, JobState.QUEUED, read=True)
     assert world.fleet().reads == {}
     world.queue(2)
     world.starts(2, third)

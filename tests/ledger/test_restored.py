@@ -5,13 +5,19 @@ from typing import NoReturn
 
 import pytest
 
-from autoscaler.ledger.restored import UNTOLD, asked_for_a_grant, closed_at_work, waits_for_a_list
+from autoscaler.ledger.restored import (
+    OLDER_THAN_THE_WORLD,
+    UNTOLD,
+    asked_for_a_grant,
+    closed_at_work,
+    waits_for_a_list,
+)
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Deadlines, Scope
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, Machine, MachineState
-from autoscaler.model.plan import End, Examine, Grant, Launch, ReadJob
+from autoscaler.model.plan import Doubt, End, Examine, Grant, Intent, Launch, ReadJob
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import START, World, listed
 from tests.planner.fleets import catalogue, sku
@@ -95,13 +101,20 @@ def test_nothing_silent_is_ended_while_github_has_not_shown_who_is_at_work(stage
     world.now -= 1.0
     world.github_lists()  # too soon: one that was handed over last may not have been online yet
     world.now += 4 * 3600.0
-    assert (world.intents(End), world.intents(Examine)) == ([], [Examine(C0)])
-    world.do(e.ExaminationRequested, C0)
+    assert (world.intents(End), world.intents(Doubt)) == ([], [Doubt(C0)])
+    assert world.intents(Examine) == []
+    world.do(e.MachineDoubted, C0)
     machine = world.machine("c0")
-    assert (machine.state, machine.handed_over) == ("granted", True)
+    assert (machine.state, machine.handed_over, machine.is_unclear) == ("granted", True, True)
     history = world.ledger.take_changes().history
     assert UNTOLD in {row.detail for row in history if row.record == "c0"}
-    assert (world.intents(End), world.intents(Examine)) == ([], [])
+    assert due(world) == []
+    world.now += 900.0
+    assert due(world) == [Examine(C0)]
+
+
+def due(world: World) -> list[Intent]:
+    return [*world.intents(End), *world.intents(Doubt), *world.intents(Examine)]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -115,10 +128,69 @@ def test_once_github_has_shown_who_is_at_work_the_others_end(stage: str) -> None
 @pytest.mark.parametrize("stage", STAGES)
 def test_and_those_at_work_are_kept_whatever_number_their_registration_has(stage: str) -> None:
     world = late(stage)
-    world.github_lists(*(world.state.runners or ["ci-0badcafe-c0-7"]))
-    world.now += 4 * 3600.0
-    assert world.intents(End) == []
-    assert world.machine("c0").handed_over
+    world.github_lists("ci-0badcafe-c0-7")
+    for _ in range(4):
+        world.now += 3600.0
+        assert world.carry_out().intents == (Examine(C0),)
+        # What GitHub says of the registration that the store knows is no word of the other one.
+        assert world.machine("c0").runner is None
+    machine = world.machine("c0")
+    assert (machine.handed_over, machine.is_unclear) == (True, True)
+    world.do(e.MachineSeen, C0, True)
+    assert (world.states()["c0"], world.machine("c0").is_unclear) == ("parked", False)
+
+
+@pytest.mark.parametrize("proof", ["minted", "handed over", "found finished", "closed"])
+def test_a_machine_at_work_under_another_registration_proves_nothing_by_its_own(
+    proof: str,
+) -> None:
+    world = World()
+    world.park(1)
+    name = world.mint("c0")
+    if proof in ("handed over", "found finished"):
+        world.do(e.RunnerHandedOver, name)
+    world.restart(AWAY)
+    if proof == "closed":
+        world.do(e.RunnerClosed, name, "busy without having been handed over")
+    if proof == "found finished":
+        world.do(e.MachineExamined, C0, True, "the runner is absent")
+    world.github_lists("ci-0badcafe-c0-2")
+    machine = world.machine("c0")
+    assert (machine.runner, machine.reason) == (None, OLDER_THAN_THE_WORLD)
+    assert (machine.finished_at, machine.finished_reads, machine.granted_at) == (None, 0, world.now)
+    assert machine.due == world.now + 900.0
+    assert (machine.handed_over, machine.unproven) == (True, True)
+    assert world.runner(name).state is RunnerState.DONE
+    assert world.state.idle_runners == {}
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_machine_that_took_its_registration_has_no_other_whatever_names_there_are(
+    busy: bool,
+) -> None:
+    world = World()
+    (machine,) = world.park(1)
+    name = world.mint("c0")
+    world.do(e.RunnerHandedOver, name)
+    if busy:
+        world.starts(1, name)
+    else:
+        world.do(e.RunnerAcknowledged, name)
+    world.restart(AWAY)
+    world.github_lists("ci-0badcafe-c0-7")
+    assert (world.machine(machine).runner, world.machine(machine).unproven) == (name, False)
+
+
+def test_a_machine_that_was_given_a_job_and_asked_for_a_grant_can_be_doubted_still() -> None:
+    world = World()
+    world.park(1)
+    world.starts(1, world.mint("c0"))
+    world.do(e.MachineSeen, C0, True)
+    assert not world.machine("c0").handed_over
+    world.restart(AWAY)
+    world.now += 3600.0
+    assert Doubt(C0) in world.carry_out().intents
+    assert world.plan().intents == ()
 
 
 def test_every_scope_must_have_been_shown() -> None:
@@ -137,7 +209,7 @@ def test_every_scope_must_have_been_shown() -> None:
 def test_one_that_could_not_be_told_parks_again_when_its_agent_asks_for_a_grant() -> None:
     world = late("parked")
     world.now += 4 * 3600.0
-    world.do(e.ExaminationRequested, C0)
+    world.do(e.MachineDoubted, C0)
     assert waits_for_a_list(world.state) is False
     world.do(e.MachineSeen, C0, True)
     assert world.states()["c0"] == "parked"
@@ -149,6 +221,17 @@ def test_a_list_is_awaited_while_a_machine_from_before_the_start_is_silent() -> 
     world.restart(AWAY)
     assert waits_for_a_list(world.state) is True
     world.boot("c0")
+    assert waits_for_a_list(world.state) is False
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_list_is_awaited_until_one_can_tell(stage: str) -> None:
+    world = late(stage)
+    world.now -= 1.0
+    world.github_lists()
+    assert waits_for_a_list(world.state) is True
+    world.now += 1.0
+    world.github_lists()
     assert waits_for_a_list(world.state) is False
 
 

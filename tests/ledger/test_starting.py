@@ -4,18 +4,20 @@ from dataclasses import fields
 
 import pytest
 
+from autoscaler.ledger.interruptions import GIVEN_UP_AFTER
 from autoscaler.ledger.starting import AWAITED, BEFORE_THE_START, HAPPENED, TO_COME
 from autoscaler.model import events as e
 from autoscaler.model.calls import REPEAT_WINDOW, Call
 from autoscaler.model.cooldowns import Cooldown, boots_key
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, MachineId
+from autoscaler.model.identifiers import CallId, JobId, MachineId
 from autoscaler.model.interruptions import NoticeKind, Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import EndGround, Machine
-from autoscaler.model.plan import End, Examine, Launch, WithdrawRunner
+from autoscaler.model.plan import Doubt, End, Launch, WithdrawRunner
 from autoscaler.model.runners import Runner
 from tests.ledger.builders import GPU, World, failure, idle, listed
+from tests.ledger.test_interruptions import at_work, notice, opted_in, vanish
 from tests.planner.fleets import EAST
 
 DAY = 86_400.0
@@ -127,6 +129,16 @@ def test_what_is_held_back_for_less_is_tried_again_no_later() -> None:
     before = dict(world.state.cooldowns)
     world.restart(1.0)
     assert world.state.cooldowns == before
+    assert world.ledger.take_changes().cooldowns == (), "nothing is written again"
+
+
+def test_after_a_clock_that_was_ahead_a_job_s_end_is_waited_for_no_longer_than_a_week() -> None:
+    world = World(opted_in())
+    notice(world, at_work(world))
+    vanish(world, "c0")
+    world = set_back(world)
+    rerun = world.state.reruns[JobId(1)]
+    assert rerun.due == rerun.created_at + GIVEN_UP_AFTER == world.now - BEFORE_THE_START + 7 * DAY
 
 
 def test_a_runner_that_is_not_given_its_job_is_soon_no_hope() -> None:
@@ -172,7 +184,7 @@ def test_a_machine_found_for_a_call_that_was_under_way_may_be_at_work() -> None:
     world = sent_before_the_backup()
     world.now += 24 * 3600.0
     assert world.intents(End) == []
-    assert [intent.machine for intent in world.intents(Examine)] == ["c0"]
+    assert [intent.machine for intent in world.intents(Doubt)] == ["c0"]
 
 
 def test_a_machine_found_for_a_slot_that_was_written_off_may_be_at_work() -> None:
@@ -233,7 +245,7 @@ def test_in_place_of_a_machine_that_cannot_be_told_another_is_launched_at_once()
     assert world.intents(Launch) == []
     world.now += 3600.0
     made = world.carry_out()
-    assert {type(intent) for intent in made.intents} == {Examine, Launch}
+    assert {type(intent) for intent in made.intents} == {Doubt, Launch}
     assert world.plan().intents == ()
 
 

@@ -14,7 +14,6 @@ from autoscaler.model.catalogue import (
     RegistrationRate,
     Scope,
     Sku,
-    after_takeover,
 )
 from autoscaler.model.cooldowns import (
     Cooldown,
@@ -26,6 +25,7 @@ from autoscaler.model.cooldowns import (
     throttle_key,
 )
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
+from autoscaler.model.installations import Installations
 from tests.planner.fleets import offering
 
 
@@ -57,23 +57,9 @@ def test_a_sku_comes_with_the_designs_defaults() -> None:
 
 
 def test_a_catalogue_has_no_caps_unless_told() -> None:
-    known = Catalogue("ci", InstallationId("id"), {}, ())
+    known = Catalogue("ci", Installations(InstallationId("id")), {}, ())
     assert known.limits == Limits(None, None, {})
     assert known.registration == RegistrationRate(burst=25, per_second=2.5)
-
-
-def test_a_catalogue_knows_the_ids_of_before_a_take_over() -> None:
-    own, *others = (InstallationId(f"{number:08x}") for number in range(12))
-    known = Catalogue("ci", own, {}, ())
-    assert known.installations == (own,)
-    ids = after_takeover(known.installations, others[0])
-    assert ids == (others[0], own)
-    known = known.bearing(ids)
-    assert (known.installation, known.former_installations) == (others[0], (own,))
-    assert after_takeover(ids, own) == (own, others[0]), "one that it had before"
-    for one in others[1:]:
-        ids = after_takeover(ids, one)
-    assert ids == tuple(reversed(others[2:])), "the newest eight, and its own"
 
 
 def test_a_scope_is_an_organisation_or_a_repository() -> None:

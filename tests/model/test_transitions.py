@@ -7,6 +7,7 @@ from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, MachineId, ProviderMachineId, RunnerName
+from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JOB_TRANSITIONS, Job, JobState
 from autoscaler.model.machines import (
     BOOTING_STATES,
@@ -129,9 +130,11 @@ def test_with_what_a_store_makes_as_its_id_the_longest_fleet_s_names_are_short_e
 
 
 def test_names_of_former_ids_tell_of_the_same_machine() -> None:
-    known = catalogue().bearing([InstallationId("01d01d01"), InstallationId("0badcafe")])
+    known = catalogue().bearing(
+        Installations(InstallationId("01d01d01"), (InstallationId("0badcafe"),))
+    )
     names = list(runner_names(known, MachineId("m-1"), 2))
-    assert names == [f"ci-{one}-m-1-{n}" for one in known.installations for n in (1, 2)]
+    assert names == [f"ci-{one}-m-1-{n}" for one in known.installations.all for n in (1, 2)]
     assert {machine_in_name(known, name) for name in names} == {"m-1"}
     assert machine_in_name(catalogue(), names[0]) is None
     for strange in ("ci-01d01d01", "ci-01d01d01-1", "ci-0badcafe-m-x", "ci-2bad2bad-m-1-1"):
@@ -149,7 +152,7 @@ def test_changes_are_true_as_soon_as_there_is_anything_to_store() -> None:
     assert Changes(history=(HistoryRow(1.0, "job", "1", "queued"),))
     assert Changes(cooldowns=(Cooldown("k", 1.0, 1, "why"),))
     assert Changes(records=(_job(),))
-    assert Changes(installations=(InstallationId("0badcafe"),))
+    assert Changes(installations=Installations(InstallationId("0badcafe")))
 
 
 def _job() -> Job:

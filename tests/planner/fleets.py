@@ -25,8 +25,10 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
+from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import (
+    Doubt,
     End,
     Examine,
     Grant,
@@ -84,7 +86,7 @@ def catalogue(
     """A catalogue for the organisation `acme`."""
     return Catalogue(
         fleet="ci",
-        installation=InstallationId("0badcafe"),
+        installations=Installations(InstallationId("0badcafe")),
         skus={s.name: s for s in (skus or (sku(),))},
         scopes=(Scope("acme", None),),
         limits=limits or Limits(),
@@ -133,6 +135,8 @@ def _facts(ledger: Ledger, intent: Intent, now: float, name: str) -> list[e.Even
             return [e.EndRequested(now, machine, ground, reason)]
         case Examine(machine):
             return [e.ExaminationRequested(now, machine)]
+        case Doubt(machine):
+            return [e.MachineDoubted(now, machine)]
         case ReadJob(job):
             return [e.JobReadRequested(now, job)]
 

@@ -240,7 +240,7 @@ class FleetMachine(RuleBasedStateMachine):
         assert machine.provider_id is not None
         return e.ListedMachine(
             machine.provider_id,
-            self.catalogue.installation,
+            self.catalogue.installations.own,
             machine.call,
             machine.sku,
             terminated,
@@ -258,7 +258,7 @@ class FleetMachine(RuleBasedStateMachine):
         chosen = self.state.offerings[call.offerings[0]]
         return e.ListedMachine(
             new.provider_id,
-            self.catalogue.installation,
+            self.catalogue.installations.own,
             call.id,
             call.sku,
             False,
@@ -464,12 +464,9 @@ class FleetMachine(RuleBasedStateMachine):
         """Rule 10."""
         fleet = self.ledger.fleet(self.now)
         made = plan(fleet)
-        waiting = {
-            demand: len(fleet.queues.get(demand, ())) + len(fleet.held.get(demand, ()))
-            for demand in {*fleet.queues, *fleet.held}
-        }
+        queued = [job for job in self.state.jobs.values() if job.state is JobState.QUEUED]
         told = {demand: sum(run.count for run in runs) for demand, runs in made.waiting.items()}
-        assert told == {demand: count for demand, count in waiting.items() if count}
+        assert told == Counter(job.demand for job in queued if job.demand is not None)
         assert all(run.reason for runs in made.waiting.values() for run in runs)
 
     @invariant()
@@ -495,6 +492,7 @@ class FleetMachine(RuleBasedStateMachine):
             k: set(v) for k, v in mine.tallies.booting.items() if v
         }
         assert other.tallies.unclear == mine.tallies.unclear
+        assert other.tallies.unproven == mine.tallies.unproven
         assert +other.tallies.unproved == +mine.tallies.unproved
         assert other.tallies.running == mine.tallies.running
         assert other.tallies.lines == mine.tallies.lines

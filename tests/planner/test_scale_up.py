@@ -102,6 +102,8 @@ def test_a_runner_that_was_passed_over_is_no_supply() -> None:
     world.queue(1)
     assert counts(world) == {}
     world.after(180)
+    assert counts(world) == {}, "it may be at work on the job, every word of it lost"
+    world.observe(1, JobState.QUEUED, read=True)
     assert counts(world) == {"gpu": 1}
 
 
@@ -112,6 +114,7 @@ def test_a_held_job_is_no_demand_until_its_probe() -> None:
         world.grant(world.park(1, name)[0])
         world.now += 120
         world.do(e.MachineExited, MachineId(f"{name}0"), "no job came")
+        world.observe(1, JobState.QUEUED, read=True)
     assert counts(world) == {}
     world.after(600)
     assert counts(world) == {"gpu": 1}

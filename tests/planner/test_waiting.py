@@ -2,6 +2,7 @@
 
 import pytest
 
+from autoscaler.controller.signals import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Limits, RegistrationRate
 from autoscaler.model.failures import FailureClass
@@ -15,6 +16,7 @@ READY = "a runner is ready for it: GitHub has to hand it out"
 PARKED = "a machine is parked for it and waits for its turn to register"
 COMING = "a machine for it is being launched or boots"
 PLANNED = "a machine for it is requested now"
+ASKED = "GitHub is being asked what became of it"
 HELD = "GitHub did not give it to two runners that fit it: tried again now and then"
 
 
@@ -31,12 +33,23 @@ def test_a_job_that_github_holds_or_that_started_waits_for_nothing_here(state: s
     assert world.plan().waiting == {}
 
 
-def test_a_job_that_nobody_covers_or_of_which_github_said_both_waits_for_nothing_here() -> None:
+def test_a_job_that_nobody_covers_waits_for_nothing_here() -> None:
     world = World()
     world.queue(1, labels=("macOS", "m1"))
-    world.observe(2, JobState.WAITING)
-    world.queue(2)
     assert world.plan().waiting == {}
+
+
+def test_a_job_in_doubt_waits_for_github_s_answer() -> None:
+    world = World()
+    world.queue(1)
+    world.observe(1, JobState.WAITING)
+    world.queue(2, 3)
+    world.observe(4, JobState.WAITING)
+    world.queue(4)  # GitHub holds it for all that is known
+    assert reasons(world) == [(2, PLANNED, False), (1, ASKED, True)]
+    assert fleet_counts(world.state).jobs_waiting == {"gpu": 3}
+    world.observe(1, JobState.COMPLETED, read=True)
+    assert reasons(world) == [(2, PLANNED, False)]
 
 
 def test_a_held_job_was_not_given_to_runners_that_fit_it() -> None:
@@ -46,6 +59,8 @@ def test_a_held_job_was_not_given_to_runners_that_fit_it() -> None:
         runner = world.ready(name)
         world.now += 120
         world.do(e.MachineExited, MachineId(f"{name}0"), f"{runner} left")
+        assert reasons(world) == [(1, ASKED, True)]
+        world.observe(1, JobState.QUEUED, read=True)
     assert reasons(world) == [(1, HELD, True)]
     world.now += 1
     world.queue(2)

@@ -15,6 +15,7 @@ from moto.server import ThreadedMotoServer
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.identifiers import CallId, InstallationId, ProviderName, SkuName
+from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku, Timeouts
@@ -117,7 +118,7 @@ def settings(subnets: tuple[str, ...]) -> Ec2Settings:
     return Ec2Settings(
         name=ProviderName("east"),
         fleet=f"fleet-{next(_fleets)}",
-        installation=InstallationId("f00dface"),
+        installations=Installations(InstallationId("f00dface")),
         region=REGION,
         subnets=subnets,
         security_groups=("sg-0a",),

@@ -11,6 +11,7 @@ import pytest
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId
+from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.collecting import (
     MOST_AT_ONCE,
@@ -124,7 +125,7 @@ async def test_templates_that_no_sku_and_no_open_call_names_are_deleted(
     order = make_order(1, "t")
     old = await other_template(with_disk(111), worker, order)
     foreign = await other_template(
-        with_disk(112, installation=InstallationId("other")), worker, order
+        with_disk(112, installations=Installations(InstallationId("other"))), worker, order
     )
     open_provider = Ec2Provider(
         with_disk(113), RememberingTelemetry(), ManualClock(), Borrowed(worker)
@@ -234,9 +235,9 @@ async def test_a_template_that_is_handed_out_while_others_are_deleted_stays(
 async def test_volumes_that_stay_available_are_deleted_ours_alone(
     provider: Ec2Provider, settings: Ec2Settings, clock: ManualClock, client: Any
 ) -> None:
-    ours = make_volume(client, settings.fleet, settings.installation)
+    ours = make_volume(client, settings.fleet, settings.installations.own)
     foreign = make_volume(client, settings.fleet, "other")
-    stranger = make_volume(client, settings.fleet + "x", settings.installation)
+    stranger = make_volume(client, settings.fleet + "x", settings.installations.own)
     assert await provider.collect([]) == ()
     clock.time += ORPHANED_AFTER - 1
     assert await provider.collect([]) == ()
@@ -377,12 +378,12 @@ async def test_after_a_take_over_both_installations_left_overs_are_collected(
 ) -> None:
     old, clock = InstallationId("01d01d01"), ManualClock(FAR)
     theirs = make_volume(client, settings.fleet, old)
-    ours = make_volume(client, settings.fleet, settings.installation)
+    ours = make_volume(client, settings.fleet, settings.installations.own)
     foreign = make_volume(client, settings.fleet, "other")
     order = make_order(1, "t")
     template = await other_template(settings, worker, order)
     strange = await other_template(
-        replace(settings, installation=InstallationId("other")), worker, order
+        replace(settings, installations=Installations(InstallationId("other"))), worker, order
     )
     provider = Ec2Provider(settings, RememberingTelemetry(), clock, Borrowed(worker))
     provider.take_over(old)

@@ -12,6 +12,7 @@ from autoscaler.controller.ports.provider import ProofRefusedError, ProviderErro
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, SkuName
+from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2 import provider as provider_module
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.instance_types import InstanceTypeError
@@ -156,7 +157,7 @@ async def test_machines_are_listed_page_by_page_with_price_and_quota(
 async def test_other_installations_of_the_fleet_are_listed_and_other_fleets_are_not(
     settings: Ec2Settings, worker: WorkerChannel, provider: Ec2Provider, make_order: MakeOrder
 ) -> None:
-    other = replace(settings, installation=InstallationId("other"))
+    other = replace(settings, installations=Installations(InstallationId("other")))
     stranger = replace(settings, fleet=settings.fleet + "x")
     for number, one in enumerate((other, stranger)):
         elsewhere = Ec2Provider(one, RememberingTelemetry(), ManualClock(), Borrowed(worker))

@@ -11,6 +11,7 @@ from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId, InstallationId, ProviderName, SkuName
+from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.requests import (
     fleet_request,
     newest_image,
@@ -33,7 +34,7 @@ SKU = Ec2Sku(
 SETTINGS = Ec2Settings(
     name=ProviderName("east"),
     fleet="ci gpu",
-    installation=InstallationId("f00dface"),
+    installations=Installations(InstallationId("f00dface")),
     region="us-east-1",
     subnets=("subnet-a",),
     security_groups=("sg-0a",),
@@ -117,7 +118,9 @@ def test_the_templates_name_follows_its_content() -> None:
         template_data(SETTINGS, replace(SKU, disk_gb=151), IMAGE),
         template_data(replace(SETTINGS, security_groups=()), SKU, IMAGE),
         template_data(replace(SETTINGS, instance_profile=None), SKU, IMAGE),
-        template_data(replace(SETTINGS, installation=InstallationId("other")), SKU, IMAGE),
+        template_data(
+            replace(SETTINGS, installations=Installations(InstallationId("other"))), SKU, IMAGE
+        ),
     ]
     assert len({name, *(template_name("ci gpu", one) for one in changed)}) == 7
 

@@ -7,6 +7,7 @@ import pytest
 from autoscaler import config
 from autoscaler.app.translation import ec2_settings, offering_problems
 from autoscaler.model.identifiers import InstallationId, ProviderName
+from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.instance_types import Prices
 from autoscaler.providers.ec2.settings import Bucket, Ec2Settings
 
@@ -36,7 +37,7 @@ def loaded(tmp_path: Path, region: str, more: str) -> config.Configuration:
 
 def provider_settings(tmp_path: Path, more: str) -> Ec2Settings:
     configuration = loaded(tmp_path, "us-east-1", more)
-    made = ec2_settings(configuration, [InstallationId("0badcafe")], "0" * 64)
+    made = ec2_settings(configuration, Installations(InstallationId("0badcafe")), "0" * 64)
     return made[ProviderName("there")]
 
 

@@ -98,21 +98,32 @@ async def goes_on(served: Served) -> None:
     assert await ended(process) == 0
 
 
-FULL = {"limit": "the disk failed to read or write: look at its errors, quotas and limits"}
-if may_mount():
-    FULL["disk"] = "the disk is full: make room on it, then start again"
+SHORT_BY = ("limit", "disk") if may_mount() else ("limit",)
+WORDS = {
+    "limit": "the disk failed to read or write: look at its errors, quotas and limits",
+    "disk": "the disk is full: make room on it, then start again",
+}
+
+
+def served_where_room_is_short(
+    kind: str, disk: Disk, fleet: Path, size: str, limit: int
+) -> tuple[Served, tuple[str, ...]]:
+    """A store on a disk of this size, or the command that limits its files to so many bytes."""
+    if kind == "disk":
+        disk.mount(size)
+    else:
+        disk.folder.mkdir()
+    wrapper = () if kind == "disk" else ("prlimit", f"--fsize={limit}")
+    return Served(fleet, disk.folder / "state.db"), wrapper
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", FULL)
+@pytest.mark.parametrize("kind", SHORT_BY)
 async def test_a_full_disk_ends_it_and_what_was_answered_is_kept(
     kind: str, disk: Disk, tmp_path: Path
 ) -> None:
-    disk.folder.mkdir()
-    if kind == "disk":
-        disk.mount("3m")
-    served = Served(tmp_path / "fleet", disk.folder / "state.db")
-    process = await served.start(*(("prlimit", "--fsize=1500000") if kind == "limit" else ()))
+    served, wrapper = served_where_room_is_short(kind, disk, tmp_path / "fleet", "3m", 1_500_000)
+    process = await served.start(*wrapper)
     assert process.returncode is None, served.log()
     refused = []
     for first in range(1, 2000, 8):
@@ -124,7 +135,7 @@ async def test_a_full_disk_ends_it_and_what_was_answered_is_kept(
             break
     assert await ended(process) == 1
     assert set(refused) <= {0, 503}
-    assert f"{served.store}: {FULL[kind]}" in served.stopped()
+    assert f"{served.store}: {WORDS[kind]}" in served.stopped()
     assert len(served.acknowledged) >= 8
 
     if kind == "disk":
@@ -142,18 +153,14 @@ async def fill(path: Path) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("kind", FULL)
+@pytest.mark.parametrize("kind", SHORT_BY)
 async def test_a_full_disk_is_named_at_the_start_and_the_store_is_kept(
     kind: str, disk: Disk, tmp_path: Path
 ) -> None:
-    disk.folder.mkdir()
-    if kind == "disk":
-        disk.mount("1m")
-    served = Served(tmp_path / "fleet", disk.folder / "state.db")
+    served, wrapper = served_where_room_is_short(kind, disk, tmp_path / "fleet", "1m", 4 * PAGE)
     await fill(served.store)
     if kind == "disk":
         disk.leave_no_room(2**20)
-    wrapper = ("prlimit", f"--fsize={4 * PAGE}") if kind == "limit" else ()
     reason = await refused_to_start(served, *wrapper)
     assert reason.startswith(f"{served.store}: the disk is full, or a quota or limit of size")
     if kind == "disk":

@@ -19,6 +19,7 @@ from autoscaler.controller.ports.store import (
 from autoscaler.model.calls import CallState
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, JobId
+from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import RunnerState
@@ -44,12 +45,12 @@ async def test_the_installation_is_made_once(path: Path) -> None:
     ids = set()
     for _ in range(2):
         store = await SqliteStore.open(path)
-        ids.add((await store.load(0.0)).installation)
-        ids.add((await store.load(0.0)).installation)
+        ids.add((await store.load(0.0)).installations)
+        ids.add((await store.load(0.0)).installations)
         await store.close()
-    (installation,) = ids
-    assert len(installation) == 8
-    assert set(installation) <= set("0123456789abcdef")
+    (installations,) = ids
+    assert len(installations.own) == 8
+    assert set(installations.own) <= set("0123456789abcdef")
 
 
 async def test_a_delivery_is_kept_once_and_comes_back_until_it_is_applied(
@@ -340,27 +341,27 @@ async def test_every_commit_is_synced(store: SqliteStore) -> None:
 
 async def test_an_installation_that_is_taken_over_stays_the_store_s_own(path: Path) -> None:
     store = await SqliteStore.open(path)
-    made = (await store.load(0.0)).installation
+    (made,) = (await store.load(0.0)).installations.all
     old = InstallationId("01d01d01")
     history = [HistoryRow(1.0, "installation", old, "taken_over", f"was {made}")]
+    ids = Installations(old, (made,))
     await asyncio.gather(
-        store.commit([], history, installations=[old, made]), store.commit([machine("m-1")], [])
+        store.commit([], history, installations=ids), store.commit([machine("m-1")], [])
     )
     await store.close()
     store = await SqliteStore.open(path)
-    saved = await store.load(0.0)
-    assert (saved.installation, saved.former_installations) == (old, (made,))
-    assert saved.installations == (old, made)
+    assert (await store.load(0.0)).installations == ids
     assert [one.detail for one in await store.history("installation", old)] == [f"was {made}"]
     await store.close()
 
 
 async def test_of_two_take_overs_at_once_the_last_says_all_ids(store: SqliteStore) -> None:
-    assert (await store.load(0.0)).former_installations == ()
+    assert (await store.load(0.0)).installations.former == ()
     first, second, made = (InstallationId(one) for one in ("01d01d01", "2bad2bad", "0badcafe"))
+    once, twice = Installations(first, (made,)), Installations(second, (first, made))
     await asyncio.gather(
-        store.commit([], [], installations=[first, made]),
-        store.commit([], [], installations=[second, first, made]),
+        store.commit([], [], installations=once),
+        store.commit([], [], installations=twice),
         store.commit([machine("m-1")], []),
     )
-    assert (await store.load(0.0)).installations == (second, first, made)
+    assert (await store.load(0.0)).installations == twice

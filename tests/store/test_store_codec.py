@@ -69,6 +69,15 @@ def test_a_row_from_before_a_field_existed_takes_its_default(
     assert decode(json.dumps(old)) == dataclasses.replace(small, **reset)
 
 
+def test_a_rerun_from_before_it_told_where_its_job_died_died_in_the_attempt_it_is_run_after() -> (
+    None
+):
+    made = dataclasses.replace(rerun(1), run_attempt=3, died_in=2)
+    old = json.loads(encode_rerun(made))
+    del old["died_in"]
+    assert decode_rerun(json.dumps(old)) == dataclasses.replace(made, died_in=3)
+
+
 @pytest.mark.parametrize(("kind", "encode", "decode", "small"), CODECS)
 def test_any_other_type_in_any_field_is_refused(
     kind: type[Any], encode: Callable[[Any], str], decode: Callable[[str], Any], small: Any

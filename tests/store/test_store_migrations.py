@@ -80,7 +80,7 @@ def everything(connection: Connection) -> list[tuple[object, ...]]:
 
 async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(path: Path) -> None:
     store = await SqliteStore.open(path)
-    installation = (await store.load(0.0)).installation
+    installations = (await store.load(0.0)).installations
     await store.close()
     set_version(path, "9999")
     with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
@@ -88,7 +88,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(path: 
     assert get_version(path) == "9999"
     set_version(path, "0004")
     again = await SqliteStore.open(path)
-    assert (await again.load(0.0)).installation == installation
+    assert (await again.load(0.0)).installations == installations
     await again.close()
 
 

@@ -26,6 +26,7 @@ from autoscaler.controller.ports.store import (
 )
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.identifiers import InstallationId
+from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun, RerunState
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
@@ -37,6 +38,7 @@ from tests.store.test_store_failures import pragma
 Answer = TypeVar("Answer")
 
 IDS = st.integers(0, 5).map(str)
+OURS = IDS.map(InstallationId)
 TIMES = st.integers(0, 100).map(float)
 BODIES = st.sampled_from([b"", b"{}", b"\xff\x00", b"x" * 500])
 KEYS = st.builds(lambda id_, body: Delivery(id_, "", 0.0, body).key, IDS, BODIES)
@@ -77,7 +79,7 @@ class Commit:
     applied: tuple[DeliveryKey, ...]
     cooldowns: tuple[Cooldown, ...]
     at: float
-    installations: tuple[InstallationId, ...] = ()
+    installations: Installations | None = None
 
     @property
     def history(self) -> tuple[HistoryRow, ...]:
@@ -94,7 +96,7 @@ COMMITS = st.builds(
         st.builds(Cooldown, IDS, TIMES, st.integers(0, 5), st.text(max_size=3)), max_size=2
     ).map(tuple),
     TIMES,
-    st.lists(IDS.map(InstallationId), unique=True, max_size=3).map(tuple),
+    st.none() | st.builds(Installations, OURS, st.lists(OURS, max_size=2).map(tuple)),
 )
 
 
@@ -137,7 +139,7 @@ class Model:
     history: list[HistoryRow] = field(default_factory=list)
     cooldowns: dict[str, Cooldown] = field(default_factory=dict)
     heartbeat: float | None = None
-    installations: tuple[InstallationId, ...] = ()
+    installations: Installations | None = None
 
     def do(self, change: Accept | Commit) -> bool | None:
         """Apply one change and say what the store must answer."""

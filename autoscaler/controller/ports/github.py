@@ -98,7 +98,9 @@ class GitHub(Protocol):
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         """Have GitHub repeat the App's failed webhook deliveries since then.
 
-        A delivery whose latest try succeeded is not repeated. Raises RetryLaterError, OperatorError.
+        `since` may be the `arrived_until` of an earlier call as it is: what GitHub lists late is
+        looked for here. A delivery whose latest try succeeded is not repeated. Raises
+        RetryLaterError, OperatorError.
         """
 
     async def close(self) -> None:

@@ -11,6 +11,9 @@ from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 
+MOST_REPOSITORIES = 5_000
+"""Of an account: those whose runs are read, again and again, the liveliest first."""
+
 Item = TypeVar("Item")
 
 
@@ -24,7 +27,10 @@ class ListedRepository:
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """A workflow run. `mark` is another text whenever GitHub shows the run as changed."""
+    """A workflow run. `mark` is another text whenever GitHub shows the run as changed.
+
+    Of one that is over that is when it is run again.
+    """
 
     id: int
     completed: bool

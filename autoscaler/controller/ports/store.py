@@ -13,7 +13,8 @@ from autoscaler.model.calls import Call
 from autoscaler.model.changes import HistoryRow as HistoryRow
 from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
-from autoscaler.model.identifiers import InstallationId, Instant, JobId
+from autoscaler.model.identifiers import Instant, JobId
+from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
@@ -54,12 +55,11 @@ class SavedState:
     """All that the controller starts from. `heartbeat` is when the last holder was last alive,
     `arrived_until` until when all webhook deliveries had arrived.
 
-    `former_installations` are ids that the store had before, newest first.
     `jobs` are those not completed, or completed after the horizon given to `load`; `machines`
     those not gone, or gone after it; calls and runners likewise; `reruns` are all.
     """
 
-    installation: InstallationId
+    installations: Installations
     heartbeat: Instant | None
     jobs: tuple[Job, ...]
     calls: tuple[Call, ...]
@@ -69,12 +69,6 @@ class SavedState:
     unapplied: tuple[Delivery, ...]
     arrived_until: Instant | None = None
     reruns: tuple[Rerun, ...] = ()
-    former_installations: tuple[InstallationId, ...] = ()
-
-    @property
-    def installations(self) -> tuple[InstallationId, ...]:
-        """Its own id, then the former ones."""
-        return (self.installation, *self.former_installations)
 
 
 class Store(Protocol):
@@ -92,12 +86,11 @@ class Store(Protocol):
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
-        installations: Sequence[InstallationId] = (),
+        installations: Installations | None = None,
     ) -> None:
         """Write records with their history rows, and mark deliveries applied, in one transaction.
 
-        `installations`, if any, replace the store's own id by the first and its former ones by the
-        rest.
+        `installations`, if any, replace the store's own id and its former ones.
         Records are copied before the first await, so the caller may go on changing them.
         Calls that overlap are grouped into one fsync. Durable on return.
         """

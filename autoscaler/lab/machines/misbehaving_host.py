@@ -146,7 +146,7 @@ class _Saboteur:
             return False
         elif said.step == "exit":
             deed.exits += 1
-            if deed.kind is _M.STAYS_ON:
+            if deed.kind is _M.STAYS_ON and deed.at is None:
                 deed.at = self._host.now()
         if said.step == "poll" and deed.at is None:
             if deed.kind is _M.VANISHES_PARKED:

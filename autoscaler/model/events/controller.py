@@ -15,4 +15,8 @@ class ControllerStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class TimePassed(Event):
-    """Nothing happened but the time: lets the ledger forget what is old."""
+    """Nothing happened but the time.
+
+    Jobs expire, idle runners and the jobs they were not given are marked, held jobs are offered again,
+    re-runs are given up, and what ended long ago is forgotten.
+    """

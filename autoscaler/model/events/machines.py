@@ -76,6 +76,13 @@ class ExaminationRequested(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class MachineDoubted(Event):
+    """A silent machine is held to be at work: nothing says that it was not granted before the start."""
+
+    machine: MachineId
+
+
+@dataclass(frozen=True, slots=True)
 class MachineExamined(Event):
     """What GitHub said of a silent machine: `finished` only if its work is provably over."""
 

@@ -65,7 +65,7 @@ class Collector:
 
     def use(self, settings: Ec2Settings) -> None:
         """Collect what these settings' owner left behind from now on."""
-        self._owner = {FLEET: (settings.fleet,), INSTALLATION: settings.installations}
+        self._owner = {FLEET: (settings.fleet,), INSTALLATION: settings.installations.all}
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete what is left over; the ids of what was deleted.

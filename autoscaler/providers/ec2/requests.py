@@ -52,7 +52,7 @@ def machine_tags(settings: Ec2Settings, sku: Ec2Sku) -> dict[str, str]:
     return {
         "Name": f"{settings.fleet} {sku.name}"[:256],
         FLEET: settings.fleet,
-        INSTALLATION: settings.installation,
+        INSTALLATION: settings.installations.own,
         SKU: sku.name,
     }
 

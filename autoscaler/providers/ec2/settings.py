@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoscaler.model.catalogue import Architecture, OperatingSystem, after_takeover
+from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
+from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.instance_types import Prices
 
 MAX_USER_DATA_BYTES = 16_384
@@ -89,14 +90,14 @@ class Ec2Settings:
     which has us-east-1's alone; `spot_price_factor` is what spot counts at, as a part of them.
     `quotas` are vCPUs by quota name, such as `spot/G and VT`, before what Service Quotas says.
     `request_buckets` and `resource_buckets` replace EC2's published limits by API name.
-    `former_installations` are the ids given up in take-overs, newest first.
+    `installations` are those whose left-overs are ours; its own is tagged with.
     `identity_certificates` are PEM files whose certificates are believed beside AWS's own;
     `interruption_queue` is the URL of the SQS queue with EventBridge's events.
     """
 
     name: ProviderName
     fleet: str
-    installation: InstallationId
+    installations: Installations
     region: str
     subnets: tuple[str, ...]
     security_groups: tuple[str, ...]
@@ -112,17 +113,10 @@ class Ec2Settings:
     request_buckets: Mapping[str, Bucket] = field(default_factory=dict)
     resource_buckets: Mapping[str, Bucket] = field(default_factory=dict)
     timeouts: Timeouts = Timeouts()
-    former_installations: tuple[InstallationId, ...] = ()
-
-    @property
-    def installations(self) -> tuple[InstallationId, ...]:
-        """Every id whose left-overs are ours: the one that is tagged with, then the former ones."""
-        return (self.installation, *self.former_installations)
 
     def after_takeover(self, taken: InstallationId) -> "Ec2Settings":
         """The same for what bears another installation's id from now on."""
-        own, *former = after_takeover(self.installations, taken)
-        return replace(self, installation=own, former_installations=tuple(former))
+        return replace(self, installations=self.installations.after_takeover(taken))
 
     @property
     def price_list(self) -> Prices:
@@ -132,6 +126,6 @@ class Ec2Settings:
     def __post_init__(self) -> None:
         if not self.subnets:
             raise ValueError(f"provider {self.name} has no subnets")
-        for text in (self.fleet, *self.installations):
+        for text in (self.fleet, *self.installations.all):
             if not 0 < len(text) <= MAX_TAG_VALUE:
                 raise ValueError("fleet and installation must fit into a tag's value")

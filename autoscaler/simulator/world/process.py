@@ -150,7 +150,6 @@ class ControllerProcess:
         await journal.record(ControllerStarted(now, absence))
         parts.intake.resume(*saved.unapplied)
         self.parts = parts
-        self._own(parts.opening.run())
         await parts.loop.run()
 
     def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -183,8 +182,9 @@ class Parts:
         self._granting = Granting(self.journal, github, ports.clock)
         self.intake = Intake(ports.store, self.journal, ports.parse)
         arrived = saved.arrived_until if saved.arrived_until is not None else ports.clock.now()
-        ports.tag(saved.installation)
+        ports.tag(saved.installations.own)
         self.confirming = Confirming(self.journal, ports.lists, self._providers, ports.tag)
+        opening = Opening(ports.providers, self._list, self._sell, ports.clock)
         self._reconciler = Reconciler(
             self.journal,
             ports.store,
@@ -192,9 +192,8 @@ class Parts:
             self._providers,
             ports.clock,
             arrived,
-            self._duties(),
+            (opening.run, *self._duties()),
         )
-        self.opening = Opening(ports.providers, self._reconciler.sweep, self._sell, ports.clock)
         self.desk = BootstrapDesk(
             self.journal,
             self._granting,
@@ -202,9 +201,12 @@ class Parts:
             self._providers,
             {sku: {"disk_gb": 10} for sku in ports.catalogue.skus},
             self._reconciler.list_soon,
-            opened=self.opening.opened,
+            opened=opening.opened,
         )
         self.loop = self._make_loop(github)
+
+    async def _list(self, name: ProviderName) -> bool:
+        return await self._reconciler.sweep(name)
 
     def _sell(self, opened: Collection[ProviderName]) -> None:
         self.journal.ledger.replace_catalogue(self._for_sale(opened))

@@ -68,7 +68,6 @@ class SimulatedProvider:
         self.installation = installation
         self._now = now
         self._answers: dict[str, LaunchAnswer] = {}
-        self._shown: dict[tuple[Instance, bool], ListedMachine] = {}
 
     @property
     def name(self) -> ProviderName:
@@ -145,7 +144,7 @@ class SimulatedProvider:
         await asyncio.sleep(LATENCY)
         breaks = self._weather.strikes(FaultKind.LIST_BREAKS)
         for start in range(0, len(shown), PAGE):
-            yield tuple(self._listed(instance, then) for instance in shown[start : start + PAGE])
+            yield tuple(_listed(instance, then) for instance in shown[start : start + PAGE])
             if breaks is not None:
                 break
         if breaks is not None:
@@ -155,7 +154,7 @@ class SimulatedProvider:
     def show(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """What there is of these machines now."""
         found = [self.instances[machine] for machine in machines if machine in self.instances]
-        return tuple(self._listed(instance, self._now()) for instance in found)
+        return tuple(_listed(instance, self._now()) for instance in found)
 
     async def quotas(self) -> Mapping[str, int]:
         """What the account has."""
@@ -245,16 +244,10 @@ class SimulatedProvider:
             machine, offering.instance_type, offering.zone, offering.capacity_type
         )
 
-    def _listed(self, instance: Instance, then: Instant) -> ListedMachine:
-        ended = instance.ended_at is not None and instance.ended_at <= then
-        shown = self._shown.get((instance, ended))
-        if shown is None:
-            shown = self._shown[instance, ended] = _listed(instance, ended)
-        return shown
 
-
-def _listed(instance: Instance, ended: bool) -> ListedMachine:
+def _listed(instance: Instance, then: Instant) -> ListedMachine:
     offering = instance.offering
+    ended = instance.ended_at is not None and instance.ended_at <= then
     return ListedMachine(
         instance.id,
         instance.installation,

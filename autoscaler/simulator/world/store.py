@@ -25,6 +25,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
     Seconds,
 )
+from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine
@@ -56,8 +57,7 @@ class Backup:
     cooldowns: dict[str, Cooldown] = field(default_factory=dict)
     heartbeat: Instant | None = None
     arrived_until: Instant | None = None
-    installation: InstallationId = INSTALLATION
-    former_installations: tuple[InstallationId, ...] = ()
+    installations: Installations = field(default_factory=lambda: Installations(INSTALLATION))
 
 
 class MemoryStore:
@@ -72,17 +72,11 @@ class MemoryStore:
         self.applied: set[DeliveryKey] = set()
         self.cooldowns: dict[str, Cooldown] = {}
         self.commits: list[Commit] = []
-        self.installation = INSTALLATION
-        self.former_installations: tuple[InstallationId, ...] = ()
+        self.installations = Installations(INSTALLATION)
         self.heartbeat: Instant | None = None
         self.arrived_until: Instant | None = None
         self.forgotten: list[Instant] = []
         self._group: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
-
-    @property
-    def installations(self) -> tuple[InstallationId, ...]:
-        """Its own id, then the former ones."""
-        return (self.installation, *self.former_installations)
 
     def reopen(self, fuse: Fuse) -> None:
         """As a new process finds it: what was not durable is lost."""
@@ -98,8 +92,7 @@ class MemoryStore:
             dict(self.cooldowns),
             self.heartbeat,
             self.arrived_until,
-            self.installation,
-            self.former_installations,
+            self.installations,
         )
 
     def restore(self, backup: "Backup") -> None:
@@ -110,8 +103,7 @@ class MemoryStore:
         self.cooldowns = dict(backup.cooldowns)
         self.heartbeat = backup.heartbeat
         self.arrived_until = backup.arrived_until
-        self.installation = backup.installation
-        self.former_installations = backup.former_installations
+        self.installations = backup.installations
 
     def of_kind(self, kind: type[T]) -> list[T]:
         """The durable records of one kind."""
@@ -131,7 +123,7 @@ class MemoryStore:
         machines = [m for m in self.of_kind(Machine) if m.occupies or m.since > horizon]
         kept, their_calls = {m.id for m in machines}, {m.call for m in machines}
         return SavedState(
-            self.installation,
+            self.installations,
             self.heartbeat,
             _copies(
                 j
@@ -155,7 +147,6 @@ class MemoryStore:
             tuple(d for d in self.inbox.values() if d.key not in self.applied),
             self.arrived_until,
             _copies(self.of_kind(Rerun)),
-            self.former_installations,
         )
 
     async def accept(self, delivery: Delivery) -> bool:
@@ -174,19 +165,18 @@ class MemoryStore:
         history: Sequence[HistoryRow],
         applied: Sequence[DeliveryKey] = (),
         cooldowns: Sequence[Cooldown] = (),
-        installations: Sequence[InstallationId] = (),
+        installations: Installations | None = None,
     ) -> None:
         """Keep a transaction."""
         kept = Commit(_copies(records), tuple(history), tuple(applied), tuple(cooldowns))
-        ids = tuple(installations)
 
         def keep() -> None:
             self.records.update({kind_and_key(record): record for record in kept.records})
             self.applied.update(kept.applied)
             self.cooldowns.update({cooldown.key: cooldown for cooldown in kept.cooldowns})
             self.commits.append(kept)
-            if ids:
-                self.installation, self.former_installations = ids[0], ids[1:]
+            if installations is not None:
+                self.installations = installations
 
         await self._durably(keep)
 

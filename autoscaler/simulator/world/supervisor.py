@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.model.identifiers import InstallationId, Seconds
+from autoscaler.model.installations import Installations
 from autoscaler.simulator.world.fuse import Fuse
 from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.schedule import Fault
@@ -102,7 +103,7 @@ class Supervisor:
     def _nothing(self) -> Backup:
         """An empty store makes an id of its own."""
         self._lost += 1
-        return Backup(installation=InstallationId(f"{self._lost:08x}"))
+        return Backup(installations=Installations(InstallationId(f"{self._lost:08x}")))
 
     def _judge(self, process: ControllerProcess) -> None:
         errors, running = list(process.crashes), process.running

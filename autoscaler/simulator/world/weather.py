@@ -27,10 +27,6 @@ class Weather:
         """Seconds since the world began."""
         return self._loop.time() - self._began_at
 
-    def knows(self, kind: FaultKind) -> bool:
-        """Whether there is a fault of this kind at all, at any time."""
-        return kind in self._faults
-
     def holding(self, kind: FaultKind) -> Fault | None:
         """The fault of this kind that holds now."""
         faults = self._faults.get(kind)

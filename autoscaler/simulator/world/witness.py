@@ -101,7 +101,7 @@ class Witness:
 
     def _ours(self, instance: Instance) -> bool:
         """Whether it bears the store's id, or is in the store from before another id was taken over."""
-        if instance.installation in (STRANGER, self._store.installation):
+        if instance.installation in (STRANGER, self._store.installations.own):
             return instance.installation != STRANGER
         return any(machine.provider_id == instance.id for machine in self._store.of_kind(Machine))
 

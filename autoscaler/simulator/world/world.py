@@ -51,6 +51,9 @@ SLOW_STORE: Seconds = 1.0
 OPERATOR_COMES: Seconds = 3600.0
 """How long after the last fault an operator looks at what is still unclear, if none came before."""
 
+SETTLES: Seconds = 3600.0
+"""How long after the last job all is to be over: it waits for a machine, works and leaves it idle."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -98,13 +101,15 @@ class SimulatedWorld:
         self.operator = Operator(self.supervisor.living)
 
     async def run(self, patience: Seconds) -> None:
-        """Play the schedule until all is quiet, or for `patience` seconds after its last fault."""
+        """Play the schedule until all is quiet, or for `patience` seconds after its last fault.
+
+        Where jobs come late the last of them has SETTLES seconds, if that is longer.
+        """
         self._set_out()
         supervising = asyncio.get_running_loop().create_task(self.supervisor.run())
         calm = self._schedule.calm_from
-        while self.weather.time < calm + patience and not (
-            self.weather.time >= calm and self.quiet
-        ):
+        end = max(self._schedule.faults_end + patience, calm + SETTLES)
+        while self.weather.time < end and not (self.weather.time >= calm and self.quiet):
             await asyncio.sleep(LOOK_EVERY)
             self._look()
             if supervising.done():
@@ -228,7 +233,7 @@ class SimulatedWorld:
         quota = {k: n for k, n in self._setting.quota.items() if k.startswith(f"{name}/")}
         offerings = {offering.key: offering for offering in _offerings(catalogue)}
         return SimulatedProvider(
-            name, offerings, quota, self.weather, self.witness, catalogue.installation, _now
+            name, offerings, quota, self.weather, self.witness, catalogue.installations.own, _now
         )
 
     def _stranger(self, name: ProviderName, number: int) -> Instance:

@@ -30,6 +30,9 @@ Sample = tuple[float, dict[str, float]]
 LONG = {"deadlines": {"boot": "3h", "gate": "3h", "parked_silence": "1h"}}
 """For stories that are about something else than deadlines, which a busy host must not end."""
 
+EARLY = 100.0
+"""A real second: on a busy host, what was said and the lab's noting of it lie so far apart."""
+
 _M = Misbehaviour
 _S = MachineState
 
@@ -39,7 +42,9 @@ class Story:
     """What is expected of a SKU whose first machine misbehaves.
 
     `jobs` are seconds of jobs pushed at the start, `ended` how each ends. The machine's end begins
-    `after` seconds from its misdeed at the soonest, by the controller on this `ground` or (None)
+    `after` seconds from its misdeed at the soonest (from its launch, where it never boots), or `early`
+    before that where the clock runs since before the misdeed is noted: the silence since the last
+    word, or a job under way. The end is made by the controller on this `ground` or (None)
     by itself. Until then it is counted, in one of the states of `counted`. The next machine is
     launched `replaced` seconds from the misdeed at the soonest: None for once the first one's end
     began, as a cap or the supply demands; with `alone` there is no other machine at all.
@@ -54,6 +59,7 @@ class Story:
     cap: int = 1
     replaced: float | None = None
     alone: bool = False
+    early: float = 0.0
     failure: FailureClass | None = None
     sku: dict[str, Any] = field(default_factory=lambda: LONG)
 
@@ -92,26 +98,28 @@ STORIES = {
     ),
     "reboots-at-work": Story(_M.REBOOTS_AT_WORK, 0.0, None, LEAVING, TWO, FIRST_FAILS),
     "vanishes-parked": Story(
-        _M.VANISHES_PARKED, 300.0, EndGround.DEADLINE, _states(_S.PARKED, _S.GRANTED), cap=2, sku={}
+        _M.VANISHES_PARKED, 300.0, EndGround.DEADLINE, _states(_S.PARKED, _S.GRANTED), cap=2,
+        early=EARLY, sku={},
     ),
     "vanishes-warm": Story(
         _M.VANISHES_PARKED, 300.0, EndGround.DEADLINE, _states(_S.PARKED), (), (), cap=2,
-        sku={"idle": {"min": 1}},
+        early=EARLY, sku={"idle": {"min": 1}},
     ),
     "vanishes-handed": Story(
-        _M.VANISHES_HANDED, 1800.0, EndGround.SILENT_AND_FINISHED, GRANTED, cap=2, replaced=180.0
+        _M.VANISHES_HANDED, 1800.0, EndGround.SILENT_AND_FINISHED, GRANTED, cap=2, replaced=180.0,
+        early=EARLY,
     ),
     "vanishes-acknowledged": Story(
-        _M.VANISHES_ACKNOWLEDGED, 1800.0, EndGround.SILENT_AND_FINISHED, GRANTED
+        _M.VANISHES_ACKNOWLEDGED, 1800.0, EndGround.SILENT_AND_FINISHED, GRANTED, early=EARLY
     ),
     "silent-at-work": Story(
-        _M.SILENT_AT_WORK, 1300.0, None, LEAVING, (1300.0,), alone=True
+        _M.SILENT_AT_WORK, 1300.0, None, LEAVING, (1300.0,), alone=True, early=EARLY
     ),
     "stays-on": Story(
         _M.STAYS_ON, 120.0, EndGround.EXITED, _states(_S.EXITED), (30.0, 30.0), ("success",) * 2
     ),
     "exits-at-work": Story(_M.EXITS_AT_WORK, 120.0, EndGround.EXITED, LEAVING, TWO, FIRST_FAILS),
-    "lies": Story(_M.LIES, 400.0, None, LEAVING, (600.0,), alone=True),
+    "lies": Story(_M.LIES, 400.0, None, LEAVING, (600.0,), alone=True, early=EARLY),
 }  # fmt: skip
 
 

@@ -15,9 +15,9 @@ SCALE = 30.0
 PATIENCE = 60.0
 SLACK = 15.0
 """Lab seconds: half a real one, for a machine that has other things to do."""
-WORK = 120.0
-"""Lab seconds: however busy this host is, the lists are read while a job runs. One that no list has
-shown running stays demand when its runner has ended, and is launched for once more."""
+WORK = 30.0
+"""Lab seconds: a job may be over, and its machine gone, before any list has shown it running. GitHub is
+asked about it then, before anything is launched for it again."""
 
 LIST = "GET /repos/{owner}/{repo}/actions/runs"
 

@@ -1,0 +1,57 @@
+"""One controller process of the world: it ends as the real one does."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.controller.opening import LISTED_TOGETHER
+from autoscaler.model.identifiers import Seconds
+from autoscaler.simulator.world.clock import HostClock
+from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.ids import SequentialIds
+from autoscaler.simulator.world.process import ControllerProcess, Ports
+from autoscaler.simulator.world.schedule import Schedule
+from autoscaler.simulator.world.virtual_time import run
+from autoscaler.simulator.world.webhooks import parse
+from autoscaler.simulator.world.world import SimulatedWorld
+from tests.chaos.fleet import SETTING
+
+
+class BrokenClock(HostClock):
+    """Fails whoever waits for as long as the providers are listed together: opening alone."""
+
+    async def sleep(self, seconds: Seconds) -> None:
+        if seconds == LISTED_TOGETHER:
+            raise ZeroDivisionError
+        await super().sleep(seconds)
+
+
+def test_an_opening_that_fails_ends_the_process_with_its_error() -> None:
+    async def scenario() -> None:
+        world = SimulatedWorld(SETTING, Schedule(0, (), (), lists=False))
+        clock = BrokenClock(world.weather)
+        ports = Ports(
+            SETTING.catalogue,
+            world.store,
+            world.github,
+            world.providers,
+            world.notices,
+            world.reruns,
+            clock,
+            clock,
+            SequentialIds(),
+            world.lists,
+            syncs=False,
+            tag=lambda _: None,
+            telemetry=SETTING.telemetry,
+            parse=parse,
+            pace=SETTING.pace,
+        )
+        process = ControllerProcess(ports, Fuse())
+        process.start()
+        assert process.running is not None
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(process.running, 60.0)
+        await process.kill()
+
+    run(scenario())

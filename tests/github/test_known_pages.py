@@ -1,0 +1,185 @@
+"""What is kept of lists beside their ETags: what that saves, how long and how much of it."""
+
+import gc
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.github import OperatorError
+from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, Listing
+from autoscaler.github.api import Api
+from autoscaler.github.app_auth import App
+from autoscaler.github.budget import Budget
+from autoscaler.github.client import GitHubClient
+from autoscaler.github.gate import Gate
+from autoscaler.github.installations import Installations
+from autoscaler.github.known_pages import (
+    ITEM,
+    JOB,
+    KEPT_FOR,
+    MOST_KEPT,
+    PAGE,
+    PER_PAGE,
+    KnownPages,
+)
+from autoscaler.github.lists import Lists
+from autoscaler.github.settings import AppKey, GitHubSettings
+from autoscaler.github.sharing import Sharing
+from autoscaler.github.transport import Transport
+from autoscaler.model.jobs import JobState
+from tests.github.conftest import World
+from tests.github.doubles import START
+from tests.github.faults import Fault
+from tests.github.test_lists import WIDGETS, job, run
+
+
+@asynccontextmanager
+async def lists_that_keep(world: World, most: int) -> AsyncIterator[Lists]:
+    """Lists of which so many bytes are kept."""
+    settings = GitHubSettings(world.url, (AppKey(1, world.keys.private_pem),))
+    clock, budget = world.clock, Budget(settings.points_per_minute)
+    transport = Transport(settings, clock, world.telemetry)
+    gate = Gate(budget, clock, settings.concurrency)
+    api = Api(transport, gate, clock, world.telemetry)
+    installations = Installations([App(key, clock) for key in settings.apps], api, clock)
+    sharing = Sharing(api, budget, clock)
+    pages = KnownPages(api, transport.url_of, clock, most)
+    try:
+        yield Lists(pages, installations, sharing, budget, clock, limited=False)
+    finally:
+        await sharing.close()
+        await installations.close()
+        await transport.close()
+
+
+async def test_what_has_not_changed_is_read_again_for_nothing(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.page_size = 2
+    world.github.lists.etags = True
+    world.github.lists.jobs[WIDGETS, 7] = [job(n) for n in range(1, 6)]
+    first = await client.lists.jobs(WIDGETS, 7, START)
+    again = await client.lists.jobs(WIDGETS, 7, START + 60)
+    assert [one.id for one in again.items] == [one.id for one in first.items] == [1, 2, 3, 4, 5]
+    assert (first.calls, again.calls) == (3, 0)
+    assert {one.at for one in again.items} == {START + 60}
+    world.github.lists.jobs[WIDGETS, 7][4]["status"] = "completed"
+    changed = await client.lists.jobs(WIDGETS, 7, START + 120)
+    assert changed.calls == 1
+    assert [one.state for one in changed.items] == [JobState.QUEUED] * 4 + [JobState.COMPLETED]
+
+
+async def test_what_nobody_has_asked_for_in_an_hour_is_forgotten(
+    world: World, client: GitHubClient
+) -> None:
+    """Runs that are over are many, and their jobs are never asked for again."""
+    world.github.lists.etags = True
+    for number in (7, 8, 9):
+        world.github.lists.jobs[WIDGETS, number] = [job(number)]
+        await client.lists.jobs(WIDGETS, number, START)
+    world.clock.at += KEPT_FOR - 1.0
+    assert (await client.lists.jobs(WIDGETS, 8, START)).calls == 0
+    world.clock.at += 2.0
+    assert (await client.lists.jobs(WIDGETS, 9, START)).calls == 0, "a moment too late to matter"
+    calls = [(await client.lists.jobs(WIDGETS, number, START)).calls for number in (7, 8, 9)]
+    assert calls == [1, 0, 0]
+
+
+async def test_a_304_that_was_not_asked_for_is_no_answer(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.faults.append(Fault("/runs", status=304, body=b""))
+    with pytest.raises(OperatorError):
+        await client.lists.newest_runs(WIDGETS)
+
+
+@pytest.mark.parametrize("etag", ["no quotes", '"' + "x" * 300 + '"', '"a\tb"', ""])
+async def test_an_etag_that_is_none_is_not_sent_back(
+    world: World, client: GitHubClient, etag: str
+) -> None:
+    body = {"total_count": 0, "workflow_runs": []}
+    fault = Fault("/runs", status=200, body=body, headers={"ETag": etag} if etag else {}, times=1)
+    world.github.faults.append(fault)
+    world.github.lists.etags = True
+    world.github.lists.runs[WIDGETS] = [run(1)]
+    assert (await client.lists.newest_runs(WIDGETS)).items == ()
+    assert (await client.lists.newest_runs(WIDGETS)).calls == 1
+    assert world.github.lists.conditional == 0
+
+
+async def test_how_much_is_kept_is_bounded_and_the_oldest_goes_first(world: World) -> None:
+    world.github.lists.etags = True
+    for number in (7, 8, 9):
+        world.github.lists.jobs[WIDGETS, number] = [job(n) for n in range(1, 4)]
+    async with lists_that_keep(world, 2 * (PAGE + 3 * JOB)) as lists:
+
+        async def calls(*runs: int) -> list[int]:
+            return [(await lists.jobs(WIDGETS, run, START)).calls for run in runs]
+
+        assert await calls(7, 8, 8, 7, 9, 7, 9) == [1, 1, 0, 0, 1, 0, 0]
+        assert await calls(8) == [1], "three of three jobs are more than two"
+        world.github.lists.jobs[WIDGETS, 7] = [job(n) for n in range(1, 30)]
+        assert await calls(7, 7) == [1, 1], "too long to be kept"
+
+
+async def test_as_many_repositories_are_kept_as_are_read(world: World) -> None:
+    """They are read in turn, the oldest first: of one too many none would be there any more."""
+    a_repository = PAGE + PER_PAGE * ITEM
+    assert 2 * MOST_REPOSITORIES * a_repository <= MOST_KEPT
+    world.github.page_size = PER_PAGE
+    world.github.lists.etags = True
+    names = [f"acme/r{number}" for number in range(5)]
+    for name in names:
+        world.github.lists.runs[name] = [run(n) for n in range(1, PER_PAGE + 1)]
+    async with lists_that_keep(world, len(names) * a_repository) as lists:
+        for calls in (len(names), 0, 0):
+            assert sum([(await lists.newest_runs(name)).calls for name in names]) == calls
+
+
+async def test_all_that_is_kept_takes_a_quarter_of_a_gigabyte_at_most(
+    world: World, client: GitHubClient
+) -> None:
+    """A job at work, with its names and times, is the largest of the items."""
+    shown = {
+        "name": "linux-cuda / test (default, 1, 5)",
+        "workflow_name": "trunk",
+        "runner_name": "ci-0badcafe-00000000000000aa-1",
+        "runner_id": 4_321,
+        "started_at": "2026-11-01T10:05:00Z",
+    }
+    count = 300
+    world.github.page_size = PER_PAGE
+    of_run = [job(n, "in_progress") | shown for n in range(10**10, 10**10 + count)]
+    world.github.lists.jobs[WIDGETS, 7] = of_run
+    world.github.lists.runs[WIDGETS] = [
+        run(n, status)
+        for status in ("in_progress", "completed")
+        for n in range(10**10, 10**10 + count)
+    ]
+
+    async def taken(ask: Callable[[], Awaitable[Listing[Any]]]) -> float:
+        """The bytes that each item of a list takes by its being kept."""
+        left = []
+        for etags in (False, False, True):  # at first whatever else is kept, as of addresses
+            world.github.lists.etags = etags
+            gc.collect()
+            tracemalloc.start()
+            try:
+                assert len((await ask()).items) == count
+                gc.collect()
+                left.append(tracemalloc.get_traced_memory()[0])
+            finally:
+                tracemalloc.stop()
+        return (left[2] - left[1]) / count
+
+    page = PAGE / PER_PAGE
+    of_jobs = await taken(lambda: client.lists.jobs(WIDGETS, 7, START))
+    at_work = await taken(lambda: client.lists.runs(WIDGETS, "in_progress"))
+    over = await taken(lambda: client.lists.runs(WIDGETS, "completed"))
+    assert 0.5 * JOB < of_jobs <= JOB + page
+    assert 0.5 * ITEM < at_work <= ITEM + page
+    assert over <= 0.5 * ITEM + page
+    assert MOST_KEPT <= 2**28
