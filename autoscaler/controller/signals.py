@@ -9,7 +9,6 @@ from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import boots_key, exits_key, on_trial
 from autoscaler.model.identifiers import JobId, MachineId, SkuName
 from autoscaler.model.interruptions import RerunOutcome
-from autoscaler.model.jobs import disputed_by_class
 from autoscaler.model.machines import EndGround, MachineState
 
 
@@ -23,13 +22,13 @@ def report(changes: Changes, state: LedgerState, telemetry: Telemetry) -> None:
 
 
 def fleet_counts(state: LedgerState) -> FleetCounts:
-    """The fleet's gauges. O(classes + SKUs x states + jobs that GitHub is asked about)."""
+    """The fleet's gauges. O(classes + SKUs x states)."""
     waiting: dict[SkuName, int] = dict.fromkeys(state.catalogue.skus, 0)
     for demand, queue in state.queues.items():
         waiting[demand.skus[0]] += len(queue)
     for demand, held in state.held.items():
         waiting[demand.skus[0]] += len(held)
-    for demand, count in disputed_by_class(state.jobs, state.reads).items():
+    for demand, count in state.disputed.items():
         waiting[demand.skus[0]] += count
     return FleetCounts(
         jobs_waiting=waiting,

@@ -7,7 +7,7 @@ GitHub's word of it came is asked about first. It never drops a job.
 
 from collections.abc import Iterator
 
-from autoscaler.ledger.indexes import HELD_AFTER
+from autoscaler.ledger.indexes import HELD_AFTER, is_held
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, Seconds
@@ -64,11 +64,14 @@ def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -
     """GitHub does hand out jobs of this class: none of them is a ghost any more."""
     if demand is None:
         return
-    for job in tuple(state.held.get(demand, {}).values()):
+    asked = (state.jobs[job] for job in state.reads)
+    disputed = [job for job in asked if job.disputed and job.demand == demand and is_held(job)]
+    for job in (*state.held.get(demand, {}).values(), *disputed):
         with state.changing(job):
             job.passed_over = ()
             job.probe_at = None
-        state.reads.pop(job.id, None)
+        if not job.disputed:
+            state.reads.pop(job.id, None)
         state.note(job, at, "released", "a job of its class started")
 
 

@@ -67,6 +67,7 @@ class IndexedRecords:
         self.rerun_due: Any = SortedDict()
         self.reruns_of_run: dict[int, dict[JobId, Rerun]] = {}
         self.in_progress: Counter[SkuName] = Counter()
+        self.disputed: Counter[DemandClass] = Counter()
         self.withdrawing: Counter[SkuName] = Counter()
         self.tallies = Tallies()
         self.machines_used = 0
@@ -110,8 +111,10 @@ class IndexedRecords:
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] += 1
             self.tallies.running_job(self.catalogue, job, 1)
-        elif job.state is JobState.QUEUED and not job.disputed:
-            if is_held(job):
+        elif job.state is JobState.QUEUED:
+            if job.disputed:
+                self.disputed[job.demand] += 1
+            elif is_held(job):
                 self.held.setdefault(job.demand, {})[job.id] = job
             else:
                 queue = self.queues.get(job.demand)
@@ -128,6 +131,10 @@ class IndexedRecords:
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] -= 1
             self.tallies.running_job(self.catalogue, job, -1)
+        elif job.state is JobState.QUEUED and job.disputed:
+            self.disputed[job.demand] -= 1
+            if not self.disputed[job.demand]:
+                del self.disputed[job.demand]
         self.tallies.leave_line(job)
         queue = self.queues.get(job.demand)
         if queue is not None:

@@ -94,6 +94,7 @@ class Ledger:
             jobs=s.jobs,
             queues=s.queues,
             held=s.held,
+            disputed=s.disputed,
             reads=s.reads,
             machines=s.machines,
             runners_listed_at=s.every_scope_listed_at,

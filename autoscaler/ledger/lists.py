@@ -6,6 +6,7 @@ are counted in the caps and never touched; one with a former id of this one is o
 
 from autoscaler.ledger.calls import bind, count_sweep
 from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
+from autoscaler.ledger.holds import left_idle
 from autoscaler.ledger.interruptions import note_gone, note_interruption
 from autoscaler.ledger.machines import close_its_runner, fail, leave, move
 from autoscaler.ledger.restored import OF_AN_UNKNOWN_CALL, doubt
@@ -212,6 +213,7 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
             machine.failure = FailureClass.UNKNOWN
         note_failed_boot(state, machine, at, reason)
     note_gone(state, machine, at)
+    left_idle(state, machine, at)
     close_its_runner(state, machine, at, f"its machine is gone: {reason}")
     move(state, machine, to, at, reason)
 

@@ -21,7 +21,6 @@ OLDER_THAN_THE_WORLD = "its record is older than the world: it may have been gra
 UNTOLD = "it is silent since the start, and GitHub has not shown since then who is at work"
 _DOUBTS = frozenset({OLDER_THAN_THE_WORLD, UNTOLD})
 
-_SAID_TO_BE_IDLE = frozenset({MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED})
 _SOON_HEARD = frozenset({MachineState.PARKED, MachineState.GRANTED})
 """Their agents poll: after a start they have a moment to say so."""
 
@@ -107,14 +106,10 @@ def asked_for_a_grant(state: LedgerState, machine_id: MachineId, at: Instant) ->
 
 
 def _found_with(state: LedgerState, machine: Machine) -> list[Machine]:
-    """Machines of its call that a list brought since the start: which has which slot was a guess."""
+    """Machines of its call that have not spoken: a list may have brought them, and guessed their slots."""
     call = state.calls.get(machine.call)
     slots = (state.machines.get(slot) for slot in call.slots) if call is not None else ()
-    return [
-        one
-        for one in slots
-        if one is not None and one.state is MachineState.LAUNCHED and one.since >= state.started_at
-    ]
+    return [one for one in slots if one is not None and one.state is MachineState.LAUNCHED]
 
 
 def _is_proof(machine: Machine) -> bool:
@@ -142,10 +137,11 @@ def _doubt_machine(
 
 def _may_have_been_granted_since(state: LedgerState, machine: Machine) -> bool:
     """Or under another registration. Who took one, or was given a job, gets no other."""
-    if machine.state is not MachineState.GRANTED or not machine.handed_over:
-        return machine.state in _SAID_TO_BE_IDLE or machine.state is MachineState.GRANTED
+    if machine.is_ungranted:
+        return True
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
-    return runner is not None and runner.acknowledged_at is None and runner.job is None
+    untaken = runner is not None and runner.acknowledged_at is None and runner.job is None
+    return machine.state is MachineState.GRANTED and untaken
 
 
 def _doubt_job(state: LedgerState, job: Job, at: Instant) -> None:

@@ -57,7 +57,8 @@ class Fleet:
     """What is wanted, what exists, what is held back, and what time it is.
 
     `queues` holds the jobs that want a runner now, by class and oldest first; `held` the jobs
-    that were passed over too often. `idle_runners` counts registrations that may still take a
+    that were passed over too often, `disputed` counts those that
+    GitHub is asked about first. `idle_runners` counts registrations that may still take a
     job, by class; `withdrawable` are those not handed over, and `withdrawing` counts machines
     whose unused registration is being deleted, which makes them parked again. `due` lists
     machines by the moment they must be looked at again. `registrations` is, by account, how
@@ -77,6 +78,7 @@ class Fleet:
     jobs: Mapping[JobId, Job]
     queues: Mapping[DemandClass, Ordered[Job]]
     held: Mapping[DemandClass, Mapping[JobId, Job]]
+    disputed: Mapping[DemandClass, int]
     reads: Mapping[JobId, Instant]
     machines: Mapping[MachineId, Machine]
     by_state: Mapping[tuple[SkuName, MachineState], Ordered[Machine]]

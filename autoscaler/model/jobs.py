@@ -1,7 +1,5 @@
 """The Job record: what GitHub wants, and how one job may move between its states."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -75,15 +73,3 @@ class Job:
         """When GitHub has ended it at the latest, whoever failed to tell; None where it has ended."""
         limit = OPEN_AT_MOST.get(self.state)
         return self.updated_at + limit if limit is not None else None
-
-
-def disputed_by_class(
-    jobs: Mapping[JobId, Job], asked_about: Iterable[JobId]
-) -> Counter[DemandClass]:
-    """How many of the jobs that GitHub is asked about are queued for all that is known, and in doubt."""
-    found = (jobs[job] for job in asked_about)
-    return Counter(
-        job.demand
-        for job in found
-        if job.disputed and job.state is JobState.QUEUED and job.demand is not None
-    )

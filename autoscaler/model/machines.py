@@ -145,7 +145,7 @@ class Machine:
 
         A store that was restored may be older than a grant: the machine itself has to have spoken.
         """
-        return self._is_ungranted and self._is_known(started_at)
+        return self.is_ungranted and self._is_known(started_at)
 
     def is_untold(self, started_at: Instant, listed_at: Instant) -> bool:
         """Whether it is from before the start, silent since, and GitHub has not shown who works.
@@ -154,10 +154,11 @@ class Machine:
         showed before the machine itself was found says nothing of it.
         """
         told_from = max(started_at + SHOWN_AT_GITHUB_WITHIN, self.since)
-        return self._is_ungranted and not self._is_known(started_at) and listed_at < told_from
+        return self.is_ungranted and not self._is_known(started_at) and listed_at < told_from
 
     @property
-    def _is_ungranted(self) -> bool:
+    def is_ungranted(self) -> bool:
+        """Whether nothing was handed over to it, as far as the store knows."""
         return self.state in _UNGRANTED and not self.handed_over
 
     def _is_known(self, started_at: Instant) -> bool:

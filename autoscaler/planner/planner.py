@@ -32,7 +32,7 @@ def plan(fleet: Fleet) -> Plan:
     ]
     stock = take_stock(fleet, leaving, withdrawals)
     minimum = minimum_in_force(fleet)
-    bounds = reach(fleet, stock.supply)
+    bounds = reach(fleet, stock.supply, leaving)
     matching = _match_without_surplus(fleet, stock, minimum, bounds, withdrawals, leaving)
     repeats = unanswered_calls(fleet)
     cutbacks, room = cut_back(matching, stock), Room(fleet, leaving)

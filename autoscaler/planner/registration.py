@@ -6,13 +6,11 @@ ahead are no demand for machines yet.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
 
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Seconds, SkuName
+from autoscaler.model.identifiers import MachineId, Seconds, SkuName
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 
@@ -41,44 +39,52 @@ class Turns:
         return allowed + self.taken[account] >= min(wanted, full)
 
 
-def reach(fleet: Fleet, supply: Mapping[Supply, int]) -> dict[str, int]:
+def reach(
+    fleet: Fleet, supply: Mapping[Supply, int], leaving: Collection[MachineId]
+) -> dict[str, int]:
     """By account, how many machines its registrations can use by a minute after the next boot.
 
-    O(classes x SKUs).
+    `leaving` are machines that nobody may hope for. O(classes x SKUs + machines that boot).
     """
     skus: dict[str, set[SkuName]] = {}
     for demand in fleet.queues:
         skus.setdefault(demand.account, set()).update(demand.skus)
-    return {account: _reach(fleet, supply, account, names) for account, names in skus.items()}
+    return {
+        account: _reach(fleet, account, names, _parked(supply, names), leaving)
+        for account, names in skus.items()
+    }
 
 
-def _reach(fleet: Fleet, supply: Mapping[Supply, int], account: str, skus: set[SkuName]) -> int:
+def _parked(supply: Mapping[Supply, int], skus: set[SkuName]) -> int:
+    return sum(supply.get(Supply(SupplyKind.PARKED, sku=sku), 0) for sku in skus)
+
+
+def _reach(
+    fleet: Fleet, account: str, skus: set[SkuName], parked: int, leaving: Collection[MachineId]
+) -> int:
     rate = fleet.catalogue.registration
-    tokens = fleet.registrations[account]
     boot = max(_boot_seconds(fleet, sku) for sku in skus)
-    parked = sum(supply.get(Supply(SupplyKind.PARKED, sku=sku), 0) for sku in skus)
-    coming = sum(
-        supply.get(Supply(kind, sku=sku), 0)
-        for sku in skus
-        for kind in (SupplyKind.COMING, SupplyKind.UNSENT)
-    )
-    # For so long will machines be there to register before one that is launched now is parked.
-    head_start = boot if parked else min(boot, _age_of_oldest(fleet, skus))
-    at_first = min(float(rate.burst), tokens + rate.per_second * (boot - head_start))
-    usable = at_first + rate.per_second * head_start
-    used = min(float(parked + coming), usable)
-    left = min(float(rate.burst), usable - used)
-    return int(used + left + rate.per_second * SHARED_TURN)
+    level, used, waiting, since = fleet.registrations[account], 0.0, parked, 0.0
+    for moment in (*_parks_in(fleet, skus, boot, leaving), boot):
+        gained = level + rate.per_second * (moment - since)
+        taken = min(waiting - used, gained)
+        used, level = used + taken, min(float(rate.burst), gained - taken)
+        waiting, since = waiting + 1, moment
+    return int(used + level + rate.per_second * SHARED_TURN)
 
 
-def _age_of_oldest(fleet: Fleet, skus: set[SkuName]) -> Seconds:
-    coming = (
-        filter(partial(_may_come, fleet), fleet.machines_in(sku, state))
+def _parks_in(
+    fleet: Fleet, skus: set[SkuName], boot: Seconds, leaving: Collection[MachineId]
+) -> list[Seconds]:
+    """In how many seconds each machine that comes will be parked, if that is before a new one is."""
+    ages = (
+        fleet.now - machine.created_at
         for sku in skus
         for state in BOOTING_STATES
+        for machine in fleet.machines_in(sku, state)
+        if machine.id not in leaving and _may_come(fleet, machine)
     )
-    first = [machine.created_at for machines in coming for machine in islice(machines, 1)]
-    return max(0.0, fleet.now - min(first)) if first else 0.0
+    return sorted(max(0.0, boot - age) for age in ages if age > 0.0)
 
 
 def _may_come(fleet: Fleet, machine: Machine) -> bool:

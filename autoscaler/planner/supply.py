@@ -9,7 +9,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
 from autoscaler.model.plan import WithdrawRunner
-from autoscaler.model.runners import IDLE_STATES
+from autoscaler.model.runners import IDLE_STATES, RunnerState
 from autoscaler.planner.matching import Supply, SupplyKind
 from autoscaler.planner.upkeep import believed_parked
 
@@ -60,7 +60,11 @@ def withdraw(fleet: Fleet, stock: Stock, withdrawal: WithdrawRunner) -> None:
 
 def _lose_runner(fleet: Fleet, machine: Machine, stock: Stock) -> None:
     runner = fleet.runners.get(machine.runner) if machine.runner is not None else None
-    if runner is not None and runner.state in IDLE_STATES and not runner.passed_over:
+    if runner is None:
+        return
+    if runner.state is RunnerState.WITHDRAWING:
+        stock.supply[Supply(SupplyKind.COMING, sku=machine.sku)] -= 1
+    elif runner.state in IDLE_STATES and not runner.passed_over:
         stock.supply[Supply(SupplyKind.RUNNER, runner_class=runner.demand)] -= 1
 
 

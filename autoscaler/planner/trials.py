@@ -13,7 +13,7 @@ from autoscaler.model.cooldowns import boots_key, exits_key, held, on_trial, run
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import IDLE_STATES
+from autoscaler.model.runners import IDLE_STATES, RunnerState
 
 
 @dataclass(slots=True)
@@ -79,4 +79,5 @@ class Trials:
         runner = self.fleet.runners.get(machine.runner) if machine.runner is not None else None
         if runner is None:
             return machine.state is MachineState.PARKED
-        return runner.state in IDLE_STATES and not runner.passed_over
+        idle = runner.state in IDLE_STATES and not runner.passed_over
+        return idle or runner.state is RunnerState.WITHDRAWING

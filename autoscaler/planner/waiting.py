@@ -7,7 +7,6 @@ no more to explain than a queue of two.
 from autoscaler.model.cooldowns import held, mint_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.jobs import disputed_by_class
 from autoscaler.model.plan import Waiting
 from autoscaler.planner.matching import Matching, SupplyKind
 from autoscaler.planner.scale_up import ScaleUp
@@ -45,7 +44,7 @@ def waiting_reasons(
         reasons[demand] = tuple(run for run in runs if run.count > 0)
     for demand, jobs in fleet.held.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(len(jobs), _HELD, blocked=True))
-    for demand, count in disputed_by_class(fleet.jobs, fleet.reads).items():
+    for demand, count in fleet.disputed.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(count, _ASKED, blocked=True))
     return reasons
 

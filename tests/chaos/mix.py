@@ -1,7 +1,7 @@
 """From a seed to a schedule: which jobs come, and which faults befall them. The only chance there is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from autoscaler.model.identifiers import Seconds
@@ -14,6 +14,9 @@ LASTS: Seconds = 7200.0
 
 AFTERWARDS: Seconds = LASTS + 4000.0
 """When jobs come once more: no hold is left, and the operator has been there."""
+
+FIRST_BACKUP: Seconds = 180.0
+"""When a backup is made at the earliest: machines boot and work by then."""
 
 WIDGETS, GADGETS = REPOSITORY, "acme/gadgets"
 
@@ -88,7 +91,7 @@ HABITS: Mapping[FaultKind, Habit] = {
     K.STORE_FAILS: Habit(times=(1, 2), lasts=(5, 120), every=(1,)),
     K.STORE_SLOW: Habit(lasts=(60, 900), every=(1,)),
     K.CLOCK_JUMP: Habit(times=(1, 2), lasts=(60, 1800), every=(1,), target=(-600, 1200)),
-    K.STORE_RESTORED: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(30, 3600)),
+    K.STORE_RESTORED: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(30, 3400)),
     K.STORE_LOST: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,)),
 }
 
@@ -103,10 +106,12 @@ def schedule_of(seed: int) -> Schedule:
         kinds.append(NEED_LISTS[seed // LISTS_EVERY % len(NEED_LISTS)])
     faults = [fault for kind in kinds for fault in _faults(random, kind)]
     jobs = _jobs(random)
+    faults = [_with_a_backup(fault) for fault in faults]
     for fault in [fault for fault in faults if fault.kind is K.STORE_RESTORED]:
         jobs += _at_work_since(fault, len(jobs))
         faults += _unseen(random, fault)
         faults += _under_way(random, fault)
+        faults += _started_again(random, fault)
     faults += [_left_behind(fault) for fault in faults if fault.kind in _REWOUND]
     faults += [_held_before(fault) for fault in faults if fault.kind is K.DELETE_OF_BUSY]
     jobs += _afterwards(Random(f"{seed} afterwards"), len(jobs))
@@ -137,15 +142,22 @@ def _left_behind(fault: Fault) -> Fault:
     return Fault(began, K.HUNG_BOOT, round(fault.at - began + 60.0, 1), every=2)
 
 
+def _with_a_backup(fault: Fault) -> Fault:
+    """A store is restored no sooner than its backup can have been made of one that is not empty."""
+    if fault.kind is not K.STORE_RESTORED:
+        return fault
+    return replace(fault, at=max(fault.at, fault.target + FIRST_BACKUP))
+
+
 def _at_work_since(fault: Fault, jobs: int) -> list[JobArrival]:
     """Jobs whose machines boot as the backup is made, and that still run when it is restored.
 
-    It shows these machines as idle, and they work.
+    It shows these machines as idle, and they work: for longer than any deadline of one that boots.
     """
-    backup = max(0.0, fault.at - fault.target)
-    works = fault.target + 900.0
+    backup = fault.at - fault.target
+    works = fault.target + 1800.0
     return [
-        JobArrival(round(max(0.0, backup - 10.0 * n), 2), jobs + n, labels, works)
+        JobArrival(round(backup - 10.0 * n, 2), jobs + n, labels, works)
         for n, labels in enumerate((("gpu",), ("gpu",), ("arm",), ("arm",), ("cpu",), ("cpu",)), 1)
     ]
 
@@ -157,9 +169,15 @@ def _unseen(random: Random, fault: Fault) -> list[Fault]:
 
 def _under_way(random: Random, fault: Fault) -> list[Fault]:
     """The backup is made while their calls wait for an answer, in every second of these worlds."""
-    began = max(0.0, fault.at - fault.target - 60.0)
-    slow = Fault(began, K.LAUNCH_SLOW, 60.0, target=90)
+    began = fault.at - fault.target - 60.0
+    slow = Fault(round(began, 1), K.LAUNCH_SLOW, 60.0, target=90)
     return [slow] if random.random() < 0.5 else []
+
+
+def _started_again(random: Random, fault: Fault) -> list[Fault]:
+    """Somebody mends the configuration as well: two starts within minutes, in every second one."""
+    began = round(fault.at + random.uniform(40.0, 400.0), 1)
+    return [Fault(began, K.CRASH, 5.0, target=1)] if random.random() < 0.5 else []
 
 
 def _held_before(fault: Fault) -> Fault:

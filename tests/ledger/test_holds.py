@@ -324,6 +324,29 @@ def test_the_next_start_of_its_class_ends_every_hold() -> None:
     assert 1 not in world.state.reads
 
 
+def test_nor_does_one_outlast_it_that_github_is_still_asked_about() -> None:
+    world = World()
+    world.queue(1)
+    leaves_idle(world, "a")
+    leaves_unasked(world, "b")
+    assert world.job(1).disputed
+    world.starts(2, "x")
+    assert (world.job(1).passed_over, world.job(1).probe_at) == ((), None)
+    assert list(world.state.reads) == [1]
+    world.observe(1, JobState.QUEUED, read=True)
+    assert [launch.count for launch in world.intents(Launch)] == [1]
+
+
+def test_a_machine_that_goes_without_a_word_may_have_run_the_job_too() -> None:
+    world = World()
+    world.queue(1)
+    world.ready("a")
+    world.after(30.0)
+    world.lists(world.listed("a0", terminated=True))
+    assert [intent.job for intent in world.intents(ReadJob)] == [1]
+    assert world.intents(Launch) == []
+
+
 def test_a_start_of_another_class_ends_no_hold() -> None:
     world = World(catalogue(sku(labels=("extra",))))
     world.queue(1)

@@ -223,12 +223,20 @@ def test_which_machine_of_the_call_has_the_name_that_github_shows_is_anyone_s_gu
     assert [intent.machine for intent in world.intents(End)] == ["c2"]
 
 
-def test_but_not_where_the_store_knew_which_it_was() -> None:
+def test_nor_is_it_known_after_another_restart() -> None:
     world = World()
-    world.launch(2)
+    world.send(2)
     world.restart(3600.0)
-    world.github_lists("ci-0badcafe-c0-1")
-    assert world.states() == {"c0": "granted", "c1": "launched"}
+    world.now += 3.0
+    world.lists(listed("i-b"))
+    world.now += 37.0
+    world.restart(3.0)
+    world.now += 61.0
+    world.lists(listed("i-b"))
+    world.github_lists("ci-0badcafe-c1-1")
+    assert world.states()["c0"] == "granted"
+    world.now += 12 * 3600.0
+    assert world.intents(End) == []
 
 
 def test_a_machine_found_for_a_call_that_was_under_way_boots_as_any_other() -> None:

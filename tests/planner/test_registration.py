@@ -19,18 +19,14 @@ SLOW = RegistrationRate(burst=30, per_second=0.1)
 def reached(
     known: Catalogue, level: float, parked: int = 0, coming: int = 0, age: float = 0.0
 ) -> int:
-    """The reach of `acme` with so many tokens now, and machines of which the oldest has this age."""
+    """The reach of `acme` with so many tokens now, and machines of this age that boot."""
     world = World(known)
     world.queue(1)
     if coming:
-        world.launch(1, "oldest")
+        world.launch(coming)
     world.now += age
     world.state.mint_levels["acme"] = (level, world.now)
-    supply = {
-        Supply(SupplyKind.PARKED, sku=GPU): parked,
-        Supply(SupplyKind.COMING, sku=GPU): coming,
-    }
-    return reach(world.fleet(), supply)["acme"]
+    return reach(world.fleet(), {Supply(SupplyKind.PARKED, sku=GPU): parked}, ())["acme"]
 
 
 @pytest.mark.parametrize(
@@ -59,16 +55,47 @@ def test_as_many_as_find_their_turn_within_a_minute_of_being_parked(
     assert reached(catalogue(registration=SLOW), level, parked, coming, age) == machines
 
 
+@pytest.mark.parametrize(("late", "machines"), [(1, 1 + 1 + 30 + 6), (100, 1 + 33 + 6)])
+def test_each_machine_takes_turns_from_its_own_parking_on(late: int, machines: int) -> None:
+    world = World(catalogue(registration=SLOW))
+    world.queue(1)
+    world.launch(1)
+    world.now += 30.0
+    world.launch(late, "late")
+    world.now += 30.0
+    world.state.mint_levels["acme"] = (30.0, world.now)
+    # One is parked now, the others in half a minute, when the bucket is full again.
+    assert reach(world.fleet(), {}, ()) == {"acme": machines}
+
+
+def test_what_a_plan_launches_brings_it_no_more_turns() -> None:
+    world = World(catalogue(registration=GITHUB))
+    world.launch(1)
+    world.now += 60.0
+    world.queue(*range(1, 277))
+    assert sum(launch.count for launch in world.intents(Launch)) > 100
+    world.carry_out()
+    assert world.plan().intents == ()
+
+
 def test_a_slot_that_nobody_hopes_for_takes_no_turn() -> None:
     world = World(catalogue(registration=SLOW))
     world.queue(1)
-    world.send(1, "oldest")
+    world.send(40)
     world.state.mint_levels["acme"] = (30.0, world.now)
-    supply = {Supply(SupplyKind.COMING, sku=GPU): 40}
     world.now += 599.0
-    assert reach(world.fleet(), supply) == {"acme": 30 + 6 + 6}
+    assert reach(world.fleet(), {}, ()) == {"acme": 30 + 6 + 6}
     world.now += 1.0
-    assert reach(world.fleet(), supply) == {"acme": 30 + 6}
+    assert reach(world.fleet(), {}, ()) == {"acme": 30 + 6}
+
+
+def test_nor_does_a_machine_that_leaves() -> None:
+    world = World(catalogue(registration=SLOW))
+    world.queue(1)
+    leaving = world.launch(40)
+    world.state.mint_levels["acme"] = (30.0, world.now)
+    world.now += 60.0
+    assert reach(world.fleet(), {}, leaving) == {"acme": 30 + 6}
 
 
 def test_what_serves_jobs_or_was_taken_already_is_left_out() -> None:
@@ -87,7 +114,7 @@ def test_a_slow_boot_lets_more_be_launched() -> None:
     measured.queue(1)
     measured.state.mint_levels["acme"] = (0.0, START)
     measured.state.boot_seconds[GPU] = 20.0
-    assert reach(measured.fleet(), {}) == {"acme": 2 + 6}
+    assert reach(measured.fleet(), {}, ()) == {"acme": 2 + 6}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +181,7 @@ def test_a_machine_launched_just_now_registers_no_second_sooner() -> None:
 def test_machines_that_come_back_to_be_parked_have_no_age() -> None:
     world = World(catalogue(registration=FAST))
     world.queue(1)
-    assert reach(world.fleet(), {Supply(SupplyKind.COMING, sku=GPU): 1})["acme"] == 30 + 60
+    assert reach(world.fleet(), {Supply(SupplyKind.COMING, sku=GPU): 1}, ())["acme"] == 30 + 60
 
 
 def test_all_classes_of_an_account_share_its_call() -> None:

@@ -488,6 +488,7 @@ class FleetMachine(RuleBasedStateMachine):
         assert abs(other.dollars_used - mine.dollars_used) < 1e-6
         assert other.machines_used == mine.machines_used
         assert +other.in_progress == +mine.in_progress
+        assert other.disputed == mine.disputed
         assert {k: set(v) for k, v in other.tallies.booting.items() if v} == {
             k: set(v) for k, v in mine.tallies.booting.items() if v
         }

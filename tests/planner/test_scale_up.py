@@ -7,7 +7,7 @@ from autoscaler.model.catalogue import IdlePolicy, Limits
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId, MachineId, RunnerName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.plan import Grant, Launch
+from autoscaler.model.plan import End, Grant, Launch, WithdrawRunner
 from tests.ledger.builders import World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 
@@ -208,6 +208,19 @@ def test_a_machine_whose_unused_registration_goes_is_supply_again() -> None:
     assert counts(world) == {}
     world.starts(2, RunnerName(name))
     assert counts(world) == {"gpu": 1}
+
+
+def test_nor_is_it_where_its_machine_goes_before_github_has_answered() -> None:
+    world = World()
+    world.queue(1)
+    (machine,) = world.park()
+    world.mint(machine)
+    world.observe(1, JobState.COMPLETED)
+    assert [type(intent) for intent in world.carry_out().intents] == [WithdrawRunner]
+    world.queue(2)
+    world.after(301.0)
+    assert [type(intent) for intent in world.carry_out().intents] == [End, Launch]
+    assert world.plan().intents == ()
 
 
 def test_a_call_that_is_withdrawn_is_launched_anew_if_it_is_needed() -> None:

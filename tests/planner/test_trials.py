@@ -248,6 +248,18 @@ def test_a_probe_is_under_way_until_its_runner_gets_a_job_or_leaves(stage: str) 
     assert launched(world) == 0
 
 
+def test_a_probe_that_goes_while_its_registration_is_withdrawn_makes_place_for_another() -> None:
+    world = in_exit_storm(5)
+    world.after(30)
+    (probe,) = start(world, 1)
+    parks(world, probe)
+    world.do(e.RunnerWithdrawalRequested, world.name(probe), "its job is gone")
+    world.after(301.0)
+    assert launched(world) == 1
+    world.carry_out()
+    assert launched(world) == 0
+
+
 def test_the_first_runner_that_gets_a_job_ends_the_trial() -> None:
     world = in_exit_storm(5)
     world.after(30)
