@@ -61,7 +61,10 @@ def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState, unclear: 
     if machine_id is None:
         return False
     machine = state.machines.get(machine_id)
-    return not unclear if machine is None else machine.state is MachineState.GONE
+    if machine is None or (machine.state is MachineState.FAILED and machine.provider_id is None):
+        # Nobody knows it, or its slot was written off: a backup may be older than its registration.
+        return not unclear
+    return machine.state is MachineState.GONE
 
 
 def _swept_since(state: LedgerState, moment: Instant) -> bool:

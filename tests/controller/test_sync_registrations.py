@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.github import RegisteredRunner
-from autoscaler.controller.sync_registrations import CONFIRMED_AFTER, Registrations
+from autoscaler.controller.sync_registrations import (
+    CONFIRMED_AFTER,
+    Registrations,
+    has_lost_its_machine,
+)
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
 from autoscaler.model.machines import Machine, MachineState
@@ -92,6 +96,21 @@ def test_a_machine_that_is_there_or_was_lost_keeps_its_registration() -> None:
         world.lists()
     assert world.machine("c0").state is MachineState.LOST
     assert not removed(world, registered(f"{OURS}c0-1"))
+
+
+def test_one_whose_slot_was_written_off_is_removed_as_one_that_nobody_knows() -> None:
+    """A backup was made in mid-call, and its machine came, registered and went since."""
+    world = World()
+    world.send(1)
+    world.restart(3600.0)
+    ours = registered(f"{OURS}c0-1")
+    assert not has_lost_its_machine(ours, world.state, unclear=False), "it may turn up"
+    for _ in range(2):
+        world.after(61.0).lists()
+    assert world.machine("c0").state is MachineState.FAILED
+    assert not has_lost_its_machine(ours, world.state, unclear=True), "it may be another one's"
+    assert not removed(world, registered(ours.name, online=True))
+    assert removed(world, ours)
 
 
 def test_after_a_restored_backup_nothing_unknown_is_removed_while_a_machine_is_unexplained() -> (
