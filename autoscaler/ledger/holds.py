@@ -64,7 +64,7 @@ def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -
     """GitHub does hand out jobs of this class: none of them is a ghost any more."""
     if demand is None:
         return
-    asked = (state.jobs[job] for job in state.reads)
+    asked = (state.jobs[job] for job in state.reads) if state.disputed.get(demand) else ()
     disputed = [job for job in asked if job.disputed and job.demand == demand and is_held(job)]
     for job in (*state.held.get(demand, {}).values(), *disputed):
         with state.changing(job):

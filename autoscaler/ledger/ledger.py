@@ -2,8 +2,9 @@
 
 `apply` is O(log n) for every event but these: a provider's list is O(its length), a complete one
 O(machines), and while a machine of an unknown call stands, any list is O(machines and jobs). A list of
-registrations is O(its names), each times its call's slots where we do not know it. A start is O(all
-records and cooldowns).
+registrations is O(its names), each times its call's slots where we do not know it. A job's start is
+O(jobs that GitHub is asked about) while one of its class is among them. A start of ours is O(all records
+and cooldowns).
 """
 
 from collections.abc import Callable, Iterable
