@@ -4,6 +4,7 @@ Decides nothing else. Everything but typer is imported by the command that needs
 `--help` answers at once.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -268,12 +269,15 @@ def _write_new(output: Path, text: str) -> None:
 
 @contextmanager
 def _printing() -> Iterator[None]:
-    """Standard output that takes nothing more is told in a line; status 1. A closed pipe is typer's."""
+    """Report standard output that cannot be written, in a line, and exit with 1; typer hides a closed pipe."""
     try:
         yield
+        sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
+        # What is still buffered would fail again when Python flushes at its exit: status 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         typer.echo(f"standard output: cannot be written: {error.strerror}", err=True)
         raise typer.Exit(1) from None
 

@@ -232,7 +232,10 @@ def test_import_of_what_cannot_be_read(tmp_path: Path) -> None:
     "arguments",
     [["schema"], ["check", "--skip-files", "FILE"], ["import", "SCALE"], ["version"], ["--help"]],
 )
-def test_a_reader_that_went_away_is_no_error_of_ours(arguments: list[str], example: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_went_away_is_no_error_of_ours(
+    arguments: list[str], unbuffered: str, example: Path
+) -> None:
     places = {"FILE": str(example), "SCALE": str(SCALE_CONFIG)}
     reader, writer = os.pipe()
     os.close(reader)
@@ -242,6 +245,7 @@ def test_a_reader_that_went_away_is_no_error_of_ours(arguments: list[str], examp
         stderr=subprocess.PIPE,
         text=True,
         check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
     )
     os.close(writer)
     assert done.returncode == 1
@@ -253,8 +257,9 @@ def test_a_reader_that_went_away_is_no_error_of_ours(arguments: list[str], examp
     "arguments",
     [["schema"], ["check", "--skip-files", "FILE"], ["import", "SCALE"], ["version"]],
 )
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk_behind_standard_output_is_told_in_a_line(
-    arguments: list[str], example: Path
+    arguments: list[str], unbuffered: str, example: Path
 ) -> None:
     places = {"FILE": str(example), "SCALE": str(SCALE_CONFIG)}
     with Path("/dev/full").open("w") as full:
@@ -264,6 +269,7 @@ def test_a_full_disk_behind_standard_output_is_told_in_a_line(
             stderr=subprocess.PIPE,
             text=True,
             check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
