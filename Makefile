@@ -14,10 +14,11 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
 
-setup: ## Set up .venv and the Debian packages that it needs.
+setup: ## Set up .venv and the Debian packages that the tests need.
 	@scripts/bootstrap.sh
 
-demo: setup ## Replay a push against a GitHub and an EC2 on this host.
+demo: ## Replay a push against a GitHub and an EC2 on this host.
+	@scripts/bootstrap.sh demo
 	@$(BIN)/python -m autoscaler.cli demo $(ARGS)
 
 test: setup ## Everything that must hold: lint, types, contracts, tests.

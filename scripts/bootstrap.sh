@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Sets up what `make test` and `make demo` need: Debian packages, uv, .venv as uv.lock says, and what
-# some tests compare with (scripts/npm_packages.py). Does nothing when all of it is there. As root it
-# installs what is missing from Debian; otherwise it names it and stops. It never changes uv.lock, and
-# never installs into the system's Python.
+# Sets up what the commands need: Debian packages, uv and .venv as uv.lock says. Does nothing when all of
+# it is there. As root it installs missing Debian packages; otherwise it names them and stops. It never
+# changes uv.lock, and never installs into the system's Python.
+#
+#   scripts/bootstrap.sh [demo|test]     demo: without the tools and files that only tests use; default: test
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -10,11 +11,15 @@ UV_VERSION=0.13.8
 UV_HOME=.cache/uv
 STAMP=.venv/.set-up
 
+purpose="${1:-test}"
+
 say() { printf '==> %s\n' "$*"; }
 fail() {
   printf 'error: %s\n' "$*" >&2
   exit 1
 }
+
+[[ "$purpose" == demo || "$purpose" == test ]] || fail "usage: scripts/bootstrap.sh [demo|test]"
 
 new_enough() {
   "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' > /dev/null 2>&1
@@ -46,17 +51,20 @@ packages=()
 "$python" -c 'import ensurepip, venv' 2> /dev/null || packages+=(
   "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
 )
-command -v openssl > /dev/null || packages+=(openssl)
 # The lab's machines drop privileges with setpriv when they are run as root.
-command -v setpriv > /dev/null || packages+=(util-linux)
-# A test looks on from the kernel's side while deliveries are taken in.
-command -v strace > /dev/null || packages+=(strace)
+((EUID != 0)) || command -v setpriv > /dev/null || packages+=(util-linux)
+if [[ "$purpose" == test ]]; then
+  # Tests check signatures with openssl, plant bugs with patch, and watch system calls with strace.
+  for tool in openssl patch strace; do
+    command -v "$tool" > /dev/null || packages+=("$tool")
+  done
+fi
 ((${#packages[@]} == 0)) || install_packages "${packages[@]}"
 
-# It looks itself whether anything is missing. Nothing but a few tests needs what it brings, and they
-# say so: the demo runs without.
+# The files that some tests compare with. The program checks whether any is missing; a test that
+# misses one says so.
 bring_packages() {
-  .venv/bin/python scripts/npm_packages.py || true
+  [[ "$purpose" == demo ]] || .venv/bin/python scripts/npm_packages.py || true
 }
 
 lock="$(cat pyproject.toml uv.lock scripts/bootstrap.sh | sha256sum)"

@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TOOLS = ("bash", "cat", "dirname", "env", "grep", "ln", "mkdir", "rm", "setpriv", "sha256sum", "sh")
+TESTS_ONLY = ("openssl", "patch", "strace")
 UV = """#!/bin/sh
 [ "$1" = --version ] && echo "uv 0.13.8 (stand-in)" && exit
 echo "$*" >> calls
@@ -42,9 +43,9 @@ class Checkout:
     def offer(self, name: str, program: str | Path) -> None:
         (self.programs / name).symlink_to(program)
 
-    def set_up(self) -> subprocess.CompletedProcess[str]:
+    def set_up(self, *purpose: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.programs / "bash", self.folder / "scripts" / "bootstrap.sh"],
+            [self.programs / "bash", self.folder / "scripts" / "bootstrap.sh", *purpose],
             check=False,
             capture_output=True,
             text=True,
@@ -83,7 +84,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def complete(checkout: Checkout) -> Checkout:
     """One where nothing is missing."""
     checkout.offer("python3", Path(sys.executable).resolve())
-    for tool in ("openssl", "strace"):
+    for tool in TESTS_ONLY:
         checkout.offer(tool, checkout.programs / "sh")
     return checkout
 
@@ -98,8 +99,28 @@ def test_it_names_what_it_cannot_install(checkout: Checkout) -> None:
     checkout.offer("python3", Path(sys.executable).resolve())
     done = checkout.set_up()
     assert done.returncode == 1
-    assert done.stderr.strip().endswith("apt-get install openssl strace")
+    assert done.stderr.strip().endswith("apt-get install openssl patch strace")
     assert checkout.calls() == []
+
+
+def test_the_demo_wants_nothing_that_only_tests_use(checkout: Checkout) -> None:
+    checkout.offer("python3", Path(sys.executable).resolve())
+    done = checkout.set_up("demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert checkout.calls() == ["venv", "sync"]
+
+
+def test_the_tests_after_a_demo_bring_what_is_missing(complete: Checkout) -> None:
+    complete.set_up("demo")
+    complete.calls()
+    assert complete.set_up("test").returncode == 0
+    assert complete.calls() == ["packages"]
+
+
+def test_another_purpose_is_refused(complete: Checkout) -> None:
+    done = complete.set_up("tests")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: usage: scripts/bootstrap.sh [demo|test]\n"
 
 
 def test_root_installs_what_is_missing(checkout: Checkout, tmp_path: Path) -> None:
@@ -111,7 +132,7 @@ def test_root_installs_what_is_missing(checkout: Checkout, tmp_path: Path) -> No
     if os.geteuid() == 0:
         installed = (tmp_path / "apt").read_text().splitlines()[-1].split()
         assert (done.returncode, installed[0]) == (0, "install")
-        assert installed[-2:] == ["openssl", "strace"]
+        assert installed[-3:] == list(TESTS_ONLY)
     else:
         assert (done.returncode, (tmp_path / "apt").exists()) == (1, False)
 
