@@ -79,6 +79,14 @@ class CountedGitHub:
         found = self._actions.registered.get(name)
         return found.listed() if found is not None else None
 
+    async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
+        """A registration by its id."""
+        del scope
+        await self._ask("check", Importance.CHECK)
+        registered = self._actions.registered.values()
+        found = next((runner for runner in registered if runner.id == github_id), None)
+        return found.listed() if found is not None else None
+
     async def delete_runner(self, scope: str, github_id: int) -> bool:
         """Delete a registration that is not at work."""
         del scope

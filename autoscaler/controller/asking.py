@@ -1,7 +1,7 @@
 """Asks GitHub about single jobs and silent machines, and turns the answers into facts."""
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.github import GitHub, GitHubError
+from autoscaler.controller.ports.github import GitHub, GitHubError, RegisteredRunner
 from autoscaler.model.events import MachineExamined
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
@@ -48,9 +48,22 @@ class Asking:
             if answer is None:
                 return False, f"job {job.id} is not shown to us"  # no proof that it is over
             return answer.state is JobState.COMPLETED, f"job {job.id} is {answer.state}"
-        found = await self._github.find_runner(runner.demand.scope, runner.name)
-        if found is None:
-            return True, "no job is known and the runner is absent"
-        return not found.online and not found.busy, (
-            f"no job is known, online={found.online}, busy={found.busy}"
-        )
+        listed = await self._github.find_runner(runner.demand.scope, runner.name)
+        github_id = runner.github_id
+        if github_id is None and listed is not None:
+            github_id = listed.github_id
+        if github_id is None:
+            return False, "no list shows its runner, whose id is not known"
+        # A list may leave out what is there: absence counts only with the 404 for the id.
+        read = await self._github.read_runner(runner.demand.scope, github_id)
+        agree = (listed is None) is (read is None)
+        detail = f"no job is known; listed: {_state(listed)}, read by its id: {_state(read)}"
+        return agree and not _may_work(listed) and not _may_work(read), detail
+
+
+def _may_work(runner: RegisteredRunner | None) -> bool:
+    return runner is not None and (runner.online or runner.busy)
+
+
+def _state(runner: RegisteredRunner | None) -> str:
+    return "absent" if runner is None else f"online={runner.online}, busy={runner.busy}"

@@ -130,6 +130,10 @@ class GuardedGitHub:
         """See `GitHub`."""
         return await _guard(lambda: self._github.find_runner(scope, name), GitHubError, _later)
 
+    async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
+        """See `GitHub`."""
+        return await _guard(lambda: self._github.read_runner(scope, github_id), GitHubError, _later)
+
     async def delete_runner(self, scope: str, github_id: int) -> bool:
         """See `GitHub`."""
         return await _guard(

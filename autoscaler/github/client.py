@@ -31,7 +31,7 @@ from autoscaler.github.gate import Gate
 from autoscaler.github.installations import Installations
 from autoscaler.github.jobs import JOB_STATES, Sighting, WorkflowJob, observe
 from autoscaler.github.known_pages import KnownPages
-from autoscaler.github.lists import Lists, RunnerPage
+from autoscaler.github.lists import ListedRunner, Lists, RunnerPage
 from autoscaler.github.received import Received
 from autoscaler.github.refusals import NotAllowedError, NotShownError, unanswered
 from autoscaler.github.reruns import RunAgain
@@ -131,6 +131,25 @@ class GitHubClient:
             candidates, target, request, lambda caller: self._find(request, name, caller)
         )
 
+    async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
+        """Return the registration with this id, or None for a 404. Raises as the port says.
+
+        GitHub also answers 404 where an App may not see the runners. So the App that got the 404
+        must be able to list the scope's runners, or the 404 counts for nothing.
+        Source: docs.github.com, REST "Self-hosted runners", "Get a self-hosted runner".
+        """
+        target = target_of_scope(scope)
+        request = Request(
+            "GET",
+            f"{target.route}/actions/runners/{{runner_id}}",
+            {**target.variables, "runner_id": github_id},
+            expected=frozenset({404}),
+        )
+        candidates = await self._installations.of_scope(target)
+        return await self._sharing.carry(
+            candidates, target, request, lambda caller: self._read(request, target, caller)
+        )
+
     async def delete_runner(self, scope: str, github_id: int) -> bool:
         """Delete a registration: True for 204, False for 404. Raises as the port says."""
         target = target_of_scope(scope)
@@ -213,6 +232,19 @@ class GitHubClient:
                 for runner in read_as(RunnerPage, request, answer).runners:
                     if runner.name == name:
                         return runner.registered()
+        return None
+
+    async def _read(
+        self, request: Request, target: Target, caller: Installation
+    ) -> RegisteredRunner | None:
+        answer = await self._api.ask(request, caller)
+        if answer.ok:
+            runner = read_as(ListedRunner, request, answer).registered()
+            if runner.github_id != request.variables["runner_id"]:
+                raise unanswered(request, "another runner than the one that was asked for")
+            return runner
+        route = f"{target.route}/actions/runners{{?per_page}}"
+        await self._api.ask(Request("GET", route, {**target.variables, "per_page": 1}), caller)
         return None
 
     async def _shown(self, request: Request, caller: Installation) -> Answer:

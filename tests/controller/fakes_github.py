@@ -46,7 +46,10 @@ class _Redeliver(Protocol):
 
 @dataclass
 class FakeGitHub:
-    """`scripts` are consumed from the left, by method; an empty one is a good day."""
+    """`scripts` are consumed from the left, by method; an empty one is a good day.
+
+    `hides_runners`: lists of runners are empty, as a wrong answer of GitHub's is.
+    """
 
     latency: Seconds = 0.2
     fuse: Fuse = field(default_factory=Fuse)
@@ -58,6 +61,7 @@ class FakeGitHub:
     jobs: dict[JobId, JobObserved | None] = field(default_factory=dict)
     since: list[Instant] = field(default_factory=list)
     on_mint: Callable[[RunnerName], None] = lambda _: None
+    hides_runners: bool = False
     redeliver: _Redeliver | None = None
     now: Callable[[], Instant] = lambda: 0.0
     scripts: dict[str, deque[GitHubError | AnswerLost | None]] = field(
@@ -86,11 +90,20 @@ class FakeGitHub:
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
         def find() -> RegisteredRunner | None:
             found = self.registrations.get(name)
-            if found is None:
+            if found is None or self.hides_runners:
                 return None
             return RegisteredRunner(found.id, name, found.online, found.busy)
 
         return await self._answer("find_runner", find)
+
+    async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
+        def read() -> RegisteredRunner | None:
+            found = next((r for r in self.registrations.values() if r.id == github_id), None)
+            if found is None or found.scope != scope:
+                return None
+            return RegisteredRunner(found.id, found.name, found.online, found.busy)
+
+        return await self._answer("read_runner", read)
 
     async def delete_runner(self, scope: str, github_id: int) -> bool:
         def delete() -> bool:

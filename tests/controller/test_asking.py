@@ -65,7 +65,7 @@ def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) 
 
 
 @pytest.mark.parametrize(
-    "what", ["in_progress", "not shown", "online", "busy", "forgotten", "over"]
+    "what", ["in_progress", "not shown", "online", "busy", "forgotten", "over", "hidden", "no id"]
 )
 def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
     @on_virtual_time
@@ -73,7 +73,14 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
         world = World()
         controller, _ = await silent(world, named=what in ("in_progress", "not shown", "forgotten"))
         (registration,) = world.github.registrations.values()
-        registration.online, registration.busy = what == "online", what == "busy"
+        registration.online = what in ("online", "hidden")
+        registration.busy = what in ("busy", "hidden")
+        # Every list of runners is empty, as lists of runs are: only its id finds it.
+        world.github.hides_runners = what in ("hidden", "no id")
+        if what == "no id":
+            name = controller.only_machine().runner
+            assert name is not None
+            controller.state.runners[name].github_id = None
         if what == "not shown":
             # 404: the App may have lost sight of the repository while the job goes on.
             world.github.jobs[JobId(1)] = None
@@ -96,14 +103,49 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
     scenario()
 
 
+@pytest.mark.parametrize(
+    ("online", "busy", "gone", "ended"),
+    [
+        (True, False, False, False),
+        (False, True, False, False),
+        (False, False, False, False),
+        (False, False, True, True),
+    ],
+    ids=["online", "busy", "contradicted", "404"],
+)
+def test_a_runner_in_no_list_is_absent_only_where_its_id_is_answered_404(
+    online: bool, busy: bool, gone: bool, ended: bool
+) -> None:
+    """GitHub's answers are all wrong at once: no run is listed, the job is `queued`, no runner is."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        granted = await agent.start_runner()
+        world.github.jobs[JobId(1)] = answer(world, 1, JobState.QUEUED)
+        registration = world.github.registrations[granted.runner]
+        registration.online, registration.busy = online, busy
+        world.github.hides_runners = True
+        if gone:
+            del world.github.registrations[granted.runner]
+        for _ in range(8):
+            await wait(controller, QUARTER / 2)
+        assert world.github.asked.count("read_runner") >= 2
+        # Machines launched for the job meanwhile never say hello: those are terminated.
+        assert any(agent.instance.id in call for call in world.east.ended) is ended
+
+    scenario()
+
+
 @pytest.mark.parametrize("error", [RetryLaterError("503", 1.0), OperatorError("401")])
-def test_a_question_without_an_answer_proves_nothing(error: GitHubError) -> None:
+@pytest.mark.parametrize("method", ["find_runner", "read_runner"])
+def test_a_question_without_an_answer_proves_nothing(method: str, error: GitHubError) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
         controller, _ = await silent(world, named=False)
-        for method in ("read_job", "find_runner"):
-            world.github.script(method, *[error] * 20)
+        world.github.script(method, *[error] * 20)
         for _ in range(10):
             await wait(controller, QUARTER)
         assert world.east.ended == []

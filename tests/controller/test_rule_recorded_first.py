@@ -140,7 +140,7 @@ def test_whatever_goes_wrong_together_is_put_right(
         world = World()
         world.east.launch_script.extend(launches)
         world.github.script("mint", *mints)
-        for method in ("find_runner", "delete_runner", "redeliver_failed"):
+        for method in ("find_runner", "read_runner", "delete_runner", "redeliver_failed"):
             world.github.script(method, *others)
         return await live(world, jobs, fuses, cancelled)
 

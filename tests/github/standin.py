@@ -194,6 +194,13 @@ class StandIn:
         runners = self.runners.get(_place(request), {}).values()
         return self._page(request, [r for r in runners if wanted in r["name"]], "runners")
 
+    async def read_runner(self, request: web.Request) -> web.Response:
+        self.need_token(request)
+        found = self.runners.get(_place(request), {}).get(int(request.match_info["id"]))
+        if found is None:
+            raise _refuse(404, "Not Found")
+        return web.json_response(found)
+
     async def delete_runner(self, request: web.Request) -> web.Response:
         self.need_token(request)
         runners = self.runners.get(_place(request), {})
@@ -252,6 +259,7 @@ class StandIn:
             app.router.add_get(f"{place}/installation", self.installation)
             app.router.add_post(f"{place}/actions/runners/generate-jitconfig", self.mint)
             app.router.add_get(f"{place}/actions/runners", self.list_runners)
+            app.router.add_get(f"{place}/actions/runners/{{id}}", self.read_runner)
             app.router.add_delete(f"{place}/actions/runners/{{id}}", self.delete_runner)
         return app
 

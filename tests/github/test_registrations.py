@@ -108,6 +108,38 @@ async def test_a_mint_that_times_out_is_unknown(world: World) -> None:
     assert found == RegisteredRunner(1, NAME, online=False, busy=False)
 
 
+@pytest.mark.parametrize("scope", ["org:acme", "repo:acme/widgets"])
+async def test_a_runner_is_read_by_its_id_and_none_is_a_404(
+    world: World, client: GitHubClient, scope: str
+) -> None:
+    minted = await client.mint(scope, "Default", NAME, LABELS)
+    (runners,) = world.github.runners.values()
+    runners[minted.github_id].update(status="online", busy=True)
+    found = await client.read_runner(scope, minted.github_id)
+    assert found == RegisteredRunner(minted.github_id, NAME, online=True, busy=True)
+    assert await client.read_runner(scope, minted.github_id + 1) is None
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_404_by_an_app_that_may_not_list_the_runners_says_nothing(
+    world: World, client: GitHubClient, status: int
+) -> None:
+    refusal = {"message": "Not Found", "documentation_url": "https://docs.github.com/rest"}
+    world.github.faults = [Fault(r"actions/runners\?", status, refusal, times=9)]
+    with pytest.raises(OperatorError):
+        await client.read_runner("org:acme", 7)
+    assert world.github.count(r"actions/runners/7") == 1
+
+
+async def test_an_answer_about_another_runner_is_no_answer(
+    world: World, client: GitHubClient
+) -> None:
+    await client.mint("org:acme", "gpu", NAME, LABELS)
+    world.github.runners["acme"][1]["id"] = 2
+    with pytest.raises(RetryLaterError, match="another runner"):
+        await client.read_runner("org:acme", 1)
+
+
 async def test_a_mint_that_never_left_may_be_asked_again(world: World) -> None:
     async with world.client() as client:
         await client.find_runner("org:acme", NAME)

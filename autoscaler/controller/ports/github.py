@@ -83,6 +83,13 @@ class GitHub(Protocol):
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
         """Look a registration up by its exact name. Raises RetryLaterError, OperatorError."""
 
+    async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
+        """Return the registration with this id, or None for a 404.
+
+        GitHub also answers 404 to an App that may not see the scope's runners. Such a 404 raises.
+        Raises RetryLaterError, OperatorError.
+        """
+
     async def delete_runner(self, scope: str, github_id: int) -> bool:
         """Delete a registration: True for 204, False for 404 (not there).
 

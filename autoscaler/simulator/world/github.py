@@ -85,18 +85,22 @@ class SimulatedGitHub:
 
         return await self._answer(carry_out, _later())
 
+    async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
+        """The runner as it is now: what is asked for by its id is no list."""
+
+        def carry_out() -> RegisteredRunner | None:
+            found, now = self._by_id(scope, github_id), self._now()
+            if found is None or not found.listed_by(now):
+                return None
+            return RegisteredRunner(found.id, found.name, found.online_by(now), found.busy_by(now))
+
+        return await self._answer(carry_out, _later())
+
     async def delete_runner(self, scope: str, github_id: int) -> bool:
         """Delete a registration; a runner at work is refused, or so it should be."""
 
         def carry_out() -> bool:
-            found = next(
-                (
-                    r
-                    for r in self._actions.registrations.values()
-                    if (r.scope, r.id) == (scope, github_id)
-                ),
-                None,
-            )
+            found = self._by_id(scope, github_id)
             if found is None or found.deleted_at is not None:
                 return False
             busy = found.works or found.assigned is not None
@@ -128,6 +132,10 @@ class SimulatedGitHub:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+    def _by_id(self, scope: str, github_id: int) -> Registration | None:
+        every = self._actions.registrations.values()
+        return next((r for r in every if (r.scope, r.id) == (scope, github_id)), None)
 
     async def _answer(self, carry_out: Callable[[], T], lost: GitHubError) -> T:
         fuse, weather = self.fuse, self._weather

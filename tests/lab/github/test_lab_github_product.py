@@ -86,6 +86,7 @@ async def test_every_request_of_the_controller_is_as_described(
         found = await client.find_runner("org:acme", NAME)
         assert found is not None
         assert found.github_id == minted.github_id
+        assert await client.read_runner("org:acme", minted.github_id) == found
         assert await client.delete_runner("org:acme", minted.github_id)
         await client.mint("repo:acme/rocket", "Default", NAME, ("linux.gpu",))
         listener.status = 500
@@ -102,7 +103,7 @@ async def test_every_request_of_the_controller_is_as_described(
         routes.add(description().route(exchange.method, exchange.path))
         assert description().request_faults(exchange) == [], exchange
         assert exchange.status < 300, exchange
-    assert len(routes) >= 9
+    assert len(routes) >= 10
 
 
 @pytest.mark.parametrize(
