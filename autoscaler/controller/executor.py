@@ -58,48 +58,45 @@ class Executor:
         """Record every intent in one transaction, then start their effects. Raises StoreError."""
         if not plan.intents:
             return
-        effects = [self._record(intent) for intent in plan.intents]
+        effects = [effect for intent in plan.intents for effect in self._record(intent)]
         try:
             await self._journal.commit()
         except BaseException:
             for effect in effects:
-                if effect is not None:
-                    effect.close()
+                effect.close()
             raise
         for effect in effects:
-            if effect is not None:
-                self._effects.start(effect)
+            self._effects.start(effect)
 
-    def _record(self, intent: Intent) -> Effect | None:
-        """Apply one intent as a fact; what is to be done about it once that is durable."""
+    def _record(self, intent: Intent) -> tuple[Effect, ...]:
+        """Apply one intent as a fact; return the effects to start once that is durable."""
         now = self._journal.now
         match intent:
             case Launch():
-                return self._launch(intent, now)
+                return (self._launch(intent, now),)
             case RepeatCall(call):
                 self._journal.note(e.CallSent(now, call))
-                return self._launching.send(call)
+                return (self._launching.send(call),)
             case WithdrawCall() | Doubt():
                 self._journal.note(_without_effect(intent, now))
-                return None
+                return ()
             case Grant():
-                return self._grant(intent, now)
+                return (self._grant(intent, now),)
             case WithdrawRunner(runner, reason):
                 self._journal.note(e.RunnerWithdrawalRequested(now, runner, reason))
-                return self._granting.withdraw(runner, reason)
+                return (self._granting.withdraw(runner, reason),)
             case End(machine, ground, reason):
                 unused = self._unused_registration(machine)
                 self._journal.note(e.EndRequested(now, machine, ground, reason))
                 self._granting.wake(machine)
-                if unused is not None:
-                    self._effects.start(self._granting.discard(unused))
-                return self._ending.end(machine)
+                ending = self._ending.end(machine)
+                return (ending,) if unused is None else (self._granting.discard(unused), ending)
             case Examine(machine):
                 self._journal.note(e.ExaminationRequested(now, machine))
-                return self._asking.examine(machine)
+                return (self._asking.examine(machine),)
             case ReadJob(job):
                 self._journal.note(e.JobReadRequested(now, job))
-                return self._asking.read_job(job)
+                return (self._asking.read_job(job),)
 
     def _unused_registration(self, machine: MachineId) -> Runner | None:
         state = self._journal.ledger.state

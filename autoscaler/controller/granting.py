@@ -71,7 +71,9 @@ class Granting:
         runner = self._journal.ledger.state.runners[name]
         self._secrets.pop(name, None)
         wait = FIRST_RETRY
-        while runner.state is not RunnerState.DONE:
+        # Also where the record is closed by now: its machine may be terminated before the mint's
+        # answer is lost, and closing the record deletes nothing at GitHub.
+        while True:
             try:
                 await self._delete(runner)
             except RunnerBusyError:
@@ -84,6 +86,7 @@ class Granting:
             else:
                 await self._journal.record(RunnerWithdrawn(self._journal.now, name, reason))
                 self.wake(runner.machine)
+                return
 
     def take(self, name: RunnerName) -> str | None:
         """The secret of a minted registration, and nobody else's from now on."""

@@ -62,6 +62,7 @@ class FakeGitHub:
     since: list[Instant] = field(default_factory=list)
     on_mint: Callable[[RunnerName], None] = lambda _: None
     hides_runners: bool = False
+    on_delete: Callable[[int], None] = lambda _: None
     redeliver: _Redeliver | None = None
     now: Callable[[], Instant] = lambda: 0.0
     scripts: dict[str, deque[GitHubError | AnswerLost | None]] = field(
@@ -116,6 +117,7 @@ class FakeGitHub:
                     return True
             return False
 
+        self.on_delete(github_id)
         return await self._answer("delete_runner", delete)
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:

@@ -2,13 +2,16 @@
 
 import pytest
 
+from autoscaler.controller.ports.github import MintOutcomeUnknownError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
-from tests.controller.agents import Agent, launched, say
+from tests.controller.agents import Agent, granted_machine, launched, runner_of, say
 from tests.controller.controllers import Controller, World
+from tests.controller.fakes_github import AnswerLost
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import EAST
 
@@ -51,6 +54,57 @@ async def test_an_end_is_stored_before_it_is_asked_for() -> None:
     world.east.on_end = look
     await controller.turn()
     assert stored == [MachineState.ENDING]
+
+
+@on_virtual_time
+async def test_an_unused_registration_is_deleted_once_its_machines_end_is_stored() -> None:
+    """Rule 3: a crash in between would delete the registration of a machine that the store grants."""
+    world = World()
+    controller, agent = await granted_machine(world)
+    registered = runner_of(controller)
+    stored: list[MachineState] = []
+    world.github.on_delete = lambda number: stored.append(world.store.machine(agent.machine).state)
+    await world.clock.sleep(600.0)
+    await controller.turn()
+    assert stored == [MachineState.ENDING]
+    assert world.github.deleted == [registered.name]
+    assert world.east.ended == [(agent.instance.id,)]
+
+
+@on_virtual_time
+async def test_nothing_is_deleted_or_ended_where_the_end_could_not_be_stored() -> None:
+    world = World()
+    controller, _ = await granted_machine(world)
+    await world.clock.sleep(600.0)
+    world.store.failure = StoreError("disk full")
+    with pytest.raises(StoreError):
+        await controller.turn()
+    await world.clock.sleep(60.0)
+    assert "delete_runner" not in world.github.asked
+    assert len(world.github.registrations) == 1
+    assert world.east.ended == []
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "answer lost"])
+def test_a_machine_terminated_while_its_runner_is_registered_leaves_no_registration(
+    answered: bool,
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        await agent.park()
+        world.github.latency = 700.0
+        if not answered:
+            world.github.script("mint", AnswerLost(MintOutcomeUnknownError("reset")))
+        await controller.turn(then=600.0)
+        await controller.turn(then=2000.0)
+        assert world.east.ended == [(agent.instance.id,)]
+        assert len(world.github.minted) == 1
+        assert world.github.registrations == {}
+        assert controller.crashes == []
+
+    scenario()
 
 
 @pytest.mark.parametrize("how", ["one", "all", "unknown"])
