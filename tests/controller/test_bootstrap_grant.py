@@ -122,6 +122,33 @@ async def test_the_same_nonce_again_before_the_acknowledgement_gets_another_name
 
 
 @on_virtual_time
+async def test_an_acknowledgement_while_its_registration_is_being_replaced_has_expired() -> None:
+    """GitHub is deleting it: a runner that started now would never be given a job."""
+    world = World()
+    _, agent = await granted_machine(world)
+    first = await agent.take_grant()
+    again = asyncio.create_task(agent.take_grant())
+    await asyncio.sleep(0.05)
+    assert world.github.asked[-1] == "delete_runner"
+    assert await refusal(agent.acknowledge(first.runner)) == (409, "expired")
+    second = await again
+    assert world.github.deleted == [first.runner]
+    await agent.acknowledge(second.runner)
+
+
+@on_virtual_time
+async def test_a_registration_that_could_not_be_replaced_can_be_acknowledged_after_all() -> None:
+    world = World()
+    controller, agent = await granted_machine(world)
+    first = await agent.take_grant()
+    world.github.script("delete_runner", RetryLaterError("502", 5.0))
+    with pytest.raises(NotKnownYetError):
+        await agent.poll()
+    await agent.acknowledge(first.runner)
+    assert runner_of(controller).state is RunnerState.ACKNOWLEDGED
+
+
+@on_virtual_time
 async def test_after_three_hand_overs_the_seat_is_closed_for_good() -> None:
     world = World()
     controller, agent = await granted_machine(world)

@@ -4,6 +4,7 @@ import asyncio
 import email.utils
 import hashlib
 import time
+from functools import partial
 
 import aiohttp
 import pytest
@@ -141,6 +142,28 @@ async def test_a_few_hellos_more_wait_for_their_turn() -> None:
         assert behind.bootstrap.asked == 1
         behind.bootstrap.go_on.set()
         assert [(await reply).status for reply in waiting] == [200, 200, 200]
+
+
+async def test_a_queued_hello_whose_caller_hangs_up_gives_its_place_back() -> None:
+    behind = Backstage(bootstrap_limits=BootstrapLimits(hellos=1, queued=1))
+    async with running(behind) as caller:
+        behind.bootstrap.go_on.clear()
+        checked = asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO))
+        await until(lambda: behind.bootstrap.asked == 1)
+        for round_ in range(1, 4):
+            said = [asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO)) for _ in "ab"]
+            # One of them is refused, so the other one waits in the only place.
+            (refused,), (queued,) = await asyncio.wait(
+                said, return_when=asyncio.FIRST_COMPLETED, timeout=5
+            )
+            assert (await refused).status == 429
+            queued.cancel()
+            hung_up = {("hello", "aborted"): round_, ("hello", "busy"): round_}
+            await until(partial(lambda told: counted(caller) == told, hung_up))
+        queued = asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO))
+        await until(lambda: behind.bootstrap.asked == 1)
+        behind.bootstrap.go_on.set()
+        assert [(await one).status for one in (checked, queued)] == [200, 200]
 
 
 async def test_a_hello_that_waits_for_a_list_keeps_no_other_from_being_checked() -> None:

@@ -1,0 +1,30 @@
+"""What a commit holds: the records as they were when it was asked for."""
+
+import asyncio
+
+from autoscaler.model.events import MachineReportedStage
+from tests.controller.agents import launched
+from tests.controller.controllers import World
+from tests.controller.virtual_time import on_virtual_time
+
+
+@on_virtual_time
+async def test_a_commit_holds_the_records_as_they_were_when_it_was_asked_for() -> None:
+    """The store starts to write later, and a record must not run ahead of its row of history."""
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.hello()
+    before = len(world.store.commits)
+    journal = controller.journal
+    journal.note(MachineReportedStage(journal.now, agent.machine, "driver"))
+    commit = asyncio.create_task(journal.commit())
+    await asyncio.sleep(0)  # asked for, and not begun to be written
+    journal.note(MachineReportedStage(journal.now, agent.machine, "network"))
+    await commit
+    kept = world.store.commits[before]
+    (record,) = kept.records
+    assert [row.detail for row in kept.history] == ["driver"]
+    assert getattr(record, "stage") == "driver"  # noqa: B009
+    assert controller.only_machine().stage == "network"
+    await journal.commit()
+    assert world.store.machine(agent.machine).stage == "network"
