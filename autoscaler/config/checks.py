@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic_core import PydanticCustomError
 
 from autoscaler.config.document import Document, Node
-from autoscaler.config.problems import Problem
+from autoscaler.config.problems import Problem, show
 from autoscaler.config.scalars import Address, is_loopback, parse_address, parse_url
 
 PROVIDER_KINDS = ("ec2", "kubernetes")
@@ -122,7 +122,9 @@ def _webhook_listen(document: Document) -> Iterator[Problem]:
 
 
 def _providers(document: Document) -> Iterator[Problem]:
-    places: dict[tuple[str, str], int] = {}
+    """One kind each, and one provider a region: all use the same AWS credentials, so two of a region
+    would each list and count the other's machines."""
+    places: dict[str, tuple[str, int]] = {}
     providers = document.root.child("providers")
     for name, provider in providers.entries() if providers else ():
         if not isinstance(provider.value, dict):
@@ -138,12 +140,12 @@ def _providers(document: Document) -> Iterator[Problem]:
         region = text(provider, "ec2", "region")
         if region is None:
             continue
-        place = (region, text(provider, "ec2", "account") or "")
-        if place in places:
-            what = f"is the region and account of the provider of line {places[place]}"
-            fix = "put their subnets together, or give each its account"
+        if region in places:
+            first, line = places[region]
+            what = f"{region} is the region of provider {show(first)} (line {line}) already"
+            fix = f"list the subnets of both under {show(first)}: one provider serves a region"
             yield document.problem((*path, "ec2", "region"), what, fix)
-        places.setdefault(place, provider.line)
+        places.setdefault(region, (name, provider.line))
 
 
 def _address(value: str | None) -> Address | None:

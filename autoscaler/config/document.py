@@ -120,12 +120,27 @@ def parse(
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = mark.line + 1 if mark is not None else 1
-        what = f"is not YAML: {error.problem or 'unreadable'}"
-        fix = "look at indentation, quotes and brackets here and just above"
-        raise _unreadable(file, line, what, fix) from None
+        raise _unreadable(file, line, *_not_yaml(error, text)) from None
     if builder.root is None or builder.root.value is None:
         raise _unreadable(file, 1, "is empty", if_empty)
     return Document(file, builder.root, tuple(builder.problems))
+
+
+def _not_yaml(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str]:
+    """What is wrong and the fix, for what the parser refuses.
+
+    YAML indents with spaces alone (YAML 1.2.2, 6.1), and reserves @ and ` (5.3).
+    """
+    mark = error.problem_mark
+    lines = text.split("\n")
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "is indented with a tab", "indent with spaces: YAML takes no tabs there"
+    start = line[mark.column : mark.column + 1] if mark is not None else ""
+    if start and start in "@`%":
+        return f"has a value that begins with {start}", "put the value in quotes"
+    what = f"is not YAML: {error.problem or 'unreadable'}"
+    return what, "look at indentation, quotes and brackets here and just above"
 
 
 def _unreadable(file: str, line: int, what: str, fix: str) -> ConfigurationError:

@@ -109,7 +109,8 @@ def _missing_fix(path: KeyPath) -> str:
     section = section_at(path[:-1])
     field = keys(section).get(str(path[-1])) if section else None
     meaning = field.description if field else None
-    return f"add {path[-1]}: {meaning}" if meaning else f"add {path[-1]}"
+    about = f" ({meaning.rstrip('.')})" if meaning else ""
+    return f"add the key {path[-1]}{about}"
 
 
 def _not_text(error: ErrorDetails) -> tuple[str, str]:

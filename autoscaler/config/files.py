@@ -1,4 +1,6 @@
-"""Looks whether the files that fleet.yaml names are there. Reads of them the store's first bytes.
+"""Checks that the files that fleet.yaml names can be read, and that its store can be written.
+
+Reads of them the store's first bytes. Leaves nothing behind where it tries whether it may write.
 
 The name of a secret's file is not repeated while nothing is there: some day somebody will write
 the secret itself where its file should stand.
@@ -7,15 +9,17 @@ the secret itself where its file should stand.
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from autoscaler.config.checks import text
 from autoscaler.config.document import Document
-from autoscaler.config.problems import KeyPath, Problem, show
+from autoscaler.config.problems import KeyPath, Problem, show, unreadable_fix
 from autoscaler.config.shapes import FilePath
 from autoscaler.config.values import valid
 
 SQLITE = "sqlite:///"
-_NOT_THERE = "names a file that is not there"
+_PAGE = 4096
+"""Bytes: what SQLite writes at least (sqlite.org, "Database File Format", 1.3.2)."""
 _SQLITE_MAGIC = b"SQLite format 3\0"
 """How every database begins that is not empty (sqlite.org, "Database File Format", 1.2)."""
 _SECRET = {"private_key_file", "webhook_secret_file", "key_file", "admin_token_file"}
@@ -27,13 +31,13 @@ def check_files(document: Document, folder: Path) -> Iterator[Problem]:
         name = text(document.root, *path)
         if name is None or not name or "\0" in name:
             continue
-        secret = path[-1] in _SECRET
-        trouble = _trouble(folder / name)
-        if trouble:
-            # Where nothing is there, the name itself may be the secret.
-            what = trouble if secret and trouble == _NOT_THERE else f"{show(name)} {trouble}"
-            fix = f"put the file there, or name another; names are relative to {folder}"
-            yield document.problem(path, what, fix)
+        trouble = _trouble(folder, name)
+        if trouble is None:
+            continue
+        what, fix = trouble
+        # Where nothing is there, the name itself may be the secret.
+        secret = path[-1] in _SECRET and not _exists(folder / name)
+        yield document.problem(path, what if secret else f"{show(name)} {what}", fix)
     yield from _store(document, folder)
 
 
@@ -50,7 +54,7 @@ def empty_store(document: Document, folder: Path) -> Iterator[Problem]:
 def named_file(document: Document, folder: Path, *path: str | int) -> Path | None:
     """The file that is named at a path; None where none is named, or none that can be read."""
     name = valid(document.root, FilePath, *path)
-    if name is None or _trouble(folder / name) is not None:
+    if name is None or _trouble(folder, name) is not None:
         return None  # as `check_files` says
     return folder / str(name)
 
@@ -71,15 +75,26 @@ def _paths(document: Document) -> Iterator[KeyPath]:
             yield ("providers", name, "ec2", "identity_certificates", index)
 
 
-def _trouble(path: Path) -> str | None:
+def _trouble(folder: Path, name: str) -> tuple[str, str] | None:
+    """Why a file cannot be read and what to do about it, or None."""
+    file = folder / name
     try:
-        if not path.exists():
-            return _NOT_THERE
-        if not path.is_file():
-            return "names something that is not a file"
+        if not file.exists():
+            fix = f"put the file there, or name another; names start at {folder.absolute()}"
+            return "names a file that is not there", fix
+        if not file.is_file():
+            return "names something that is not a file", "name a file"
+        file.open("rb").close()
+    except OSError as error:
+        return f"names a file that cannot be read: {error.strerror}", unreadable_fix(error)
+    return None
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
     except OSError:
-        return "names a file that cannot be looked at"
-    return None if os.access(path, os.R_OK) else "names a file that cannot be read"
+        return False
 
 
 def _store(document: Document, folder: Path) -> Iterator[Problem]:
@@ -95,20 +110,41 @@ def _store(document: Document, folder: Path) -> Iterator[Problem]:
         what = f"the folder of {show(url)} is not there"
         yield document.problem(("store",), what, f"make the folder {file.parent}, or name another")
         return
-    trouble = _store_trouble(file)
+    trouble = _store_trouble(file) or _unwritable(file)
     if trouble is not None:
-        fix = "name a file that is not there yet, or the fleet's own"
-        yield document.problem(("store",), f"{show(url)} {trouble}", fix)
+        yield document.problem(("store",), f"{show(url)} {trouble[0]}", trouble[1])
 
 
-def _store_trouble(file: Path) -> str | None:
+def _store_trouble(file: Path) -> tuple[str, str] | None:
+    another = "name a file that is not there yet, or the fleet's own"
     try:
         if not file.exists():
             return None
         if not file.is_file():
-            return "names something that is not a file"
+            return "names something that is not a file", another
         with file.open("rb") as opened:
             first = opened.read(len(_SQLITE_MAGIC))
     except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return None if first in (b"", _SQLITE_MAGIC) else "names a file that is no SQLite database"
+        return f"cannot be read: {error.strerror}", unreadable_fix(error)
+    if first not in (b"", _SQLITE_MAGIC):
+        return "names a file that is no SQLite database", another
+    return None
+
+
+def _unwritable(file: Path) -> tuple[str, str] | None:
+    """Why the store or the files that SQLite keeps beside it cannot be written, or None.
+
+    Writes a page to a file without a name in the same folder, where the system has such files.
+    """
+    try:
+        if file.exists():
+            file.open("r+b").close()
+        with TemporaryFile(dir=file.parent, buffering=0) as opened:
+            opened.write(bytes(_PAGE))
+    except OSError as error:
+        if isinstance(error, PermissionError):
+            fix = f"let the user who runs this (id {os.geteuid()}) write to the file and its folder"
+        else:
+            fix = "make room there, or name a file in another folder"
+        return f"cannot be written: {error.strerror}", fix
+    return None

@@ -17,9 +17,10 @@ from autoscaler.config.explain import explain
 from autoscaler.config.files import SQLITE, check_files, empty_store
 from autoscaler.config.ladders import check_skus
 from autoscaler.config.overlaps import find_warnings
-from autoscaler.config.problems import ConfigurationError, Problem
+from autoscaler.config.problems import ConfigurationError, Problem, unreadable_fix
 from autoscaler.config.scalars import write_duration
 from autoscaler.config.settings import Settings
+from autoscaler.config.shadowed import check_shadowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def load(path: Path, *, files: bool = True, also: DocumentCheck | None = None) -
         problems += explain(document, error.errors(include_url=False))
     problems += check(document)
     problems += check_skus(document)
+    problems += check_shadowed(document)
     if files:
         problems += check_files(document, path.parent)
     problems += also(document) if also is not None else ()
@@ -78,7 +80,8 @@ def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:
             return file.read(maximum + 1)
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
-        raise ConfigurationError([Problem(shown, 0, "", what, "name a file to read")]) from None
+        problem = Problem(shown, 0, "", what, unreadable_fix(error))
+        raise ConfigurationError([problem]) from None
 
 
 def json_schema() -> str:

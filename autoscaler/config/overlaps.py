@@ -91,13 +91,24 @@ def _uncovered(document: Document, settings: Settings) -> Iterator[Problem]:
 
 
 def _minimums(document: Document, settings: Settings) -> Iterator[Problem]:
+    """Minimums that `limits.machines` cuts: of all SKUs at all times, and while a schedule holds."""
     most = settings.limits.machines
     least = sum(sku.idle.minimum for sku in settings.skus.values())
-    if most is not None and least > most:
+    if most is None:
+        return
+    if least > most:
         what = f"is less than the {least} machines that the SKUs' idle.min add up to"
         yield document.problem(
             ("limits", "machines"), what, "raise it, or lower those", warning=True
         )
+        return
+    for name, sku in settings.skus.items():
+        for index, entry in enumerate(sku.idle.schedule):
+            wanted = least - sku.idle.minimum + max(entry.minimum, sku.idle.minimum)
+            if wanted > most:
+                what = f"makes {wanted} machines with every idle.min; limits.machines is {most}"
+                path = ("skus", name, "idle", "schedule", index, "min")
+                yield document.problem(path, what, "lower it, or raise that", warning=True)
 
 
 def _queues(document: Document, settings: Settings) -> Iterator[Problem]:

@@ -10,7 +10,16 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from autoscaler.config.problems import unreadable_fix
+
 MAX_PEM_BYTES = 1024 * 1024
+
+_OTHERS = {
+    b"-----BEGIN CERTIFICATE REQUEST-----": "a certificate request",
+    b"-----BEGIN CERTIFICATE-----": "a certificate",
+    b"PUBLIC KEY-----": "a public key",
+}
+"""What else PEM files hold (RFC 7468, 5 to 13), by how it is marked."""
 
 
 class PemError(ValueError):
@@ -28,7 +37,7 @@ def read_pem(file: Path) -> bytes:
         with file.open("rb") as opened:
             content = opened.read(MAX_PEM_BYTES + 1)
     except OSError as error:
-        raise PemError(f"cannot be read: {error.strerror}", "name a file to read") from None
+        raise PemError(f"cannot be read: {error.strerror}", unreadable_fix(error)) from None
     if len(content) > MAX_PEM_BYTES:
         raise PemError(f"is larger than {MAX_PEM_BYTES // 1024} KiB", "leave only PEM in it")
     return content
@@ -43,6 +52,9 @@ def private_key(pem: bytes) -> PrivateKeyTypes:
         raise PemError("holds an encrypted key", fix) from None
     except (ValueError, UnsupportedAlgorithm):
         fix = "write the key as PEM: -----BEGIN PRIVATE KEY----- and so on"
+        for mark, found in _OTHERS.items():
+            if mark in pem:
+                raise PemError(f"holds {found}, not a private key", fix) from None
         raise PemError("holds no private key that can be read", fix) from None
 
 
@@ -52,4 +64,6 @@ def certificates(pem: bytes) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(pem)
     except ValueError:
         fix = "name a PEM file: -----BEGIN CERTIFICATE----- and so on"
+        if b"PRIVATE KEY-----" in pem:
+            raise PemError("holds a private key, not a certificate", fix) from None
         raise PemError("holds no certificate that can be read", fix) from None

@@ -4,6 +4,7 @@ Says nothing about which things are wrong, and never holds the value of a secret
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,13 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         return by_lower[swapped]
     found = get_close_matches(word.lower()[:_SHOWN], by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
+
+
+def unreadable_fix(error: OSError) -> str:
+    """What to do about a file that cannot be opened for reading."""
+    if isinstance(error, PermissionError):
+        return f"let the user who runs this (id {os.geteuid()}) read it and enter its folders"
+    return "name a file to read"
 
 
 def listed(names: Sequence[str]) -> str:

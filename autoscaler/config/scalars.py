@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator
@@ -18,7 +18,8 @@ from pydantic import WithJsonSchema as JsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from autoscaler.config.problems import nearest, show
+from autoscaler.config.problems import show
+from autoscaler.config.time_zones import suggestion
 from autoscaler.model.interruptions import NO_RERUN
 
 MAX_TEXT = 1024
@@ -279,7 +280,5 @@ def check_timezone(text: str) -> str:
     try:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):
-        close = nearest(text, available_timezones())
-        fix = f"write {close}" if close else "write a name such as Europe/Berlin or UTC"
-        raise wrong(f"{show(text)} is not a time zone", fix) from None
+        raise wrong(f"{show(text)} is not a time zone", suggestion(text)) from None
     return text

@@ -56,7 +56,7 @@ def test_a_file_that_holds_no_webhook_secret(folder: Folder, content: bytes, wha
         (pem(rsa_key(), b"hush"), "holds an encrypted key"),
         (pem(curve_key()), "holds a private key that is not RSA"),
         (pem(rsa_key()).replace("MII", "AAA", 1), "holds no private key that can be read"),
-        (certificate(curve_key()), "holds no private key that can be read"),
+        (certificate(curve_key()), "holds a certificate, not a private key"),
     ],
     ids=["encrypted", "curve", "broken", "certificate"],
 )
@@ -86,6 +86,6 @@ def test_every_bad_key_file_is_told(folder: Folder) -> None:
         ("github.apps[0].private_key_file", "cannot be read: No such file or directory"),
         (
             "github.apps[1].private_key_file",
-            '"github-app.pem" holds no private key that can be read',
+            '"github-app.pem" holds a certificate, not a private key',
         ),
     ]

@@ -76,7 +76,7 @@ KEYS = [
         'idle: {schedule: [{cron: "0 0 1 1 *"}]}',
         "idle.schedule[0].min",
         "is missing",
-        "add min: How many",
+        "add the key min (How many",
     ),
 ]
 
@@ -87,8 +87,8 @@ VALUES = [
         "[sg-0a]}\n  also:\n    ec2: {region: us-east-1, subnets: [subnet-1], security_groups: [sg-1]}",
         14,
         "providers.also.ec2.region",
-        "provider of line 11",
-        "account",
+        'provider "east" (line 11)',
+        "list the subnets of both",
     ),
     ("  gpu:\n", "  Linux:\n", 14, "skus.Linux", "every fleet has", "another name"),
     ("  gpu:\n", "  no-rerun:\n", 14, "skus.no-rerun", "every fleet has", "another name"),

@@ -19,7 +19,7 @@ VALUES = [
     ("fleet: ci", "fleet: 12", 1, "fleet", "12 is not text", "quotes"),
     ("fleet: ci", "fleet:", 1, "fleet", "has no value", "remove the key"),
     ("fleet: ci", "fleet: [a]", 1, "fleet", "a list stands where text should", "single value"),
-    ("fleet: ci\n", "", 1, "fleet", "is missing", "add fleet: The fleet's name"),
+    ("fleet: ci\n", "", 1, "fleet", "is missing", "add the key fleet (The fleet's name"),
     ("fleet: ci", "fleet: ci\nflet: x", 2, "flet", "unknown key", "did you mean fleet?"),
     ("fleet: ci", "fleet: ci\nzzzz: x", 2, "zzzz", "unknown key", "known here: fleet, github"),
     ("fleet: ci", "flet: ci", 1, "flet", "unknown key", "did you mean fleet?"),
@@ -225,7 +225,7 @@ VALUES = [
         3,
         "github.apps[0].private_key_file",
         "not a file",
-        "put the file",
+        "name a file",
     ),
     (
         "[sg-0a]}",

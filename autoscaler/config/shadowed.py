@@ -1,0 +1,110 @@
+"""Finds SKUs of fleet.yaml that no job can ever reach, because SKUs above take all of their jobs.
+
+Looks at the file as written, like `checks`. A SKU that is not right by itself is passed over.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from autoscaler.config.checks import text
+from autoscaler.config.document import Document, Node
+from autoscaler.config.problems import Problem, show
+
+_WILDCARDS = frozenset("*?[]")
+_PLATFORM = (("os", "linux"), ("arch", "x64"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What decides which jobs a SKU takes; `labels` are its own, in lower case."""
+
+    name: str
+    line: int
+    labels: frozenset[str]
+    platform: tuple[str, str]
+    unlabelled: bool
+    repositories: tuple[str, ...]
+
+
+def check_shadowed(document: Document) -> Iterator[Problem]:
+    """An error for each SKU that is never launched for a job.
+
+    New machines are those of the first SKU that serves a job. The job that asks for every label of a
+    SKU goes elsewhere only if one SKU above has all of them; then each of its jobs does.
+    """
+    above: list[_Offer] = []
+    skus = document.root.child("skus")
+    for name, sku in skus.entries() if skus else ():
+        offer = _offer(document, name, sku)
+        if offer is None or any(one.name.lower() == name.lower() for one in above):
+            continue
+        first = next((one for one in above if _has_labels_of(one, offer)), None)
+        if first is not None and (
+            not offer.unlabelled or any(_takes_unlabelled_of(one, offer) for one in above)
+        ):
+            what = (
+                f"gets no job: {show(first.name)} (line {first.line}) stands above it "
+                "and has all of its labels"
+            )
+            fix = f"move it above {show(first.name)}, or take its labels from there"
+            yield document.problem(("skus", name), what, fix)
+        above.append(offer)
+
+
+def _offer(document: Document, name: str, sku: Node) -> _Offer | None:
+    if not isinstance(sku.value, dict):
+        return None
+    labels, unlabelled = sku.child("labels"), sku.child("unlabelled")
+    given = labels.plain() if labels else []
+    globs = sku.get("access", "repositories")
+    repositories = globs.plain() if globs else ["*"]
+    os, arch = (text(sku, key) if sku.child(key) else usual for key, usual in _PLATFORM)
+    if os is None or arch is None or not _texts(given) or not _texts(repositories):
+        return None
+    owned = _owned(document) if "*" in repositories else []
+    return _Offer(
+        name,
+        sku.line,
+        frozenset({name.lower(), *(label.lower() for label in given)}),
+        (os, arch),
+        unlabelled is not None and unlabelled.value is True,
+        tuple(glob.lower() for glob in [*owned, *repositories] if glob != "*" or not owned),
+    )
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _owned(document: Document) -> list[str]:
+    """Globs for everything that `github.scopes` may cover: what `*` means here."""
+    scopes = document.root.get("github", "scopes")
+    found: list[str] = []
+    for _, scope in scopes.items() if scopes else ():
+        org, repo = text(scope, "org"), text(scope, "repo")
+        if org is None and repo is None:
+            return []
+        found.append(f"{org}/*" if org is not None else str(repo))
+    return found
+
+
+def _has_labels_of(above: _Offer, offer: _Offer) -> bool:
+    same = above.platform == offer.platform and offer.labels <= above.labels
+    return same and _admits(above.repositories, offer.repositories)
+
+
+def _takes_unlabelled_of(above: _Offer, offer: _Offer) -> bool:
+    same = above.platform == offer.platform and above.unlabelled
+    return same and _admits(above.repositories, offer.repositories)
+
+
+def _admits(wider: Sequence[str], narrower: Sequence[str]) -> bool:
+    """Whether every repository of `narrower` surely is one of `wider`; False where it cannot be told."""
+    return all(any(_covers(one, glob) for one in wider) for glob in narrower)
+
+
+def _covers(wider: str, narrower: str) -> bool:
+    prefix = wider.removesuffix("*")
+    if wider in ("*", narrower):
+        return True
+    return prefix != wider and not _WILDCARDS & set(prefix) and narrower.startswith(prefix)

@@ -1,0 +1,226 @@
+"""What `check` says of a newcomer's mistakes: the right cause, the right place, the right fix."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from zoneinfo import available_timezones
+
+import pytest
+
+from autoscaler.config.time_zones import EXAMPLES, suggestion
+from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
+from tests.config.keys import certificate, pem, rsa_key
+
+ANYBODY = 65534
+ON = MINIMAL[MINIMAL.index("    on: [{") :]
+SECOND_IN_REGION = """\
+[sg-0a]}
+  also:
+    ec2: {region: us-east-1, subnets: [subnet-1], security_groups: [sg-1]"""
+
+
+@contextmanager
+def unprivileged() -> Iterator[Folder]:
+    """A folder whose owner this process is meanwhile, without root's right to read everything."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Folder(Path(name))
+        folder.refused(changed(("fleet: ci", "fleet: CI")))  # imports what it needs, still as root
+        if os.geteuid() != 0:
+            yield folder
+            return
+        for path in (folder.path, *folder.path.iterdir()):
+            os.chown(path, ANYBODY, ANYBODY)
+        os.seteuid(ANYBODY)
+        try:
+            yield folder
+        finally:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize(
+    ("written", "fix"),
+    [
+        ("America/San_Francisco", "write America/Los_Angeles"),
+        ("San Francisco", "write America/Los_Angeles"),
+        ("Europe/Munich", "write Europe/Berlin"),
+        ("Asia/Beijing", "write Asia/Shanghai"),
+        ("PST", "write America/Los_Angeles"),
+        ("america/new_york", "write America/New_York"),
+        ("New York", "write America/New_York"),
+        ("Berlin", "write Europe/Berlin"),
+        ("America/Berlin", "write Europe/Berlin"),
+        ("Amercia/New_York", "write America/New_York"),
+        ("Europe/Berln", "write Europe/Berlin"),
+        ("Louisville", "write America/Louisville or America/Kentucky/Louisville"),
+        ("utc", "write UTC"),
+        ("CST", EXAMPLES),  # Chicago's, or China's
+        ("UTC+2", EXAMPLES),
+        ("GMT+2", EXAMPLES),  # Etc/GMT+2 is two hours the other way
+        ("EST5", EXAMPLES),
+        ("Gotham", EXAMPLES),
+        ("America", EXAMPLES),
+        ("../etc/passwd", EXAMPLES),
+    ],
+)
+def test_an_unknown_time_zone_suggests_the_same_place_or_none(
+    folder: Folder, written: str, fix: str
+) -> None:
+    idle = f'    idle: {{schedule: [{{cron: "0 7 * * *", min: 1, timezone: {written}}}]}}\n'
+    problem = folder.problem(MINIMAL + idle)
+    assert problem.key == "skus.gpu.idle.schedule[0].timezone"
+    assert problem.fix == fix
+
+
+def test_a_suggested_time_zone_is_one() -> None:
+    for city in ("seattle", "dallas", "boston", "ottawa", "milan", "basel", "delhi", "osaka"):
+        written = suggestion(city)
+        assert written.removeprefix("write ") in available_timezones(), written
+
+
+def test_a_file_that_may_not_be_read() -> None:
+    with unprivileged() as folder:
+        (folder.path / "secret").chmod(0)
+        problem = folder.problem(changed())
+        assert problem.what == '"secret" names a file that cannot be read: Permission denied'
+        user = os.geteuid()
+        assert (
+            problem.fix == f"let the user who runs this (id {user}) read it and enter its folders"
+        )
+
+
+def test_a_fleet_yaml_that_may_not_be_read() -> None:
+    with unprivileged() as folder:
+        (folder.path / "fleet.yaml").chmod(0)
+        (problem,) = folder.refused_as_it_is()
+        assert problem.what == "cannot be read: Permission denied"
+        assert problem.fix.startswith("let the user who runs this")
+
+
+def test_a_missing_file_is_told_with_the_folder_where_names_start(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.path / "fleet.yaml").write_text(changed(("app.pem", "gone.pem")))
+    monkeypatch.chdir(folder.path)
+    (problem,) = folder.refused_as_it_is(Path("fleet.yaml"))
+    assert problem.what == "names a file that is not there"
+    assert problem.fix == f"put the file there, or name another; names start at {folder.path}"
+
+
+def test_a_secret_too_long_for_a_name_is_not_repeated(folder: Folder) -> None:
+    problem = folder.problem(changed(("file: secret", f"file: {'hunter2' * 50}")))
+    assert problem.key == "github.webhook_secret_file"
+    assert "hunter2" not in str(problem)
+
+
+def test_a_tab_is_called_a_tab(folder: Folder) -> None:
+    problem = folder.problem(changed(("    image:", "\timage:")))
+    assert (problem.line, problem.what) == (16, "is indented with a tab")
+    assert problem.fix == "indent with spaces: YAML takes no tabs there"
+
+
+@pytest.mark.parametrize("sign", ["@", "`", "%"])
+def test_a_sign_that_yaml_reserves(folder: Folder, sign: str) -> None:
+    problem = folder.problem(changed(("fleet: ci", f"fleet: {sign}ci")))
+    assert (problem.line, problem.what) == (1, f"has a value that begins with {sign}")
+    assert problem.fix == "put the value in quotes"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("server.key", certificate(rsa_key()), '"server.key" holds a certificate, not a private'),
+        ("server.pem", pem(rsa_key()), '"server.pem" holds a private key, not a certificate'),
+        ("ca.pem", pem(rsa_key()), '"ca.pem" holds a private key, not a certificate'),
+        ("github-app.pem", certificate(rsa_key()), '"github-app.pem" holds a certificate, not a'),
+        (
+            "server.key",
+            "-----BEGIN PUBLIC KEY-----\nMII\n-----END PUBLIC KEY-----\n",
+            '"server.key" holds a public key, not a private key',
+        ),
+        (
+            "server.key",
+            "-----BEGIN CERTIFICATE REQUEST-----\nMII\n-----END CERTIFICATE REQUEST-----\n",
+            '"server.key" holds a certificate request, not a private key',
+        ),
+    ],
+)
+def test_one_kind_of_pem_file_in_place_of_another(
+    folder: Folder, name: str, content: str, what: str
+) -> None:
+    (folder.path / name).write_text(content)
+    (problem,) = folder.refused(EXAMPLE.read_text())
+    assert problem.what.startswith(what)
+
+
+@pytest.mark.parametrize("account", ["", ', account: "123456789012"'])
+def test_two_providers_of_one_region(folder: Folder, account: str) -> None:
+    problem = folder.problem(changed(("[sg-0a]}", f"{SECOND_IN_REGION}{account}}}")))
+    assert (problem.line, problem.key) == (14, "providers.also.ec2.region")
+    assert problem.what == 'us-east-1 is the region of provider "east" (line 11) already'
+    assert problem.fix == 'list the subnets of both under "east": one provider serves a region'
+
+
+def test_a_missing_key_is_told_with_its_meaning_and_no_line_to_copy(folder: Folder) -> None:
+    problem = folder.problem(changed(("fleet: ci\n", "")))
+    assert problem.fix == (
+        "add the key fleet (The fleet's name, in the names of runners and the tags of machines)"
+    )
+
+
+def test_a_store_whose_folder_may_not_be_written() -> None:
+    with unprivileged() as folder:
+        (folder.path / "kept").mkdir(0o555)
+        problem = folder.problem(changed(("sqlite:///state.db", "sqlite:///kept/state.db")))
+        assert (problem.line, problem.key) == (9, "store")
+        assert problem.what == '"sqlite:///kept/state.db" cannot be written: Permission denied'
+        user = os.geteuid()
+        assert (
+            problem.fix
+            == f"let the user who runs this (id {user}) write to the file and its folder"
+        )
+
+
+def test_a_store_that_may_not_be_written() -> None:
+    with unprivileged() as folder:
+        (folder.path / "state.db").write_bytes(b"SQLite format 3\0")
+        (folder.path / "state.db").chmod(0o444)
+        problem = folder.problem(changed())
+        assert problem.what == '"sqlite:///state.db" cannot be written: Permission denied'
+
+
+def test_a_store_on_a_file_system_that_takes_no_files(folder: Folder) -> None:
+    problem = folder.problem(changed(("sqlite:///state.db", "sqlite:////proc/state.db")))
+    assert '"sqlite:////proc/state.db" cannot be written' in problem.what
+
+
+def test_looking_whether_the_store_can_be_written_leaves_nothing(folder: Folder) -> None:
+    store = folder.path / "state.db"
+    store.write_bytes(b"SQLite format 3\0")
+    before = store.stat()
+    folder.load(MINIMAL)
+    names = {path.name for path in folder.path.iterdir()}
+    folder.load(MINIMAL)
+    assert {path.name for path in folder.path.iterdir()} == names
+    assert store.stat().st_mtime_ns == before.st_mtime_ns
+
+
+SCHEDULED = """\
+    idle: {min: 2, schedule: [{cron: "0 7 * * *", min: 5}, {cron: "0 9 * * *", min: 20}]}
+"""
+
+
+def test_a_scheduled_minimum_above_the_cap_of_its_sku(folder: Folder) -> None:
+    problem = folder.problem(MINIMAL + "    max_machines: 5\n" + SCHEDULED)
+    assert (problem.line, problem.key) == (18, "skus.gpu.idle.schedule[1].min")
+    assert problem.what == "20 is more than max_machines, 5"
+
+
+def test_a_scheduled_minimum_above_the_cap_of_the_fleet(folder: Folder) -> None:
+    other = f"  other:\n{ON}    idle: {{min: 1}}\n"
+    text = changed(("store:", "limits: {machines: 20}\nstore:")) + SCHEDULED + other
+    (warning,) = folder.load(text).warnings
+    assert (warning.line, warning.key) == (18, "skus.gpu.idle.schedule[1].min")
+    assert warning.what == "makes 21 machines with every idle.min; limits.machines is 20"
+    assert folder.load(text.replace("machines: 20", "machines: 21")).warnings == ()

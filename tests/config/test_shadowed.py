@@ -1,0 +1,123 @@
+"""A SKU that no job reaches, because SKUs above it take all of its jobs, is an error."""
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoscaler.config.document import parse
+from autoscaler.config.shadowed import check_shadowed
+from autoscaler.model.catalogue import Access, Architecture, OperatingSystem, Sku
+from autoscaler.model.demand import serves
+from autoscaler.model.identifiers import SkuName
+from tests.config.fleet_file import MINIMAL, Folder
+
+ON = MINIMAL[MINIMAL.index("    on: [{") :]
+REPOSITORIES = ("acme/one", "acme/two", "acme/twofold")
+
+
+def two_skus(first: str, second: str) -> str:
+    """MINIMAL with its SKU `gpu`, and a SKU `other` below it."""
+    return f"{MINIMAL}{first}  other:\n{ON}{second}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("    labels: [other]\n", ""),
+        ("    labels: [OTHER, fast]\n", "    labels: [fast]\n"),
+        ("    labels: [other]\n", "    access: {repositories: [acme/one, acme/two-*]}\n"),
+        ("    labels: [other]\n    access: {repositories: [acme/*]}\n", ""),
+        ("    labels: [other]\n    unlabelled: true\n", "    unlabelled: true\n"),
+    ],
+)
+def test_a_sku_whose_jobs_all_go_to_one_above(folder: Folder, first: str, second: str) -> None:
+    problem = folder.problem(two_skus(first, second))
+    assert problem.key == "skus.other"
+    assert problem.what == 'gets no job: "gpu" (line 14) stands above it and has all of its labels'
+    assert problem.fix == 'move it above "gpu", or take its labels from there'
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("    labels: [other]\n", "    labels: [fast]\n"),
+        ("    labels: [other]\n", "    os: windows\n"),
+        ("    labels: [other]\n", "    unlabelled: true\n"),
+        ("    labels: [other]\n    access: {repositories: [acme/one]}\n", ""),
+        (
+            "    labels: [other]\n    access: {repositories: [acme/?]}\n",
+            "    access: {repositories: [acme/*]}\n",
+        ),
+        ("    labels: [gpus]\n", ""),
+    ],
+)
+def test_a_sku_that_some_job_reaches_is_none_of_them(
+    folder: Folder, first: str, second: str
+) -> None:
+    assert list(folder.load(two_skus(first, second)).settings.skus) == ["gpu", "other"]
+
+
+def test_a_sku_without_jobs_is_found_beside_another_error(folder: Folder) -> None:
+    text = two_skus("    labels: [other]\n", "    lifetime: long\n")
+    assert [one.key for one in folder.problems(text)] == ["skus.other", "skus.other.lifetime"]
+
+
+def sku(name: str) -> st.SearchStrategy[Sku]:
+    """A SKU with some of three labels, its neighbours' names among them."""
+    return st.builds(
+        lambda labels, os, unlabelled, globs: Sku(
+            SkuName(name),
+            frozenset({name, *labels}),
+            os,
+            Architecture.X64,
+            (),
+            unlabelled=unlabelled,
+            access=Access(tuple(globs)),
+        ),
+        st.sets(st.sampled_from(["a", "b", "c"])),
+        st.sampled_from([OperatingSystem.LINUX, OperatingSystem.LINUX, OperatingSystem.WINDOWS]),
+        st.booleans(),
+        st.lists(st.sampled_from(["*", "acme/*", "acme/two*", *REPOSITORIES]), min_size=1),
+    )
+
+
+def written(skus: list[Sku]) -> bytes:
+    """The SKUs as a fleet.yaml has them."""
+    lines = ["github: {scopes: [{org: acme}]}", "skus:"]
+    for one in skus:
+        labels = ", ".join(sorted(one.labels - {one.name}))
+        globs = ", ".join(f'"{glob}"' for glob in one.access.repositories)
+        lines.append(
+            f"  {one.name}: {{labels: [{labels}], os: {one.os}, "
+            f"unlabelled: {str(one.unlabelled).lower()}, access: {{repositories: [{globs}]}}}}"
+        )
+    return "\n".join(lines).encode()
+
+
+def reached(skus: list[Sku]) -> set[str]:
+    """Those that some set of labels reaches first, from one of three repositories."""
+    found: set[str] = set()
+    every = sorted({label for one in skus for label in one.offered_labels})
+    for count in range(len(every) + 1):
+        for labels in combinations(every, count):
+            for repository in REPOSITORIES:
+                first = next((one for one in skus if serves(one, labels, repository)), None)
+                found |= {first.name} if first is not None else set()
+    return found
+
+
+@given(st.tuples(sku("a"), sku("b"), sku("c")))
+def test_it_is_an_error_only_where_no_job_reaches_the_sku(skus: tuple[Sku, ...]) -> None:
+    refused = {one.key for one in check_shadowed(parse(written([*skus]), "f"))}
+    assert not refused & {f"skus.{name}" for name in reached([*skus])}
+
+
+@given(st.tuples(sku("a"), sku("b")))
+def test_of_two_skus_for_every_repository_none_is_missed(skus: tuple[Sku, ...]) -> None:
+    every = [Sku(s.name, s.labels, s.os, s.arch, (), unlabelled=s.unlabelled) for s in skus]
+    refused = {one.key for one in check_shadowed(parse(written(every), "f"))}
+    assert refused == {f"skus.{s.name}" for s in every} - {
+        f"skus.{name}" for name in reached(every)
+    }
