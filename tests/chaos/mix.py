@@ -30,6 +30,13 @@ NEED_LISTS = (K.WEBHOOK_VANISHED, K.STALE_JOB, K.STORE_RESTORED, K.STORE_LOST)
 """Kinds that nothing else heals: each of these seeds has one of them, and no other seed has."""
 
 
+APART = (K.EMPTY_PAGES,)
+"""Kinds that are drawn by a generator of their own: a new one leaves every other fault and job of a
+seed as they are, and the kept schedules of the planted bugs with them."""
+
+APART_SHARE = 0.2
+"""The part of the seeds that has a kind of `APART`; the share of the others is about the same."""
+
 _REWOUND = (K.STORE_RESTORED, K.STORE_LOST)
 
 
@@ -69,6 +76,7 @@ HABITS: Mapping[FaultKind, Habit] = {
     K.NO_QUOTA: Habit(lasts=(300, 1200), every=(1,)),
     K.EVENTUAL: Habit(lasts=(600, 5000), every=(1, 2), target=(5, 45)),
     K.LIST_BREAKS: Habit(every=(1, 2)),
+    K.EMPTY_PAGES: Habit(lasts=(300, 3000), every=(1, 2)),
     K.END_REFUSED: Habit(every=(1, 2)),
     K.END_SWALLOWED: Habit(every=(1, 2)),
     K.HUNG_BOOT: Habit(every=(1, 2, 3)),
@@ -100,11 +108,12 @@ def schedule_of(seed: int) -> Schedule:
     """What happens in this seed's world, always the same."""
     random = Random(seed)
     lists = seed % LISTS_EVERY == 0
-    drawn = [k for k in FaultKind if k not in NEED_LISTS]
+    drawn = [k for k in FaultKind if k not in (*NEED_LISTS, *APART)]
     kinds = random.sample(drawn, random.randint(*KINDS))
     if lists:
         kinds.append(NEED_LISTS[seed // LISTS_EVERY % len(NEED_LISTS)])
     faults = [fault for kind in kinds for fault in _faults(random, kind)]
+    faults += [fault for kind in APART for fault in _drawn_apart(seed, kind)]
     jobs = _jobs(random)
     faults = [_with_a_backup(fault) for fault in faults]
     for fault in [fault for fault in faults if fault.kind is K.STORE_RESTORED]:
@@ -194,6 +203,12 @@ def _faults(random: Random, kind: FaultKind) -> list[Fault]:
         target = random.randint(*habit.target)
         found.append(Fault(at, kind, lasts, random.choice(habit.every), target))
     return found
+
+
+def _drawn_apart(seed: int, kind: FaultKind) -> list[Fault]:
+    """The faults of a kind in `APART`: in most seeds none."""
+    random = Random(f"{seed} {kind}")
+    return _faults(random, kind) if random.random() < APART_SHARE else []
 
 
 def _jobs(random: Random) -> list[JobArrival]:

@@ -33,6 +33,7 @@ from autoscaler.simulator.world.weather import Weather
 from autoscaler.simulator.world.witness import Witness
 
 PAGE = 20
+SMALL_PAGE = 2
 LATENCY: Seconds = 0.5
 SHOWN_AFTER_END: Seconds = 3600.0
 """Terminated instances are listed for about an hour (EC2 guide: terminate instances)."""
@@ -143,10 +144,15 @@ class SimulatedProvider:
         ]
         await asyncio.sleep(LATENCY)
         breaks = self._weather.strikes(FaultKind.LIST_BREAKS)
-        for start in range(0, len(shown), PAGE):
-            yield tuple(_listed(instance, then) for instance in shown[start : start + PAGE])
+        gaps = self._weather.strikes(FaultKind.EMPTY_PAGES) is not None
+        size = SMALL_PAGE if gaps else PAGE
+        for start in range(0, len(shown), size):
+            yield tuple(_listed(instance, then) for instance in shown[start : start + size])
             if breaks is not None:
                 break
+            if gaps:
+                # EC2 may return a token with no result (EC2 Developer Guide, "Pagination").
+                yield ()
         if breaks is not None:
             raise OutcomeUnknownError("the connection broke")
         await fuse.burn()

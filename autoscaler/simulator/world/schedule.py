@@ -51,6 +51,7 @@ class FaultKind(StrEnum):
     NO_QUOTA = "no_quota"
     EVENTUAL = "eventual"  # lists are `target` seconds old
     LIST_BREAKS = "list_breaks"  # after its first page
+    EMPTY_PAGES = "empty_pages"  # a list comes in small pages, with empty ones between them
     END_REFUSED = "end_refused"
     END_SWALLOWED = "end_swallowed"  # carried out, and the answer is lost
 
