@@ -12,6 +12,7 @@ from autoscaler.lab.ec2.fleets import create_fleet
 from autoscaler.lab.ec2.idempotency import ClientTokens
 from autoscaler.lab.ec2.instances import InstanceState
 from autoscaler.lab.ec2.launching import Launcher, run_instances
+from autoscaler.lab.ec2.paging import empty_page
 from autoscaler.lab.ec2.query import Ec2Error, Tree, answer, element, nest, timestamp
 from autoscaler.lab.ec2.volumes import Volumes
 
@@ -19,6 +20,13 @@ Handler = Callable[[dict[str, str], Tree], Awaitable[str]]
 MAX_TERMINATED = 1000
 MAX_CONSOLE = 64 * 1024
 """Bytes of console output that EC2 keeps, the last ones (EC2 User Guide, "Instance console output")."""
+RESULTS = {
+    "DescribeInstances": "reservationSet",
+    "DescribeLaunchTemplates": "launchTemplates",
+    "DescribeVolumes": "volumeSet",
+}
+"""The element that a list's results stand in, by its action: these may begin with an empty page."""
+
 REFUSED = frozenset(
     {
         "AttachVolume",
@@ -83,8 +91,11 @@ class Actions:
             raise Ec2Error(
                 "DryRunOperation", "Request would have succeeded, but DryRun flag is set."
             )
+        params = nest(fields)
+        if action in RESULTS and self._launcher.faults.begins_empty(params):
+            return empty_page(action, RESULTS[action], params)
         handler = self._tag if _tags(fields) else self._handlers[action]
-        return await handler(fields, nest(fields))
+        return await handler(fields, params)
 
     async def _create_fleet(self, fields: dict[str, str], params: Tree) -> str:
         return await self._tokens.once(fields, lambda: create_fleet(self._launcher, params))

@@ -84,6 +84,7 @@ class Faults:
         self._failing: dict[str, _FailingCalls] = {}
         self._losing: dict[str, _BrokenCalls] = {}
         self._cutting: dict[str, _BrokenCalls] = {}
+        self._empty_pages: Counter[str] = Counter()
         self._starts: list[_FailingStarts] = []
         self._doomed: dict[str, tuple[str, str]] = {}
         self._leaking: set[str] = set()
@@ -142,6 +143,11 @@ class Faults:
         `then` is called when such a call has arrived."""
         self._cutting[action] = _BrokenCalls(calls, 0.0, then)
 
+    def empty_pages(self, action: str, lists: int) -> None:
+        """Begin the next lists of an action, such as DescribeInstances, with a page that has a token
+        and no result (EC2 API Reference, DescribeInstances: NextToken); 0 ends it."""
+        self._empty_pages[action] = lists
+
     def fail_starts(
         self,
         machines: int,
@@ -198,6 +204,14 @@ class Faults:
         if losing is None or not losing.strike(fields, self.lost):
             return None
         return losing.silence
+
+    def begins_empty(self, fields: Mapping[str, str]) -> bool:
+        """Whether this request begins a list whose first page is to be empty; it is counted then."""
+        action = fields["Action"]
+        if "NextToken" in fields or self._empty_pages[action] <= 0:
+            return False
+        self._empty_pages[action] -= 1
+        return True
 
     def launched(self, instance: Instance) -> None:
         """Take note of a launch, and decide what is to go wrong with it."""

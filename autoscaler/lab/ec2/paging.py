@@ -8,10 +8,12 @@ import binascii
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from autoscaler.lab.ec2.query import Ec2Error, Tree, element, whole_number
+from autoscaler.lab.ec2.query import Ec2Error, Tree, answer, element, whole_number
 
 Thing = TypeVar("Thing")
 MOST = 1000
+START = -1
+"""What a token for the beginning of a list goes on after."""
 
 
 def page_of(
@@ -26,11 +28,20 @@ def page_of(
     """
     paged = "MaxResults" in params
     size = whole_number(params.text("MaxResults"), "MaxResults", smallest, MOST) if paged else None
-    after = _read(params.text("NextToken")) if "NextToken" in params else -1
+    after = _read(params.text("NextToken")) if "NextToken" in params else START
     rest = [thing for thing in things if number(thing) > after]
     page = rest[:size]
     more = len(rest) > len(page)
     return page, element("nextToken", _token(number(page[-1]))) if more else ""
+
+
+def empty_page(action: str, results: str, params: Tree) -> str:
+    """An answer without a result, whose token goes on where this request would have begun.
+
+    `results` is the element that the action's results stand in.
+    """
+    token = params.text("NextToken") or _token(START)
+    return answer(action, element(results, []) + element("nextToken", token))
 
 
 def _token(number: int) -> str:
@@ -42,6 +53,8 @@ def _read(token: str) -> int:
         word, _, number = base64.urlsafe_b64decode(token).decode().partition(" ")
     except (binascii.Error, ValueError):
         word, number = "", ""
+    if (word, number) == ("after", str(START)):
+        return START
     if word != "after" or not (number.isascii() and number.isdecimal()):
         raise Ec2Error("InvalidNextToken", "The token is not valid")
     return int(number[:18])

@@ -134,3 +134,19 @@ async def test_what_nobody_here_can_answer_is_refused(ec2: Fixture) -> None:
         await ec2.sdk("terminate_instances", InstanceIds=[name], DryRun=True)
     assert error.value.response["Error"]["Code"] == "DryRunOperation"
     assert len(ec2.lab.machines_left()) == 1
+
+
+async def test_a_list_may_begin_with_an_empty_page(ec2: Fixture) -> None:
+    """A token and no result, and then the whole list: it is not over before there is no token."""
+    names = await ec2.running(3)
+    ec2.lab.faults.empty_pages("DescribeInstances", 1)
+    empty = await ec2.sdk("describe_instances", MaxResults=5)
+    assert empty["Reservations"] == []
+    rest = await ec2.sdk("describe_instances", MaxResults=5, NextToken=empty["NextToken"])
+    assert [i["InstanceId"] for r in rest["Reservations"] for i in r["Instances"]] == names
+    assert "NextToken" not in rest
+    assert len(await ec2.described(MaxResults=5)) == 3
+    for action in ("DescribeVolumes", "DescribeLaunchTemplates"):
+        ec2.lab.faults.empty_pages(action, 1)
+    assert (await ec2.sdk("describe_volumes", MaxResults=5))["Volumes"] == []
+    assert (await ec2.sdk("describe_launch_templates", MaxResults=5))["LaunchTemplates"] == []

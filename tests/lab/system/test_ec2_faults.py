@@ -20,7 +20,7 @@ from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import Machine, MachineState
 from tests.lab.system.harness import (
     CALL_TAG,
     SKU_TAG,
@@ -61,6 +61,7 @@ SKUS: dict[str, Any] = {
         "max_machines": MOST,
     },
     "quota": {"on": [_rung("p3.2xlarge")]},
+    "paged": {"on": [_rung("c7i.xlarge")]},
     "role": {"on": [_rung("m7i.2xlarge", capacity=(SPOT, ON_DEMAND))]},
     "addresses": {"on": [_rung("m7i.4xlarge")]},
     "volumes": {"on": [_rung("m7i.xlarge")]},
@@ -87,9 +88,9 @@ def _pools(instance_types: Iterable[str], *capacity_types: CapacityType) -> list
     ]
 
 
-def _push(lab: Laboratory, sku: str, count: int) -> list[PushedJob]:
+def _push(lab: Laboratory, sku: str, count: int, seconds: float = JOB) -> list[PushedJob]:
     first = len(lab.github.jobs)
-    return lab.github.push([job(f"{sku}-{first + n}", sku, JOB) for n in range(count)])
+    return lab.github.push([job(f"{sku}-{first + n}", sku, seconds) for n in range(count)])
 
 
 def _instances(lab: Laboratory, sku: str) -> list[Instance]:
@@ -270,6 +271,19 @@ async def test_a_volume_limit_is_shown_as_such_and_waited_for(lab: Laboratory) -
     machine = next(one for one in _machines(lab, "volumes") if one.provider_id == dead.id)
     assert machine.failure is FailureClass.QUOTA
     assert code in machine.reason
+
+
+async def test_lists_that_begin_with_an_empty_page_are_read_to_their_end(lab: Laboratory) -> None:
+    """A machine that two such lists did not show would be taken for gone, and replaced."""
+    lab.ec2.faults.empty_pages("DescribeInstances", 1000)
+    jobs = _push(lab, "paged", 2, 150.0)
+    began = lab.clock.now()
+    await _run(lab, jobs)
+    # Two lists a minute apart at least.
+    assert lab.clock.now() - began > 120.0
+    lab.ec2.faults.empty_pages("DescribeInstances", 0)
+    assert len(_instances(lab, "paged")) == 2
+    assert MachineState.LOST not in {one.state for one in _machines(lab, "paged")}
 
 
 async def test_nothing_is_left_and_nothing_was_done_twice(lab: Laboratory) -> None:
