@@ -82,6 +82,7 @@ class FakeProvider:
         self.ended: list[tuple[ProviderMachineId, ...]] = []
         self.prepared: list[LaunchOrder] = []
         self.lists = 0
+        self.gaps = False
         self.violations: list[str] = []
         self.on_launch: Callable[[str], None] = lambda _: None
         self.on_instance: Callable[[Instance], None] = lambda _: None
@@ -162,6 +163,8 @@ class FakeProvider:
         listed = [_listed(instance) for instance in self.instances.values()]
         await asyncio.sleep(self.latency)
         for start in range(0, len(listed), PAGE):
+            if self.gaps:
+                yield ()
             yield tuple(listed[start : start + PAGE])
         # An error after the pages: what was shown is true, what was not says nothing.
         _raise_first(self.list_script)

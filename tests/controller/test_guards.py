@@ -18,9 +18,10 @@ from autoscaler.controller.ports.provider import (
     ProofRefusedError,
     ProviderError,
 )
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import JobId, RunnerName
+from autoscaler.model.identifiers import CallId, JobId, ProviderMachineId, RunnerName, SkuName
 from tests.controller.fakes_github import FakeGitHub
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import FakeProvider
@@ -57,11 +58,38 @@ class BrokenProvider(FakeProvider):
         raise self.error
 
 
+LISTED = ListedMachine(
+    ProviderMachineId("i-1"),
+    "0badcafe",
+    CallId("c"),
+    SkuName("gpu"),
+    False,
+    "g5.xlarge",
+    "a",
+    CapacityType.ON_DEMAND,
+    1.0,
+    (),
+    "ami-1",
+    "t0",
+    "",
+    None,
+)
+
+
 class BrokenGitHub(FakeGitHub):
     """Every call ends in an error that no port names."""
 
     async def _answer(self, method: str, carry_out: object) -> NoReturn:
         raise KeyError(method)
+
+
+async def test_an_empty_page_is_passed_on_and_ends_no_list() -> None:
+    class Gapped(FakeProvider):
+        async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+            yield ()
+            yield (LISTED,)
+
+    assert [page async for page in GuardedProvider(Gapped()).machines()] == [(), (LISTED,)]
 
 
 async def read_all(provider: GuardedProvider) -> None:

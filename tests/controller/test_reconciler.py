@@ -83,6 +83,21 @@ async def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
 
 
 @on_virtual_time
+async def test_machines_behind_an_empty_page_are_seen() -> None:
+    """EC2 may give a token and no result: a list that ended there would prove absence."""
+    world = World()
+    controller, agents = await launched(world, 5)
+    world.east.gaps = True
+    for _ in range(3):
+        assert await controller.reconciler.sweep(EAST)
+        await world.clock.sleep(61.0)
+    assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
+    world.east.terminate(agents[-1].instance.id)
+    assert await controller.reconciler.sweep(EAST)
+    assert sorted(m.state for m in controller.state.machines.values())[0] is MachineState.GONE
+
+
+@on_virtual_time
 async def test_one_providers_failure_stops_no_other() -> None:
     world = World(providers={EAST: FakeProvider(), WEST: FakeProvider(WEST)})
     world.providers[WEST].list_script.extend([BROKEN] * 1000)

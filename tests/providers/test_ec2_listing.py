@@ -1,20 +1,24 @@
 """What a listed instance's end says, and that not being found proves nothing either way."""
 
 import dataclasses
+from datetime import UTC, datetime
 
 import pytest
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model import events as e
+from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
 from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.providers.ec2.account_operations import describe_images
 from autoscaler.providers.ec2.answers import listed_machine
 from autoscaler.providers.ec2.endings import end_machines
+from autoscaler.providers.ec2.machine_operations import describe_instances
 from autoscaler.providers.ec2.rows import InstanceRow
 from autoscaler.providers.ec2.settings import Ec2Settings
 from tests.ledger.builders import World
+from tests.providers.conftest import SKU
 from tests.providers.doubles import ScriptedApi
 
 
@@ -161,3 +165,61 @@ def test_an_images_disks_are_read_without_the_ephemeral_ones() -> None:
     ((image,), _) = describe_images(_Images(), arguments)  # type: ignore[arg-type]
     assert (image.root_device, image.root_gb) == ("/dev/sda1", 8)
     assert image.other_disks == (("/dev/sdf", 40),)
+
+
+LINUX_DOLLARS, WINDOWS_DOLLARS = 1.006, 1.006 + 4 * 0.046
+"""g5.xlarge in us-east-1, which has four vCPUs."""
+
+
+@pytest.mark.parametrize(
+    ("sku_os", "platform", "dollars"),
+    [
+        (OperatingSystem.WINDOWS, "windows", WINDOWS_DOLLARS),
+        (OperatingSystem.WINDOWS, "", WINDOWS_DOLLARS),
+        (OperatingSystem.LINUX, "", LINUX_DOLLARS),
+        (None, "windows", WINDOWS_DOLLARS),
+        (None, "", LINUX_DOLLARS),
+    ],
+)
+def test_a_listed_windows_machine_counts_at_the_windows_price(
+    settings: Ec2Settings, sku_os: OperatingSystem | None, platform: str, dollars: float
+) -> None:
+    """By the operating system of its SKU; by its own platform where no SKU has its name any more."""
+    row = dataclasses.replace(settings.skus[SKU], os=sku_os or OperatingSystem.LINUX)
+    known = {SKU: row} if sku_os is not None else {}
+    listed = instance("running", "")._replace(sku=SKU, platform=platform)
+    shown = listed_machine(dataclasses.replace(settings, skus=known), listed)
+    assert shown.dollars_per_hour == pytest.approx(dollars)
+
+
+class _Instances:
+    """DescribeInstances' answer with one machine, `fields` beside what every machine has."""
+
+    def __init__(self, **fields: object) -> None:
+        self._fields = fields
+
+    @property
+    def ec2(self) -> "_Instances":
+        return self
+
+    def describe_instances(self, **_: object) -> dict[str, object]:
+        one = {
+            "InstanceId": "i-1",
+            "State": {"Name": "running"},
+            "InstanceType": "g5.xlarge",
+            "LaunchTime": datetime(2026, 11, 22, tzinfo=UTC),
+        }
+        return {"Reservations": [{"Instances": [one | self._fields]}]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "platform"),
+    [({"Platform": "windows"}, "windows"), ({"Platform": "Windows"}, "windows"), ({}, "")],
+)
+def test_a_machines_platform_is_read_as_ec2_writes_it(
+    fields: dict[str, object], platform: str
+) -> None:
+    """`windows` for Windows, nothing for the rest; the SDK's model has it with a capital letter."""
+    arguments = {"filter": "tag:x", "values": ["y"], "size": 5, "page": None}
+    ((row,), page) = describe_instances(_Instances(**fields), arguments)  # type: ignore[arg-type]
+    assert (row.platform, page) == (platform, None)
