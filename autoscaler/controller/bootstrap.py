@@ -99,6 +99,7 @@ class BootstrapDesk:
             raise BootstrapRefusedError(status, error.reason) from error
         checked()
         machine = await self._identified(name, identity)
+        self._check_records(machine, _hash(nonce))
         await self._journal.record(e.MachineSaidHello(self._journal.now, machine.id, _hash(nonce)))
         return HelloAnswer(machine.id, machine.sku, self._gates.get(machine.sku, {}))
 
@@ -216,6 +217,20 @@ class BootstrapDesk:
             raise NotKnownYetError(TRY_AGAIN)
         if machine.launch_time != identity.launch_time:
             raise BootstrapRefusedError(403, "launch_time")
+
+    def _check_records(self, machine: Machine, nonce_hash: str) -> None:
+        """Refuse a hello that may come from a job, where the store may be older than the world.
+
+        The job on a machine can read the machine's proof of identity. A restored store may show that
+        machine as waiting, and a second registration would be given to the job.
+        """
+        state = self._journal.ledger.state
+        if machine.created_at >= state.started_at:
+            return
+        if machine.is_untold(state.started_at, state.every_scope_listed_at):
+            raise NotKnownYetError(TRY_AGAIN)
+        if machine.nonce_hash and not hmac.compare_digest(machine.nonce_hash, nonce_hash):
+            raise BootstrapRefusedError(401, "nonce")
 
     def _authenticated(self, machine: MachineId, nonce: str, *, over: bool = False) -> Machine:
         found = self._journal.ledger.state.machines.get(machine)

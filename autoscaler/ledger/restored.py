@@ -68,9 +68,16 @@ def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
 
 
 def waits_for_a_list(state: LedgerState) -> bool:
-    """Whether there is a machine that only a list of registrations can tell of. O(machines)."""
-    listed_at = state.every_scope_listed_at
-    return any(one.is_untold(state.started_at, listed_at) for one in state.machines.values())
+    """Whether there is a machine that only a list of registrations can tell of. O(machines).
+
+    One that was requested before the start counts: it will say hello, and wait for a list then.
+    """
+    started_at, listed_at = state.started_at, state.every_scope_listed_at
+    return any(
+        one.is_untold(started_at, listed_at)
+        or (one.state is MachineState.REQUESTED and one.created_at < started_at)
+        for one in state.machines.values()
+    )
 
 
 def on_machine_doubted(state: LedgerState, event: MachineDoubted) -> None:

@@ -16,6 +16,7 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.model.calls import Call
+from autoscaler.model.events import RunnersListed
 from autoscaler.model.identifiers import Instant, JobId, MachineId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.runners import Runner
@@ -32,6 +33,7 @@ WORK: Seconds = 60.0
 PATIENCE: Seconds = 900.0
 UNUSED: Seconds = 120.0
 DOWN: Seconds = 5.0
+LISTED_EVERY: Seconds = 60.0
 
 
 class PoweredOffError(Exception):
@@ -80,6 +82,7 @@ class LivingWorld:
                 while not controller.fuse.blown.is_set() and not self.quiet:
                     await asyncio.sleep(1.0)
                     self._look_for_crashes(controller)
+                    self._list_runners(controller)
                 if not controller.fuse.blown.is_set():
                     await controller.stop()
                     self._look_for_crashes(controller)
@@ -110,6 +113,14 @@ class LivingWorld:
             and not state.machines_used
             and not any(j.state is not JobState.COMPLETED for j in state.jobs.values())
         )
+
+    def _list_runners(self, controller: Controller) -> None:
+        """GitHub's list of registrations, as often as a controller reads it after a start."""
+        now, state = self.world.clock.now(), controller.state
+        if controller.resumed and now - state.every_scope_listed_at >= LISTED_EVERY:
+            at_work = tuple(r.name for r in self.world.github.registrations.values() if r.online)
+            for scope in state.catalogue.scopes:
+                controller.journal.note(RunnersListed(now, scope.key, now, at_work))
 
     def _look_for_crashes(self, controller: Controller) -> None:
         self.crashes.extend(e for e in controller.crashes if e not in self.crashes)

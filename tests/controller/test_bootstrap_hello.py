@@ -9,6 +9,7 @@ from autoscaler.controller.bootstrap import AWAITING_AT_ONCE, LISTED_WITHIN
 from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError, StayParked
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.calls import CallState
+from autoscaler.model.events import RunnersListed
 from autoscaler.model.identifiers import (
     CallId,
     MachineId,
@@ -327,3 +328,99 @@ async def test_an_unknown_outcome_that_launched_nothing_leaves_no_machine_to_kno
     await controller.turn()
     assert world.east.running == []
     assert controller.only_machine().state is MachineState.REQUESTED
+
+
+def listed_at_github(controller: Controller, *at_work: RunnerName) -> None:
+    """GitHub's list of every scope's registrations, begun now."""
+    for scope in controller.state.catalogue.scopes:
+        now = controller.journal.now
+        controller.journal.note(RunnersListed(now, scope.key, now, at_work))
+
+
+async def restored(stage: str) -> tuple[Controller, Agent, RunnerName]:
+    """A machine whose job runs, over a store from when the machine was in `stage`."""
+    world = World()
+    controller, (agent,) = await launched(world)
+    if stage != "launched":
+        await agent.hello()
+    if stage == "parked":
+        await agent.gate()
+    backup = world.store.snapshot()
+    granted = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    await world.clock.sleep(3600.0)
+    await controller.stop()
+    world.store.restore(backup)
+    again = Controller(world)
+    await again.resume()
+    assert again.only_machine().state == stage
+    return again, Agent(again, agent.instance, agent.nonce), granted.runner
+
+
+STAGES = ["launched", "booted", "parked"]
+
+
+@pytest.mark.parametrize("own_nonce", [False, True], ids=["made up", "its machine's"])
+@pytest.mark.parametrize("stage", STAGES)
+def test_over_a_restored_store_a_job_cannot_have_its_machine_registered_again(
+    stage: str, own_nonce: bool
+) -> None:
+    """A job with root can read the machine's proof of identity."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        controller, agent, at_work = await restored(stage)
+        world = controller.world
+        job = agent if own_nonce else Agent(controller, agent.instance, "SECRET-NONCE-OF-THE-JOB")
+        known = controller.only_machine().nonce_hash
+        for _ in range(20):
+            with pytest.raises(NotKnownYetError):
+                await job.hello()
+            await world.clock.sleep(10.0)
+        assert controller.lists_asked_for == [], "no provider's list says who works"
+        listed_at_github(controller, at_work)
+        assert await refusal(job.hello()) == (409, "granted")
+        await queue(controller, 2)
+        await controller.turn()
+        assert world.github.minted == [at_work]
+        assert controller.only_machine(MachineState.GRANTED).nonce_hash == known
+
+    scenario()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_nonce_that_a_store_from_before_the_start_knows_is_never_replaced(stage: str) -> None:
+    """GitHub's list may be wrong once; the machine's agent keeps its nonce."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        controller, agent, _ = await restored(stage)
+        await controller.world.clock.sleep(60.0)
+        listed_at_github(controller)
+        job = Agent(controller, agent.instance, "SECRET-NONCE-OF-THE-JOB")
+        if stage == "launched":
+            await job.hello()  # none is known
+            assert await refusal(agent.hello()) == (401, "nonce")
+            return
+        known = controller.only_machine().nonce_hash
+        for _ in range(3):
+            assert await refusal(job.hello()) == (401, "nonce")
+        await agent.hello()
+        assert await refusal(job.hello()) == (401, "nonce")
+        assert controller.only_machine().nonce_hash == known
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_list_begun_too_soon_after_a_start_lets_no_machine_in() -> None:
+    """A runner that was handed over last may not have been online yet."""
+    controller, agent, _ = await restored("launched")
+    await controller.world.clock.sleep(59.0)
+    listed_at_github(controller)
+    with pytest.raises(NotKnownYetError):
+        await agent.hello()
+    await controller.world.clock.sleep(1.0)
+    listed_at_github(controller)
+    await agent.park()
+    assert controller.only_machine().state is MachineState.PARKED

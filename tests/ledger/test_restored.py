@@ -224,6 +224,21 @@ def test_a_list_is_awaited_while_a_machine_from_before_the_start_is_silent() -> 
     assert waits_for_a_list(world.state) is False
 
 
+def test_a_list_is_awaited_while_a_machine_requested_before_the_start_may_yet_say_hello() -> None:
+    world = World()
+    world.send(1)
+    assert waits_for_a_list(world.state) is False
+    world.restart(AWAY)
+    world.now += 61.0
+    world.github_lists()
+    assert waits_for_a_list(world.state) is True
+    world.lists(listed("i-c0", call="c"))
+    assert world.states()["c0"] == "launched"
+    world.now += 1.0
+    world.github_lists()
+    assert waits_for_a_list(world.state) is False
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_list_is_awaited_until_one_can_tell(stage: str) -> None:
     world = late(stage)
