@@ -44,6 +44,7 @@ LISTED_WITHIN: Seconds = 6.0
 AWAITING_AT_ONCE = 1280
 """Hellos that wait for a list at any moment, each some 20 KB: a boot wave. Who comes then tries again."""
 
+_ASSIGNED = frozenset({MachineState.GRANTED, MachineState.EXITED})
 _OVER = frozenset({MachineState.ENDING, MachineState.GONE, MachineState.LOST, MachineState.FAILED})
 
 
@@ -104,13 +105,18 @@ class BootstrapDesk:
         return HelloAnswer(machine.id, machine.sku, self._gates.get(machine.sku, {}))
 
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
-        """Keep how far the boot has come."""
-        self._authenticated(machine, nonce)
+        """Keep how far the boot has come; from the assignment on, ignore it.
+
+        A job with root could have a row of history written with each.
+        """
+        if self._authenticated(machine, nonce).state in _ASSIGNED:
+            return
         self._journal.note(e.MachineReportedStage(self._journal.now, machine, stage))
 
     async def gate(self, machine: MachineId, nonce: str, passed: bool, detail: str) -> None:
-        """Park the machine, or have it ended."""
-        self._authenticated(machine, nonce)
+        """Park the machine, or have it ended. After the hand-over it is ignored, as stages are."""
+        if self._authenticated(machine, nonce).handed_over:
+            return
         await self._journal.record(
             e.MachineGateReported(self._journal.now, machine, passed, detail)
         )

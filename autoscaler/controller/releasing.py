@@ -13,11 +13,15 @@ from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnow
 from autoscaler.controller.ports.github import GitHub, GitHubError, RunnerBusyError
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import held, mint_key
-from autoscaler.model.identifiers import Instant, RunnerName, Seconds
+from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState, runner_name, runner_names
 
 TRY_AGAIN: Seconds = 5.0
+
+REMEMBERED_FOR: Seconds = 60.0
+"""How long GitHub's answer to a release is repeated to its machine without asking GitHub again."""
+
 SEAT_CLOSED = "seat closed"
 
 
@@ -32,6 +36,8 @@ class Releasing:
         self._granting = granting
         self._effects = effects
         self._replacing: set[RunnerName] = set()
+        self._under_way: set[MachineId] = set()
+        self._answers: dict[RunnerName, tuple[Instant, int]] = {}
 
     def allowed(self, runner: Runner | None) -> bool:
         """Whether a DELETE could be sent at once: idle as far as we know, and GitHub answers.
@@ -40,17 +46,36 @@ class Releasing:
         """
         if runner is None or runner.state not in (RunnerState.ACKNOWLEDGED, RunnerState.DONE):
             return False
+        if runner.machine in self._under_way or self._remembered(runner.name) not in (None, 404):
+            return False
         cooldowns = self._journal.ledger.state.cooldowns
         return held(cooldowns, mint_key(runner.demand.scope), self._journal.now) is None
 
     async def release(self, runner: Runner | None) -> int:
-        """Delete an idle registration: GitHub's status, or 503 when it could not be asked."""
+        """Delete an idle registration: GitHub's status, or 503 when it could not be asked.
+
+        Sends one DELETE at a time for a machine and one a minute for a registration: a job with root
+        can send its machine's requests as fast as it likes.
+        """
         if runner is None or runner.github_id is None:
             return 404
         if runner.state is RunnerState.BUSY:
             return 422
+        if (remembered := self._remembered(runner.name)) is not None:
+            return remembered
+        if runner.machine in self._under_way:
+            return 503
+        self._under_way.add(runner.machine)
         try:
-            there = await self._github.delete_runner(runner.demand.scope, runner.github_id)
+            status = await self._release(runner, runner.github_id)
+        finally:
+            self._under_way.discard(runner.machine)
+        self._remember(runner.name, 404 if status == 204 else status)
+        return status
+
+    async def _release(self, runner: Runner, github_id: int) -> int:
+        try:
+            there = await self._github.delete_runner(runner.demand.scope, github_id)
         except RunnerBusyError:
             return 422
         except GitHubError:
@@ -59,6 +84,17 @@ class Releasing:
             e.RunnerClosed(self._journal.now, runner.name, "released idle by its machine")
         )
         return 204 if there else 404
+
+    def _remembered(self, name: RunnerName) -> int | None:
+        until, status = self._answers.get(name, (0.0, 0))
+        return status if self._now < until else None
+
+    def _remember(self, name: RunnerName, status: int) -> None:
+        # The oldest come first, so that what has expired is dropped without a look at the rest.
+        self._answers.pop(name, None)
+        while self._answers and next(iter(self._answers.values()))[0] <= self._now:
+            del self._answers[next(iter(self._answers))]
+        self._answers[name] = (self._now + REMEMBERED_FOR, status)
 
     async def replace(self, machine: Machine, runner: Runner) -> None:
         """The hand-over did not arrive: delete that registration and mint another name.

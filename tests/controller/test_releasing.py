@@ -1,5 +1,8 @@
 """An idle machine that wants to leave: what it is told, whatever GitHub answers."""
 
+import asyncio
+import copy
+
 import pytest
 
 from autoscaler.controller.ports.github import (
@@ -12,7 +15,7 @@ from autoscaler.model.cooldowns import mint_key
 from autoscaler.model.jobs import JobState
 from autoscaler.model.runners import RunnerState
 from tests.controller.agents import Agent, launched, refusal, say
-from tests.controller.controllers import Controller, World
+from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.virtual_time import on_virtual_time
 
 
@@ -146,3 +149,97 @@ async def launched_for_another_job(controller: Controller) -> Agent:
     await controller.turn()
     new = [instance for instance in world.east.running if instance.id not in known]
     return Agent(controller, new[0])
+
+
+async def flood(agent: Agent, seconds: float) -> list[int]:
+    """What a job with root is answered that asks for its machine's release as fast as it can."""
+    clock, answers = agent.controller.world.clock, list[int]()
+    until = clock.now() + seconds
+    while clock.now() < until:
+        answers += await asyncio.gather(*(release(agent) for _ in range(10)))
+        await asyncio.sleep(0.05)
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(RunnerBusyError("422"), 422), (RetryLaterError("502", 1.0), 503), (None, 404)],
+)
+def test_a_job_with_root_has_one_delete_a_minute_sent_to_github(
+    error: GitHubError | None, status: int
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, agent = await idle(world)
+        world.github.script("delete_runner", *[error] * 3000)
+        commits = len(world.store.commits)
+        answers = await flood(agent, 10.0)
+        assert world.github.asked.count("delete_runner") == 1
+        assert answers.count(status) >= len(answers) - 10
+        assert len(world.store.commits) - commits <= 1
+        assert await may_release(agent) is (status == 404)
+        await world.clock.sleep(60.0)
+        await flood(agent, 5.0)
+        assert world.github.asked.count("delete_runner") == 2
+        assert controller.crashes == []
+
+    scenario()
+
+
+@on_virtual_time
+async def test_one_release_is_in_flight_for_a_machine_and_another_waits_for_none() -> None:
+    world = World()
+    controller, (one, other) = await launched(world, jobs=2)
+    await one.start_runner()
+    await other.start_runner()
+    world.github.latency = 8.0
+    began = world.clock.now()
+    first = asyncio.create_task(release(one))
+    await asyncio.sleep(1.0)
+    assert not await may_release(one)
+    assert await release(one) == 503
+    assert world.clock.now() - began == pytest.approx(1.0)
+    assert await may_release(other), "one machine's release keeps no other's"
+    assert await release(other) == 204
+    assert await first == 204
+    assert world.github.asked.count("delete_runner") == 2
+
+
+@on_virtual_time
+async def test_a_release_whose_caller_has_left_is_in_flight_no_more() -> None:
+    world = World()
+    _, agent = await idle(world)
+    left = asyncio.create_task(release(agent))
+    await asyncio.sleep(0.05)
+    await cancelled(left)
+    assert await release(agent) == 204
+
+
+@on_virtual_time
+async def test_answers_are_remembered_for_a_minute_and_no_longer() -> None:
+    """Of each machine that was ever released one would be left, else."""
+    world = World()
+    controller, agents = await launched(world, jobs=20)
+    for agent in agents:
+        await agent.start_runner()
+        assert await release(agent) == 204
+        await world.clock.sleep(30.0)
+    remembered = controller.releasing._answers  # noqa: SLF001
+    assert len(remembered) <= 3
+
+
+@on_virtual_time
+async def test_what_a_job_says_of_its_machines_boot_writes_nothing() -> None:
+    world = World()
+    controller, agent = await idle(world)
+    await controller.journal.commit()
+    before, machine = len(world.store.commits), copy.copy(controller.only_machine())
+    controller.journal.changed.clear()
+    for number in range(1000):
+        await controller.desk.stage(agent.machine, agent.nonce, f"stage-{number}")
+        await controller.desk.gate(agent.machine, agent.nonce, False, f"{number}")
+    await controller.journal.commit()
+    assert len(world.store.commits) == before
+    assert controller.only_machine() == machine
+    assert not controller.journal.changed.is_set(), "and has nothing planned"
