@@ -44,6 +44,7 @@ from autoscaler.controller.opening import Opening
 from autoscaler.controller.ports.store import SavedState, Store, StoreError
 from autoscaler.controller.releasing import Releasing
 from autoscaler.controller.system import RandomIds, SystemClock
+from autoscaler.controller.unmatched import UnmatchedJobs
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
@@ -149,6 +150,7 @@ class _Fleet:
         self.providers = {name: GuardedProvider(ec2) for name, ec2 in self._ec2.items()}
         ledger = Ledger(catalogue(configuration, saved.installations, {}, self._ec2))
         self._journal = Journal(ledger, store, clock, self._telemetry)
+        UnmatchedJobs(self._journal, self._telemetry)
         self._effects = Effects(self._crashed)
         self._granting = Granting(self._journal, self.github, clock)
         self._intake = Intake(store, self._journal, parse_workflow_job)

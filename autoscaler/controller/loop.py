@@ -117,7 +117,7 @@ class Loop:
         self._tell_waiting()
         await self._executor.carry_out(self.plan)
         await self._journal.commit()
-        self._telemetry.fleet(fleet_counts(self._journal.ledger.state))
+        self._telemetry.fleet(fleet_counts(self._journal.ledger.state, self._clock.now()))
         self.turned_at = self._pacing.now()
         self._telemetry.loop_pass(self.turned_at - began)
 

@@ -7,7 +7,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import boots_key, exits_key, on_trial
-from autoscaler.model.identifiers import JobId, MachineId, SkuName
+from autoscaler.model.identifiers import Instant, JobId, MachineId, SkuName
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.machines import EndGround, MachineState
 
@@ -21,7 +21,7 @@ def report(changes: Changes, state: LedgerState, telemetry: Telemetry) -> None:
             _report_machine(row, state, telemetry)
 
 
-def fleet_counts(state: LedgerState) -> FleetCounts:
+def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
     """The fleet's gauges. O(classes + SKUs x states)."""
     waiting: dict[SkuName, int] = dict.fromkeys(state.catalogue.skus, 0)
     for demand, queue in state.queues.items():
@@ -32,6 +32,11 @@ def fleet_counts(state: LedgerState) -> FleetCounts:
         waiting[demand.skus[0]] += count
     return FleetCounts(
         jobs_waiting=waiting,
+        oldest_waiting={
+            sku: max(0.0, now - queued_at)
+            for sku in state.catalogue.skus
+            if (queued_at := state.tallies.oldest_queued(sku)) is not None
+        },
         jobs_in_progress={sku: state.in_progress[sku] for sku in state.catalogue.skus},
         machines={key: len(ordered) for key, ordered in state.by_state.items()},
         machines_foreign=sum(len(machines) for machines in state.foreign.values()),

@@ -108,6 +108,7 @@ class IndexedRecords:
             self.expiring[job.expires_at, job.id] = job
         if job.demand is None:
             return
+        self.tallies.queue(job)
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] += 1
             self.tallies.running_job(self.catalogue, job, 1)
@@ -135,6 +136,7 @@ class IndexedRecords:
             self.disputed[job.demand] -= 1
             if not self.disputed[job.demand]:
                 del self.disputed[job.demand]
+        self.tallies.unqueue(job)
         self.tallies.leave_line(job)
         queue = self.queues.get(job.demand)
         if queue is not None:

@@ -11,7 +11,7 @@ from sortedcontainers import SortedDict
 from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.demand import DemandClass
-from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.identifiers import Instant, MachineId, SkuName
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import BOOTING_STATES, Machine
 from autoscaler.model.runners import IDLE_STATES, Runner
@@ -30,6 +30,7 @@ class Tallies:
         self.booting: dict[tuple[SkuName, int], dict[MachineId, None]] = {}
         self.unproved: Counter[SkuName] = Counter()
         self.lines: dict[DemandClass, dict[str, Any]] = {}
+        self._queued: dict[SkuName, Any] = {}
         self.running: Counter[tuple[SkuName, str]] = Counter()
 
     def machine(self, machine: Machine, call: Call | None, sign: int) -> None:
@@ -59,6 +60,22 @@ class Tallies:
             self.running[key] += sign
             if not self.running[key]:
                 del self.running[key]
+
+    def oldest_queued(self, sku: SkuName) -> Instant | None:
+        """When the oldest job of a SKU was queued that still waits, held and disputed ones included."""
+        queued = self._queued.get(sku)
+        return queued.peekitem(0)[0][0] if queued else None
+
+    def queue(self, job: Job) -> None:
+        """Put a queued job among those that wait for its SKU."""
+        if job.demand is not None and job.state is JobState.QUEUED:
+            queued = self._queued.setdefault(job.demand.skus[0], SortedDict())
+            queued[job.queued_at, job.id] = None
+
+    def unqueue(self, job: Job) -> None:
+        """Take a job out of those that wait for its SKU, if it is one."""
+        if job.demand is not None and (queued := self._queued.get(job.demand.skus[0])) is not None:
+            queued.pop((job.queued_at, job.id), None)
 
     def line_up(self, catalogue: Catalogue, job: Job) -> None:
         """Put a queued job of a shared SKU into its repository's line."""

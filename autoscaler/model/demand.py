@@ -53,8 +53,11 @@ def scope_of(catalogue: Catalogue, repository: str) -> Scope | None:
 
 def serves(sku: Sku, labels: tuple[str, ...], repository: str) -> bool:
     """Whether `sku` may run a job with these normalised labels from this repository."""
-    if not _matches(repository.lower(), sku.access.repositories):
-        return False
+    return _matches(repository.lower(), sku.access.repositories) and fits(sku, labels)
+
+
+def fits(sku: Sku, labels: tuple[str, ...]) -> bool:
+    """Whether `sku` has all of these normalised labels, and a job may ask for it by them."""
     if sku.unlabelled and not sku.labels.intersection(labels):
         return sku.offered_labels.issuperset(labels)
     return bool(sku.labels.intersection(labels)) and sku.offered_labels.issuperset(labels)

@@ -14,6 +14,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround
+from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import BoundedLabel
 from autoscaler.observability.series import Series
 
@@ -107,6 +108,10 @@ class PrometheusTelemetry:
         values = self._sku.value(sku), self._conclusion.value(conclusion)
         self._series.completed.labels(*values).inc()
 
+    def job_unmatched(self, reason: Unmatched) -> None:
+        """See `Telemetry.job_unmatched`."""
+        self._series.unmatched.labels(reason.value).inc()
+
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         """See `Telemetry.launches`."""
         values = self._sku.value(sku), self._provider.value(provider)
@@ -140,7 +145,7 @@ class PrometheusTelemetry:
 
     def fleet(self, counts: FleetCounts) -> None:
         """See `Telemetry.fleet`. What is not in `counts` goes to zero."""
-        now: dict[tuple[Gauge, tuple[str, ...]], int] = dict.fromkeys(self._shown, 0)
+        now: dict[tuple[Gauge, tuple[str, ...]], float] = dict.fromkeys(self._shown, 0)
         for gauge, by_sku in (
             (self._series.waiting, counts.jobs_waiting),
             (self._series.in_progress, counts.jobs_in_progress),
@@ -148,6 +153,10 @@ class PrometheusTelemetry:
             for sku, count in by_sku.items():
                 key = (gauge, (self._sku.value(sku),))
                 now[key] = now.get(key, 0) + count
+        for sku, age in counts.oldest_waiting.items():
+            # Those of SKUs that left the configuration share a series: the oldest of all counts.
+            key = (self._series.oldest_waiting, (self._sku.value(sku),))
+            now[key] = max(now.get(key, 0.0), age)
         for (sku, state), count in counts.machines.items():
             place = (self._series.machines, (self._sku.value(sku), state.value))
             now[place] = now.get(place, 0) + count

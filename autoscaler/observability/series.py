@@ -23,6 +23,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.unmatched import Unmatched
 
 WAIT_BUCKETS = (1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 21600)
 """Seconds: a parked machine serves within a few, a cold one in minutes, a drought lasts hours."""
@@ -42,7 +43,7 @@ class Series:
         self._make_jobs_and_machines()
         self._make_calls()
         self._make_process(version)
-        self.shown: dict[tuple[Gauge, tuple[str, ...]], int] = {}
+        self.shown: dict[tuple[Gauge, tuple[str, ...]], float] = {}
         """The gauges that a picture of the fleet sets, as they stand."""
         self._show_zeroes(tuple(skus), tuple(providers))
 
@@ -55,6 +56,10 @@ class Series:
             "job_queue_duration_seconds", "From queued to started.", ("sku",), WAIT_BUCKETS
         )
         self.waiting = self._gauge("jobs_waiting", "Jobs that wait for a runner.", ("sku",))
+        self.oldest_waiting = self._gauge(
+            "oldest_waiting_job_age_seconds", "How long the oldest waiting job waits.", ("sku",)
+        )
+        self.unmatched = self._counter("jobs_unmatched", "Jobs that no SKU serves.", ("reason",))
         self.in_progress = self._gauge("jobs_in_progress", "Jobs that run.", ("sku",))
         self.completed = self._counter("jobs_completed", "Jobs that ended.", ("sku", "conclusion"))
         self.machines = self._gauge("machines", "Machines and open slots.", ("sku", "state"))
@@ -132,9 +137,12 @@ class Series:
 
     def _show_zeroes(self, skus: tuple[SkuName, ...], providers: tuple[ProviderName, ...]) -> None:
         # A counter that begins at one loses its first step to every rate().
+        for reason in Unmatched:
+            self.unmatched.labels(reason.value)
         for sku in skus:
             self.queue_seconds.labels(sku)
             self._show(self.waiting, sku)
+            self._show(self.oldest_waiting, sku)
             self._show(self.in_progress, sku)
             self._show(self.on_trial, sku)
             for state in MachineState:

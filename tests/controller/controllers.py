@@ -21,6 +21,7 @@ from autoscaler.controller.loop import Loop, Pace
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.reconciler import Reconciler
 from autoscaler.controller.releasing import Releasing
+from autoscaler.controller.unmatched import UnmatchedJobs
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
@@ -83,6 +84,7 @@ class Controller:
         self.crashes: list[BaseException] = []
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.journal = Journal(Ledger(world.catalogue), world.store, world.clock, world.telemetry)
+        UnmatchedJobs(self.journal, world.telemetry)
         self.effects = Effects(self._crashed)
         self.granting = Granting(self.journal, world.github, world.clock)
         self.releasing = Releasing(self.journal, world.github, self.granting, self.effects)

@@ -7,6 +7,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround
+from autoscaler.model.unmatched import Unmatched
 from autoscaler.simulator.world.fuse import Fuse as Fuse
 from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
 
@@ -53,6 +54,9 @@ class RecordingTelemetry:
 
     def job_completed(self, sku: SkuName, conclusion: str) -> None:
         self.said.append(("job_completed", sku, conclusion))
+
+    def job_unmatched(self, reason: Unmatched) -> None:
+        self.said.append(("job_unmatched", reason))
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         self.said.extend([("launches", sku, provider)] * count)

@@ -216,7 +216,7 @@ async def test_the_counts_of_the_fleet_are_by_sku_and_state() -> None:
     await one.park()
     await queue(controller, 3)
     await controller.intake.apply_waiting()
-    counts = fleet_counts(controller.state)
+    counts = fleet_counts(controller.state, world.clock.now())
     assert counts.jobs_waiting == {"gpu": 3}
     filled = {key: count for key, count in counts.machines.items() if count}
     assert filled == {("gpu", MachineState.LAUNCHED): 1, ("gpu", MachineState.PARKED): 1}

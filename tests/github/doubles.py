@@ -8,6 +8,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround
+from autoscaler.model.unmatched import Unmatched
 
 START: Instant = 1_800_000_000.0
 
@@ -64,6 +65,9 @@ class RememberingTelemetry:
         raise AssertionError("the controller's")
 
     def job_completed(self, sku: SkuName, conclusion: str) -> None:
+        raise AssertionError("the controller's")
+
+    def job_unmatched(self, reason: Unmatched) -> None:
         raise AssertionError("the controller's")
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:

@@ -1,8 +1,10 @@
 """What /metrics says, that its labels stay bounded, and that the documentation lists all of it."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
@@ -13,6 +15,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import OTHER, BoundedLabel
 from autoscaler.observability.metrics import PrometheusTelemetry
 
@@ -64,6 +67,7 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
     telemetry.fleet(
         FleetCounts(
             jobs_waiting={GPU: 3},
+            oldest_waiting={GPU: 90.5},
             jobs_in_progress={GPU: 2, WINDOWS: 1},
             machines={(GPU, MachineState.PARKED): 4, (GPU, MachineState.GRANTED): 2},
             machines_foreign=7,
@@ -73,6 +77,8 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
         )
     )
     assert value(telemetry, "jobs_waiting", sku=GPU) == 3
+    assert value(telemetry, "oldest_waiting_job_age_seconds", sku=GPU) == 90.5
+    assert value(telemetry, "oldest_waiting_job_age_seconds", sku=WINDOWS) == 0
     assert value(telemetry, "jobs_in_progress", sku=WINDOWS) == 1
     assert value(telemetry, "machines", sku=GPU, state="parked") == 4
     assert value(telemetry, "machines_foreign") == 7
@@ -83,6 +89,7 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
     telemetry.fleet(FleetCounts(jobs_waiting={GPU: 1}))
     assert value(telemetry, "sku_on_trial", sku=GPU) == 0
     assert value(telemetry, "jobs_waiting", sku=GPU) == 1
+    assert value(telemetry, "oldest_waiting_job_age_seconds", sku=GPU) == 0
     assert value(telemetry, "jobs_in_progress", sku=GPU) == 0
     assert value(telemetry, "machines", sku=GPU, state="parked") == 0
     assert value(telemetry, "machines_foreign") == 0
@@ -92,7 +99,9 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
 def test_skus_that_left_the_configuration_are_added_up_as_other() -> None:
     telemetry = make()
     counts = {SkuName("old.a"): 2, SkuName("old.b"): 3}
-    telemetry.fleet(FleetCounts(jobs_waiting=counts))
+    ages = {SkuName("old.a"): 7.0, SkuName("old.b"): 5.0}
+    telemetry.fleet(FleetCounts(jobs_waiting=counts, oldest_waiting=ages))
+    assert value(telemetry, "oldest_waiting_job_age_seconds", sku=OTHER) == 7
     assert value(telemetry, "jobs_waiting", sku=OTHER) == 5
     telemetry.fleet(FleetCounts())
     assert value(telemetry, "jobs_waiting", sku=OTHER) == 0
@@ -106,6 +115,7 @@ def test_everything_that_is_told_is_counted() -> None:
     telemetry.bootstrap("hello", "signature")
     telemetry.job_started(GPU, 90.0)
     telemetry.job_completed(GPU, "success")
+    telemetry.job_unmatched(Unmatched.ACCESS)
     telemetry.launches(GPU, EAST, 5)
     telemetry.launch_failures(GPU, FailureClass.CAPACITY, 2)
     telemetry.machine_ended(GPU, EndGround.IDLE)
@@ -125,6 +135,8 @@ def test_everything_that_is_told_is_counted() -> None:
     assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="60.0") == 0
     assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="90.0") == 1
     assert value(telemetry, "jobs_completed_total", sku=GPU, conclusion="success") == 1
+    assert value(telemetry, "jobs_unmatched_total", reason="access") == 1
+    assert value(telemetry, "jobs_unmatched_total", reason="labels") == 0
     assert value(telemetry, "launches_total", sku=GPU, provider=EAST) == 5
     assert value(telemetry, "launch_failures_total", sku=GPU, reason="capacity") == 2
     assert value(telemetry, "machines_ended_total", sku=GPU, ground="idle") == 1
@@ -179,30 +191,106 @@ def test_impossible_numbers_neither_raise_nor_spoil_the_sums() -> None:
     assert value(telemetry, "launches_total", sku=GPU, provider=EAST) == 0
 
 
-def test_a_flood_of_values_makes_a_bounded_number_of_series() -> None:
+CALLS: dict[str, tuple[object, ...]] = {
+    "github_call": ("GET /x", "200", 0.1),
+    "github_budget": (1, "acme", "core", 1, 2),
+    "github_staleness": ("acme", 1.0),
+    "github_left_out": ("acme", 1),
+    "provider_call": (EAST, "CreateFleet", "ok", 0.1),
+    "delivery": ("accepted",),
+    "bootstrap": ("hello", "ok"),
+    "job_started": (GPU, 1.0),
+    "job_completed": (GPU, "success"),
+    "launches": (GPU, EAST, 1),
+    "launch_failures": (GPU, FailureClass.CAPACITY, 1),
+    "machine_ended": (GPU, EndGround.IDLE),
+    "notice": (EAST, "poison"),
+    "machine_interrupted": (GPU, NoticeKind.SPOT_INTERRUPTION),
+    "rerun": (GPU, RerunOutcome.ACCEPTED),
+}
+"""One call of each method of the port that has a label which is not of a fixed list."""
+
+MOST_VALUES = {"app": 33, "account": 67, "endpoint": 67, "outcome": 74, "resource": 18}
+MOST_VALUES |= {"operation": 50, "answer": 34, "step": 26, "kind": 6}
+MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "reason": 10, "ground": 10, "state": 20}
+
+
+def flooded(method: str, places: Collection[int], floods: int = 200) -> PrometheusTelemetry:
+    """Telemetry that was called with words that differ each time in these places."""
     telemetry = make()
-    for number in range(2000):
-        word = f"word{number}"
-        telemetry.github_call(f"GET /repos/{number}", word, 0.1)
-        telemetry.github_budget(number, word, word, 1, 2)
-        telemetry.github_staleness(word, 1.0)
-        telemetry.github_left_out(word, 1)
-        telemetry.provider_call(ProviderName(word), word, word, 0.1)
-        telemetry.delivery(word)
-        telemetry.bootstrap("hello", word)
-        telemetry.notice(EAST, word)
-        telemetry.job_started(SkuName(word), 1.0)
-        telemetry.job_completed(SkuName(word), word)
-        telemetry.launches(SkuName(word), ProviderName(word), 1)
-    found = samples(telemetry)
+    for number in range(floods):
+        values = [
+            (number if isinstance(value, int) else f"word{number}") if place in places else value
+            for place, value in enumerate(CALLS[method])
+        ]
+        getattr(telemetry, method)(*values)
+    return telemetry
+
+
+def label_values(telemetry: PrometheusTelemetry) -> dict[str, set[str]]:
+    """All values of each label."""
     seen: dict[str, set[str]] = {}
-    for _, labels in found:
+    for _, labels in samples(telemetry):
         for label, text in labels:
             seen.setdefault(label, set()).add(text)
-    assert seen["sku"] == {GPU, WINDOWS, OTHER}
-    assert seen["provider"] == {EAST, OTHER}
-    assert seen["conclusion"] == {OTHER}
-    assert all(len(values) <= 120 for label, values in seen.items() if label != "le")
+    return seen
+
+
+def words(method: str) -> list[int]:
+    """The places of a call's labels that take any word."""
+    fixed = (FailureClass, EndGround, NoticeKind, RerunOutcome)
+    labels = 1 if method == "github_budget" else 0
+    return [
+        place
+        for place, value in enumerate(CALLS[method])
+        if (isinstance(value, str) and not isinstance(value, fixed)) or place < labels
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "place"), [(method, place) for method in CALLS for place in words(method)]
+)
+def test_a_flood_of_one_label_s_values_makes_a_bounded_number_of_series(
+    method: str, place: int
+) -> None:
+    telemetry = flooded(method, {place})
+    seen = label_values(telemetry)
+    for label in seen.keys() - {"le", "version", "python", "implementation"}:
+        assert len(seen[label]) <= MOST_VALUES[label], label
+    assert any(OTHER in values for values in seen.values())
+    # Under a bound, and counted all the same.
+    counted = {name for name, labels in samples(telemetry) if OTHER in dict(labels).values()}
+    assert counted
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_a_flood_of_all_labels_at_once_makes_no_product_of_them(method: str) -> None:
+    """One value less for each label that varies too: series grow with the flood's length, not beyond."""
+    before = len(samples(make()))
+    one = len(samples(flooded(method, words(method), 1))) - before
+    many = len(samples(flooded(method, words(method), 500))) - before
+    again = len(samples(flooded(method, words(method), 1000))) - before
+    assert many == again, "a longer flood makes no more series"
+    assert many <= 66 * max(one, 1)
+
+
+def test_every_method_with_a_label_is_flooded() -> None:
+    unlabelled = {"loop_pass", "fleet", "job_unmatched"}
+    public = {name for name in vars(Telemetry) if not name.startswith("_")}
+    assert set(CALLS) == public - unlabelled
+
+
+def test_a_flood_of_one_label_leaves_the_words_of_another_their_places() -> None:
+    telemetry = make()
+    for number in range(2000):
+        telemetry.github_call(f"GET /repos/{number}", "200", 0.1)
+    telemetry.github_call("GET /x", "418", 0.1)
+    assert value(telemetry, "github_requests_total", endpoint=OTHER, outcome="418") == 1
+
+
+def test_a_flood_is_counted_to_the_last() -> None:
+    telemetry = flooded("delivery", {0}, 2000)
+    found = samples(telemetry)
     total = sum(
         count for (name, _), count in found.items() if name == "autoscaler_deliveries_total"
     )

@@ -47,7 +47,7 @@ def test_a_job_in_doubt_waits_for_github_s_answer() -> None:
     world.observe(4, JobState.WAITING)
     world.queue(4)  # GitHub holds it for all that is known
     assert reasons(world) == [(2, PLANNED, False), (1, ASKED, True)]
-    assert fleet_counts(world.state).jobs_waiting == {"gpu": 3}
+    assert fleet_counts(world.state, world.now).jobs_waiting == {"gpu": 3}
     world.observe(1, JobState.COMPLETED, read=True)
     assert reasons(world) == [(2, PLANNED, False)]
 

@@ -10,6 +10,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround
+from autoscaler.model.unmatched import Unmatched
 
 
 @dataclass(slots=True)
@@ -56,6 +57,8 @@ class RememberingTelemetry:
     def job_started(self, sku: SkuName, waited: Seconds) -> None: ...
 
     def job_completed(self, sku: SkuName, conclusion: str) -> None: ...
+
+    def job_unmatched(self, reason: Unmatched) -> None: ...
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None: ...
 

@@ -24,6 +24,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround
+from autoscaler.model.unmatched import Unmatched
 
 NONCE = "0f" * 32
 MACHINE = MachineId("00c0ffee00c0ffee")
@@ -65,6 +66,9 @@ class CountingTelemetry:
         raise AssertionError("not the server's")
 
     def job_completed(self, sku: SkuName, conclusion: str) -> None:
+        raise AssertionError("not the server's")
+
+    def job_unmatched(self, reason: Unmatched) -> None:
         raise AssertionError("not the server's")
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:

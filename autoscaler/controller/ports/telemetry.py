@@ -8,16 +8,19 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.unmatched import Unmatched
 
 
 @dataclass(frozen=True, slots=True)
 class FleetCounts:
     """The fleet at one moment, by SKU. Jobs of nobody here are not in it.
 
+    `oldest_waiting` is for how long the oldest of the waiting jobs has been queued.
     `on_trial` are the SKUs that launch one machine at a time, for their last ones were no good.
     """
 
     jobs_waiting: Mapping[SkuName, int] = field(default_factory=dict)
+    oldest_waiting: Mapping[SkuName, Seconds] = field(default_factory=dict)
     jobs_in_progress: Mapping[SkuName, int] = field(default_factory=dict)
     machines: Mapping[tuple[SkuName, MachineState], int] = field(default_factory=dict)
     machines_foreign: int = 0
@@ -62,6 +65,9 @@ class Telemetry(Protocol):
 
     def job_completed(self, sku: SkuName, conclusion: str) -> None:
         """A job of ours ended."""
+
+    def job_unmatched(self, reason: Unmatched) -> None:
+        """A job of a configured scope was queued that no SKU serves."""
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         """Machines asked for."""

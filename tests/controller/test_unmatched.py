@@ -1,0 +1,93 @@
+"""A job that no SKU serves leaves a trace: each is counted, and its labels are logged now and then."""
+
+import asyncio
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from autoscaler.controller.unmatched import LINES, WINDOW
+from autoscaler.model.jobs import JobState
+from autoscaler.model.unmatched import Unmatched
+from tests.controller.agents import say
+from tests.controller.controllers import Controller, World
+from tests.controller.virtual_time import on_virtual_time
+
+MISSPELT = ("self-hosted", "gpuu")
+
+
+async def queue(controller: Controller, job: int, *labels: str) -> None:
+    """GitHub queues a job with these labels."""
+    await say(controller, job, JobState.QUEUED, labels=labels)
+    await controller.intake.apply_waiting()
+
+
+def counted(world: World) -> int:
+    return world.telemetry.said.count(("job_unmatched", Unmatched.LABELS))
+
+
+def told(logs: list[Any]) -> list[Any]:
+    """The log lines about such jobs."""
+    return [line for line in logs if line["event"].startswith("job")]
+
+
+@on_virtual_time
+async def test_a_misspelt_label_is_counted_and_logged_with_the_sku_it_is_near() -> None:
+    world = World()
+    controller = Controller(world)
+    with capture_logs() as logs:
+        await queue(controller, 1, *MISSPELT)
+    (line,) = told(logs)
+    assert line == {
+        "event": "job_unmatched",
+        "log_level": "warning",
+        "job": 1,
+        "repository": "acme/widgets",
+        "labels": ("gpuu", "self-hosted"),
+        "reason": "labels",
+        "nearest_sku": "gpu",
+    }
+    assert counted(world) == 1
+
+
+@on_virtual_time
+async def test_a_job_that_a_sku_serves_or_github_hosts_is_neither() -> None:
+    world = World()
+    controller = Controller(world)
+    with capture_logs() as logs:
+        await queue(controller, 1, "gpu")
+        await queue(controller, 2, "ubuntu-latest")
+    assert told(logs) == []
+    assert counted(world) == 0
+
+
+@on_virtual_time
+async def test_each_job_is_counted_once_and_its_labels_logged_once_an_hour() -> None:
+    world = World()
+    controller = Controller(world)
+    with capture_logs() as logs:
+        for job in range(1, 11):
+            await queue(controller, job, *MISSPELT)
+        await queue(controller, 10, *MISSPELT)  # a delivery that came twice
+        await say(controller, 10, JobState.COMPLETED, labels=MISSPELT)
+        await controller.intake.apply_waiting()
+        assert [line["job"] for line in told(logs)] == [1]
+        await asyncio.sleep(WINDOW)
+        await queue(controller, 11, *MISSPELT)
+    assert [line["job"] for line in told(logs)] == [1, 11]
+    assert counted(world) == 11
+
+
+@on_virtual_time
+async def test_a_flood_of_labels_is_a_few_lines_and_the_rest_a_number() -> None:
+    world = World()
+    controller = Controller(world)
+    with capture_logs() as logs:
+        for job in range(1, 101):
+            await queue(controller, job, f"label-{job}")
+        assert len(told(logs)) == LINES
+        await asyncio.sleep(WINDOW)
+        await queue(controller, 101, "label-101")
+    *_, rest, last = told(logs)
+    assert (rest["event"], rest["count"]) == ("jobs_unmatched_not_logged", 100 - LINES)
+    assert last["job"] == 101
+    assert counted(world) == 101

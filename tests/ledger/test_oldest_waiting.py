@@ -1,0 +1,72 @@
+"""How long the oldest job of a SKU has waited: held and disputed ones are the likeliest to be stuck."""
+
+from autoscaler.controller.signals import fleet_counts
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.model.jobs import JobState
+from tests.ledger.builders import World
+from tests.ledger.test_holds import held_jobs, leaves_idle
+from tests.planner.fleets import catalogue, sku
+
+
+def ages(world: World) -> dict[str, float]:
+    oldest = fleet_counts(world.state, world.now).oldest_waiting
+    return {str(name): age for name, age in oldest.items()}
+
+
+def test_the_oldest_that_still_waits_counts() -> None:
+    world = World(catalogue(sku("gpu"), sku("cpu")))
+    assert ages(world) == {}
+    world.queue(1)
+    world.after(30.0).queue(2)
+    world.after(10.0).queue(3, labels=("cpu",))
+    assert ages(world) == {"gpu": 40.0, "cpu": 0.0}
+    world.observe(1, JobState.IN_PROGRESS)
+    assert ages(world) == {"gpu": 10.0, "cpu": 0.0}
+    world.completes(2)
+    world.completes(3, labels=("cpu",))
+    assert ages(world.after(60.0)) == {}
+
+
+def test_a_job_that_waits_for_an_approval_does_not_wait_for_a_runner() -> None:
+    world = World()
+    world.observe(1, JobState.WAITING)
+    assert ages(world.after(60.0)) == {}
+
+
+def test_a_job_that_was_queued_before_we_heard_of_it_is_as_old_as_github_says() -> None:
+    world = World()
+    world.observe(1, JobState.QUEUED, queued_at=world.now - 500.0)
+    assert ages(world) == {"gpu": 500.0}
+
+
+def test_a_job_in_doubt_waits_on() -> None:
+    world = World()
+    world.queue(1)
+    world.observe(1, JobState.WAITING)
+    world.queue(1)
+    assert world.job(1).disputed
+    assert ages(world.after(7.0)) == {"gpu": 7.0}
+
+
+def test_a_held_job_waits_on() -> None:
+    world = World()
+    began = world.now
+    world.queue(1)
+    for name in "ab":
+        leaves_idle(world, name)
+    assert held_jobs(world) == [1]
+    assert ages(world) == {"gpu": world.now - began}
+
+
+def test_a_clock_that_was_set_back_makes_no_age_below_zero() -> None:
+    world = World()
+    world.observe(1, JobState.QUEUED, queued_at=world.now + 5.0)
+    assert ages(world) == {"gpu": 0.0}
+
+
+def test_it_is_known_again_after_a_restart() -> None:
+    world = World()
+    world.queue(1)
+    restarted = Ledger(world.catalogue)
+    restarted.restore([world.job(1)], [])
+    assert fleet_counts(restarted.state, world.now + 3.0).oldest_waiting == {"gpu": 3.0}

@@ -1,0 +1,90 @@
+"""Which jobs no SKU serves, why, and which SKU they were probably meant for."""
+
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.model.catalogue import Access, Catalogue, Scope
+from autoscaler.model.demand import classify
+from autoscaler.model.unmatched import Unmatched, nearest_sku, why_unmatched
+from tests.planner.fleets import catalogue, sku
+
+LARGE = "linux.g5.4xlarge.nvidia.gpu"
+SMALL = "linux.c7i.large"
+
+
+def fleet() -> Catalogue:
+    """A large SKU for all, and a small one for a single repository."""
+    small = replace(sku(SMALL, labels=("fast",)), access=Access(("acme/kernels",)))
+    return catalogue(sku(LARGE, labels=("a10g",)), small)
+
+
+@pytest.mark.parametrize(
+    ("labels", "repository", "why"),
+    [
+        ((LARGE,), "acme/widgets", None),
+        (("self-hosted", "Linux", LARGE.upper()), "acme/widgets", None),
+        (("linux.g5.4xlrage.nvidia.gpu",), "acme/widgets", Unmatched.LABELS),
+        (("self-hosted", "linux"), "acme/widgets", Unmatched.LABELS),
+        (("self-hosted", "windows", LARGE), "acme/widgets", Unmatched.LABELS),
+        (("a10g", "fast"), "acme/kernels", Unmatched.LABELS),
+        ((), "acme/widgets", Unmatched.LABELS),
+        ((SMALL,), "acme/kernels", None),
+        ((SMALL,), "acme/widgets", Unmatched.ACCESS),
+        ((SMALL,), "elsewhere/widgets", None),
+        (("linux.g5.4xlrage.nvidia.gpu",), "elsewhere/widgets", None),
+        (("self-hosted", "ubuntu-latest"), "acme/widgets", Unmatched.LABELS),
+    ],
+)
+def test_why_no_sku_serves_a_job(
+    labels: tuple[str, ...], repository: str, why: Unmatched | None
+) -> None:
+    assert why_unmatched(fleet(), repository, labels) is why
+    if repository.startswith("acme/"):
+        assert (classify(fleet(), repository, labels) is None) == (why is not None)
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        *("ubuntu-latest", "ubuntu-24.04", "ubuntu-24.04-arm", "ubuntu-slim", "Ubuntu-Latest"),
+        *("windows-2025", "windows-11-arm", "windows-latest-8-cores"),
+        *("macos-15", "macos-15-intel", "macos-latest-xlarge"),
+    ],
+)
+def test_jobs_for_runners_that_github_hosts_are_not_ours_to_miss(label: str) -> None:
+    assert why_unmatched(fleet(), "acme/widgets", (label,)) is None
+
+
+@pytest.mark.parametrize(
+    "label", ["ubuntu", "ubuntu-gpu", "windows-gpu-latest", "my-ubuntu-latest"]
+)
+def test_labels_that_only_look_like_those_of_github_s_runners(label: str) -> None:
+    assert why_unmatched(fleet(), "acme/widgets", (label,)) is Unmatched.LABELS
+
+
+def test_a_scope_that_leaves_the_repository_out_covers_no_job_of_it() -> None:
+    narrow = replace(fleet(), scopes=(Scope("acme", None, repositories=("acme/kernels",)),))
+    assert why_unmatched(narrow, "acme/widgets", ("gpu",)) is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "nearest"),
+    [
+        (("linux.g5.4xlrage.nvidia.gpu",), LARGE),
+        (("self-hosted", "linux", "linux.c7i.lrge"), SMALL),
+        (("Linux.G5.4xlarge.Nvidia",), LARGE),
+        (("a10",), LARGE),
+        (("self-hosted", "windows", LARGE), LARGE),
+        ((SMALL,), SMALL),
+        (("macos-of-ours",), None),
+        (("self-hosted", "linux", "x64"), None),
+        ((), None),
+    ],
+)
+def test_the_nearest_sku(labels: tuple[str, ...], nearest: str | None) -> None:
+    assert nearest_sku(fleet(), labels) == nearest
+
+
+def test_without_skus_none_is_near() -> None:
+    assert nearest_sku(replace(fleet(), skus={}), ("gpu",)) is None
