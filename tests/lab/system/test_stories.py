@@ -140,6 +140,10 @@ async def test_a_repository_that_is_not_allowed_gets_no_machine(
     (refused,) = pushed["refused"]
     assert refused.status is JobStatus.QUEUED
     assert len(_instances(lab, "private")) == 1
+    (line,) = log_lines(lab, "job_unmatched")
+    assert (line["reason"], line["nearest_sku"]) == ("access", "private")
+    metrics = await lab.controller.metrics()
+    assert metrics['autoscaler_jobs_unmatched_total{reason="access"}'] == 1
     lab.github.cancel(refused)
 
 
