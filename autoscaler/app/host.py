@@ -3,6 +3,7 @@ folder for the agents."""
 
 import asyncio
 import resource
+import sys
 from pathlib import Path
 
 import structlog
@@ -26,6 +27,12 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def file_limit() -> int:
+    """Return how many file descriptors this process may have open."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def keep_agent_beside(store: Path | None, agent: bytes) -> tuple[bytes, ...]:

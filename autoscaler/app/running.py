@@ -18,7 +18,7 @@ import structlog
 from autoscaler import config
 from autoscaler.app.endpoints import admin_endpoints, webhook_endpoint
 from autoscaler.app.hints import hint
-from autoscaler.app.host import keep_agent_beside, new_event_loop, raise_file_limit
+from autoscaler.app.host import file_limit, keep_agent_beside, new_event_loop, raise_file_limit
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import (
     catalogue,
@@ -258,7 +258,12 @@ class _Fleet:
             HealthEndpoint(self._unhealthy, self._unready, self._metrics),
             *admin_endpoints(self._configuration, self._journal, self._client, self._ec2),
         ]
-        return Serving(server_settings(self._configuration), webhook, others)
+        settings = server_settings(self._configuration)
+        allowed = settings.within(file_limit())
+        if allowed != settings:
+            most = allowed.max_connections
+            _log.warning("connections_limited", files=file_limit(), connections=most)
+        return Serving(allowed, webhook, others)
 
     def _unhealthy(self) -> list[str]:
         turned_at = self._loop.turned_at

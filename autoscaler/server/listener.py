@@ -4,27 +4,35 @@ Decides which connections are taken; what is asked over them is the endpoints' m
 """
 
 import asyncio
+import errno
 import logging
+import socket
 import ssl
-from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from autoscaler.model.identifiers import Seconds
+from autoscaler.server.connection import Connection, serve_in_place, without_server_header
+from autoscaler.server.places import PlaceLimits, Places
+from autoscaler.server.refusal_log import RefusalLog
 from autoscaler.server.settings import Address, TlsFiles
 
-_HANDSHAKE: Seconds = 10.0
 _TLS_GOODBYE: Seconds = 2.0
 _LINGERING: Seconds = 2.0
 _BACKLOG = 1_024
+_ACCEPTED_AT_ONCE = 64
+_PAUSE: Seconds = 1.0
+_OUT_OF_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _READ_BUFFER = 64 * 1024
 """Bytes: a workflow_job body fits, so that most requests are there whole when they are looked at."""
 
-_LONGEST_LINE = 8_190
-_MOST_HEADERS = 100
+_LONGEST_LINE = 2_048
+_MOST_HEADERS = 40
+"""GitHub sends 15 headers, of which the longest has 90 bytes; a proxy adds some."""
 
 _log = structlog.get_logger(__name__)
 
@@ -35,29 +43,98 @@ class ListenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many connections at once; seconds that one may idle; seconds that stopping may take."""
+    """How many connections at once; seconds that a TLS handshake or a request's head may take,
+    that a connection may idle, and that stopping may take.
+    """
 
     connections: int
+    head: Seconds
     keepalive: Seconds
     shutdown: Seconds
 
 
 class Listener:
-    """An aiohttp application on one address."""
+    """An aiohttp application on one address. It accepts itself, to know who connects."""
 
     def __init__(
         self, app: web.Application, address: Address, tls: TlsFiles | None, bounds: Bounds
     ) -> None:
+        app.on_response_prepare.append(without_server_header)
         self._wanted = address
         self._tls = tls
         self._bounds = bounds
         self._runner = web.AppRunner(
-            app,
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=bounds.shutdown
+        )
+        self._places = Places(PlaceLimits(bounds.connections, bounds.head))
+        self._refusals = RefusalLog()
+        self._context: ssl.SSLContext | None = None
+        self._sockets: list[socket.socket] = []
+        self._opening: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> Address:
+        """Where it listens; before the start, where it is to."""
+        if not self._sockets:
+            return self._wanted
+        host, port = self._sockets[0].getsockname()[:2]
+        return Address(host, port)
+
+    async def start(self) -> None:
+        """Bind and listen. Raises ListenError."""
+        self._context = None if self._tls is None else _tls_context(self._tls)
+        await self._runner.setup()
+        server = self._server()
+        server.request_handler = serve_in_place(server.request_handler)
+        try:
+            self._sockets = await _listen(self._wanted)
+        except OSError as error:
+            await self._runner.cleanup()
+            raise ListenError(f"cannot listen on {self._wanted}: {error.strerror}") from error
+        for listening in self._sockets:
+            self._resume(listening)
+
+    async def stop(self) -> None:
+        """Take no more, let requests under way end, close. Idempotent."""
+        sockets, self._sockets = self._sockets, []
+        if not sockets:
+            return
+        for listening in sockets:
+            asyncio.get_running_loop().remove_reader(listening)
+            listening.close()
+        for task in self._opening:
+            task.cancel()
+        await self._runner.cleanup()
+        # A peer that never reads its last bytes may not hold us up.
+        await self._places.empty(_TLS_GOODBYE)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Accept what waits, a bounded number at once: those that gave way close a turn later."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, peer = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_ROOM:
+                    raise
+                self._refusals.note("connections not accepted", reason=error.strerror)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listening)
+                loop.call_later(_PAUSE, self._resume, listening)
+                return
+            self._take(accepted, str(peer[0]))
+
+    def _take(self, accepted: socket.socket, host: str) -> None:
+        connection = Connection(
+            self._server(),
             access_log=None,
             logger=_http_logger(),
-            handler_cancellation=True,
-            keepalive_timeout=bounds.keepalive,
-            shutdown_timeout=bounds.shutdown,
+            keepalive_timeout=self._bounds.keepalive,
             lingering_time=_LINGERING,
             read_bufsize=_READ_BUFFER,
             auto_decompress=False,
@@ -65,63 +142,68 @@ class Listener:
             max_field_size=_LONGEST_LINE,
             max_headers=_MOST_HEADERS,
         )
-        self._server: asyncio.Server | None = None
-        self._full = False
-
-    @property
-    def address(self) -> Address:
-        """Where it listens; before the start, where it is to."""
-        if self._server is None or not self._server.sockets:
-            return self._wanted
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return Address(host, port)
-
-    async def start(self) -> None:
-        """Bind and listen. Raises ListenError."""
-        context = None if self._tls is None else _tls_context(self._tls)
-        await self._runner.setup()
-        try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._take,
-                self._wanted.host,
-                self._wanted.port,
-                backlog=_BACKLOG,
-                ssl=context,
-                ssl_handshake_timeout=None if context is None else _HANDSHAKE,
-                ssl_shutdown_timeout=None if context is None else _TLS_GOODBYE,
-            )
-        except OSError as error:
-            await self._runner.cleanup()
-            raise ListenError(f"cannot listen on {self._wanted}: {error.strerror}") from error
-
-    async def stop(self) -> None:
-        """Take no more, let requests under way end, close. Idempotent."""
-        if self._server is None:
+        place = self._places.take(host, connection.give_way)
+        if place is None:
+            accepted.close()
+            listen = str(self._wanted)
+            self._refusals.note("connections refused: too many", listen=listen, peer=host)
             return
-        server, self._server = self._server, None
-        server.close()
-        await self._runner.cleanup()
-        # A peer that never reads its last bytes may not hold us up.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_TLS_GOODBYE):
-                await server.wait_closed()
+        connection.place = place
+        task = asyncio.get_running_loop().create_task(self._open(accepted, connection))
+        connection.opening = task
+        self._opening.add(task)
 
-    def _take(self) -> asyncio.Protocol:
+        def opened(_: object) -> None:
+            self._opening.discard(task)
+            if connection.made is None:
+                # Cancelled before it began, perhaps: then nobody else closes the socket.
+                place.leave()
+                accepted.close()
+
+        task.add_done_callback(opened)
+
+    async def _open(self, accepted: socket.socket, connection: Connection) -> None:
+        accepted.setblocking(False)
+        tls: dict[str, Any] = {}
+        if self._context is not None:
+            tls["ssl"] = self._context
+            tls["ssl_handshake_timeout"] = self._bounds.head
+            tls["ssl_shutdown_timeout"] = _TLS_GOODBYE
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: connection, accepted, **tls)
+        except OSError:
+            # The peer left, or its handshake failed: strangers' affairs are not worth a line.
+            return
+
+    def _server(self) -> web.Server:
         server = self._runner.server
-        if server is None or len(server.connections) >= self._bounds.connections:
-            if not self._full:
-                _log.warning("connections refused: too many", listen=str(self._wanted))
-            self._full = True
-            return _Refusal()
-        self._full = False
-        return server()
+        assert isinstance(server, web.Server)
+        return server
 
 
-class _Refusal(asyncio.Protocol):
-    """Closes its connection at once."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+async def _listen(address: Address) -> list[socket.socket]:
+    """A listening socket for each address that the host has. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, name in dict.fromkeys(found):
+            listening = socket.socket(family, kind, protocol)
+            sockets.append(listening)
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.bind(name)
+            listening.listen(_BACKLOG)
+    except OSError:
+        for listening in sockets:
+            listening.close()
+        raise
+    return sockets
 
 
 class _WithoutStrangersBytes(logging.Filter):

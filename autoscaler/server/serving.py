@@ -36,7 +36,7 @@ class Serving:
             _application(main, settings.shutdown),
             settings.listen,
             settings.tls,
-            Bounds(settings.max_connections, settings.keepalive, settings.shutdown),
+            _bounds(settings, settings.max_connections),
         )
         self._webhook = self._main
         if settings.webhook_listen is not None:
@@ -44,7 +44,7 @@ class Serving:
                 _application([webhook], settings.shutdown),
                 settings.webhook_listen,
                 settings.webhook_tls,
-                Bounds(settings.webhook_max_connections, settings.keepalive, settings.shutdown),
+                _bounds(settings, settings.webhook_max_connections),
             )
 
     @property
@@ -84,6 +84,10 @@ class Serving:
     ) -> None:
         """Stop."""
         await self.stop()
+
+
+def _bounds(settings: ServerSettings, connections: int) -> Bounds:
+    return Bounds(connections, settings.head, settings.keepalive, settings.shutdown)
 
 
 def _application(endpoints: Sequence[Endpoint], patience: Seconds) -> web.Application:

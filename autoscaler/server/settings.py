@@ -4,12 +4,16 @@ Values only; the configuration has checked them, and reading the certificates is
 """
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autoscaler.model.identifiers import Seconds
 
 _MAX_PORT = 65_535
+_FEWEST = 8
+
+RESERVED_DESCRIPTORS = 256
+"""File descriptors that connections never take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,9 @@ class ServerSettings:
     """Both listeners. Without `webhook_listen`, /webhook stands on `listen`; without `tls`, plain HTTP.
 
     A machine holds one connection while it parks, so `max_connections` bounds the parked fleet.
-    `keepalive` is also how long a peer may take over a request's header; it outlasts the agent's
-    heartbeat of a minute, so that a heartbeat costs no TLS handshake. `shutdown` is how long
-    requests under way may take once the server stops.
+    `head` is how long a TLS handshake may take, and a request's head from its first byte on (from
+    the connection's opening, for its first request); `keepalive` is how long a connection may idle
+    between two requests. `shutdown` is how long requests under way may take once the server stops.
     """
 
     listen: Address
@@ -61,5 +65,23 @@ class ServerSettings:
     webhook_tls: TlsFiles | None = None
     max_connections: int = 10_000
     webhook_max_connections: int = 1_024
+    head: Seconds = 10.0
     keepalive: Seconds = 75.0
     shutdown: Seconds = 5.0
+
+    def within(self, descriptors: int) -> "ServerSettings":
+        """Return the settings with no more connections than a process with so many descriptors has
+        for both listeners.
+
+        `RESERVED_DESCRIPTORS` are left to the store, GitHub, the providers and the log. A quarter
+        of the others, at most, is the webhook's where it has a listener of its own.
+        """
+        room = max(_FEWEST, descriptors - RESERVED_DESCRIPTORS)
+        hooks = 0
+        if self.webhook_listen is not None:
+            hooks = min(self.webhook_max_connections, room // 4)
+        return replace(
+            self,
+            max_connections=min(self.max_connections, room - hooks),
+            webhook_max_connections=hooks or self.webhook_max_connections,
+        )

@@ -215,6 +215,4 @@ def _signature(headers: MultiMapping[str]) -> str | None:
 def _answer(word: str) -> web.Response:
     status = ANSWERS[word]
     headers = _AGAIN if status == _UNAVAILABLE else None
-    return web.Response(
-        status=status, body=_BODIES[word], headers=headers, content_type=_JSON
-    )
+    return web.Response(status=status, body=_BODIES[word], headers=headers, content_type=_JSON)

@@ -46,7 +46,7 @@ SIGNED_BY_NOBODY: dict[str, bytes | None] = {
     "two in one header": signature(BODY) + b", " + signature(BODY),
     "non-ASCII, Latin-1": b"sha256=" + b"\xe9" * 64,
     "non-ASCII, UTF-8": b"sha256=" + "\uff11".encode() * 64,
-    "very long": b"sha256=" + b"0" * 7_000,
+    "very long": b"sha256=" + b"0" * 1_900,
 }
 
 

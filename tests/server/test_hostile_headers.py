@@ -2,7 +2,7 @@
 
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 from tests.server.fronts import BODY, Front, headers
 
@@ -13,7 +13,7 @@ class _Calls:
     def __init__(self) -> None:
         self.count = 0
 
-    def __enter__(self) -> "_Calls":
+    def __enter__(self) -> Self:
         sys.setprofile(self._note)
         return self
 

@@ -1,0 +1,220 @@
+"""Strangers' connections on a real listener: who is closed, when, and who is served all the same."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+import uvloop
+from structlog.testing import capture_logs
+
+from autoscaler.server.refusal_log import LINES
+from autoscaler.server.settings import Address, ServerSettings, TlsFiles
+from tests.server.certificates import make_certificate
+from tests.server.fakes import LOOPBACK, Backstage, Caller, running, until
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+SLOW_HEAD = b"POST /webhook HTTP/1.1\r\nHost: x\r\nX-Slow: "
+SLOW_BODY = (
+    b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 10\r\n\r\n{"
+)
+FULL = replace(LOOPBACK, max_connections=4)
+Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect(address: Address, sent: bytes = b"", source: str = "127.0.0.1") -> Pair:
+    reader, writer = await asyncio.open_connection(
+        address.host, address.port, local_addr=(source, 0)
+    )
+    writer.write(sent)
+    return reader, writer
+
+
+async def is_closed(pair: Pair) -> bool:
+    """Whether the server closes it, without an answer, long before anything else would."""
+    async with asyncio.timeout(5):
+        try:
+            return await pair[0].read() == b""
+        except ConnectionResetError:
+            return True
+
+
+@asynccontextmanager
+async def held(pairs: list[Pair]) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        for _, writer in pairs:
+            writer.close()
+
+
+def request_of(headers: int, size: int = 10) -> bytes:
+    """A request with so many headers besides Host, and so many bytes in the first of their values."""
+    lines = [b"GET /healthz HTTP/1.1", b"Host: x", b"X-0: " + b"a" * size]
+    lines += [b"X-%d: y" % number for number in range(1, headers)]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (request_of(39), b" 200 "),
+        (request_of(40), b" 400 "),
+        (request_of(1, 2_048), b" 200 "),
+        (request_of(1, 2_049), b" 400 "),
+        (b"GET /healthz?" + b"a" * 2_048 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b" 400 "),
+    ],
+)
+async def test_a_head_has_at_most_40_headers_of_2_kb(
+    caller: Caller, request_: bytes, status: bytes
+) -> None:
+    reader, writer = await connect(caller.serving.address, request_)
+    assert status in await reader.readline()
+    writer.close()
+
+
+@pytest.mark.parametrize("before", [b"", HEALTH])
+async def test_a_head_that_trickles_is_given_up_after_its_time(before: bytes) -> None:
+    """A byte now and then is no progress, in a connection's first request or in a later one."""
+    async with running(settings=replace(LOOPBACK, head=0.3)) as caller:
+        reader, writer = await connect(caller.serving.address, before)
+        if before:
+            assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(len(b'{"healthy":true,"reasons":[]}'))
+        closed = asyncio.create_task(is_closed((reader, writer)))
+        writer.write(SLOW_HEAD)
+        while not closed.done():
+            writer.write(b"a")
+            await asyncio.sleep(0.02)
+        assert await closed
+        writer.close()
+
+
+async def test_a_connection_may_idle_for_longer_than_a_head_may_take() -> None:
+    async with running(settings=replace(LOOPBACK, head=0.1)) as caller:
+        reader, writer = await connect(caller.serving.address, HEALTH)
+        assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.3)
+        writer.write(HEALTH)
+        assert b" 200 " in await reader.readuntil(b" 200 ")
+        writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", SLOW_HEAD, SLOW_BODY])
+async def test_the_oldest_incomplete_connection_gives_way(sent: bytes) -> None:
+    async with running(settings=FULL) as caller:
+        address = caller.serving.address
+        slow = [await connect(address, sent) for _ in range(3)]
+        slow.append(await connect(address, sent, source="127.0.0.2"))
+        async with held(slow):
+            assert (await caller.get("/healthz")).status == 200
+            assert await is_closed(slow[0])
+            assert not any(reader.at_eof() for reader, _ in slow[1:])
+
+
+async def test_what_is_served_does_not_give_way() -> None:
+    """Machines' polls of an hour are older than any stranger's connection."""
+    async with running(settings=FULL) as caller:
+        polls = [asyncio.create_task(caller.say("poll", {"wait": 50})) for _ in range(3)]
+        await until(lambda: caller.behind.bootstrap.asked == 3)
+        address = caller.serving.address
+        strangers = [await connect(address, source="127.0.0.2") for _ in range(8)]
+        async with held(strangers):
+            assert await is_closed(strangers[0])
+            assert not any(poll.done() for poll in polls)
+            for poll in polls:
+                poll.cancel()
+
+
+async def test_one_address_never_takes_the_last_quarter() -> None:
+    async with running(settings=FULL) as caller:
+        address = caller.serving.address
+        mine = [await connect(address, HEALTH) for _ in range(3)]
+        async with held(mine):
+            for reader, _ in mine:
+                assert b" 200 " in await reader.readline()
+            refused = await connect(address, HEALTH)
+            assert await is_closed(refused)
+            refused[1].close()
+            other = await connect(address, HEALTH, source="127.0.0.2")
+            assert b" 200 " in await other[0].readline()
+            other[1].close()
+
+
+async def strangers_before_tls(files: TlsFiles, settings: ServerSettings) -> None:
+    """TCP connections that begin no handshake fill the listener; a machine is served all the same."""
+    async with Backstage().serving(replace(settings, tls=files)) as serving:
+        silent = [await connect(serving.address) for _ in range(3)]
+        silent.append(await connect(serving.address, source="127.0.0.2"))
+        async with held(silent):
+            connector = aiohttp.TCPConnector(
+                ssl=ssl.create_default_context(cafile=files.certificate)
+            )
+            async with aiohttp.ClientSession(connector=connector) as session:
+                async with session.get(f"https://{serving.address}/healthz") as answer:
+                    assert answer.status == 200
+                assert await is_closed(silent[0])
+                assert not any(reader.at_eof() for reader, _ in silent[2:])
+
+
+async def test_tls_handshakes_count_and_give_way(tmp_path: Path) -> None:
+    await strangers_before_tls(make_certificate(tmp_path), FULL)
+
+
+def test_tls_handshakes_count_and_give_way_on_uvloop(tmp_path: Path) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(strangers_before_tls(make_certificate(tmp_path), FULL))
+
+
+async def test_a_handshake_that_fails_gives_its_place_back(tmp_path: Path) -> None:
+    files = make_certificate(tmp_path)
+    async with Backstage().serving(replace(FULL, tls=files)) as serving:
+        for _ in range(20):
+            plain = await connect(serving.address, HEALTH)
+            async with asyncio.timeout(5):
+                await plain[0].read()
+            plain[1].close()
+        await strangers_before_tls(files, FULL)
+
+
+async def test_a_flood_of_refused_connections_writes_few_lines() -> None:
+    async with running(settings=FULL) as caller:
+        mine = [await connect(caller.serving.address, HEALTH) for _ in range(3)]
+        async with held(mine):
+            for reader, _ in mine:
+                await reader.readline()
+            with capture_logs() as lines:
+                for _ in range(2 * LINES):
+                    refused = await connect(caller.serving.address)
+                    assert await is_closed(refused)
+                    refused[1].close()
+        assert len(lines) == LINES
+        assert {line["event"] for line in lines} == {"connections refused: too many"}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HEALTH,
+        b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"PUT /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"no http at all\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: secret\r\n\r\n",
+    ],
+)
+async def test_no_answer_names_the_software_or_repeats_the_request(
+    caller: Caller, sent: bytes
+) -> None:
+    reader, writer = await connect(caller.serving.address, sent)
+    answer = await reader.readuntil(b"\r\n\r\n")
+    answer += await reader.readexactly(int(answer.lower().split(b"content-length: ")[1].split()[0]))
+    assert answer.startswith(b"HTTP/1.")
+    assert b"\r\nserver:" not in answer.lower()
+    assert b"aiohttp" not in answer.lower()
+    assert b"secret" not in answer
+    writer.close()

@@ -1,0 +1,149 @@
+"""Who gives way among a listener's connections, on virtual time and without any socket."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.server.places import Place, PlaceLimits, Places, peer_of
+from autoscaler.server.settings import RESERVED_DESCRIPTORS, Address, ServerSettings
+from tests.controller.virtual_time import on_virtual_time
+
+
+class Hall:
+    """Places, and who was closed."""
+
+    def __init__(self, **limits: int) -> None:
+        self.places = Places(PlaceLimits(**{"connections": 4, "head": 10, **limits}))
+        self.closed: list[str] = []
+
+    def take(self, name: str, peer: str = "") -> Place | None:
+        return self.places.take(peer or name, lambda: self.closed.append(name))
+
+    def taken(self, name: str, peer: str = "") -> Place:
+        place = self.take(name, peer)
+        assert place is not None
+        return place
+
+
+@on_virtual_time
+async def test_a_head_has_ten_seconds_from_its_first_byte() -> None:
+    hall = Hall()
+    place = hall.taken("a")
+    await asyncio.sleep(9)
+    place.serve()
+    place.rest()
+    await asyncio.sleep(60)
+    place.hear(1)
+    await asyncio.sleep(9)
+    place.hear(1)
+    assert hall.closed == []
+    await asyncio.sleep(2)
+    assert hall.closed == ["a"]
+    assert len(hall.places) == 0
+
+
+@on_virtual_time
+async def test_a_handshake_s_time_is_not_its_request_s() -> None:
+    hall = Hall()
+    place = hall.taken("a")
+    await asyncio.sleep(9)
+    place.begin()
+    await asyncio.sleep(9)
+    assert hall.closed == []
+    await asyncio.sleep(2)
+    assert hall.closed == ["a"]
+
+
+@on_virtual_time
+async def test_a_body_is_left_to_its_reader_s_time_and_holds_up_no_other_s() -> None:
+    hall = Hall()
+    body = hall.taken("body")
+    body.begin_body()
+    hall.taken("head")
+    await asyncio.sleep(11)
+    assert hall.closed == ["head"]
+    hall.taken("late")
+    await asyncio.sleep(11)
+    assert hall.closed == ["head", "late"]
+
+
+@on_virtual_time
+async def test_incomplete_heads_hold_so_many_bytes_together() -> None:
+    hall = Hall(heads_together=100)
+    first, second, third = (hall.taken(name) for name in "abc")
+    first.hear(50)
+    second.hear(50)
+    second.serve()
+    third.hear(50)
+    assert hall.closed == []
+    third.hear(1)
+    assert hall.closed == ["a"]
+    second.hear(1_000)  # a body, while it is served: bounded where bodies are
+    third.hear(49)
+    assert hall.closed == ["a"]
+
+
+@on_virtual_time
+async def test_a_peer_at_its_share_closes_one_of_its_own() -> None:
+    hall = Hall()
+    hall.taken("other")
+    served = hall.taken("mine-0", "me")
+    served.serve()
+    hall.taken("mine-1", "me")
+    hall.taken("mine-2", "me")
+    assert hall.closed == []
+    hall.taken("mine-3", "me")
+    assert hall.closed == ["mine-1"]
+
+
+@on_virtual_time
+async def test_none_is_left_where_all_are_served_or_idle() -> None:
+    hall = Hall()
+    for name in "abcd":
+        place = hall.taken(name)
+        place.serve()
+        if name in "ab":
+            place.rest()
+    assert hall.take("e") is None
+    place.leave()
+    place.leave()
+    assert hall.take("e") is not None
+    assert len(hall.places) == 4
+    assert hall.closed == []
+
+
+@on_virtual_time
+async def test_what_does_not_leave_at_the_end_is_closed() -> None:
+    hall = Hall()
+    leaving, _ = hall.taken("a"), hall.taken("b")
+    asyncio.get_running_loop().call_later(1, leaving.leave)
+    await hall.places.empty(patience=2)
+    assert hall.closed == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("host", "peer"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+    ],
+)
+def test_an_ipv6_network_is_one_peer(host: str, peer: str) -> None:
+    """A stranger has 2^64 addresses of his own there."""
+    assert peer_of(host) == peer
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("descriptors", [300, 1_024, 4_096, 1_048_576])
+def test_connections_stay_below_the_descriptor_limit(descriptors: int, alone: bool) -> None:
+    here = Address("127.0.0.1", 0)
+    settings = ServerSettings(here, here if alone else None).within(descriptors)
+    both = settings.max_connections + (settings.webhook_max_connections if alone else 0)
+    assert both <= descriptors - RESERVED_DESCRIPTORS
+    assert settings.max_connections <= 10_000
+    assert settings.webhook_max_connections <= 1_024
+    if descriptors == 1_048_576:
+        assert settings == ServerSettings(here, here if alone else None)
