@@ -4,13 +4,19 @@ A `sqlite:` URL has three slashes before a relative path and four before an abso
 """
 
 from pathlib import Path
+from typing import Protocol
 
+from autoscaler.controller.ports.prices import PriceCache
 from autoscaler.controller.ports.store import Store, StoreError
 
 _SQLITE = "sqlite:///"
 
 
-async def open_store(url: str) -> Store:
+class OpenedStore(Store, PriceCache, Protocol):
+    """All that is kept in one database."""
+
+
+async def open_store(url: str) -> OpenedStore:
     """Open the store that `url` names; raises StoreError. The URL's password is in no message."""
     scheme = url.partition(":")[0]
     if scheme in {"postgresql", "postgres"}:

@@ -5,7 +5,7 @@ nothing of the batch was kept, and that the store may be asked again.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -21,12 +21,15 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.model.identifiers import Instant, JobId
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.identifiers import Instant, JobId, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import Job
+from autoscaler.model.prices import Price
 from autoscaler.store import statements
 from autoscaler.store.batch import Arrival, Batch, Beat, Change, Decision
 from autoscaler.store.group_commit import GroupCommit
+from autoscaler.store.prices import price_rows, read_prices, replace_prices
 from autoscaler.store.rows import job_key, name
 from autoscaler.store.sqlite_file import SqliteDialect, SqliteFile
 
@@ -106,6 +109,19 @@ class SqliteStore:
             pass
         await self._transact(lambda c: statements.forget_leftovers(c, before))
         return gone
+
+    async def load_prices(self) -> Mapping[ProviderName, tuple[Price, ...]]:
+        """See `PriceCache.load_prices`."""
+        return await self._transact(read_prices)
+
+    async def save_prices(
+        self, provider: ProviderName, capacity_type: CapacityType, prices: Sequence[Price]
+    ) -> None:
+        """See `PriceCache.save_prices`."""
+        rows = price_rows(provider, prices)
+        await self._transact(
+            lambda connection: replace_prices(connection, provider, capacity_type, rows)
+        )
 
     async def close(self) -> None:
         """See `Store.close`. Whatever is asked for later raises StoreError."""

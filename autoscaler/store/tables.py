@@ -123,6 +123,19 @@ cooldowns = Table(
     Column("failure", Text, nullable=False, server_default="unknown"),
 )
 
+prices = Table(
+    "prices",
+    metadata,
+    Column("provider", Text, primary_key=True),
+    Column("capacity_type", Text, primary_key=True),
+    Column("instance_type", Text, primary_key=True),
+    Column("os", Text, primary_key=True),
+    Column("zone", Text, primary_key=True),
+    Column("dollars_per_hour", Double, nullable=False),
+    Column("read_at", Double, nullable=False),
+)
+"""The prices that providers gave last; `zone` is empty where a whole region has one price."""
+
 lease = Table(
     "lease",
     metadata,
