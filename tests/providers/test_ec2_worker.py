@@ -162,10 +162,3 @@ async def test_a_call_that_cannot_be_sent_is_refused_as_configuration(
     with pytest.raises(ProviderError, match="ParamValidationError") as refusal:
         await worker.call("TerminateInstances", {"ids": [1]})
     assert refusal.value.failure is FailureClass.CONFIGURATION
-
-
-async def test_nobody_listening_leaves_the_outcome_unknown(endpoint: str) -> None:
-    channel = WorkerChannel(REGION, "http://127.0.0.1:9")
-    with pytest.raises(OutcomeUnknownError, match="EndpointConnectionError"):
-        await channel.call("DescribeSubnets", {"ids": ["subnet-1"]})
-    await channel.close()

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Seconds
-from autoscaler.providers.ec2.errors import meaning, outcome_unknown
+from autoscaler.providers.ec2.errors import meaning, outcome_unknown, unsent_failure_class
 from autoscaler.providers.ec2.frames import HEADER, body_length, encode
 from autoscaler.providers.ec2.settings import Timeouts
 
@@ -199,7 +199,7 @@ def _kill(process: Process) -> None:
 def _failure(answer: Mapping[str, Any]) -> Exception:
     code, message = answer["error"], answer["message"]
     if not answer["sent"]:
-        return ProviderError(FailureClass.CONFIGURATION, code, message)
+        return ProviderError(unsent_failure_class(code), code, message)
     if not answer["status"] or outcome_unknown(code, answer["status"]):
         return CallOutcomeUnknownError(code, message)
     found = meaning(code)

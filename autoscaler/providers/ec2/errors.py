@@ -77,13 +77,18 @@ Unavailable VolumeInUse
 Launch templates are ours: one that is gone, or not yet visible, is made again.
 """
 
-_WITHOUT_ANSWER = """
-Closed ConnectTimeoutError ConnectionClosedError CredentialRetrievalError
-EndpointConnectionError NoCredentialsError NoRegionError ParamValidationError
-PartialCredentialsError ProfileNotFound ReadTimeoutError ResponseParserError SSLError
-WorkerEnded WorkerTimeout
+_OURS_TO_MEND = """
+InvalidConfigError InvalidProxiesConfigError NoAuthTokenError NoCredentialsError NoRegionError
+ParamValidationError PartialCredentialsError ProfileNotFound RefreshWithMFAUnsupportedError SSLError
+SSOTokenLoadError TokenRetrievalError UnauthorizedSSOTokenError
 """
-"""Names of what went wrong on this side of EC2: boto3's exceptions and the worker's own."""
+"""Errors of boto3 that come again until an operator changes something: nothing was sent."""
+
+_WITHOUT_ANSWER = """
+Closed ConnectTimeoutError ConnectionClosedError CredentialRetrievalError EndpointConnectionError
+ProxyConnectionError ReadTimeoutError ResponseParserError WorkerEnded WorkerTimeout
+"""
+"""Names of what else went wrong on this side of EC2: boto3's exceptions and the worker's own."""
 
 
 def _table() -> dict[str, Meaning]:
@@ -103,7 +108,13 @@ def _table() -> dict[str, Meaning]:
 MEANINGS: Mapping[str, Meaning] = MappingProxyType(_table())
 """Meanings by a whole code, or by its first part (`InvalidAMIID` for `InvalidAMIID.NotFound`)."""
 
-_LABELS = frozenset({*(code.partition(".")[0] for code in MEANINGS), *_WITHOUT_ANSWER.split()})
+_LABELS = frozenset(
+    {
+        *(code.partition(".")[0] for code in MEANINGS),
+        *_OURS_TO_MEND.split(),
+        *_WITHOUT_ANSWER.split(),
+    }
+)
 
 NOT_A_FAILURE = frozenset(
     {
@@ -144,6 +155,14 @@ def ending_meaning(code: str) -> Meaning | None:
 def failure_class(code: str) -> FailureClass:
     """The class alone."""
     return meaning(code).failure
+
+
+def unsent_failure_class(code: str) -> FailureClass:
+    """The class of what kept a request from being sent: a code, or the name of boto3's exception.
+
+    A connection that was not made, or credentials that could not be fetched, may work in a moment.
+    """
+    return FailureClass.CONFIGURATION if code in _OURS_TO_MEND.split() else failure_class(code)
 
 
 def outcome_unknown(code: str, status: int) -> bool:

@@ -11,32 +11,17 @@ import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, BinaryIO
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    ClientError,
-    NoCredentialsError,
-    NoRegionError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProfileNotFound,
-)
+from botocore.exceptions import ClientError
 
 from autoscaler.providers.ec2.clients import Clients
+from autoscaler.providers.ec2.departures import Departures
 from autoscaler.providers.ec2.frames import encode, read_frame
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.rows import MAX_TEXT
-
-_NEVER_SENT = (
-    NoCredentialsError,
-    NoRegionError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProfileNotFound,
-)
 
 
 def main() -> None:
@@ -56,11 +41,12 @@ def main() -> None:
 
 
 def _serve(calls: BinaryIO, answers: BinaryIO, setup: Mapping[str, Any]) -> None:
-    clients = Clients(partial(_client, setup))
+    departures = Departures()
+    clients = Clients(lambda service: departures.watch(_client(setup, service)))
     lock = threading.Lock()
 
     def run(call: Mapping[str, Any]) -> None:
-        frame = encode({"id": call["id"]} | answer(clients, call))
+        frame = encode({"id": call["id"]} | answer(clients, departures, call))
         with lock:
             answers.write(frame)
             answers.flush()
@@ -83,23 +69,25 @@ def _client(setup: Mapping[str, Any], service: str) -> Any:
     return session.client(service, config=config, endpoint_url=setup["endpoint_url"])  # type: ignore[call-overload]
 
 
-def answer(clients: Clients, call: Mapping[str, Any]) -> dict[str, object]:
+def answer(clients: Clients, departures: Departures, call: Mapping[str, Any]) -> dict[str, object]:
     """Make one call: `{"result"}`, or `{"error"}` with its code, message and what became of it."""
+    departures.begin()
     try:
         return {"result": OPERATIONS[call["operation"]](clients, call["arguments"])}
     except ClientError as error:
-        return _refusal(error)
-    except _NEVER_SENT as error:
-        return _error(type(error).__name__, str(error), sent=False)
+        # Another service may refuse before ours is asked: STS, for a role's credentials.
+        return _refusal(error, sent=departures.may_have_arrived(error))
     except Exception as error:  # noqa: BLE001 - the process boundary: every call gets an answer
         # Time-outs, broken connections, answers that do not parse: it may have been carried out.
-        return _error(type(error).__name__, str(error), sent=True)
+        sent = departures.may_have_arrived(error)
+        return _error(type(error).__name__, str(error), sent=sent)
 
 
-def _refusal(error: ClientError) -> dict[str, object]:
+def _refusal(error: ClientError, *, sent: bool) -> dict[str, object]:
     details = error.response.get("Error", {})
     metadata = error.response.get("ResponseMetadata", {})
-    refusal = _error(str(details.get("Code", "")), str(details.get("Message", "")), sent=True)
+    message = str(details.get("Message", "")) if sent else str(error)
+    refusal = _error(str(details.get("Code", "")), message, sent=sent)
     refusal["status"] = metadata.get("HTTPStatusCode", 0)
     refusal["retry_after"] = metadata.get("HTTPHeaders", {}).get("retry-after")
     return refusal

@@ -1,0 +1,70 @@
+"""Whether a call's request can have reached AWS, or certainly never left.
+
+Runs in the worker process. It sends nothing and classes nothing.
+Sources: botocore's `endpoint.py` emits `before-send` right before the HTTP request, after the
+credentials were resolved and the request was signed; its `httpsession.py` turns urllib3's
+`NewConnectionError` into EndpointConnectionError. urllib3's `connection.py` forgets on `close` that
+it had reached a proxy, so a connection lost after the request shows as a ProxyError, too.
+"""
+
+import ssl
+import threading
+from typing import Any
+
+from botocore.exceptions import (
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    ProxyConnectionError,
+    SSLError,
+)
+from urllib3.exceptions import ConnectTimeoutError as NoConnectionInTimeError
+from urllib3.exceptions import NewConnectionError, ProxyError
+
+_TUNNEL_REFUSED = "Tunnel connection failed"
+"""How http.client begins what it raises when a proxy answers CONNECT with an error."""
+
+
+class Departures:
+    """Remembers for each thread whether the request of its call began to leave."""
+
+    def __init__(self) -> None:
+        self._of_this_thread = threading.local()
+
+    def watch(self, client: Any) -> Any:
+        """Take note of each request that this client is about to send; the client."""
+        client.meta.events.register("before-send", self._leaving)
+        return client
+
+    def begin(self) -> None:
+        """Forget the thread's earlier calls."""
+        self._of_this_thread.left = False
+
+    def may_have_arrived(self, error: Exception) -> bool:
+        """Return whether AWS may have carried out the thread's call, which ended with `error`.
+
+        False where no credentials were found, and where no connection was made.
+        """
+        return self._of_this_thread.left and not _was_never_connected(error)
+
+    def _leaving(self, **_: object) -> None:
+        self._of_this_thread.left = True
+
+
+def _was_never_connected(error: Exception) -> bool:
+    if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
+        return True
+    cause = getattr(error, "kwargs", {}).get("error")
+    if isinstance(error, SSLError):
+        # Other TLS errors can also come while the answer is read.
+        return any(isinstance(one, ssl.SSLCertVerificationError) for one in _chain(cause))
+    if isinstance(error, ProxyConnectionError) and isinstance(cause, ProxyError):
+        original = cause.original_error
+        return isinstance(original, NewConnectionError | NoConnectionInTimeError) or str(
+            original
+        ).startswith(_TUNNEL_REFUSED)
+    return False
+
+
+def _chain(error: Any) -> list[Any]:
+    """The error, what it wraps, and what it came from."""
+    return [error, *getattr(error, "args", ()), getattr(error, "__cause__", None)]
