@@ -9,6 +9,7 @@ import signal
 from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -160,7 +161,11 @@ class _Fleet:
         )
         self._opening = Opening(self.providers, self._open_and_list, self._sell, clock)
         self._reconciler = make_reconciler(
-            self._journal, self._intake, world, arrived_until, self._opening.run
+            self._journal,
+            self._intake,
+            world,
+            arrived_until,
+            (self._opening.run, partial(self._opening.read_daily, self._read_again)),
         )
         self._desk = self._make_desk()
         self._loop = self._make_loop()
@@ -173,6 +178,12 @@ class _Fleet:
             _log.error("provider_not_opened", provider=name, error=str(error), hint=hint(error))
             return False
         return await self._reconciler.sweep(name)
+
+    async def _read_again(self, name: ProviderName) -> None:
+        try:
+            await self._ec2[name].open()
+        except Exception as error:  # noqa: BLE001 - as above; what was read last stays in use
+            _log.warning("provider_not_read_again", provider=name, error=str(error))
 
     def _sell(self, opened: Collection[ProviderName]) -> None:
         installations = self._journal.ledger.state.catalogue.installations

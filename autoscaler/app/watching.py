@@ -3,7 +3,7 @@
 It decides nothing that these parts find or do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.controller.consoles import Consoles
@@ -42,9 +42,13 @@ class World:
 
 
 def make_reconciler(
-    journal: Journal, intake: Intake, world: World, arrived_until: Instant, opening: Duty
+    journal: Journal,
+    intake: Intake,
+    world: World,
+    arrived_until: Instant,
+    opening: Sequence[Duty],
 ) -> Reconciler:
-    """The reconciler with every duty beside its own; `opening` is the one that ends."""
+    """The reconciler with every duty beside its own; `opening` are those of opening providers."""
     lists = GuardedGitHubLists(world.client.lists)
     syncing = Syncing(journal, lists, world.github, intake.recall, world.telemetry, world.clock)
     queues = {
@@ -62,5 +66,5 @@ def make_reconciler(
         world.providers,
         world.clock,
         arrived_until,
-        (opening, syncing.run, rerunning.run, *noticing.duties, *consoles.duties),
+        (*opening, syncing.run, rerunning.run, *noticing.duties, *consoles.duties),
     )

@@ -17,6 +17,10 @@ LISTED_TOGETHER: Seconds = 30.0
 """For how long what one offers waits for the others' lists: any may prove that the store is old."""
 
 
+READ_AGAIN_EVERY: Seconds = 86400.0
+"""What a provider sells changes in months."""
+
+
 class Opening:
     """`open_and_list` says whether it could, and raises nothing; `sell` gets all that are open.
 
@@ -48,6 +52,17 @@ class Opening:
             group.create_task(self._wait_no_longer())
             for name in self._providers:
                 group.create_task(self._open(name))
+
+    async def read_daily(self, read: Callable[[ProviderName], Awaitable[None]]) -> None:
+        """Have each open provider read what it sells once a day, and sell that from then on.
+
+        `read` raises nothing. Never ends.
+        """
+        while True:
+            await self._clock.sleep(READ_AGAIN_EVERY)
+            for name in sorted(self.opened):
+                await read(name)
+            self._sell(self.opened)
 
     async def _open(self, name: ProviderName) -> None:
         wait = AGAIN_FIRST

@@ -6,7 +6,12 @@ decides to send, repeat or withdraw.
 
 from collections import deque
 
-from autoscaler.ledger.cooldowns import hold_back, lift_offering, strike
+from autoscaler.ledger.cooldowns import (
+    hold_back,
+    hold_back_answered,
+    lift_offering,
+    strike,
+)
 from autoscaler.ledger.launch_rate import spend
 from autoscaler.ledger.machines import fail, move
 from autoscaler.ledger.state import LedgerState
@@ -29,6 +34,7 @@ from autoscaler.model.machines import Machine, MachineState
 
 _WORST_FIRST = (
     FailureClass.CONFIGURATION,
+    FailureClass.UNSUPPORTED,
     FailureClass.QUOTA,
     FailureClass.UNKNOWN,
     FailureClass.THROTTLED,
@@ -126,8 +132,7 @@ def on_call_answered(state: LedgerState, event: CallAnswered) -> None:
     for machine in left:
         fail(state, machine, worst[0], event.at, worst[1])
     at_least = event.retry_after or 0.0
-    for failure in event.failures:
-        hold_back(state, call, failure, event.at, at_least)
+    hold_back_answered(state, call, event, at_least)
     if not event.launched and not event.failures:
         nothing = LaunchFailure(FailureClass.CAPACITY, "Empty", "nothing given and no reason")
         hold_back(state, call, nothing, event.at, at_least)

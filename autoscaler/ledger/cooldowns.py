@@ -22,7 +22,7 @@ from autoscaler.model.cooldowns import (
     throttle_key,
     zone_key,
 )
-from autoscaler.model.events import LaunchFailure
+from autoscaler.model.events import CallAnswered, LaunchFailure
 from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.machines import Machine
@@ -46,6 +46,8 @@ GROWTH: Mapping[FailureClass, Growth] = {
     FailureClass.QUOTA: Growth(600.0, 3600.0),
     FailureClass.THROTTLED: Growth(5.0, 60.0),
     FailureClass.CONFIGURATION: Growth(60.0, 3600.0),
+    # AWS brings an instance type to another zone within months, not within minutes.
+    FailureClass.UNSUPPORTED: Growth(6 * 3600.0, 24 * 3600.0),
     FailureClass.UNKNOWN: Growth(30.0, 900.0),
 }
 
@@ -75,15 +77,50 @@ def strike(
         state.cool(Cooldown(key, until, strikes, reason, failure))
 
 
+_MAY_BE_OF_ONE_OVERRIDE = frozenset({FailureClass.CONFIGURATION, FailureClass.UNKNOWN})
+_NOT_FOR_WANT_OF_CAPACITY = _MAY_BE_OF_ONE_OVERRIDE | {FailureClass.UNSUPPORTED}
+
+
+def hold_back_answered(
+    state: LedgerState, call: Call, answer: CallAnswered, at_least: Seconds = 0.0
+) -> None:
+    """Hold back what the failures of one answer reach.
+
+    An error of one override holds back its offering alone. The launch option is at fault only where
+    every override says so, and never where machines were launched.
+    """
+    wrong = {f.offering for f in answer.failures if f.failure in _NOT_FOR_WANT_OF_CAPACITY}
+    every = not answer.launched and wrong.issuperset(call.offerings)
+    for failure in answer.failures:
+        named = failure.offering if failure.offering in call.offerings else None
+        of_one = named is not None and failure.reach is None
+        if failure.failure is FailureClass.CONFIGURATION and answer.launched:
+            of_one = named is not None
+            if not of_one:
+                continue
+        if of_one and not every and failure.failure in _MAY_BE_OF_ONE_OVERRIDE:
+            reason = _reason(failure)
+            strike(state, offering_key(str(named)), failure.failure, answer.at, reason, at_least)
+        else:
+            hold_back(state, call, failure, answer.at, at_least)
+    if every and all(f.failure is FailureClass.UNSUPPORTED for f in answer.failures):
+        key, reason = rung_key(call.sku, call.rung), _reason(answer.failures[0])
+        strike(state, key, FailureClass.CONFIGURATION, answer.at, reason, at_least)
+
+
 def hold_back(
     state: LedgerState, call: Call, failure: LaunchFailure, at: Instant, at_least: Seconds = 0.0
 ) -> None:
     """Hold back what a failure of this call reaches, and nothing beside it."""
-    reason = f"{failure.code}: {failure.message}"[:300]
+    reason = _reason(failure)
     named = failure.offering if failure.offering in state.offerings else None
     keys = (named,) if named is not None else call.offerings
     for key in sorted(_reached(state, call, failure, keys)):
         strike(state, key, failure.failure, at, reason, at_least)
+
+
+def _reason(failure: LaunchFailure) -> str:
+    return f"{failure.code}: {failure.message}"[:300]
 
 
 def _reached(
@@ -98,7 +135,7 @@ def _reached(
         case Reach.PROVIDER:
             return {capacity_type_key(call.provider, kind) for kind in CapacityType}
     match failure.failure:
-        case FailureClass.CAPACITY:
+        case FailureClass.CAPACITY | FailureClass.UNSUPPORTED:
             return {offering_key(key) for key in keys}
         case FailureClass.QUOTA:
             return {quota_key(offering.quota_key) for offering in offerings}

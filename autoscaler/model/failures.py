@@ -10,6 +10,7 @@ class FailureClass(StrEnum):
     quota          the account may not have more of this: hold everything under that quota
     throttled      too many requests: the slots fail and a new call waits for its bucket
     configuration  will fail again until an operator changes something: hold the rung and say so
+    unsupported    the provider does not sell this offering at all: try it again in hours
     boot_deadline  launched but never proved itself in time
     gate           its own checks failed, or did not finish in time
     unknown        nobody listed it: retry with a growing delay, and show it
@@ -19,6 +20,7 @@ class FailureClass(StrEnum):
     QUOTA = "quota"
     THROTTLED = "throttled"
     CONFIGURATION = "configuration"
+    UNSUPPORTED = "unsupported"
     BOOT_DEADLINE = "boot_deadline"
     GATE = "gate"
     UNKNOWN = "unknown"

@@ -3,7 +3,13 @@
 import asyncio
 from collections.abc import Collection
 
-from autoscaler.controller.opening import AGAIN_FIRST, AGAIN_RAREST, LISTED_TOGETHER, Opening
+from autoscaler.controller.opening import (
+    AGAIN_FIRST,
+    AGAIN_RAREST,
+    LISTED_TOGETHER,
+    READ_AGAIN_EVERY,
+    Opening,
+)
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import ProviderName
 from tests.controller.virtual_time import on_virtual_time
@@ -73,3 +79,21 @@ async def test_it_is_tried_again_and_again_more_and_more_seldom() -> None:
         later - earlier for earlier, later in zip(market.asked, market.asked[1:], strict=False)
     ]
     assert waits == [AGAIN_FIRST * 2.0**n for n in range(6)] + [AGAIN_RAREST] * 3
+
+
+@on_virtual_time
+async def test_what_the_open_ones_sell_is_read_again_daily_and_sold() -> None:
+    market = Market({EAST: 2.0, WEST: 3.0})
+    read: list[tuple[float, ProviderName]] = []
+
+    async def note(name: ProviderName) -> None:
+        read.append((market._now(), name))
+
+    daily = asyncio.create_task(market.opening.read_daily(note))
+    await market.opening.run()
+    market.sold.clear()
+    await asyncio.sleep(2 * READ_AGAIN_EVERY)
+    days = (READ_AGAIN_EVERY, 2 * READ_AGAIN_EVERY)
+    assert read == [(day, name) for day in days for name in (EAST, WEST)]
+    assert market.sold == [(day, {EAST, WEST}) for day in days]
+    daily.cancel()

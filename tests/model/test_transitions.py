@@ -168,6 +168,7 @@ def test_states_are_spelled_as_github_and_the_history_spell_them() -> None:
         "quota",
         "throttled",
         "configuration",
+        "unsupported",
         "boot_deadline",
         "gate",
         "unknown",

@@ -97,7 +97,7 @@ def test_spot_counts_at_the_on_demand_price_unless_told_otherwise(
     assert found.dollars_per_hour(os, prices, CapacityType.SPOT) == pytest.approx(dollars)
     assert found.dollars_per_hour(os, prices) == found.dollars_per_hour(os)
     wanted = (["g4dn.xlarge"], [CapacityType.SPOT], os)
-    (offering,) = price_offerings(EAST, ["a"], wanted, prices)
+    (offering,) = price_offerings(EAST, ["a"], {}, wanted, prices)
     assert offering.dollars_per_hour == pytest.approx(dollars)
     assert running_cost("g4dn.xlarge", os, prices, CapacityType.SPOT) == pytest.approx(dollars)
 
@@ -161,7 +161,7 @@ def test_quotas_are_named_by_family_or_where_they_are_no_familys() -> None:
 
 def test_offerings_keep_the_order_of_capacity_types_then_types() -> None:
     wanted = (["g6.4xlarge", "g5.4xlarge"], [CapacityType.SPOT, CapacityType.ON_DEMAND], LINUX)
-    found = price_offerings(EAST, ["a", "b"], wanted, Prices())
+    found = price_offerings(EAST, ["a", "b"], {}, wanted, Prices())
     assert [one.key for one in found] == [
         "east/g6.4xlarge/a/spot",
         "east/g6.4xlarge/b/spot",

@@ -149,6 +149,7 @@ def test_an_on_demand_call_takes_the_types_in_order() -> None:
     ]
     tags = {one["ResourceType"]: one["Tags"] for one in body["TagSpecifications"]}
     assert {"Key": "autoscaler:call", "Value": "c-1"} in tags["instance"]
+    assert tags["fleet"] == tags["instance"] == tags["volume"]
     assert text == json.dumps(body, sort_keys=True, separators=(",", ":"))
 
 

@@ -65,6 +65,7 @@ class Actions:
             "RunInstances": self._run_instances,
             "TerminateInstances": self._terminate,
             "DescribeInstances": _plain(listing.describe),
+            "DescribeInstanceTypeOfferings": _plain(launcher.sales.describe),
             "DescribeVolumes": _plain(volumes.describe),
             "DeleteVolume": _plain(volumes.delete),
             "DescribeImages": _plain(images.describe),

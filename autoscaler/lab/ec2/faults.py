@@ -1,9 +1,9 @@
 """What is made to go wrong on purpose, all of it in one place.
 
-Calls that fail or whose answers are lost; pools, subnets and roles that are not there; machines
-that never run, leak, leave their disks or are not seen at first. Quotas (`quotas`) and EC2's
-request limits (`throttling`) are not faults and stand beside it. Never fails by itself: without a
-word from the outside everything is plenty and works.
+Calls that fail or whose answers are lost; pools, subnets and roles that are not there; zones that do
+not sell a type; machines that never run, leak, leave their disks or are not seen at first. Quotas
+(`quotas`) and EC2's request limits (`throttling`) are not faults and stand beside it. Never fails by
+itself: without a word from the outside everything is plenty and works.
 """
 
 from collections import Counter
@@ -72,6 +72,8 @@ class Faults:
 
     `lost` counts the answers that were lost and `cut` the calls that were never carried out, by
     action. `spot_role` is whether the account has the service-linked role that spot needs.
+    `pools_tried` is how many pools without an instance a fleet tries before it labels the others
+    UnfulfillableCapacity untried (measured, some three); None is all.
     `machines_unseen` and `templates_unseen` are how long new ones stay unknown to every other
     call (EC2 Developer Guide, "Eventual consistency").
     """
@@ -81,6 +83,7 @@ class Faults:
         self._capacity: dict[Pool, _ForAWhile[int]] = {}
         self._refusals: dict[Pool, _ForAWhile[tuple[str, str]]] = {}
         self._addresses: dict[str, int] = {}
+        self._unsold: dict[str, set[str]] = {}
         self._failing: dict[str, _FailingCalls] = {}
         self._losing: dict[str, _BrokenCalls] = {}
         self._cutting: dict[str, _BrokenCalls] = {}
@@ -93,6 +96,7 @@ class Faults:
         self.lost: Counter[str] = Counter()
         self.cut: Counter[str] = Counter()
         self.spot_role = True
+        self.pools_tried: int | None = None
         self.machines_unseen = 0.0
         self.templates_unseen = 0.0
 
@@ -115,6 +119,14 @@ class Faults:
             self._refusals.pop(pool, None)
         else:
             self._refusals[pool] = _ForAWhile((code, message), self._now() + seconds)
+
+    def stop_selling(self, instance_type: str, *zones: str) -> None:
+        """Sell a type in these zones no more, for good; no zones: sell it as AWS does again."""
+        self._unsold[instance_type] = set(zones)
+
+    def unsold(self, instance_type: str) -> set[str]:
+        """The zones that do not sell a type by word of a test."""
+        return self._unsold.get(instance_type, set())
 
     def set_addresses(self, subnet: str, addresses: int | None) -> None:
         """Let a subnet have so many addresses in all; None is what its CIDR block has."""
@@ -160,6 +172,10 @@ class Faults:
         self._starts = [one for one in self._starts if machines or one.reason[0] != code]
         if machines:
             self._starts.append(_FailingStarts((code, message), pool, machines))
+
+    def leak(self, instance_id: str, *, leaks: bool = True) -> None:
+        """Have nothing end an instance that is there, though every attempt is answered as if it did."""
+        (self._leaking.add if leaks else self._leaking.discard)(instance_id)
 
     def leak_next(self, machines: int) -> None:
         """Have nothing end the next instances that are launched, though every attempt is answered

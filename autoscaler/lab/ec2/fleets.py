@@ -17,6 +17,13 @@ from autoscaler.lab.ec2.templates import Template
 from autoscaler.model.catalogue import CapacityType
 
 MAX_MACHINES = 10_000
+NOT_SOLD = "InvalidFleetConfiguration"
+"""Of one override, in an answer with HTTP 200 (hashicorp/packer#9946)."""
+NOT_TRIED = (
+    "UnfulfillableCapacity",
+    "Unable to fulfill capacity due to your request configuration. Please adjust your request and "
+    "try again.",
+)
 FLEET_PARAMETERS = frozenset(
     {
         "Action",
@@ -73,11 +80,16 @@ class _Fleet:
         self, candidates: list[_Candidate], capacity_type: CapacityType, wanted: int
     ) -> None:
         """Draw on one candidate after the other until there are enough."""
+        most = self._launcher.faults.pools_tried
         for candidate in candidates:
             if wanted == 0:
                 return
+            if most is not None and len(self._errors) >= most:
+                self._fail(candidate, capacity_type, NOT_TRIED)
+                continue
             try:
                 order = await self._order(candidate, capacity_type)
+                self._launcher.sales.check(order.pool, NOT_SOLD)
                 room, error_here = self._launcher.room(order, wanted)
             except Ec2Error as error:
                 self._fail(candidate, capacity_type, (error.code, error.message))

@@ -15,6 +15,7 @@ from autoscaler.lab.ec2.launch_data import LaunchData, launch_data
 from autoscaler.lab.ec2.lifecycle import Lifecycle
 from autoscaler.lab.ec2.query import Ec2Error, Tree, whole_number
 from autoscaler.lab.ec2.quotas import Quotas
+from autoscaler.lab.ec2.sales import Sales
 from autoscaler.lab.ec2.subnets import Subnets
 from autoscaler.lab.ec2.templates import LaunchTemplates
 from autoscaler.lab.ec2.throttling import Throttling
@@ -80,6 +81,7 @@ class Launcher:
     images: Images
     templates: LaunchTemplates
     subnets: Subnets
+    sales: Sales
     quotas: Quotas
     throttling: Throttling
     now: Callable[[], float]
@@ -198,6 +200,7 @@ async def run_instances(launcher: Launcher, params: Tree) -> list[Instance]:
     capacity_type = capacity_type_of(data.market or CapacityType.ON_DEMAND)
     order = Order(specification, capacity_type, params.text("ClientToken"))
     launcher.throttling.launch(highest)
+    launcher.sales.check(order.pool, "Unsupported")
     room, error = launcher.room(order, highest)
     if room < lowest and error is not None:
         raise Ec2Error(*error)

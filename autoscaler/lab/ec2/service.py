@@ -24,6 +24,7 @@ from autoscaler.lab.ec2.lifecycle import Delays, Lifecycle
 from autoscaler.lab.ec2.metadata import MetadataService
 from autoscaler.lab.ec2.moto import MotoClient, MotoProcess
 from autoscaler.lab.ec2.quotas import Quotas
+from autoscaler.lab.ec2.sales import Sales
 from autoscaler.lab.ec2.seeding import Network, seed_network
 from autoscaler.lab.ec2.service_quotas import ServiceQuotas
 from autoscaler.lab.ec2.subnets import Subnets
@@ -122,6 +123,7 @@ class LabEc2:
             images=self.images,
             templates=self.templates,
             subnets=subnets,
+            sales=Sales(self.region, self.faults),
             quotas=self.quotas,
             throttling=self.throttling,
             now=self._clock.now,

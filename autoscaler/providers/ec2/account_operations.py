@@ -23,6 +23,22 @@ def describe_subnets(clients: Clients, arguments: Arguments) -> list[SubnetRow]:
     ]
 
 
+def describe_instance_type_offerings(
+    clients: Clients, arguments: Arguments
+) -> tuple[list[tuple[str, str]], str | None]:
+    """One page of what the zones in `zones` sell, as (instance type, zone)."""
+    parameters: dict[str, Any] = {
+        "LocationType": "availability-zone",
+        "Filters": [{"Name": "location", "Values": list(arguments["zones"])}],
+        "MaxResults": 1000,
+    }
+    if arguments["page"]:
+        parameters["NextToken"] = arguments["page"]
+    answer = clients.ec2.describe_instance_type_offerings(**parameters)
+    sold = [(one["InstanceType"], one["Location"]) for one in answer["InstanceTypeOfferings"]]
+    return sold, answer.get("NextToken")
+
+
 def describe_images(clients: Clients, arguments: Arguments) -> tuple[list[ImageRow], str | None]:
     """One page of the available images with a name like `name` and of `owner`."""
     parameters: dict[str, Any] = {

@@ -12,7 +12,7 @@ from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import CallId, ProviderMachineId, ProviderName, SkuName
-from autoscaler.providers.ec2.errors import ending_meaning
+from autoscaler.providers.ec2.errors import NOT_TRIED, ending_meaning, says_unsupported
 from autoscaler.providers.ec2.errors import meaning as error_meaning
 from autoscaler.providers.ec2.offerings import quota_holds, running_cost
 from autoscaler.providers.ec2.rows import FleetErrorRow, FleetInstanceRow, InstanceRow
@@ -30,10 +30,9 @@ def launch_answer(
     """What CreateFleet's `request` led to. `image` is its template's, or empty if not known."""
     target = request["TargetCapacitySpecification"]
     machines = tuple(_launched(FleetInstanceRow(*row), image) for row in answer[0])
-    failures = tuple(
-        _failure(provider, target["DefaultTargetCapacityType"], FleetErrorRow(*row))
-        for row in answer[1]
-    )
+    errors = _tried([FleetErrorRow(*row) for row in answer[1]])
+    kind = target["DefaultTargetCapacityType"]
+    failures = tuple(_failure(provider, kind, row) for row in errors)
     if not failures and len(machines) < target["TotalTargetCapacity"]:
         missing = target["TotalTargetCapacity"] - len(machines)
         message = f"{missing} fewer than asked for, and no reason given"
@@ -41,24 +40,35 @@ def launch_answer(
     return LaunchAnswer(machines, failures)
 
 
-def refused_subnet(
+def refused_override(
     provider: ProviderName, request: Mapping[str, Any], error: ProviderError
 ) -> tuple[str, LaunchAnswer] | None:
-    """The subnet that a whole call was refused for, and that as an answer; None if none is named.
+    """The subnet of the one override that a whole call was refused for, and that as an answer.
 
-    EC2 names the subnet in the message alone; without it all zones of the call would be held.
+    None if none is named. EC2 names a full subnet, or an instance type and a zone that does not sell
+    it, in the message alone; without it all offerings of the call would be held.
     """
-    if error.reach is not Reach.ZONE:
+    unsupported = says_unsupported(error.code, error.message)
+    if error.reach is not Reach.ZONE and not unsupported:
         return None
     kind = request["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
     for override in request["LaunchTemplateConfigs"][0]["Overrides"]:
-        subnet = override["SubnetId"]
-        if re.search(rf"\b{re.escape(subnet)}\b", error.message):
+        named = (override["SubnetId"],)
+        if unsupported:
+            named = (override["InstanceType"], override["AvailabilityZone"])
+        if all(_names(error.message, one) for one in named):
             sold = f"{override['InstanceType']}/{override['AvailabilityZone']}/{kind}"
             offering = f"{provider}/{sold}"
-            failure = LaunchFailure(error.failure, error.code, error.message, offering, error.reach)
-            return subnet, LaunchAnswer((), (failure,))
+            failure = FailureClass.UNSUPPORTED if unsupported else error.failure
+            told = LaunchFailure(failure, error.code, error.message, offering, error.reach)
+            return override["SubnetId"], LaunchAnswer((), (told,))
     return None
+
+
+def _names(message: str, name: str) -> bool:
+    # EC2's message goes on with the zones that do sell it: "or choosing us-east-1a, us-east-1b".
+    said = re.split(r"\bor choosing\b", message)[0]
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", said) is not None
 
 
 def _launched(row: FleetInstanceRow, image: str) -> LaunchedMachine:
@@ -71,11 +81,25 @@ def _launched(row: FleetInstanceRow, image: str) -> LaunchedMachine:
     )
 
 
+def _tried(errors: list[FleetErrorRow]) -> list[FleetErrorRow]:
+    """The errors of overrides that EC2 tried.
+
+    An instant fleet tries some three pools and labels the others `UnfulfillableCapacity`: beside a
+    code that says more, that one says nothing of its pool.
+    """
+    concrete = [row for row in errors if row.code != NOT_TRIED]
+    return concrete or errors
+
+
 def _failure(provider: ProviderName, capacity_type: str, row: FleetErrorRow) -> LaunchFailure:
-    offering, meaning = None, error_meaning(row.code)
-    if row.instance_type and row.zone:
-        offering = f"{provider}/{row.instance_type}/{row.zone}/{capacity_type}"
-    return LaunchFailure(meaning.failure, row.code, row.message, offering, meaning.reach)
+    meaning = error_meaning(row.code)
+    if not (row.instance_type and row.zone):
+        return LaunchFailure(meaning.failure, row.code, row.message, None, meaning.reach)
+    offering = f"{provider}/{row.instance_type}/{row.zone}/{capacity_type}"
+    failure = meaning.failure
+    if says_unsupported(row.code, row.message):
+        failure = FailureClass.UNSUPPORTED
+    return LaunchFailure(failure, row.code, row.message, offering, meaning.reach)
 
 
 def listed_machine(settings: Ec2Settings, row: InstanceRow) -> ListedMachine:

@@ -116,6 +116,9 @@ _LABELS = frozenset(
     }
 )
 
+NOT_TRIED = "UnfulfillableCapacity"
+"""What an instant fleet also says of pools that it did not try."""
+
 NOT_A_FAILURE = frozenset(
     {
         "Client.InstanceInitiatedShutdown",
@@ -155,6 +158,20 @@ def ending_meaning(code: str) -> Meaning | None:
 def failure_class(code: str) -> FailureClass:
     """The class alone."""
     return meaning(code).failure
+
+
+def says_unsupported(code: str, message: str) -> bool:
+    """Whether EC2 says of an override that its zone does not sell its type, not even later.
+
+    "Your requested instance type (g5.xlarge) is not supported in your requested Availability Zone
+    (us-east-1e)": `Unsupported` of RunInstances, `InvalidFleetConfiguration` of an instant fleet
+    (hashicorp/packer#9946). What is "currently not supported" may be there in a moment.
+    """
+    if "not supported" not in message or "currently not supported" in message:
+        return False
+    found = meaning(code)
+    of_the_offering = code == "Unsupported" or found.failure is FailureClass.CONFIGURATION
+    return of_the_offering and found.reach is None
 
 
 def unsent_failure_class(code: str) -> FailureClass:

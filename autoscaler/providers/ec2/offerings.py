@@ -1,10 +1,11 @@
 """Which offerings a rung has: instance types x zones x capacity types, priced.
 
-Pure. It does not know which of them EC2 can serve: a type that a zone does not have shows as a
-capacity failure of that offering when it is asked for.
+Pure. Offerings that a zone does not sell are left out (EC2 API, DescribeInstanceTypeOfferings);
+whether EC2 has capacity for the others shows when they are asked for.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from autoscaler.model.catalogue import CapacityType, Offering, OperatingSystem
 from autoscaler.model.identifiers import ProviderName
@@ -37,9 +38,14 @@ def roomiest_subnets(
     return {zone: best[zone].id for zone in sorted(best)}
 
 
+Sold = Mapping[str, AbstractSet[str]]
+"""Zone to the instance types that it sells. What a zone that is missing here sells is not known."""
+
+
 def price_offerings(
     provider: ProviderName,
     zones: Sequence[str],
+    sold: Sold,
     wanted: tuple[Sequence[str], Sequence[CapacityType], OperatingSystem],
     prices: Prices,
 ) -> tuple[Offering, ...]:
@@ -61,6 +67,7 @@ def price_offerings(
         for capacity_type in capacity_types
         for name in types
         for zone in zones
+        if zone not in sold or name in sold[zone]
     )
 
 

@@ -15,6 +15,7 @@ OPERATIONS: Mapping[str, Callable[[Clients, Arguments], object]] = {
     "DeleteMessageBatch": queue_operations.delete_message_batch,
     "DeleteVolume": account_operations.delete_volume,
     "DescribeImages": account_operations.describe_images,
+    "DescribeInstanceTypeOfferings": account_operations.describe_instance_type_offerings,
     "DescribeInstances": machine_operations.describe_instances,
     "DescribeLaunchTemplates": account_operations.describe_launch_templates,
     "DescribeSubnets": account_operations.describe_subnets,

@@ -32,7 +32,7 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName
-from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_subnet
+from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_override
 from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.canary import sku_for
 from autoscaler.providers.ec2.channel import Api, WorkerChannel
@@ -128,7 +128,10 @@ class Ec2Provider:
         self._collector.use(self._settings)
 
     async def open(self) -> None:
-        """Read the account and the subnets' zones. Raises ProviderError, OutcomeUnknownError."""
+        """Read the account, the subnets' zones and what these sell; may be called again.
+
+        Raises ProviderError, OutcomeUnknownError.
+        """
         if not self.believes_documents:
             text = (
                 f"no certificate is pinned for region {self._settings.region}: no machine could "
@@ -136,7 +139,7 @@ class Ec2Provider:
             )
             raise ProviderError(FailureClass.CONFIGURATION, "IdentityCertificates", text)
         self._account = await self._resources.account()
-        await self._resources.subnets()
+        await self._resources.read_sold()
 
     def offerings(
         self,
@@ -145,7 +148,7 @@ class Ec2Provider:
         os: OperatingSystem,
         arch: Architecture,
     ) -> tuple[Offering, ...]:
-        """A rung's offerings: by capacity type, then instance type, each in every zone.
+        """A rung's offerings: by capacity type, then instance type, each in every zone that sells it.
 
         Raises InstanceTypeError (a ValueError), naming the type, when it is not known, has no
         price, or is of another architecture.
@@ -155,7 +158,13 @@ class Ec2Provider:
                 raise InstanceTypeError(f"instance type {name} is not {arch.value}")
         wanted = (instance_types, capacity_types, os)
         zones = self._resources.zones
-        return price_offerings(self.name, zones, wanted, self._settings.price_list)
+        prices = self._settings.price_list
+        found = price_offerings(self.name, zones, self._resources.sold, wanted, prices)
+        for name in set(instance_types) - {one.instance_type for one in found} if zones else ():
+            _log.warning(
+                "instance_type_not_sold", provider=self.name, instance_type=name, zones=zones
+            )
+        return found
 
     async def prepare(self, order: LaunchOrder) -> str:
         """The exact CreateFleet request as canonical JSON (see `Provider`)."""
@@ -277,10 +286,11 @@ class Ec2Provider:
 
     def _refused(self, body: Any, template: str, error: ProviderError) -> LaunchAnswer:
         """What a refusal of the whole call means. Raises ProviderError."""
-        full = refused_subnet(self.name, body, error)
-        if full is not None:
-            self._resources.note_full(full[0])
-            return full[1]
+        refused = refused_override(self.name, body, error)
+        if refused is not None:
+            if error.reach is Reach.ZONE:
+                self._resources.note_full(refused[0])
+            return refused[1]
         if first_part(error.code) in _TEMPLATE_GONE and self._resources.is_new(template):
             # Just made and not yet visible everywhere: a dearer rung would be no better.
             text = f"the new launch template is not visible yet: {error.message}"

@@ -144,8 +144,10 @@ def fleet_request(
             "DefaultTargetCapacityType": order.capacity_type.value,
         },
         "TagSpecifications": [
-            {"ResourceType": "fleet", "Tags": tags},
-            {"ResourceType": "instance", "Tags": tags},
+            # The template has the volume's tags, too. A policy with a condition on
+            # aws:RequestTag for volumes sees those of this request (Karpenter sends them, too).
+            {"ResourceType": kind, "Tags": tags}
+            for kind in ("fleet", "instance", "volume")
         ],
     }
     if order.capacity_type is CapacityType.SPOT:

@@ -1,7 +1,8 @@
-"""What launches refer to: the account, subnets by zone, images, launch templates.
+"""What launches refer to: the account, subnets by zone, types sold there, images, launch templates.
 
 Found or made when first needed and remembered: subnets and images for five minutes, templates
-until EC2 says that one is gone. It launches nothing.
+until EC2 says that one is gone, the types that zones sell until they are read again. It launches
+nothing.
 """
 
 import asyncio
@@ -10,11 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
+import structlog
+
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.providers.ec2.channel import Api
-from autoscaler.providers.ec2.offerings import roomiest_subnets
+from autoscaler.providers.ec2.offerings import Sold, roomiest_subnets
 from autoscaler.providers.ec2.requests import (
     machine_tags,
     newest_image,
@@ -33,6 +37,8 @@ VISIBLE_AFTER: Seconds = 300.0
 
 _TEMPLATE_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
 
+_log = structlog.get_logger(__name__)
+
 _Source = tuple[SkuName, str, str]
 """A SKU and the name and owner of its image, or of its canary's."""
 
@@ -50,6 +56,8 @@ class Resources:
         self._clock = clock
         self._account = settings.account
         self._subnets: tuple[Instant, Mapping[str, str]] | None = None
+        self.sold: Sold = {}
+        """The instance types that each zone sells, as last read; empty where that is not known."""
         self._images: dict[_Source, tuple[Instant, ImageRow]] = {}
         self._templates: dict[str, str] = {}
         self._template_images: dict[str, str] = {}
@@ -87,6 +95,30 @@ class Resources:
     def zones(self) -> tuple[str, ...]:
         """The zones as last read; none before."""
         return () if self._subnets is None else tuple(self._subnets[1])
+
+    async def read_sold(self) -> None:
+        """Read which instance types the configured zones sell.
+
+        Without permission to ask, every zone counts as selling every type: EC2 refuses by itself.
+        """
+        zones, found = list(await self.subnets()), dict[str, set[str]]()
+        page: str | None = None
+        try:
+            while True:
+                rows, page = await self._api.call(
+                    "DescribeInstanceTypeOfferings", {"zones": zones, "page": page}
+                )
+                for instance_type, zone in rows:
+                    found.setdefault(zone, set()).add(instance_type)
+                if not page:
+                    break
+        except ProviderError as error:
+            if error.failure is not FailureClass.CONFIGURATION:
+                raise
+            name = self._settings.name
+            _log.warning("instance_type_offerings_not_read", provider=name, error=str(error))
+            found = {}
+        self.sold = found
 
     async def template(self, sku: Ec2Sku) -> str:
         """The id of the launch template for the SKU's newest image, made if need be."""

@@ -1,0 +1,94 @@
+"""Errors of single overrides: each holds back its offering alone, unless every override has one."""
+
+import pytest
+
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.cooldowns import held, offering_key, rung_key
+from autoscaler.model.failures import FailureClass, Reach
+from tests.ledger.builders import World, failure
+from tests.planner.fleets import catalogue, offering, sku
+
+ZONES = tuple(offering("g5.xlarge", zone) for zone in ("a", "b", "c"))
+A, B, C = (one.key for one in ZONES)
+RUNG = "rung:gpu/0"
+CONFIGURATION, UNSUPPORTED = FailureClass.CONFIGURATION, FailureClass.UNSUPPORTED
+
+
+def world_after(*failures: e.LaunchFailure, given: int = 0) -> World:
+    """A call of three machines for three zones, answered with so many and these failures."""
+    world = World(catalogue(sku(offerings=ZONES)))
+    world.send(3)
+    world.answer("c", *(f"i-{number}" for number in range(given)), failures=failures)
+    return world
+
+
+def holds(world: World) -> dict[str, float]:
+    """What is held back, and for how long from now."""
+    known = world.state.cooldowns
+    return {key: one.until - world.now for key in known if (one := held(known, key, world.now))}
+
+
+@pytest.mark.parametrize("kind", [CONFIGURATION, FailureClass.UNKNOWN])
+@pytest.mark.parametrize("given", [0, 2])
+def test_an_error_of_one_override_holds_back_its_offering_alone(
+    kind: FailureClass, given: int
+) -> None:
+    world = world_after(failure(kind, B), given=given)
+    first = 60.0 if kind is CONFIGURATION else 30.0
+    assert holds(world) == {offering_key(B): first}
+
+
+def test_what_a_zone_does_not_sell_is_held_back_for_hours() -> None:
+    world = world_after(failure(UNSUPPORTED, B), failure(FailureClass.CAPACITY, C))
+    assert holds(world) == {offering_key(B): 6 * 3600.0, offering_key(C): 180.0}
+    world.now += 6 * 3600.0
+    world.send(1, "again")
+    world.answer("again", failures=[failure(UNSUPPORTED, B)])
+    assert holds(world) == {offering_key(B): 12 * 3600.0}
+
+
+def test_a_launch_option_is_held_back_where_every_override_says_so() -> None:
+    world = world_after(*(failure(CONFIGURATION, key, message=key) for key in (A, B, C)))
+    assert holds(world) == {rung_key("gpu", 0): 60.0}  # type: ignore[arg-type]
+    assert world.state.cooldowns[RUNG].strikes == 1
+
+
+def test_where_no_zone_sells_it_the_launch_option_is_held_back_too() -> None:
+    world = world_after(*(failure(UNSUPPORTED, key) for key in (A, B, C)))
+    every = {offering_key(key): 6 * 3600.0 for key in (A, B, C)}
+    assert holds(world) == every | {RUNG: 60.0}
+
+
+def test_one_override_for_want_of_capacity_keeps_the_launch_option() -> None:
+    world = world_after(
+        failure(CONFIGURATION, A), failure(UNSUPPORTED, B), failure(FailureClass.CAPACITY, C)
+    )
+    assert holds(world) == {
+        offering_key(A): 60.0,
+        offering_key(B): 6 * 3600.0,
+        offering_key(C): 180.0,
+    }
+
+
+@pytest.mark.parametrize("named", [None, "east/m7i.large/z/on-demand"])
+def test_beside_machines_a_configuration_error_holds_back_nothing_else(named: str | None) -> None:
+    assert holds(world_after(failure(CONFIGURATION, named), given=1)) == {}
+    assert holds(world_after(failure(CONFIGURATION, named))) == {RUNG: 60.0}
+
+
+def test_beside_machines_a_configuration_error_of_far_reach_holds_back_its_offering() -> None:
+    no_role = e.LaunchFailure(CONFIGURATION, "Code", "words", B, Reach.CAPACITY_TYPE)
+    assert holds(world_after(no_role, given=1)) == {offering_key(B): 60.0}
+    reached = f"capacity_type:east/{CapacityType.ON_DEMAND}"
+    assert holds(world_after(no_role)) == {reached: 60.0}
+
+
+def test_every_override_beside_machines_holds_back_each_and_not_the_launch_option() -> None:
+    world = world_after(*(failure(CONFIGURATION, key) for key in (A, B, C)), given=1)
+    assert holds(world) == {offering_key(key): 60.0 for key in (A, B, C)}
+
+
+def test_the_failure_of_the_slots_is_named_before_the_want_of_capacity() -> None:
+    world = world_after(failure(FailureClass.CAPACITY, A), failure(UNSUPPORTED, B, "Unsupported"))
+    assert {m.failure for m in world.state.machines.values()} == {UNSUPPORTED}

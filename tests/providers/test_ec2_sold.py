@@ -1,0 +1,199 @@
+"""Types that a zone does not sell: never asked for, and what EC2 says where one was asked for."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from autoscaler.controller.ports.provider import LaunchAnswer, ProviderError
+from autoscaler.model.catalogue import Architecture, CapacityType, Offering, OperatingSystem
+from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.providers.ec2.answers import launch_answer, refused_override
+from autoscaler.providers.ec2.errors import says_unsupported
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.settings import Ec2Settings
+from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
+
+EAST = ProviderName("east")
+A, B = "us-east-1a", "us-east-1e"
+SUBNETS = [("subnet-0a", A, 100), ("subnet-0e", B, 100)]
+NOT_THERE = (
+    "Your requested instance type (g5.xlarge) is not supported in your requested Availability Zone "
+    "(us-east-1e). Please retry your request by not specifying an Availability Zone or choosing "
+    "us-east-1a, us-east-1b."
+)
+REQUEST = {
+    "TargetCapacitySpecification": {
+        "TotalTargetCapacity": 2,
+        "DefaultTargetCapacityType": "on-demand",
+    },
+    "LaunchTemplateConfigs": [
+        {
+            "Overrides": [
+                {"InstanceType": kind, "SubnetId": subnet, "AvailabilityZone": zone}
+                for kind in ("g5.xlarge", "g4dn.xlarge")
+                for subnet, zone, _ in SUBNETS
+            ]
+        }
+    ],
+}
+
+
+class Account:
+    """Two zones; `pages` are DescribeInstanceTypeOfferings' pages, or what it raises."""
+
+    def __init__(self, *pages: list[tuple[str, str]] | ProviderError) -> None:
+        self.pages = list(pages)
+        self.asked: list[Mapping[str, Any]] = []
+
+    def answer(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        if operation == "GetCallerIdentity":
+            return "123456789012"
+        if operation == "DescribeSubnets":
+            return SUBNETS
+        assert operation == "DescribeInstanceTypeOfferings"
+        self.asked.append(arguments)
+        number = int(arguments["page"] or 0)
+        page = self.pages[number]
+        if isinstance(page, ProviderError):
+            raise page
+        return page, str(number + 1) if number + 1 < len(self.pages) else None
+
+
+def provider_of(account: Account, settings: Ec2Settings) -> Ec2Provider:
+    plain = replace(settings, account=None)
+    return Ec2Provider(plain, RememberingTelemetry(), ManualClock(), ScriptedApi(account.answer))
+
+
+def sold(provider: Ec2Provider) -> list[tuple[str, str]]:
+    def of(one: Offering) -> tuple[str, str]:
+        return one.instance_type, one.zone
+
+    kinds = ["g5.xlarge", "g4dn.xlarge"]
+    where = ([CapacityType.ON_DEMAND], OperatingSystem.LINUX, Architecture.X64)
+    return [of(one) for one in provider.offerings(kinds, *where)]
+
+
+async def test_pools_of_zones_that_do_not_sell_the_type_are_left_out(settings: Ec2Settings) -> None:
+    # An empty page in the middle ends nothing: EC2 filters after it has cut the pages.
+    account = Account([("g5.xlarge", A)], [], [("g4dn.xlarge", A), ("g4dn.xlarge", B)])
+    provider = provider_of(account, settings)
+    await provider.open()
+    assert sold(provider) == [("g5.xlarge", A), ("g4dn.xlarge", A), ("g4dn.xlarge", B)]
+    assert [one["zones"] for one in account.asked] == [[A, B]] * 3
+
+
+async def test_opening_again_reads_again(settings: Ec2Settings) -> None:
+    account = Account([("g5.xlarge", A), ("g5.xlarge", B), ("g4dn.xlarge", A)])
+    provider = provider_of(account, settings)
+    await provider.open()
+    account.pages = [[("g5.xlarge", A), ("g4dn.xlarge", A), ("g4dn.xlarge", B)]]
+    assert ("g5.xlarge", B) in sold(provider)
+    await provider.open()
+    assert sold(provider) == [("g5.xlarge", A), ("g4dn.xlarge", A), ("g4dn.xlarge", B)]
+
+
+async def test_a_type_that_no_zone_sells_is_told(settings: Ec2Settings) -> None:
+    provider = provider_of(Account([("g5.xlarge", A), ("g5.xlarge", B)]), settings)
+    await provider.open()
+    with capture_logs() as logs:
+        assert sold(provider) == [("g5.xlarge", A), ("g5.xlarge", B)]
+    (told,) = logs
+    assert told["event"] == "instance_type_not_sold"
+    assert (told["instance_type"], told["zones"]) == ("g4dn.xlarge", (A, B))
+
+
+async def test_without_permission_to_ask_every_pool_stays(settings: Ec2Settings) -> None:
+    denied = ProviderError(FailureClass.CONFIGURATION, "UnauthorizedOperation", "no")
+    provider = provider_of(Account(denied), settings)
+    with capture_logs() as logs:
+        await provider.open()
+    assert [one["event"] for one in logs] == ["instance_type_offerings_not_read"]
+    assert len(sold(provider)) == 4
+
+
+async def test_an_answer_that_does_not_come_leaves_the_provider_closed(
+    settings: Ec2Settings,
+) -> None:
+    later = ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
+    with pytest.raises(ProviderError, match="RequestLimitExceeded"):
+        await provider_of(Account([("g5.xlarge", A)], later), settings).open()
+
+
+def answered(*errors: tuple[str, str, str, str], given: int = 0) -> LaunchAnswer:
+    machines = [[f"i-{n}", "g5.xlarge", A, "on-demand"] for n in range(given)]
+    return launch_answer(EAST, REQUEST, (machines, [list(one) for one in errors]), "")
+
+
+def test_a_zone_that_does_not_sell_the_type_is_a_class_of_its_own() -> None:
+    answer = answered(("InvalidFleetConfiguration", NOT_THERE, "g5.xlarge", B))
+    (failure,) = answer.failures
+    assert failure.failure is FailureClass.UNSUPPORTED
+    assert failure.offering == f"east/g5.xlarge/{B}/on-demand"
+
+
+NOT_TRIED = ("UnfulfillableCapacity", "Unable to fulfill capacity", "g4dn.xlarge", B)
+
+
+@pytest.mark.parametrize("code", ["VcpuLimitExceeded", "InvalidFleetConfiguration", "SomethingNew"])
+def test_unfulfillable_capacity_beside_a_concrete_code_was_not_tried(code: str) -> None:
+    answer = answered(NOT_TRIED, (code, "words", "g5.xlarge", A), NOT_TRIED)
+    assert [one.code for one in answer.failures] == [code]
+
+
+@pytest.mark.parametrize("given", [0, 1])
+def test_unfulfillable_capacity_alone_is_want_of_capacity(given: int) -> None:
+    answer = answered(NOT_TRIED, given=given)
+    assert [(one.failure, one.code) for one in answer.failures] == [
+        (FailureClass.CAPACITY, "UnfulfillableCapacity")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "unsupported"),
+    [
+        ("InvalidFleetConfiguration", NOT_THERE, True),
+        ("Unsupported", NOT_THERE, True),
+        ("Unsupported", "The requested configuration is currently not supported.", False),
+        ("InvalidFleetConfiguration", "the security group does not exist", False),
+        ("InsufficientInstanceCapacity", NOT_THERE, False),
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "not supported", False),
+        ("SomethingNew", NOT_THERE, False),
+    ],
+)
+def test_what_says_that_a_zone_does_not_sell_a_type(
+    code: str, message: str, unsupported: bool
+) -> None:
+    assert says_unsupported(code, message) is unsupported
+
+
+def refusal(message: str, code: str = "InvalidFleetConfiguration") -> str | None:
+    error = ProviderError(FailureClass.CONFIGURATION, code, message)
+    refused = refused_override(EAST, json.loads(json.dumps(REQUEST)), error)
+    if refused is None:
+        return None
+    (failure,) = refused[1].failures
+    assert failure.failure is FailureClass.UNSUPPORTED
+    assert failure.reach is None
+    return failure.offering
+
+
+def test_a_call_refused_whole_for_one_pool_is_told_of_that_pool_alone() -> None:
+    assert refusal(NOT_THERE) == f"east/g5.xlarge/{B}/on-demand"
+    assert refusal(NOT_THERE, "Unsupported") == f"east/g5.xlarge/{B}/on-demand"
+    assert refusal(NOT_THERE.replace("(us-east-1e)", "(us-east-1z)")) is None
+    assert refusal(NOT_THERE.replace("g5.xlarge", "g5.xlarge2")) is None
+    assert refusal("the security group does not exist") is None
+
+
+def test_a_full_subnet_is_named_as_before() -> None:
+    code = "InsufficientFreeAddressesInSubnet"
+    error = ProviderError(FailureClass.CAPACITY, code, "subnet-0e is full", None, Reach.ZONE)
+    refused = refused_override(EAST, REQUEST, error)
+    assert refused is not None
+    assert refused[0] == "subnet-0e"
+    assert refused[1].failures[0].failure is FailureClass.CAPACITY
