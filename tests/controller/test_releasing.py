@@ -190,7 +190,7 @@ def test_a_job_with_root_has_one_delete_a_minute_sent_to_github(
 @on_virtual_time
 async def test_one_release_is_in_flight_for_a_machine_and_another_waits_for_none() -> None:
     world = World()
-    controller, (one, other) = await launched(world, jobs=2)
+    _controller, (one, other) = await launched(world, jobs=2)
     await one.start_runner()
     await other.start_runner()
     world.github.latency = 8.0
@@ -225,7 +225,7 @@ async def test_answers_are_remembered_for_a_minute_and_no_longer() -> None:
         await agent.start_runner()
         assert await release(agent) == 204
         await world.clock.sleep(30.0)
-    remembered = controller.releasing._answers  # noqa: SLF001
+    remembered = controller.releasing._answers
     assert len(remembered) <= 3
 
 
