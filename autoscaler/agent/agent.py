@@ -62,6 +62,9 @@ MOST_SETTINGS = 256 * 1024
 MOST_LOG_AT_ONCE = 256 * 1024
 MOST_LOG_FILES = 16
 MOST_LINE = 4096
+MOST_ERROR = 400
+MOST_WORD = 100
+MOST_VERSION = 32
 MOST_PROCESSES = 4096
 
 # What actions/runner writes to its log or terminal (src/Runner.Listener, 2.336.0): Runner.cs,
@@ -77,6 +80,18 @@ REFUSED_SIGNS = (
     b"registration has been deleted from the server",
     b"OAuth token has been revoked",
 )
+# The broker's words for `RunnerVersionTooOld` (BrokerHttpClient.cs; actions/runner#3381, #4613).
+DEPRECATED_SIGNS = (b"is deprecated and cannot receive messages",)
+ERROR_SIGN = b"WRITE ERROR: "
+"""Terminal.cs writes this to the log before every line that it writes to standard error."""
+
+# Constants.cs, ReturnCode. run.sh returns 7 only where this variable is "1" (run-helper.sh.template,
+# since 2.333.0); without it, and for most other codes of the listener, it returns 0.
+DEPRECATED_EXIT = 7
+DEPRECATED_EXIT_VARIABLE = "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE"
+
+VERSION_TIMEOUT = 60.0
+"""Seconds for `Runner.Listener --version`: a new volume loads its blocks when they are first read."""
 
 WINDOWS = sys.platform == "win32"
 SEAT_CLOSED = "the controller has closed this seat"
@@ -87,8 +102,17 @@ UNSPARED = '{ echo 0 > /proc/self/oom_score_adj; } 2> /dev/null; exec "$0"'
 Answer = collections.namedtuple("Answer", ("status", "body", "retry_after", "date"))
 Grant = collections.namedtuple("Grant", ("runner", "jit_config"))
 Check = collections.namedtuple("Check", ("name", "ok", "detail"))
-Signs = collections.namedtuple("Signs", ("exited", "worker", "message", "finished", "refused"))
-"""One look at the runner: its exit status or None, and what was seen since the last look."""
+Signs = collections.namedtuple(
+    "Signs",
+    ("exited", "worker", "message", "finished", "refused", "deprecated", "error"),
+    defaults=(False, ""),
+)
+"""One look at the runner: its exit status or None, and what was seen since the last look.
+
+`error` is the last error line of the listener before any job, whenever it was written.
+"""
+Left = collections.namedtuple("Left", ("reason", "detail"))
+"""Why the runner has left: a word of docs/bootstrap.md ("Exit reasons"), and text for people."""
 
 
 class Again(Exception):  # noqa: N818 - an instruction, not an error
@@ -522,6 +546,8 @@ def run_gate(gate: dict[str, Any], skew: float | None, host: Host, timeout: floa
     if isinstance(url, str):
         checks.append(_check_reachable(url, timeout))
     checks.append(_check_runner(host))
+    if checks[-1].ok:
+        checks.append(_check_version(host, timeout * VERSION_TIMEOUT / 10.0))
     return checks
 
 
@@ -552,6 +578,39 @@ def _check_runner(host: Host) -> Check:
     except Settings as error:
         return Check("runner", False, str(error))
     return Check("runner", True, "installed")
+
+
+def _check_version(host: Host, timeout: float) -> Check:
+    """Whether the listener starts: the detail is its version. `timeout`: real seconds.
+
+    `--version` needs no registration (Runner.cs). A listener that is only slow passes.
+    """
+    program = "Runner.Listener.exe" if WINDOWS else "Runner.Listener"
+    argv = [os.path.join(host.runner_directory, "bin", program), "--version"]
+    try:
+        identity, variables = runner_account(host)
+        done = subprocess.run(  # noqa: S603 - a fixed program of the image
+            argv,
+            check=False,
+            cwd=host.runner_directory,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+            **identity,
+        )
+    except subprocess.TimeoutExpired:
+        return Check("runner_version", True, f"not known: no answer in {VERSION_TIMEOUT:g} s")
+    except (OSError, Settings, subprocess.SubprocessError) as error:
+        return Check("runner_version", False, f"{program} does not start: {type(error).__name__}")
+    lines = done.stdout.splitlines()
+    last = readable(lines[-1]) if lines else ""
+    if done.returncode != 0:
+        return Check("runner_version", False, f"{program} exited with {done.returncode}: {last}")
+    if not last[:1].isdigit() or not _is_name(last) or len(last) > MOST_VERSION:
+        return Check("runner_version", True, "not known: the answer is not a version")
+    return Check("runner_version", True, last)
 
 
 def _free_bytes(path: str) -> int:
@@ -592,6 +651,16 @@ def runner_account(host: Host) -> tuple[dict[str, Any], dict[str, str]]:
     return identity, {"HOME": account.pw_dir, "USER": name, "LOGNAME": name}
 
 
+def readable(line: bytes) -> str:
+    """One line of a program's errors: printable, cut, without a word that could be a secret.
+
+    A JIT configuration is a word of thousands of characters.
+    """
+    text = line[:MOST_LINE].decode("utf-8", "replace")
+    words = "".join(char if char.isprintable() else " " for char in text).split()
+    return " ".join(word if len(word) <= MOST_WORD else "[...]" for word in words)[:MOST_ERROR]
+
+
 class Lines:
     """Cuts what comes in pieces at line ends, so that each phrase is seen whole and once."""
 
@@ -608,6 +677,11 @@ class Lines:
         lines, last, more = more.rpartition(b"\n")
         self._rest = more[:MOST_LINE]
         return rest + end + lines + last
+
+    def last(self) -> bytes:
+        """The line that nothing will complete any more."""
+        rest, self._rest = self._rest, b""
+        return rest
 
 
 class LogReader:
@@ -664,23 +738,38 @@ class SignReader:
     """Turns the listener's words into signs, until a worker was seen: a job's words never count."""
 
     def __init__(self) -> None:
-        self._message = self._finished = self._refused = False
+        self._message = self._finished = self._refused = self._deprecated = False
+        self._job = False
+        self._error = ""
 
-    def feed(self, text: bytes) -> None:
-        """Look for the phrases in whole lines: one sign a line, for a job's name may hold others."""
+    def feed(self, text: bytes, *, errors: bool = False) -> None:
+        """Look for the phrases in whole lines: one sign a line, for a job's name may hold others.
+
+        `errors` says that the lines come from standard error. After the first sign of a job no line
+        is kept.
+        """
         for line in text.splitlines():
             if any(sign in line for sign in MESSAGE_SIGNS):
-                self._message = True
+                self._message = self._job = True
             elif any(sign in line for sign in FINISHED_SIGNS):
-                self._finished = True
-            elif any(sign in line for sign in REFUSED_SIGNS):
-                self._refused = True
+                self._finished = self._job = True
+            else:
+                self._refused = self._refused or any(sign in line for sign in REFUSED_SIGNS)
+                self._deprecated = self._deprecated or any(
+                    sign in line for sign in DEPRECATED_SIGNS
+                )
+                self._keep_error(line, errors)
 
     def take(self, exited: int | None, worker: bool) -> Signs:
         """What was seen since the last call."""
-        signs = Signs(exited, worker, self._message, self._finished, self._refused)
-        self._message = self._finished = self._refused = False
-        return signs
+        seen = (self._message, self._finished, self._refused, self._deprecated)
+        self._message = self._finished = self._refused = self._deprecated = False
+        return Signs(exited, worker, *seen, self._error)
+
+    def _keep_error(self, line: bytes, errors: bool) -> None:
+        _, found, logged = line.partition(ERROR_SIGN)
+        if (errors or found) and not self._job:
+            self._error = readable(logged if found else line) or self._error
 
 
 class LinuxRunner:
@@ -691,7 +780,7 @@ class LinuxRunner:
         self._log = LogReader(os.path.join(host.runner_directory, "_diag"))
         self._signs = SignReader()
         self._listening = True
-        self._printed = Lines()
+        self._printed = {False: Lines(), True: Lines()}
         self._process: subprocess.Popen[bytes] | None = None
         self._frozen: list[int] = []
         self._lock = threading.Lock()
@@ -699,32 +788,41 @@ class LinuxRunner:
     def start(self, jit_config: str) -> None:
         """Start it. The JIT configuration goes by environment: argv can be read by anyone."""
         identity, variables = runner_account(self._host)
-        environment = {**os.environ, **variables, "ACTIONS_RUNNER_INPUT_JITCONFIG": jit_config}
+        environment = {
+            **os.environ,
+            **variables,
+            DEPRECATED_EXIT_VARIABLE: "1",
+            "ACTIONS_RUNNER_INPUT_JITCONFIG": jit_config,
+        }
         self._process = subprocess.Popen(  # noqa: S603 - a fixed program of the image
             ["/bin/sh", "-c", UNSPARED, runner_program(self._host)],
             cwd=self._host.runner_directory,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             start_new_session=True,
             umask=0o022,
             **identity,
         )
-        assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
+        for pipe in self._open_pipes(self._process):
+            os.set_blocking(pipe.fileno(), False)
 
     def look(self, wait: float) -> Signs:
         """Wait at most `wait` real seconds for the exit or for output, then say what there is."""
         process = self._started()
         self._drain(process, wait)
+        # The last words were written before the exit, and are read after it was seen.
+        exited = process.poll()
+        if exited is not None:
+            self._drain_rest(process)
         worker = self.worker_runs()
         if worker:
             self._listening = False
         elif self._listening:
             for piece in self._log.pieces():
                 self._signs.feed(piece)
-        return self._signs.take(process.poll(), worker)
+        return self._signs.take(exited, worker)
 
     def worker_runs(self) -> bool:
         """Whether a Runner.Worker is among the runner's descendants."""
@@ -768,18 +866,31 @@ class LinuxRunner:
 
     def _drain(self, process: subprocess.Popen[bytes], wait: float) -> None:
         """Read what run.sh printed: an undrained pipe would stop it."""
-        pipe = process.stdout
-        if pipe is None or pipe.closed:
+        pipes = self._open_pipes(process)
+        if not pipes:
             _wait(process, wait)
             return
-        if not select.select([pipe], [], [], wait)[0]:
-            return
-        piece = pipe.read(MOST_BODY)
-        if piece == b"":
-            pipe.close()
+        for pipe in select.select(pipes, [], [], wait)[0]:
+            piece = pipe.read(MOST_BODY)
+            if piece == b"":
+                pipe.close()
+            elif piece and self._listening:
+                errors = pipe is process.stderr
+                self._signs.feed(self._printed[errors].whole(piece), errors=errors)
+        if not self._open_pipes(process):
             _wait(process, wait)
-        elif piece and self._listening:
-            self._signs.feed(self._printed.whole(piece))
+
+    def _drain_rest(self, process: subprocess.Popen[bytes]) -> None:
+        """Read what was left in the pipes at the exit, a bounded piece, and its unfinished lines."""
+        for _ in range(MOST_LOG_AT_ONCE // MOST_BODY):
+            self._drain(process, 0.0)
+        if self._listening:
+            for errors, lines in self._printed.items():
+                self._signs.feed(lines.last(), errors=errors)
+
+    @staticmethod
+    def _open_pipes(process: subprocess.Popen[bytes]) -> list[Any]:
+        return [pipe for pipe in (process.stdout, process.stderr) if pipe and not pipe.closed]
 
 
 def _wait(process: subprocess.Popen[bytes], wait: float) -> None:
@@ -918,6 +1029,7 @@ if sys.platform == "win32":
             launcher = (
                 f"$f = '{folder}\\jit'\n"
                 "$env:ACTIONS_RUNNER_INPUT_JITCONFIG = (Get-Content -Raw $f).Trim()\n"
+                f"$env:{DEPRECATED_EXIT_VARIABLE} = '1'\n"
                 "Remove-Item -Force $f\n"
                 f"Set-Location '{self._host.runner_directory}'\n"
                 "& .\\run.cmd\n"
@@ -986,14 +1098,16 @@ class Watch:
         self._worked = False
         self._gone: float | None = None
         self._ask_at = started + NO_JOB
+        self._error = ""
 
     @property
     def job_possible(self) -> bool:
         """Whether a job was heard of, so that a worker runs or may still come."""
         return self._worked or self._message is not None
 
-    def decide(self, now: float, signs: Signs) -> str | None:
+    def decide(self, now: float, signs: Signs) -> str | Left | None:
         """None to go on, RELEASE to try and give the registration back, or why to power off."""
+        self._error = signs.error
         if signs.message and not self._worked:
             self._message = now
         if signs.worker:
@@ -1001,10 +1115,13 @@ class Watch:
             return None
         if signs.finished:
             self._worked = True
+        idle = not self.job_possible
+        if idle and (signs.deprecated or signs.exited == DEPRECATED_EXIT):
+            return self.left("version_deprecated", "GitHub refuses the runner's version")
+        if idle and signs.refused:
+            return self.left("registration_refused", "GitHub refuses the registration")
         if signs.exited is not None:
-            return f"the runner exited with status {signs.exited}"
-        if signs.refused and self._message is None:
-            return "GitHub refuses the registration"
+            return self.left("exited", f"the runner exited with status {signs.exited}")
         if self._worked:
             self._gone = now if self._gone is None else self._gone
             return self._after(
@@ -1014,13 +1131,19 @@ class Watch:
             return self._after(now, self._message, NO_WORKER, "a job message came, but no worker")
         return self.RELEASE if now >= self._ask_at else None
 
+    def left(self, reason: str, detail: str) -> Left:
+        """Why the runner has left; where no job was heard of, with the listener's last error."""
+        if self._error and not self.job_possible:
+            return Left(reason, f"{detail}: {self._error}")
+        return Left(reason, detail)
+
     def ask_again(self, now: float) -> None:
         """The release did not come about."""
         self._ask_at = now + RELEASE_AGAIN
 
     @staticmethod
-    def _after(now: float, since: float, limit: float, why: str) -> str | None:
-        return why if now - since >= limit else None
+    def _after(now: float, since: float, limit: float, why: str) -> Left | None:
+        return Left("hung", why) if now - since >= limit else None
 
 
 # --- the whole ------------------------------------------------------------------------------------
@@ -1052,12 +1175,12 @@ class Agent:
             self._mark()
             runner.start(grant.jit_config)
         except (OSError, Settings, subprocess.SubprocessError) as error:
-            reason = f"the runner could not be started: {type(error).__name__}"
+            left = Left("not_started", f"the runner could not be started: {type(error).__name__}")
         else:
             say(f"runner {grant.runner} started")
-            reason = self.supervise(runner)
-        self.report_exit(reason)
-        raise PowerOff(reason)
+            left = self.supervise(runner)
+        self.report_exit(left)
+        raise PowerOff(left.detail)
 
     def wait_for_grant(self) -> Grant:
         """Hello, gate and polls, until a grant is acknowledged. Raises PowerOff."""
@@ -1148,7 +1271,7 @@ class Agent:
         os.fsync(descriptor)
         os.close(descriptor)
 
-    def supervise(self, runner: Any) -> str:
+    def supervise(self, runner: Any) -> Left:
         """Watch the runner to its end; returns why it ended. The controller's silence is no reason."""
         watch = Watch(self._clock.now())
         tick = max(0.2, 1.0 / self._clock.scale)
@@ -1160,7 +1283,7 @@ class Agent:
             elif decision == Watch.RELEASE:
                 decision = self._release(runner, watch)
                 watch.ask_again(self._clock.now())
-            if decision is not None:
+            if isinstance(decision, Left):
                 runner.kill()
                 return decision
             self._beat_while_running()
@@ -1179,15 +1302,16 @@ class Agent:
         watch.decide(self._clock.now(), runner.look(0.0))
         return not watch.job_possible and not runner.worker_runs()
 
-    def _give_up(self, runner: Any, watch: Watch) -> str | None:
+    def _give_up(self, runner: Any, watch: Watch) -> Left | None:
         """No job is to come any more: go, unless one has come meanwhile."""
         runner.freeze()
         if self._idle(runner, watch):
-            return self._closed
+            reason = "seat_closed" if self._closed == SEAT_CLOSED else "unused"
+            return watch.left(reason, self._closed)
         runner.resume()
         return None
 
-    def _release(self, runner: Any, watch: Watch) -> str | None:
+    def _release(self, runner: Any, watch: Watch) -> Left | None:
         """Have the idle runner's registration deleted. Why to power off, or None to go on."""
         limit = FREEZE / self._clock.scale
         thaw = threading.Timer(limit, runner.resume)
@@ -1203,7 +1327,7 @@ class Agent:
                 # A listener that ran again before the answer came may have taken a job.
                 if status in (204, 404):
                     if runner.frozen:
-                        return "no job came, the registration is deleted"
+                        return watch.left("unused", "no job came, the registration is deleted")
                     self._closed = "the registration is deleted"
         except (Again, HelloAgain):
             say("could not ask for the release")
@@ -1214,13 +1338,13 @@ class Agent:
         runner.resume()
         return None
 
-    def report_exit(self, detail: str) -> None:
+    def report_exit(self, why: Left) -> None:
         """Say that the runner has left, for five minutes at most."""
         self._backoff.reset()
         end = self._clock.now() + EXIT_REPORT
         while True:
             try:
-                self._controller.report("exit", {"detail": detail})
+                self._controller.report("exit", why._asdict())
             except Again as reason:
                 left = end - self._clock.now()
                 if left <= 0:

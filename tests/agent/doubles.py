@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -34,6 +35,7 @@ class ScriptedController:
         self.answers: dict[str, list[Any]] = defaultdict(list)
         self.usual: dict[str, Any] = {}
         self.asked: list[tuple[float, str]] = []
+        self.bodies: dict[str, dict[str, Any]] = {}
         self.before_release: Callable[[], None] = lambda: None
 
     def times(self, step: str) -> list[float]:
@@ -58,6 +60,7 @@ class ScriptedController:
         return self._answer("poll")
 
     def report(self, step: str, body: dict[str, Any]) -> None:
+        self.bodies[step] = body
         self._answer(step)
 
     def may_release(self) -> bool:
@@ -118,3 +121,12 @@ class ScriptedRunner:
 
     def kill(self) -> None:
         self.killed = True
+
+
+def install_listener(folder: Path, answer: str = "echo 2.336.0") -> None:
+    """Write a Runner.Listener, a script whose body is `answer`, that any user may run."""
+    (folder / "bin").mkdir(exist_ok=True)
+    listener = folder / "bin" / "Runner.Listener"
+    listener.write_text(f"#!/bin/sh\n{answer}\n")
+    for part in (listener, listener.parent, folder):
+        part.chmod(0o755)

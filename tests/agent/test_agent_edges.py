@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.agent.certificates import make_certificate
-from tests.agent.doubles import VirtualClock
+from tests.agent.doubles import VirtualClock, install_listener
 
 SOURCE = Path("autoscaler/agent/agent.py")
 
@@ -199,6 +199,37 @@ def test_a_refusal_in_a_line_of_its_own_counts_beside_a_job(agent: ModuleType) -
     assert (signs.message, signs.refused) == (True, True)
 
 
+DEPRECATED = "Runner version v2.320.0 is deprecated and cannot receive messages."
+
+
+def test_the_last_error_line_before_any_job_is_kept(agent: ModuleType) -> None:
+    """Standard error as it is (actions/runner#3651); from the log, what Terminal.cs marks so."""
+    reader = agent.SignReader()
+    reader.feed(b"Listening for Jobs\n")
+    assert reader.take(None, False).error == ""
+    reader.feed(b"Runner connect error: first\n\n", errors=True)
+    assert reader.take(None, False).error == "Runner connect error: first"
+    logged = (
+        f"[RUNNER 2026-09-24 10:43:26Z ERR Terminal] WRITE ERROR: An error occurred: {DEPRECATED}"
+    )
+    reader.feed(logged.encode() + b"\n[RUNNER ERR Listener] GitHub.AccessDeniedException\n")
+    signs = reader.take(None, False)
+    assert (signs.deprecated, signs.error) == (True, f"An error occurred: {DEPRECATED}")
+    reader.feed(b"Running job: build\n")
+    reader.feed(b"said by a job\n", errors=True)
+    assert reader.take(None, False).error == f"An error occurred: {DEPRECATED}"
+
+
+def test_an_error_line_is_printable_short_and_quotes_no_secret(agent: ModuleType) -> None:
+    """A JIT configuration is one word; so is the piece of one that is cut off."""
+    line = b"Failed:\x1b[31m \xff" + b"eyJ" + b"a1B2" * 2000 + b" end " + b"word " * 1000
+    shown = agent.readable(line)
+    assert shown.isprintable()
+    assert "a1B2" not in shown
+    assert "[...]" in shown
+    assert len(shown) <= 400
+
+
 # --- processes ------------------------------------------------------------------------------------
 
 RUN = """#!/bin/bash
@@ -238,7 +269,12 @@ def installed(agent: ModuleType, open_folder: Path) -> Iterator[Any]:
     runner.start("the-jit-config")
     yield runner
     runner.kill()
+    close_pipes(runner)
+
+
+def close_pipes(runner: Any) -> None:
     runner._process.stdout.close()
+    runner._process.stderr.close()
 
 
 def see(runner: Any, seen: Callable[[Any], bool]) -> Any:
@@ -267,6 +303,59 @@ def test_a_runner_from_start_to_exit(installed: Any, open_folder: Path) -> None:
         assert (open_folder / "jit").stat().st_uid != 0
 
 
+REFUSED_RUN = f"""#!/bin/bash
+[[ "$ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE" == 1 ]] || exit 0
+echo "Listening for Jobs"
+printf 'An error occurred: {DEPRECATED}' >&2
+exit 7
+"""
+
+
+def test_the_last_words_before_an_exit_are_read(agent: ModuleType, open_folder: Path) -> None:
+    """Without an end of line, and written to standard error in the moment before the exit."""
+    program = open_folder / "run.sh"
+    program.write_text(REFUSED_RUN)
+    program.chmod(0o755)
+    runner = agent.LinuxRunner(
+        agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
+    )
+    runner.start("the-jit-config")
+    runner._process.wait(10)
+    signs = runner.look(0.0)
+    assert signs.exited == 7
+    assert signs.deprecated
+    assert signs.error == f"An error occurred: {DEPRECATED}"
+    close_pipes(runner)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ok", "detail"),
+    [
+        ("[ $1 = --version ] && echo 2.336.0", True, "2.336.0"),
+        ("echo hello", True, "not known: the answer is not a version"),
+        ("echo 2.336.0; exec sleep 10", True, "not known: no answer in 60 s"),
+        (
+            'echo "Couldn\'t find a valid ICU package" >&2; exit 134',
+            False,
+            "Runner.Listener exited with 134: Couldn't find a valid ICU package",
+        ),
+    ],
+)
+def test_the_runners_version_is_a_check_of_the_gate(
+    agent: ModuleType, open_folder: Path, answer: str, ok: bool, detail: str
+) -> None:
+    (open_folder / "run.sh").touch()
+    install_listener(open_folder, answer)
+    host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
+    timeout = 0.05 if "sleep" in answer else 10.0
+    found = {check.name: check for check in agent.run_gate({}, None, host, timeout)}
+    assert (found["runner_version"].ok, found["runner_version"].detail) == (ok, detail)
+    (open_folder / "bin" / "Runner.Listener").unlink()
+    found = {check.name: check for check in agent.run_gate({}, None, host, timeout)}
+    assert not found["runner_version"].ok
+    assert "does not start" in found["runner_version"].detail
+
+
 @pytest.fixture
 def spared() -> Iterator[None]:
     """This process is one that the kernel spares (or, without the privilege, the opposite)."""
@@ -292,7 +381,7 @@ def test_the_kernel_does_not_spare_the_runner(
     )
     runner.start("the-jit-config")
     assert see(runner, lambda signs: signs.exited is not None).exited == 7
-    runner._process.stdout.close()
+    close_pipes(runner)
 
 
 def test_a_frozen_runner_does_nothing_until_it_is_resumed(
@@ -499,14 +588,15 @@ def test_a_proxys_json_keeps_no_machine_waiting_for_ever(
 
 
 def test_a_machine_behind_a_proxy_in_maintenance_powers_off(
-    agent: ModuleType, server: Any, tmp_path: Path
+    agent: ModuleType, server: Any, open_folder: Path
 ) -> None:
     """End to end over HTTP: hello and gate went well, then a proxy answers in place of all."""
-    (tmp_path / "run.sh").touch()
+    (open_folder / "run.sh").touch()
+    install_listener(open_folder)
     clock = VirtualClock()
     link = agent.Link(url_of(server))
     controller = agent.Controller(link, "lab", lambda: "cHJvb2Y=", clock)
-    host = agent.Host({"root": str(tmp_path), "runner_directory": str(tmp_path)})
+    host = agent.Host({"root": str(open_folder), "runner_directory": str(open_folder)})
     host.runner_user = "nobody"
     machine = "/bootstrap/machines/m-1/"
     server.answers = {HELLO: (200, {}, hello_body())}

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.agent.doubles import ScriptedController, ScriptedRunner, VirtualClock
+from tests.agent.doubles import (
+    ScriptedController,
+    ScriptedRunner,
+    VirtualClock,
+    install_listener,
+)
 
 
 class Stage:
@@ -20,6 +25,7 @@ class Stage:
         self.runner = ScriptedRunner(agent, self.clock)
         (folder / "runner").mkdir()
         (folder / "runner" / "run.sh").touch()
+        install_listener(folder / "runner")
         values = {"root": str(folder), "runner_directory": str(folder / "runner")}
         self.host = agent.Host({**values, "runner_user": "nobody"})
         self.agent = agent.Agent(self.host, self.clock, self.controller, lambda _: self.runner)
@@ -39,7 +45,8 @@ class Stage:
         """Supervise a runner; why it ended."""
         self.controller.machine = "m-1"
         self.runner.start("secret")
-        return str(self.agent.supervise(self.runner))
+        self.left = self.agent.supervise(self.runner)
+        return str(self.left.detail)
 
     @property
     def lasted(self) -> float:
@@ -47,8 +54,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(agent: ModuleType, tmp_path: Path) -> Stage:
-    return Stage(agent, tmp_path)
+def stage(agent: ModuleType, open_folder: Path) -> Stage:
+    return Stage(agent, open_folder)
 
 
 def test_the_table_in_the_documentation_is_true(agent: ModuleType) -> None:
@@ -276,6 +283,58 @@ def test_a_registration_that_github_refuses(stage: Stage) -> None:
     assert stage.lasted == pytest.approx(10, abs=2)
 
 
+@pytest.mark.parametrize("seen", [{"deprecated": True}, {"exited": 7}])
+def test_a_version_that_github_refuses(stage: Stage, seen: dict[str, Any]) -> None:
+    """By its words, for older listeners exit with 1 or 2 or start again; or by its exit status."""
+    said = "An error occurred: Runner version v2.320.0 is deprecated and cannot receive messages."
+    stage.runner.script = {10: {**seen, "error": said}}
+    assert stage.runs() == f"GitHub refuses the runner's version: {said}"
+    assert stage.left.reason == "version_deprecated"
+    assert stage.runner.killed
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ({5: {"exited": 1}}, "exited"),
+        ({5: {"refused": True}}, "registration_refused"),
+        ({5: {"refused": True, "exited": 0}}, "registration_refused"),
+        ({5: {"message": True}}, "hung"),
+        ({5: {"worker": True}, 9: {"worker": False}}, "hung"),
+        ({5: {"worker": True}, 9: {"exited": 7, "worker": False, "deprecated": True}}, "exited"),
+        ({}, "unused"),
+    ],
+)
+def test_the_exit_carries_a_word_of_a_fixed_list(
+    stage: Stage, script: dict[float, dict[str, Any]], reason: str
+) -> None:
+    stage.controller.usual.update({"may-release": True, "release": 204})
+    stage.runner.script = script
+    stage.runs()
+    assert stage.left.reason == reason
+
+
+def test_an_error_from_before_a_job_is_no_reason_after_it(stage: Stage) -> None:
+    stage.runner.script = {
+        1: {"error": "Runner connect error: once"},
+        5: {"worker": True},
+        9: {"exited": 0, "worker": False, "error": "Runner connect error: once"},
+    }
+    assert stage.runs() == "the runner exited with status 0"
+
+
+def test_the_report_of_the_exit_holds_reason_and_text(stage: Stage) -> None:
+    stage.grant()
+    stage.runner.script = {3: {"exited": 1, "error": "Failed to create session. Forbidden"}}
+    stage.live()
+    assert stage.controller.bodies["exit"] == {
+        "reason": "exited",
+        "detail": "the runner exited with status 1: Failed to create session. Forbidden",
+    }
+    checks = {check["name"]: check for check in stage.controller.bodies["gate"]["checks"]}
+    assert checks["runner_version"] == {"name": "runner_version", "ok": True, "detail": "2.336.0"}
+
+
 def test_words_of_refusal_do_not_end_a_running_job(stage: Stage) -> None:
     stage.runner.script = {
         5: {"worker": True},
@@ -287,13 +346,13 @@ def test_words_of_refusal_do_not_end_a_running_job(stage: Stage) -> None:
 
 def test_the_exit_is_reported_for_five_minutes_at_most(stage: Stage) -> None:
     stage.controller.usual["exit"] = stage.module.Again("no answer")
-    stage.agent.report_exit("done")
+    stage.agent.report_exit(stage.module.Left("exited", "done"))
     assert stage.clock.now() - stage.began == pytest.approx(300, abs=1)
 
 
 def test_a_refused_exit_report_ends_it(stage: Stage) -> None:
     stage.controller.answers["exit"] = [stage.module.HelloAgain("401")]
-    stage.agent.report_exit("done")
+    stage.agent.report_exit(stage.module.Left("exited", "done"))
     assert stage.clock.now() == stage.began
 
 
