@@ -6,6 +6,7 @@ It decides nothing that these parts find or do.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from autoscaler.controller.circuits import Circuits
 from autoscaler.controller.consoles import Consoles
 from autoscaler.controller.guards import (
     GuardedGitHub,
@@ -58,6 +59,7 @@ def make_reconciler(
     }
     noticing = Noticing(journal, queues, world.telemetry, world.clock)
     consoles = Consoles(journal, world.providers)
+    Circuits(journal)
     rerunning = Rerunning(journal, GuardedReruns(world.client.reruns), world.clock)
     return Reconciler(
         journal,

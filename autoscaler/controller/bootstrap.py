@@ -30,7 +30,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines import ExitReason, Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 
 PROTOCOLS = frozenset({1})
@@ -113,12 +113,14 @@ class BootstrapDesk:
             return
         self._journal.note(e.MachineReportedStage(self._journal.now, machine, stage))
 
-    async def gate(self, machine: MachineId, nonce: str, passed: bool, detail: str) -> None:
+    async def gate(
+        self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
+    ) -> None:
         """Park the machine, or have it ended. After the hand-over it is ignored, as stages are."""
         if self._authenticated(machine, nonce).handed_over:
             return
         await self._journal.record(
-            e.MachineGateReported(self._journal.now, machine, passed, detail)
+            e.MachineGateReported(self._journal.now, machine, passed, detail, runner_version)
         )
 
     async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayParked | Granted:
@@ -165,11 +167,17 @@ class BootstrapDesk:
         """Delete its registration; GitHub's status, which decides whether it may leave."""
         return await self._releasing.release(self._runner_of(self._authenticated(machine, nonce)))
 
-    async def exited(self, machine: MachineId, nonce: str, detail: str) -> None:
+    async def exited(
+        self,
+        machine: MachineId,
+        nonce: str,
+        detail: str,
+        reason: ExitReason = ExitReason.OTHER,
+    ) -> None:
         """Its runner has left."""
         found = self._authenticated(machine, nonce, over=True)
         if found.state not in _OVER and found.state is not MachineState.EXITED:
-            self._journal.note(e.MachineExited(self._journal.now, machine, detail))
+            self._journal.note(e.MachineExited(self._journal.now, machine, detail, reason))
             self._journal.changed.set()
         await self._journal.commit()
 

@@ -77,6 +77,8 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -
             telemetry.launch_failures(machine.sku, machine.failure, 1)
     elif row.event == MachineState.FAILED and machine.failure is not None:
         telemetry.launch_failures(machine.sku, machine.failure, 1)
+    elif row.event == MachineState.EXITED and machine.exit_reason is not None:
+        telemetry.runner_exited(machine.sku, machine.exit_reason)
     elif row.event == "interrupted" and machine.interruption is not None:
         telemetry.machine_interrupted(machine.sku, machine.interruption)
 

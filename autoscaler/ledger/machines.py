@@ -63,6 +63,9 @@ def on_stage(state: LedgerState, event: MachineReportedStage) -> None:
 def on_gate(state: LedgerState, event: MachineGateReported) -> None:
     """A machine's checks ended: it parks, or it has failed and is to be ended."""
     machine = state.machines[event.machine]
+    if event.runner_version:
+        with state.changing(machine):
+            machine.runner_version = event.runner_version
     ungranted = machine.state is _S.GRANTED and not machine.handed_over
     if not event.passed and (machine.state is _S.BOOTED or ungranted):
         note_failed_boot(state, machine, event.at, f"gate: {event.detail}")
@@ -91,6 +94,8 @@ def on_exited(state: LedgerState, event: MachineExited) -> None:
     """A machine says that its runner has left; it has two minutes to power itself off."""
     machine = state.machines[event.machine]
     if _S.EXITED in MACHINE_TRANSITIONS[machine.state]:
+        with state.changing(machine):
+            machine.exit_reason = event.reason
         if _left_at_once(state, machine, event.at):
             note_early_exit(state, machine, event.at, event.detail)
         close_its_runner(state, machine, event.at, event.detail)

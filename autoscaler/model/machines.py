@@ -84,6 +84,22 @@ class EndGround(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+class ExitReason(StrEnum):
+    """Why a runner left, as its machine's agent says it (docs/bootstrap.md, "Exit reasons").
+
+    A job with root can say any of them. `other` stands for every word that is not in this list.
+    """
+
+    EXITED = "exited"
+    VERSION_DEPRECATED = "version_deprecated"
+    REGISTRATION_REFUSED = "registration_refused"
+    NOT_STARTED = "not_started"
+    UNUSED = "unused"
+    SEAT_CLOSED = "seat_closed"
+    HUNG = "hung"
+    OTHER = "other"
+
+
 @dataclass(slots=True)
 class Machine:
     """One machine. Times are Unix seconds, money dollars an hour.
@@ -96,7 +112,9 @@ class Machine:
     said hello or polled since the controller started; other words prove no idleness. `absence` is
     our own measured downtime within `state`. `interruption` is the gravest notice that its
     provider gave of it, `interrupted_at` the moment that the notice means; `taken_at` says when
-    it was found gone although its agent had not reported the runner's exit.
+    it was found gone although its agent had not reported the runner's exit. `runner_version` is the
+    version of actions/runner that its health checks found, empty where it is not known;
+    `exit_reason` is None until its agent reports the runner's exit.
     """
 
     id: MachineId
@@ -139,6 +157,8 @@ class Machine:
     interruption: NoticeKind | None = None
     interrupted_at: Instant | None = None
     taken_at: Instant | None = None
+    runner_version: str = ""
+    exit_reason: ExitReason | None = None
 
     def is_unused(self, started_at: Instant) -> bool:
         """Whether it is certain that nothing was handed over to it, since we started at that moment.

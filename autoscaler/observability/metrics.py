@@ -13,7 +13,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import EndGround, ExitReason
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import BoundedLabel
 from autoscaler.observability.series import Series
@@ -124,6 +124,10 @@ class PrometheusTelemetry:
     def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
         """See `Telemetry.machine_ended`."""
         self._series.ended.labels(self._sku.value(sku), ground.value).inc()
+
+    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
+        """See `Telemetry.runner_exited`."""
+        self._series.exits.labels(self._sku.value(sku), reason.value).inc()
 
     def notice(self, provider: ProviderName, kind: str) -> None:
         """See `Telemetry.notice`."""

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import EndGround, ExitReason, MachineState
 from autoscaler.model.unmatched import Unmatched
 
 WAIT_BUCKETS = (1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 21600)
@@ -75,6 +75,9 @@ class Series:
         )
         self.ended = self._counter(
             "machines_ended", "Machines that the controller ended.", ("sku", "ground")
+        )
+        self.exits = self._counter(
+            "runner_exits", "Runners that left, as their machines report it.", ("sku", "reason")
         )
         self.on_trial = self._gauge(
             "sku_on_trial", "1 while a SKU launches one machine at a time.", ("sku",)
@@ -155,6 +158,8 @@ class Series:
                 self.interrupted.labels(sku, kind.value)
             for outcome in RerunOutcome:
                 self.reruns.labels(sku, outcome.value)
+            for reason in ExitReason:
+                self.exits.labels(sku, reason.value)
             for ground in EndGround:
                 self.ended.labels(sku, ground.value)
 

@@ -23,6 +23,7 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
+from autoscaler.observability.redaction import redact_text
 from autoscaler.server import bootstrap_requests as requests
 from autoscaler.server.answers import error_answer, json_answer
 from autoscaler.server.bodies import Bodies
@@ -220,7 +221,8 @@ class BootstrapEndpoint:
         return None
 
     async def _gate(self, machine: MachineId, nonce: str, body: requests.GateRequest) -> Result:
-        await self._bootstrap.gate(machine, nonce, body.passed, body.summary())
+        summary = requests.readable(redact_text(body.summary()))
+        await self._bootstrap.gate(machine, nonce, body.passed, summary, body.runner_version())
         return None
 
     async def _poll(self, machine: MachineId, nonce: str, body: requests.PollRequest) -> Result:
@@ -270,7 +272,8 @@ class BootstrapEndpoint:
         return {"status": await self._bootstrap.release(machine, nonce)}
 
     async def _exit(self, machine: MachineId, nonce: str, body: requests.ExitRequest) -> Result:
-        await self._bootstrap.exited(machine, nonce, requests.readable(body.detail))
+        detail = requests.readable(redact_text(body.detail))
+        await self._bootstrap.exited(machine, nonce, detail, body.known_reason())
         return None
 
 

@@ -5,11 +5,16 @@ not decided here.
 """
 
 import base64
+import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
+from autoscaler.model.machines import ExitReason
+
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z")]
+
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+-]{0,31}")
 
 MAX_WAIT = 50.0
 """The longest poll, in seconds."""
@@ -64,7 +69,13 @@ class GateRequest(Request):
     def summary(self) -> str:
         """For people: the checks that failed with their details, else the names of all."""
         failed = [f"{check.name}: {check.detail}" for check in self.checks if not check.ok]
-        return readable("; ".join(failed) or ", ".join(check.name for check in self.checks))
+        return "; ".join(failed) or ", ".join(check.name for check in self.checks)
+
+    def runner_version(self) -> str:
+        """The version of actions/runner that the check of that name found, or nothing."""
+        found = (one.detail for one in self.checks if one.ok and one.name == "runner_version")
+        version = next(found, "")
+        return version if _VERSION.fullmatch(version) else ""
 
 
 class PollRequest(Request):
@@ -83,6 +94,12 @@ class ExitRequest(Request):
     """What the machine says of its runner's end."""
 
     detail: str = ""
+    reason: str = ""
+
+    def known_reason(self) -> ExitReason:
+        """The reason, or `other` for a word that is not in the list."""
+        words = {reason.value: reason for reason in ExitReason}
+        return words.get(self.reason, ExitReason.OTHER)
 
 
 Step = Literal[

@@ -21,7 +21,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.machines import EndGround, ExitReason, Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.store.fields import Fields
 
@@ -178,6 +178,8 @@ def encode_machine(machine: Machine) -> str:
             "interruption": machine.interruption,
             "interrupted_at": machine.interrupted_at,
             "taken_at": machine.taken_at,
+            "runner_version": machine.runner_version,
+            "exit_reason": machine.exit_reason,
         }
     )
 
@@ -228,6 +230,8 @@ def decode_machine(text: str) -> Machine:
         interruption=of.choice_or_none("interruption", NoticeKind),
         interrupted_at=of.number_or_none("interrupted_at"),
         taken_at=of.number_or_none("taken_at"),
+        runner_version=of.text("runner_version", ""),
+        exit_reason=of.choice_or_none("exit_reason", ExitReason),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, Granted, StayParked
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines import ExitReason, MachineState
 from autoscaler.model.runners import Runner
 from tests.controller.controllers import Controller, World, delivery
 from tests.controller.fakes_provider import Instance, proof_of
@@ -31,8 +31,8 @@ class Agent:
         answer = await self.controller.desk.hello(proof=proof or proof_of(self.instance), **said)
         self.machine = answer.machine
 
-    async def gate(self, *, passed: bool = True) -> None:
-        await self.controller.desk.gate(self.machine, self.nonce, passed, "disk: ok")
+    async def gate(self, *, passed: bool = True, version: str = "2.336.0") -> None:
+        await self.controller.desk.gate(self.machine, self.nonce, passed, "disk: ok", version)
 
     async def park(self) -> None:
         await self.hello()
@@ -58,8 +58,10 @@ class Agent:
         self.controller.world.github.registrations[granted.runner].online = True
         return granted
 
-    async def exit(self) -> None:
-        await self.controller.desk.exited(self.machine, self.nonce, "runner left")
+    async def exit(
+        self, detail: str = "runner left", reason: ExitReason = ExitReason.EXITED
+    ) -> None:
+        await self.controller.desk.exited(self.machine, self.nonce, detail, reason)
 
 
 async def refusal(work: Any) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import EndGround, ExitReason
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.simulator.world.fuse import Fuse as Fuse
 from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
@@ -66,6 +66,9 @@ class RecordingTelemetry:
 
     def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
         self.said.append(("machine_ended", sku, ground))
+
+    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
+        self.said.append(("runner_exited", sku, reason))
 
     def notice(self, provider: ProviderName, kind: str) -> None:
         self.said.append(("notice", provider, kind))

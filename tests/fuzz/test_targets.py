@@ -21,7 +21,7 @@ from autoscaler.model import events as e
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, RunnerName
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import ExitReason, Machine
 from autoscaler.providers.ec2.identity import IdentityVerifier
 from autoscaler.providers.ec2.notices import parse_notice
 from tests.fuzz import bootstrap_world, documents, webhook_target
@@ -214,9 +214,15 @@ class BelievesAnyNonce(BootstrapDesk):
 
 
 class LetsAnybodyExit(BootstrapDesk):
-    async def exited(self, machine: MachineId, nonce: str, detail: str) -> None:
+    async def exited(
+        self,
+        machine: MachineId,
+        nonce: str,
+        detail: str,
+        reason: ExitReason = ExitReason.OTHER,
+    ) -> None:
         if machine in self._journal.ledger.state.machines:
-            await self._journal.record(e.MachineExited(self._journal.now, machine, detail))
+            await self._journal.record(e.MachineExited(self._journal.now, machine, detail, reason))
 
 
 class GreetsTheGranted(BootstrapDesk):

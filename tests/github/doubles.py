@@ -7,7 +7,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import EndGround, ExitReason
 from autoscaler.model.unmatched import Unmatched
 
 START: Instant = 1_800_000_000.0
@@ -77,6 +77,9 @@ class RememberingTelemetry:
         raise AssertionError("the controller's")
 
     def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
+        raise AssertionError("the controller's")
+
+    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         raise AssertionError("the controller's")
 
     def notice(self, provider: ProviderName, kind: str) -> None:

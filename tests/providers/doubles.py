@@ -9,7 +9,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import EndGround, ExitReason
 from autoscaler.model.unmatched import Unmatched
 
 
@@ -65,6 +65,8 @@ class RememberingTelemetry:
     def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None: ...
 
     def machine_ended(self, sku: SkuName, ground: EndGround) -> None: ...
+
+    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None: ...
 
     def notice(self, provider: ProviderName, kind: str) -> None: ...
 

@@ -23,7 +23,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import EndGround, ExitReason
 from autoscaler.model.unmatched import Unmatched
 
 NONCE = "0f" * 32
@@ -78,6 +78,9 @@ class CountingTelemetry:
         raise AssertionError("not the server's")
 
     def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
+        raise AssertionError("not the server's")
+
+    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         raise AssertionError("not the server's")
 
     def notice(self, provider: ProviderName, kind: str) -> None:
@@ -180,9 +183,11 @@ class ScriptedBootstrap:
         self._known(machine, nonce)
         await self._heard("stage", stage)
 
-    async def gate(self, machine: MachineId, nonce: str, passed: bool, detail: str) -> None:
+    async def gate(
+        self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
+    ) -> None:
         self._known(machine, nonce)
-        await self._heard("gate", passed, detail)
+        await self._heard("gate", passed, detail, runner_version)
 
     async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayParked | Granted:
         self._known(machine, nonce)
@@ -216,6 +221,12 @@ class ScriptedBootstrap:
         await self._heard("release")
         return 422
 
-    async def exited(self, machine: MachineId, nonce: str, detail: str) -> None:
+    async def exited(
+        self,
+        machine: MachineId,
+        nonce: str,
+        detail: str,
+        reason: ExitReason = ExitReason.OTHER,
+    ) -> None:
         self._known(machine, nonce)
-        await self._heard("exited", detail)
+        await self._heard("exited", detail, reason)

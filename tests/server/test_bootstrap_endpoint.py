@@ -1,6 +1,7 @@
 """docs/bootstrap.md over real HTTP: every request, every status, and what is kept out."""
 
 import asyncio
+import base64
 import email.utils
 import hashlib
 import time
@@ -67,13 +68,13 @@ async def test_answers_carry_the_date_that_machines_check_their_clock_by(caller:
     ("step", "status", "answer", "said"),
     [
         ("stage", 204, None, ("stage", "driver")),
-        ("gate", 204, None, ("gate", True, "")),
+        ("gate", 204, None, ("gate", True, "", "")),
         ("poll", 200, {"state": "parked"}, ("poll", 0)),
         ("acknowledge", 204, None, ("acknowledge", "ci-0123-m-1")),
         ("heartbeat", 204, None, ("heartbeat",)),
         ("may-release", 200, {"allowed": True}, ("may_release",)),
         ("release", 200, {"status": 422}, ("release",)),
-        ("exit", 204, None, ("exited", "runner left")),
+        ("exit", 204, None, ("exited", "runner left", "other")),
     ],
 )
 async def test_each_step_reaches_the_port(
@@ -110,12 +111,44 @@ async def test_the_gate_passes_on_what_failed_in_bounded_words(caller: Caller) -
         {"name": "clock", "ok": True, "detail": "fine"},
     ]
     assert (await caller.say("gate", {"passed": False, "checks": checks})).status == 204
-    ((_, passed, detail),) = caller.behind.bootstrap.said
+    ((_, passed, detail, _),) = caller.behind.bootstrap.said
     assert passed is False
     assert isinstance(detail, str)
     assert detail.startswith("disk: 3 GB [2J free!!!")
     assert len(detail) == MAX_DETAIL
     assert detail.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("detail", "ok", "version"),
+    [
+        ("2.336.0", True, "2.336.0"),
+        ("2.336.0", False, ""),
+        ("not known: no answer in 60 s", True, ""),
+        ("2" * 33, True, ""),
+        ("2.336.0\n", True, ""),
+    ],
+)
+async def test_the_runners_version_is_that_of_the_check_of_this_name(
+    caller: Caller, detail: str, ok: bool, version: str
+) -> None:
+    checks = [{"name": "runner_version", "ok": ok, "detail": detail}]
+    assert (await caller.say("gate", {"passed": True, "checks": checks})).status == 204
+    assert caller.behind.bootstrap.said[0][3] == version
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [("version_deprecated", "version_deprecated"), ("jobless", "other"), ("", "other")],
+)
+async def test_an_exit_has_a_reason_of_the_list_and_quotes_no_configuration(
+    caller: Caller, said: str, reason: str
+) -> None:
+    configuration = base64.b64encode(b'{".runner": "' + b"x" * 900).decode()
+    detail = f"Failed: {'!' * 900} {configuration}\x1b[2J refused"
+    assert (await caller.say("exit", {"detail": detail, "reason": said})).status == 204
+    kept = f"Failed: {'!' * 900} [redacted] [2J refused"
+    assert caller.behind.bootstrap.said == [("exited", kept, reason)]
 
 
 async def test_hellos_are_checked_a_few_at_a_time() -> None:
@@ -213,7 +246,7 @@ async def test_what_a_machine_said_is_carried_out_though_it_hangs_up(caller: Cal
     await until(lambda: counted(caller) == {("exit", "aborted"): 1})
     assert bootstrap.said == []
     bootstrap.go_on.set()
-    await until(lambda: bootstrap.said == [("exited", "")])
+    await until(lambda: bootstrap.said == [("exited", "", "other")])
 
 
 async def test_a_grant_that_nobody_is_there_to_take_breaks_nothing(caller: Caller) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
+from autoscaler.model.machines import ExitReason
 
 
 class BootstrapRefusedError(Exception):
@@ -79,8 +80,10 @@ class Bootstrap(Protocol):
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
         """Boot has come this far."""
 
-    async def gate(self, machine: MachineId, nonce: str, passed: bool, detail: str) -> None:
-        """The machine's own checks have ended."""
+    async def gate(
+        self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
+    ) -> None:
+        """The machine's own checks have ended. An empty `runner_version` is not known."""
 
     async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayParked | Granted:
         """Wait for a grant, for `wait` seconds at most."""
@@ -97,5 +100,11 @@ class Bootstrap(Protocol):
     async def release(self, machine: MachineId, nonce: str) -> int:
         """Delete its registration: GitHub's status (204, 404, 422), or 503 if it could not be asked."""
 
-    async def exited(self, machine: MachineId, nonce: str, detail: str) -> None:
+    async def exited(
+        self,
+        machine: MachineId,
+        nonce: str,
+        detail: str,
+        reason: ExitReason = ExitReason.OTHER,
+    ) -> None:
         """The runner has left; the machine powers off."""

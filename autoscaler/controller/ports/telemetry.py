@@ -7,7 +7,7 @@ from typing import Protocol
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import EndGround, ExitReason, MachineState
 from autoscaler.model.unmatched import Unmatched
 
 
@@ -77,6 +77,9 @@ class Telemetry(Protocol):
 
     def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
         """The controller decided to end a machine."""
+
+    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
+        """A machine reported that its runner has left."""
 
     def notice(self, provider: ProviderName, kind: str) -> None:
         """One message of a provider's queue of notices: a NoticeKind, other or poison."""

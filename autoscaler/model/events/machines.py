@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import EndGround, ExitReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,15 @@ class MachineReportedStage(Event):
 
 @dataclass(frozen=True, slots=True)
 class MachineGateReported(Event):
-    """A machine's own health checks passed or failed; `detail` is bounded text."""
+    """A machine's own health checks passed or failed; `detail` is bounded text.
+
+    `runner_version` is the version of actions/runner on the machine, empty where it is not known.
+    """
 
     machine: MachineId
     passed: bool
     detail: str
+    runner_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,14 @@ class MachineSeen(Event):
 
 @dataclass(frozen=True, slots=True)
 class MachineExited(Event):
-    """A machine reported that its runner has left and that it is powering off."""
+    """A machine reported that its runner has left and that it is powering off.
+
+    `reason` and `detail` (bounded text) are the machine's own words.
+    """
 
     machine: MachineId
     detail: str
+    reason: ExitReason = ExitReason.OTHER
 
 
 @dataclass(frozen=True, slots=True)

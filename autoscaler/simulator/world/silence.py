@@ -10,5 +10,5 @@ class Silence:
     github_call = github_budget = github_staleness = github_left_out = _hear
     provider_call = launches = launch_failures = _hear
     delivery = bootstrap = job_started = job_completed = job_unmatched = _hear
-    notice = machine_interrupted = machine_ended = rerun = _hear
+    notice = machine_interrupted = machine_ended = runner_exited = rerun = _hear
     loop_pass = fleet = _hear
