@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from autoscaler.controller.system import SystemClock
 from autoscaler.lab.controller_process import ControllerProcess
+from autoscaler.lab.ec2.lifecycle import RUNNER_TAG
 from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.ec2.seeding import Network
 from autoscaler.lab.ec2.service import Account, LabEc2
@@ -34,7 +35,7 @@ from autoscaler.lab.github.settings import (
     LabRunnerGroup,
     Limits,
 )
-from autoscaler.lab.machine_host import MachineHost
+from autoscaler.lab.machine_host import RUNNER_VERSION, MachineHost
 from autoscaler.lab.machines.crowd import CrowdHost
 from autoscaler.lab.machines.interception import Ear
 from autoscaler.lab.machines.misbehaving_host import MisbehavingHost, Misdeed
@@ -56,6 +57,7 @@ class LabFleet:
     `github_latency` is what each call to GitHub takes at least, in real seconds.
     `group_repositories` are those (short names) that the runner group is open to, `None` for all.
     `misbehaving` is what the first machines of a SKU do wrong, for up to `MOST_PROCESSES` machines.
+    `runner_versions` are those in the images, by SKU, where they are not the lab's usual one.
     `ear` listens in on every machine. `program` is what Python runs as `autoscaler`.
     """
 
@@ -75,6 +77,7 @@ class LabFleet:
     seed: int = 0
     group_repositories: tuple[str, ...] | None = None
     misbehaving: Mapping[str, Sequence[Misbehaviour]] = field(default_factory=dict)
+    runner_versions: Mapping[str, str] = field(default_factory=dict)
     ear: Ear | None = None
     program: tuple[str, ...] = ("-m", "autoscaler.cli")
 
@@ -217,6 +220,7 @@ class Laboratory:
                 platform=str(section.get("os", "linux")),
                 architecture="arm64" if section.get("arch") == "arm64" else "x86_64",
                 snapshot_gb=8,
+                tags={RUNNER_TAG: self.fleet.runner_versions.get(sku, RUNNER_VERSION)},
             )
         address = f"127.0.0.1:{_free_port()}"
         path = self.folder / "fleet.yaml"

@@ -5,7 +5,7 @@ Also the lab's own runner protocol, spoken between GitHub's stand-in runner and 
 | request (`Authorization: Bearer <token>`) | answer |
 |---|---|
 | `POST {server}/lab/runners/{id}/connect` | 204 online; 404 registration gone |
-| `POST {server}/lab/runners/{id}/message` `{"wait": REAL_SECONDS}` | 200 `{"job": {"id", "name", "seconds"}}`, 204 none yet, 404 gone |
+| `POST {server}/lab/runners/{id}/message` `{"wait": REAL_SECONDS, "version": TEXT}` | 200 `{"job": {"id", "name", "seconds"}}`, 204 none yet, 403 that version of the runner is too old, 404 gone |
 | `POST {server}/lab/runners/{id}/started` `{"job": ID}` | 204; the job is in progress |
 | `POST {server}/lab/runners/{id}/renew` `{"job": ID}` | 204; the job's lock holds another 10 lab minutes |
 | `POST {server}/lab/runners/{id}/completed` `{"job": ID, "conclusion": TEXT}` | 204; the registration is gone |
@@ -18,6 +18,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+RUNNER_VERSION = "2.336.0"
+"""The version of actions/runner in an image that names no other."""
+
 
 @dataclass(frozen=True, slots=True)
 class LabMachine:
@@ -25,7 +28,8 @@ class LabMachine:
     its tag of that name says.
 
     `platform` is linux or windows. `powered_off` is to be awaited once, when the machine has
-    powered itself off (EC2 then ends it: instance-initiated shutdown terminates).
+    powered itself off (EC2 then ends it: instance-initiated shutdown terminates). `runner_version` is
+    the version of actions/runner that its image holds.
     """
 
     instance_id: str
@@ -35,6 +39,7 @@ class LabMachine:
     metadata_url: str
     powered_off: Callable[[], Awaitable[None]]
     sku: str = ""
+    runner_version: str = RUNNER_VERSION
 
 
 class MachineHost(Protocol):

@@ -4,7 +4,7 @@ Decides what DescribeImages and DeregisterImage answer. Never makes an image by 
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -67,6 +67,7 @@ class Images:
         architecture: str = "x86_64",
         root_device: str = "/dev/xvda",
         snapshot_gb: int = 30,
+        tags: Mapping[str, str] | None = None,
     ) -> Image:
         """Register an image owned by `self`; at least a second newer than every other."""
         # A day in the past, so that several seeded at once are not from the future.
@@ -79,15 +80,20 @@ class Images:
             root_device=root_device,
             snapshot_gb=snapshot_gb,
             created_at=self._latest,
+            tags=dict(tags or {}),
         )
         self._by_id[image.id] = image
         return image
 
-    def publish(self, older: Image, name: str) -> Image:
+    def publish(self, older: Image, name: str, tags: Mapping[str, str] | None = None) -> Image:
         """Register a newer image like another one, created now: what a rebuild of it gives."""
         self._latest = max(self._latest + 1, self._now())
         newer = replace(
-            older, id="ami-" + secrets.token_hex(9)[:17], name=name, created_at=self._latest
+            older,
+            id="ami-" + secrets.token_hex(9)[:17],
+            name=name,
+            created_at=self._latest,
+            tags=dict(older.tags if tags is None else tags),
         )
         self._by_id[newer.id] = newer
         return newer

@@ -14,11 +14,14 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.lab.ec2.faults import Faults
 from autoscaler.lab.ec2.instances import Instance, Instances, InstanceState
 from autoscaler.lab.ec2.query import timestamp
-from autoscaler.lab.machine_host import LabMachine, MachineHost
+from autoscaler.lab.machine_host import RUNNER_VERSION, LabMachine, MachineHost
 
 BY_USER = ("Client.UserInitiatedShutdown", "User initiated shutdown")
 TAKEN_BACK = ("Server.SpotInstanceTermination", "Spot instance termination")
 BY_ITSELF = ("Client.InstanceInitiatedShutdown", "Instance initiated shutdown")
+
+RUNNER_TAG = "lab:runner-version"
+"""The tag of an image that says which version of actions/runner is in it."""
 
 
 @dataclass(slots=True)
@@ -127,6 +130,7 @@ class Lifecycle:
             metadata_url=f"{self.metadata_root}/{instance.id}",
             powered_off=lambda: self.powered_off(instance),
             sku=instance.tags.get("autoscaler:sku", ""),
+            runner_version=instance.specification.image.tags.get(RUNNER_TAG, RUNNER_VERSION),
         )
 
     def _end(self, instance: Instance, reason: tuple[str, str], transition: str) -> None:

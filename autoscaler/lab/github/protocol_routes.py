@@ -1,8 +1,8 @@
 """The lab's runner protocol, the server's side: what a stand-in runner says over HTTP.
 
 The requests and answers stand in `autoscaler/lab/machine_host.py`. Beyond them: 404 also where the
-job is not (any longer) this runner's, 410 to a renewal when the job was cancelled and is to be
-ended, 401 for a wrong token, 400 for a malformed body.
+job is not (any longer) this runner's, 403 to a runner of a version that is too old, 410 to a
+renewal when the job was cancelled and is to be ended, 401 for a wrong token, 400 for a malformed body.
 """
 
 import hmac
@@ -29,11 +29,15 @@ class _MalformedError(Exception):
 
 
 class ProtocolRoutes:
-    """Handlers for runners with the token of their JIT configuration. `calls` counts by step."""
+    """Handlers for runners with the token of their JIT configuration. `calls` counts by step.
 
-    def __init__(self, actions: Actions, scale: float) -> None:
+    A runner that names no version is never too old.
+    """
+
+    def __init__(self, actions: Actions, scale: float, oldest: str) -> None:
         self._actions = actions
         self._scale = scale
+        self._oldest = _version(oldest)
         self.calls: Counter[tuple[str, int]] = Counter()
 
     def routes(self) -> list[web.RouteDef]:
@@ -80,6 +84,10 @@ class ProtocolRoutes:
         wait = body.get("wait", LONGEST_POLL)
         if not isinstance(wait, int | float) or not math.isfinite(wait):
             raise _MalformedError
+        version = body.get("version")
+        if isinstance(version, str) and _version(version) < self._oldest:
+            message = f"Runner version v{version} is deprecated and cannot receive messages."
+            return web.json_response({"message": message}, status=403)
         job = await self._actions.message(runner, min(max(float(wait), 0.0), LONGEST_POLL))
         if job is None:
             return web.Response(status=204)
@@ -112,6 +120,13 @@ def _body(raw: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise _MalformedError
     return body
+
+
+def _version(text: str) -> tuple[int, ...]:
+    parts = text.split(".")
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        raise _MalformedError
+    return tuple(int(part) for part in parts)
 
 
 def _job(body: dict[str, Any]) -> int:

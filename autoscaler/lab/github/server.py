@@ -104,7 +104,9 @@ class LabGitHub:
         )
         self._actions.lose = self._options.lose_jobs
         self._events: Events
-        self._protocol = ProtocolRoutes(self._actions, self._options.scale)
+        self._protocol = ProtocolRoutes(
+            self._actions, self._options.scale, self._options.oldest_runner
+        )
         self._limits = RateLimits(self._options.limits)
         self._faults = AnswerFaults(self._options.answer_faults, self._options.seed)
         self._gateway = Gateway(self._credentials, self._limits, clock, self._faults, self._options)

@@ -180,7 +180,8 @@ class LabGitHubOptions:
     `delivery_timeout` and `token_lifetime` are real seconds.
     `base_path` stands before every REST path: an Enterprise Server's is `/api/v3`. Lists of runners
     are answered for `list_cache` seconds as they were, so that `busy` may be stale. Every request
-    takes `latency` real seconds before anything is done about it.
+    takes `latency` real seconds before anything is done about it. A runner of a version below
+    `oldest_runner` gets no jobs (BrokerErrorKind.RunnerVersionTooOld of actions/runner's Sdk).
     """
 
     scale: float = 1.0
@@ -197,3 +198,4 @@ class LabGitHubOptions:
     base_path: str = ""
     list_cache: float = 0.0
     latency: float = 0.0
+    oldest_runner: str = "2.329.0"

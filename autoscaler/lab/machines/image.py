@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from autoscaler.lab.machine_host import RUNNER_VERSION
+
 _COMMANDS = ("shutdown", "systemctl")
 _TOOLS = ("base64", "bash", "cat", "env", "mkdir", "mv", "setsid", "sh", "sha256sum", "sleep")
 """What the user data and the stand-ins call. Nothing else is on a lab machine's PATH."""
@@ -76,7 +78,9 @@ class Image:
             (self.bin / tool).symlink_to(found)
         (self.bin / "python3").symlink_to(Path(sys.executable).resolve())
 
-    def make_disk(self, root: Path, metadata_url: str) -> Disk:
+    def make_disk(
+        self, root: Path, metadata_url: str, runner_version: str = RUNNER_VERSION
+    ) -> Disk:
         """A fresh disk for one machine."""
         disk = Disk(root)
         for name in ("etc/systemd/system", "opt", "run/systemd/system", "var/log"):
@@ -85,14 +89,15 @@ class Image:
             (root / name).mkdir(mode=0o700, parents=True)
         if self._baked:
             (root / "opt" / "runner-agent" / "agent.py").symlink_to(self.agent)
-        self._install_runner(disk)
+        self._install_runner(disk, runner_version)
         os.mkfifo(disk.power, 0o600)
         disk.host_file.touch(0o600)
         disk.host_file.write_text(json.dumps(self._host(disk, metadata_url)), encoding="utf-8")
         return disk
 
-    def _install_runner(self, disk: Disk) -> None:
+    def _install_runner(self, disk: Disk, version: str) -> None:
         (disk.runner / "bin").mkdir(parents=True)
+        (disk.runner / "bin" / "version").write_text(f"{version}\n")
         (disk.runner / "run.sh").symlink_to(self._programs / "run.sh")
         for name in ("Runner.Listener", "Runner.Worker"):
             (disk.runner / "bin" / name).symlink_to(self._programs / name)

@@ -94,7 +94,9 @@ class ProcessHost:
         if self._closed or machine.instance_id in self._running:
             return
         root = self._folder / machine.instance_id
-        disk = await asyncio.to_thread(self._image.make_disk, root, machine.metadata_url)
+        disk = await asyncio.to_thread(
+            self._image.make_disk, root, machine.metadata_url, machine.runner_version
+        )
         arguments = self._first_boot(machine, disk)
         # Both ends: a pipe without a writer would be at its end after the first message.
         reader = os.open(disk.power, os.O_RDONLY | os.O_NONBLOCK)

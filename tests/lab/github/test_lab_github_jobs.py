@@ -332,3 +332,18 @@ async def test_a_busy_runner_that_polls_is_given_no_second_job(client: Client) -
     assert (second.assigned, await poll, await runner.take()) == (0, None, None)
     assert await runner.say("completed", job=first.id, conclusion="success") == 204
     assert (first.starts, second.starts) == (["a"], [])
+
+
+@pytest.mark.parametrize(
+    ("version", "status"), [("2.328.9", 403), ("2.329.0", 204), ("3.0.0", 204), ("2.x", 400)]
+)
+async def test_a_runner_of_an_old_version_gets_no_job(
+    client: Client, version: str, status: int
+) -> None:
+    """It may register and connect; refused is what asks for jobs (BrokerHttpClient.cs)."""
+    runner = await client.runner("old")
+    answer = await runner.post("message", wait=0, version=version)
+    assert answer.status == status
+    if status == 403:
+        said = f"Runner version v{version} is deprecated and cannot receive messages."
+        assert answer.json["message"] == said

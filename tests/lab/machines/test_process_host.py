@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,28 @@ async def test_the_runner_is_not_root_and_nothing_of_it_stays(
         assert host.sessions("i-1") == ()
         await host.close()
         assert names_in(open_folder) == []
+
+
+@pytest.mark.parametrize("version", ["2.320.0", "2.336.0"])
+async def test_a_runner_that_is_too_old_is_refused_as_the_real_one_is(
+    process_host: MakeHost, user_data: UserData, open_folder: Path, version: str
+) -> None:
+    """The reason stands on standard error; run.sh shows status 7 since 2.333.0 (actions/runner)."""
+    async with running(World(scale=50)) as world:
+        world.forever["message"] = 403
+        host = process_host(world.scale)
+        machine = world.machine("i-1", user_data(world))
+        await host.boot(replace(machine, runner_version=version))
+        await until(lambda: bool(world.off))
+        log = (open_folder / "i-1" / "var" / "log" / "agent.log").read_text()
+        assert (
+            "powering off: GitHub refuses the runner's version: An error occurred: Runner version "
+            f"v{version} is deprecated and cannot receive messages."
+        ) in log
+        assert world.count("exit") == 1
+        folder = open_folder / "i-1" / "opt" / "actions-runner" / "_diag"
+        diagnosed = list(folder.glob("Runner_*"))
+        assert any("WRITE ERROR: An error occurred" in one.read_text() for one in diagnosed)
 
 
 async def test_an_agent_that_is_not_baked_is_fetched(

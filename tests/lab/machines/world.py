@@ -177,6 +177,8 @@ class World:
         if step != "message":
             self.check(step == "connect" or body["job"] == 7, "job")
             return web.Response(status=204)
+        if step in self.forever:
+            return web.Response(status=self.forever[step])
         for _ in range(100):
             if self.jobs:
                 job = {"id": 7, "name": "build (a, b)", "seconds": self.jobs.pop(0)}
