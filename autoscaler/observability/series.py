@@ -158,8 +158,8 @@ class Series:
                 self.interrupted.labels(sku, kind.value)
             for outcome in RerunOutcome:
                 self.reruns.labels(sku, outcome.value)
-            for reason in ExitReason:
-                self.exits.labels(sku, reason.value)
+            for left in ExitReason:
+                self.exits.labels(sku, left.value)
             for ground in EndGround:
                 self.ended.labels(sku, ground.value)
 

@@ -14,7 +14,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import EndGround, ExitReason, MachineState
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import OTHER, BoundedLabel
 from autoscaler.observability.metrics import PrometheusTelemetry
@@ -119,6 +119,7 @@ def test_everything_that_is_told_is_counted() -> None:
     telemetry.launches(GPU, EAST, 5)
     telemetry.launch_failures(GPU, FailureClass.CAPACITY, 2)
     telemetry.machine_ended(GPU, EndGround.IDLE)
+    telemetry.runner_exited(GPU, ExitReason.VERSION_DEPRECATED)
     telemetry.loop_pass(0.004)
     telemetry.notice(EAST, "poison")
     telemetry.machine_interrupted(GPU, NoticeKind.SPOT_INTERRUPTION)
@@ -128,6 +129,7 @@ def test_everything_that_is_told_is_counted() -> None:
     capacity = "InsufficientInstanceCapacity"
     assert value(telemetry, "github_requests_total", endpoint=route, outcome="200") == 1
     assert value(telemetry, "github_request_duration_seconds_sum", endpoint=route) == 0.2
+    assert value(telemetry, "runner_exits_total", sku=GPU, reason="version_deprecated") == 1
     assert value(telemetry, "provider_requests_total", **fleet, outcome=capacity) == 1
     assert value(telemetry, "provider_request_duration_seconds_sum", **fleet) == 1.5
     assert value(telemetry, "deliveries_total", answer="accepted") == 1
@@ -204,6 +206,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "launches": (GPU, EAST, 1),
     "launch_failures": (GPU, FailureClass.CAPACITY, 1),
     "machine_ended": (GPU, EndGround.IDLE),
+    "runner_exited": (GPU, ExitReason.VERSION_DEPRECATED),
     "notice": (EAST, "poison"),
     "machine_interrupted": (GPU, NoticeKind.SPOT_INTERRUPTION),
     "rerun": (GPU, RerunOutcome.ACCEPTED),
