@@ -172,7 +172,7 @@ class BootstrapDesk:
         machine: MachineId,
         nonce: str,
         detail: str,
-        reason: ExitReason = ExitReason.OTHER,
+        reason: ExitReason = ExitReason.UNKNOWN,
     ) -> None:
         """Its runner has left."""
         found = self._authenticated(machine, nonce, over=True)

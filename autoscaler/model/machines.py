@@ -87,7 +87,7 @@ class EndGround(StrEnum):
 class ExitReason(StrEnum):
     """Why a runner left, as its machine's agent says it (docs/bootstrap.md, "Exit reasons").
 
-    A job with root can say any of them. `other` stands for every word that is not in this list.
+    A job with root can say any of them. `unknown` stands for every word that is not in this list.
     """
 
     EXITED = "exited"
@@ -97,7 +97,7 @@ class ExitReason(StrEnum):
     UNUSED = "unused"
     SEAT_CLOSED = "seat_closed"
     HUNG = "hung"
-    OTHER = "other"
+    UNKNOWN = "unknown"
 
 
 @dataclass(slots=True)

@@ -97,9 +97,9 @@ class ExitRequest(Request):
     reason: str = ""
 
     def known_reason(self) -> ExitReason:
-        """The reason, or `other` for a word that is not in the list."""
+        """The reason, or `unknown` for a word that is not in the list."""
         words = {reason.value: reason for reason in ExitReason}
-        return words.get(self.reason, ExitReason.OTHER)
+        return words.get(self.reason, ExitReason.UNKNOWN)
 
 
 Step = Literal[

@@ -219,7 +219,7 @@ class LetsAnybodyExit(BootstrapDesk):
         machine: MachineId,
         nonce: str,
         detail: str,
-        reason: ExitReason = ExitReason.OTHER,
+        reason: ExitReason = ExitReason.UNKNOWN,
     ) -> None:
         if machine in self._journal.ledger.state.machines:
             await self._journal.record(e.MachineExited(self._journal.now, machine, detail, reason))

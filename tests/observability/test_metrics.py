@@ -215,7 +215,8 @@ CALLS: dict[str, tuple[object, ...]] = {
 
 MOST_VALUES = {"app": 33, "account": 67, "endpoint": 67, "outcome": 74, "resource": 18}
 MOST_VALUES |= {"operation": 50, "answer": 34, "step": 26, "kind": 6}
-MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "reason": 10, "ground": 10, "state": 20}
+MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "ground": 10, "state": 20}
+MOST_VALUES |= {"reason": len({*FailureClass, *Unmatched, *ExitReason})}
 
 
 def flooded(method: str, places: Collection[int], floods: int = 200) -> PrometheusTelemetry:
@@ -241,7 +242,7 @@ def label_values(telemetry: PrometheusTelemetry) -> dict[str, set[str]]:
 
 def words(method: str) -> list[int]:
     """The places of a call's labels that take any word."""
-    fixed = (FailureClass, EndGround, NoticeKind, RerunOutcome)
+    fixed = (FailureClass, EndGround, ExitReason, NoticeKind, RerunOutcome)
     labels = 1 if method == "github_budget" else 0
     return [
         place

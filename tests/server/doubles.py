@@ -226,7 +226,7 @@ class ScriptedBootstrap:
         machine: MachineId,
         nonce: str,
         detail: str,
-        reason: ExitReason = ExitReason.OTHER,
+        reason: ExitReason = ExitReason.UNKNOWN,
     ) -> None:
         self._known(machine, nonce)
         await self._heard("exited", detail, reason)

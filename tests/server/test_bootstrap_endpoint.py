@@ -74,7 +74,7 @@ async def test_answers_carry_the_date_that_machines_check_their_clock_by(caller:
         ("heartbeat", 204, None, ("heartbeat",)),
         ("may-release", 200, {"allowed": True}, ("may_release",)),
         ("release", 200, {"status": 422}, ("release",)),
-        ("exit", 204, None, ("exited", "runner left", "other")),
+        ("exit", 204, None, ("exited", "runner left", "unknown")),
     ],
 )
 async def test_each_step_reaches_the_port(
@@ -139,7 +139,7 @@ async def test_the_runners_version_is_that_of_the_check_of_this_name(
 
 @pytest.mark.parametrize(
     ("said", "reason"),
-    [("version_deprecated", "version_deprecated"), ("jobless", "other"), ("", "other")],
+    [("version_deprecated", "version_deprecated"), ("jobless", "unknown"), ("", "unknown")],
 )
 async def test_an_exit_has_a_reason_of_the_list_and_quotes_no_configuration(
     caller: Caller, said: str, reason: str
@@ -246,7 +246,7 @@ async def test_what_a_machine_said_is_carried_out_though_it_hangs_up(caller: Cal
     await until(lambda: counted(caller) == {("exit", "aborted"): 1})
     assert bootstrap.said == []
     bootstrap.go_on.set()
-    await until(lambda: bootstrap.said == [("exited", "", "other")])
+    await until(lambda: bootstrap.said == [("exited", "", "unknown")])
 
 
 async def test_a_grant_that_nobody_is_there_to_take_breaks_nothing(caller: Caller) -> None:

@@ -105,6 +105,6 @@ class Bootstrap(Protocol):
         machine: MachineId,
         nonce: str,
         detail: str,
-        reason: ExitReason = ExitReason.OTHER,
+        reason: ExitReason = ExitReason.UNKNOWN,
     ) -> None:
         """The runner has left; the machine powers off."""

@@ -56,7 +56,7 @@ class MachineExited(Event):
 
     machine: MachineId
     detail: str
-    reason: ExitReason = ExitReason.OTHER
+    reason: ExitReason = ExitReason.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
