@@ -9,7 +9,7 @@ SEEDS ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types contracts crowds laboratory rooms pytest fuzz chaos chaos-bugs mutants format clean
+.PHONY: help setup demo test fresh check lint types contracts crowds laboratory rooms pytest fuzz chaos chaos-bugs mutants format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -24,6 +24,9 @@ demo: ## Replay a push against a GitHub and an EC2 on this host.
 test: setup ## Everything that must hold: lint, types, contracts, tests.
 	@$(MAKE) --no-print-directory crowds
 	@$(MAKE) --no-print-directory -j2 laboratory rooms check
+
+fresh: ## Run both commands of the README on a fresh Debian (as root; before each release).
+	@scripts/fresh.sh $(ARGS)
 
 check: lint types contracts ## What holds without running anything.
 
