@@ -18,6 +18,7 @@ import pytest
 
 from tests.agent.certificates import make_certificate
 from tests.agent.doubles import VirtualClock, install_listener
+from tests.patience import PATIENCE
 
 SOURCE = Path("autoscaler/agent/agent.py")
 
@@ -279,7 +280,7 @@ def close_pipes(runner: Any) -> None:
 
 def see(runner: Any, seen: Callable[[Any], bool]) -> Any:
     """Look until something is seen."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         signs = runner.look(0.05)
         if seen(signs):
@@ -410,7 +411,7 @@ def test_kill_ends_a_frozen_runner_and_its_worker(
     assert len(below) >= 2
     installed.freeze()
     installed.kill()
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE
     alive = [pid for pid in below if Path(f"/proc/{pid}").exists()]
     while alive and time.monotonic() < end:
         time.sleep(0.02)
@@ -728,7 +729,7 @@ def run_agent(folder: Path, host: dict[str, Any] | str) -> subprocess.CompletedP
         check=False,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE,
         env={"PATH": str(folder)},
     )
 

@@ -13,6 +13,7 @@ from autoscaler.app.hints import hint
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
 from tests.config.fleet_file import Folder, changed
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,6 @@ def test_serve_without_credentials_says_how_to_give_some(tmp_path: Path) -> None
         said = next(line for line in process.stdout if "provider_not_opened" in line)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert "instance role" in json.loads(said)["hint"]
     assert "NoCredentialsError" in json.loads(said)["error"]

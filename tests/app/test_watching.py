@@ -14,6 +14,7 @@ from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.identifiers import ProviderName
 from tests.config.keys import pem, rsa_key
 from tests.controller import controllers
+from tests.patience import PATIENCE
 from tests.planner.fleets import EAST
 
 
@@ -46,5 +47,5 @@ async def test_an_opening_that_fails_ends_the_loop_with_its_error() -> None:
         Pace(),
     )
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(loop.run(), 5.0)
+        await asyncio.wait_for(loop.run(), PATIENCE)
     await client.close()

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.bugs import ROOT
+from tests.patience import PATIENCE
 
-LONG = 60.0
+LONG = PATIENCE
 
 
 @contextmanager

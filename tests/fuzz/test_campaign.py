@@ -16,6 +16,7 @@ from tests.fuzz.__main__ import main
 from tests.fuzz.campaign import Campaign
 from tests.fuzz.mutations import mutated, mutated_text
 from tests.fuzz.target import CHUNK, Finding, Tried
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,11 +106,11 @@ def test_ctrl_c_tells_what_was_done_and_leaves_no_process() -> None:
     assert started.stdout.readline().startswith("seed 7")
     assert " of 1,000,000, " in started.stdout.readline()
     os.killpg(started.pid, signal.SIGINT)
-    rest = started.communicate(timeout=60)[0]
+    rest = started.communicate(timeout=PATIENCE)[0]
     assert started.returncode == 130
     assert re.search(r"identity: [\d,]+ tried in", rest)
     assert rest.endswith("interrupted\n")
-    assert not is_there_after(10.0, started.pid)
+    assert not is_there_after(PATIENCE, started.pid)
 
 
 def is_there_after(patience: float, group: int) -> bool:

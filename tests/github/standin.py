@@ -20,6 +20,7 @@ from autoscaler.model.identifiers import Instant
 from tests.github.doubles import ManualClock
 from tests.github.faults import Fault
 from tests.github.standin_lists import StandInLists
+from tests.patience import PATIENCE
 
 
 def timestamp(at: Instant) -> str:
@@ -62,12 +63,12 @@ class StandIn:
 
     async def until_under_way(self, number: int) -> None:
         """Wait until this many requests have arrived and are not answered yet."""
-        async with asyncio.timeout(5), self.arrival:
+        async with asyncio.timeout(PATIENCE), self.arrival:
             await self.arrival.wait_for(lambda: self.under_way >= number)
 
     async def until_called(self, pattern: str, times: int) -> None:
         """Wait until so many requests that match have arrived."""
-        async with asyncio.timeout(5), self.arrival:
+        async with asyncio.timeout(PATIENCE), self.arrival:
             await self.arrival.wait_for(lambda: self.count(pattern) >= times)
 
     @web.middleware

@@ -17,6 +17,7 @@ from autoscaler.model.identifiers import JobId, RunnerName
 from tests.github.conftest import World
 from tests.github.doubles import START
 from tests.github.faults import Fault
+from tests.patience import PATIENCE
 
 MINT = "generate-jitconfig"
 FIRST, SECOND = 77, 90
@@ -309,7 +310,7 @@ async def test_what_one_app_is_refused_is_not_the_answer_to_anothers_mint(
     refused = asyncio.create_task(mint(two, 1))
     await world.github.until_called("/runner-groups", 1)
     await two.find_runner("org:acme", RunnerName("r"))  # from here on the first App comes last
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await mint(two, 2)
     assert not refused.done()
     world.github.over.set()

@@ -26,6 +26,7 @@ from autoscaler.lab.watch import Patience
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.runners import Runner
 from tests.lab.system.harness import records_in
+from tests.patience import PATIENCE
 
 PUSH = """\
 about: a small push
@@ -226,7 +227,7 @@ def test_ctrl_c_removes_everything(folder: Path, push: Path) -> None:
     process = start(push, folder)
     before = read_until(process, "lab time, all: 2 ")
     process.send_signal(signal.SIGINT)
-    after, _ = process.communicate(timeout=60)
+    after, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert after.endswith("Stopped; removing everything.\n")
     assert "Traceback" not in before + after

@@ -26,6 +26,7 @@ from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
 from autoscaler.server.webhook import WebhookEndpoint, WebhookLimits
+from tests.patience import PATIENCE
 from tests.server.doubles import (
     MACHINE,
     NONCE,
@@ -185,6 +186,6 @@ def with_webhook_alone(settings: ServerSettings = LOOPBACK) -> ServerSettings:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until it holds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoscaler.server.serving import Serving
+from tests.patience import PATIENCE
 from tests.server.doubles import CountingTelemetry
 
 SECRETS = (b"the live webhook secret", b"the one before it")
@@ -71,7 +72,7 @@ class Front:
         reader, writer = await asyncio.open_connection(address.host, address.port)
         try:
             writer.write(sent)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 return int((await reader.readline()).split()[1])
         finally:
             writer.close()

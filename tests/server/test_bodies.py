@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from autoscaler.server.bodies import Bodies, BodyRefusedError
+from tests.patience import PATIENCE
 from tests.server.fakes import until
 
 LIMIT, TOGETHER = 1000, 4000
@@ -62,7 +63,7 @@ class Desk:
             await asyncio.wait({task})
 
     async def send(self, length: int) -> str:
-        async with asyncio.timeout(5), self.sending(length, length) as answer:
+        async with asyncio.timeout(PATIENCE), self.sending(length, length) as answer:
             return await answer
 
 

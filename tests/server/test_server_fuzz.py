@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from autoscaler.server.settings import Address
 from autoscaler.server.webhook import ANSWERS
+from tests.patience import PATIENCE
 from tests.server.doubles import MACHINE, NONCE
 from tests.server.fakes import GRANT, HELLO, STEPS, Backstage, delivery_headers
 
@@ -79,7 +80,7 @@ class ServerThread:
         self._thread.start()
         assert self._up.wait(10)
         self.connection = http.client.HTTPConnection(
-            self.address.host, self.address.port, timeout=10
+            self.address.host, self.address.port, timeout=PATIENCE
         )
 
     def stop(self) -> None:

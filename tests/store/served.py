@@ -17,11 +17,9 @@ from typing import Any
 
 from autoscaler.store.sqlite import SqliteStore
 from tests.config.fleet_file import NAMED_FILES, changed
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
-"""Real seconds, for a host that is busy with other things; what is waited for takes a few."""
-
 _NOWHERE = "http://127.0.0.1:9"
 _SECRET = NAMED_FILES["secret"].strip().encode()
 

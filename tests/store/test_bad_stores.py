@@ -15,7 +15,8 @@ import pytest
 
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.store.sqlite import SqliteStore
-from tests.store.served import PATIENCE, Served
+from tests.patience import PATIENCE
+from tests.store.served import Served
 
 PAGE = 4096
 JOBS = frozenset(range(1, 41))
@@ -117,7 +118,6 @@ def served_where_room_is_short(
     return Served(fleet, disk.folder / "state.db"), wrapper
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", SHORT_BY)
 async def test_a_full_disk_ends_it_and_what_was_answered_is_kept(
     kind: str, disk: Disk, tmp_path: Path

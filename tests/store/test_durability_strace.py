@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.served import PATIENCE, Served
+from tests.patience import PATIENCE
+from tests.store.served import Served
 from tests.store.system_calls import STRACE, Answer, answers, read_trace, too_early
 
 CONNECTIONS = 8
@@ -31,7 +32,6 @@ def strace() -> str:
     return found
 
 
-@pytest.mark.timeout(180)
 async def test_each_2xx_follows_a_sync_that_began_after_its_body_arrived(
     strace: str, tmp_path: Path
 ) -> None:

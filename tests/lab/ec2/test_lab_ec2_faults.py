@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 from autoscaler.lab.ec2.instances import InstanceState, Pool
 from autoscaler.model.catalogue import CapacityType
 from tests.lab.ec2.harness import PENDING, Fixture, launched
+from tests.patience import PATIENCE
 
 
 def pool(ec2: Fixture, instance_type: str = "g5.xlarge", zone: int = 0) -> Pool:
@@ -59,7 +60,7 @@ async def test_a_call_that_is_cut_was_never_carried_out(ec2: Fixture) -> None:
 async def test_an_answer_is_lost_after_a_silence(ec2: Fixture) -> None:
     ec2.lab.faults.lose_answers("CreateFleet", 1, silence=45.0)
     call = asyncio.create_task(ec2.fleet(1))
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(PATIENCE):
         while not ec2.lab.faults.lost:  # noqa: ASYNC110 - the SDK is in a thread
             await asyncio.sleep(0.01)
     assert len(ec2.lab.instances) == 1

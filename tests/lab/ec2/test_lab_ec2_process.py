@@ -14,6 +14,7 @@ from autoscaler.controller.system import SystemClock
 from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.ec2.service import LabEc2
 from tests.lab.ec2.harness import FakeHost
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PARENT = """
@@ -38,7 +39,7 @@ async def listens(url: str) -> bool:
 
 
 async def gone(url: str) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while await listens(url):
         if time.monotonic() > deadline:
             return False

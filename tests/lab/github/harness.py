@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from autoscaler.lab.github.server import LabGitHub
 from autoscaler.lab.github.settings import JobSpec
+from tests.patience import PATIENCE
 
 EPOCH = 1_800_000_000.0
 APP = 1234
@@ -63,7 +64,7 @@ async def settle() -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that real I/O brings about."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - sockets have no event to wait for
             await asyncio.sleep(0.002)
 

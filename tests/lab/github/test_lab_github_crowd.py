@@ -9,6 +9,7 @@ from autoscaler.controller.system import SystemClock
 from autoscaler.lab.github.server import LabGitHub
 from autoscaler.lab.github.settings import LabApp, LabGitHubOptions, LabOrganization
 from tests.lab.github.harness import APP, SECRET, Client, Key, Listener, job
+from tests.patience import PATIENCE
 
 RUNNERS = 120
 CLASSES = (("gpu",), ("gpu", "linux"), ("arm",))
@@ -35,7 +36,7 @@ async def test_every_job_runs_exactly_once(key: Key, listener: Listener) -> None
             work = [asyncio.create_task(runner.run()) for runner in runners]
             lab.push([job(f"job {n}", CLASSES[n % 3]) for n in range(RUNNERS)])
             ran = await asyncio.gather(*work)
-            await asyncio.wait_for(lab.settled(), 5)
+            await asyncio.wait_for(lab.settled(), PATIENCE)
             await lab.delivered()
     finally:
         await lab.close()

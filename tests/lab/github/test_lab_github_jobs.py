@@ -8,6 +8,7 @@ import pytest
 from autoscaler.lab.github.records import JobStatus
 from autoscaler.lab.github.settings import JobSpec, Patience
 from tests.lab.github.harness import Client, HandClock, job, until
+from tests.patience import PATIENCE
 
 Make = Callable[..., Awaitable[Client]]
 
@@ -24,7 +25,7 @@ async def test_a_job_from_push_to_end(client: Client, clock: HandClock) -> None:
     await clock.advance(90)
     assert await runner.say("renew", job=pushed.id) == 204
     assert await runner.say("completed", job=pushed.id, conclusion="success") == 204
-    await asyncio.wait_for(client.lab.settled(), 1)
+    await asyncio.wait_for(client.lab.settled(), PATIENCE)
     assert (pushed.status, pushed.conclusion) == (JobStatus.COMPLETED, "success")
     assert pushed.queued_at is not None
     assert pushed.started_at == pushed.queued_at + 15

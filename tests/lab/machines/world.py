@@ -16,6 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from autoscaler.lab.machine_host import LabMachine
+from tests.patience import PATIENCE
 
 
 @dataclass
@@ -210,7 +211,7 @@ async def running(world: World) -> AsyncIterator[World]:
         await site_runner.cleanup()
 
 
-async def until(happened: Callable[[], bool], seconds: float = 15.0) -> None:
+async def until(happened: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait for something to become true. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         while not happened():  # noqa: ASYNC110 - it happens in another process
