@@ -18,6 +18,7 @@ setup: ## Set up .venv and the Debian packages that the tests need.
 	@scripts/bootstrap.sh
 
 demo: ## Replay a push against a GitHub and an EC2 on this host.
+	@echo '==> demo'
 	@scripts/bootstrap.sh demo
 	@$(BIN)/python -m autoscaler.cli demo $(ARGS)
 

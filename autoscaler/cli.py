@@ -158,10 +158,10 @@ def demo(
         float | None, typer.Option(min=1, max=100_000, help="How many times faster than life.")
     ] = None,
     lose_job: Annotated[
-        bool, typer.Option("--lose-job", help="Have the lab lose a job: the demo must fail.")
+        bool, typer.Option("--lose-job", help="Have the lab lose a job, and see it noticed.")
     ] = False,
     leak_machine: Annotated[
-        bool, typer.Option("--leak-machine", help="Have the lab keep a machine: it must fail.")
+        bool, typer.Option("--leak-machine", help="Have the lab keep a machine, likewise.")
     ] = False,
     push: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Replay this push, not the package's own.")
@@ -174,17 +174,25 @@ def demo(
     ] = None,
 ) -> None:
     """Replay one push to a large repository against a GitHub and EC2 on this host."""
+    if lose_job and leak_machine:
+        raise typer.BadParameter("--lose-job and --leak-machine: choose one")
+    # Importing all of it takes seconds where the disk or the processors are busy.
+    with _printing():
+        typer.echo("Loading the laboratory ...")
+        sys.stdout.flush()
+    from autoscaler.app.machine_steps import read_steps
     from autoscaler.lab.demo import DEFAULT_SCALE, DemoOptions
     from autoscaler.lab.demo import main as run
+    from autoscaler.lab.verdict import Fault
 
+    fault = Fault.LOST_JOB if lose_job else Fault.LEAKED_MACHINE if leak_machine else None
     options = DemoOptions(
         scale=DEFAULT_SCALE if scale is None else scale,
-        lose_job=lose_job,
-        leak_machine=leak_machine,
+        fault=fault,
         push=push,
         keep=keep,
     )
-    raise typer.Exit(run(price_of=_price_of, options=options))
+    raise typer.Exit(run(price_of=_price_of, steps_of=read_steps, options=options))
 
 
 commands.command()(operator_commands.unclear)

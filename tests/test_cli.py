@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 from autoscaler.cli import commands
 from autoscaler.config import load
 from autoscaler.lab.demo import DemoOptions
+from autoscaler.lab.verdict import Fault
 from autoscaler.model.catalogue import OperatingSystem
 from tests.config.fleet_file import EXAMPLE, Folder
 
@@ -394,6 +395,7 @@ def test_serve_prints_a_configurations_errors_and_ends_with_2(
         ["serve", "-c", "f", "--clock-scale", "0"],
         ["serve", "-c", "f", "--clock-epoch", "-1"],
         ["demo", "--scale", "0"],
+        ["demo", "--lose-job", "--leak-machine"],
         ["check"],
         ["check", "a", "b"],
         ["sevre"],
@@ -418,11 +420,18 @@ def test_demo_hands_its_options_over(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     )
     shown.status = 1
     folders = ("--push", tmp_path / "push.yaml", "--keep", tmp_path)
-    given = run("demo", "--scale", "500", "--lose-job", "--leak-machine", *folders)
+    given = run("demo", "--scale", "500", "--lose-job", *folders)
     assert given.exit_code == 1
     assert shown.options["options"] == DemoOptions(
-        scale=500.0, lose_job=True, leak_machine=True, push=tmp_path / "push.yaml", keep=tmp_path
+        scale=500.0, fault=Fault.LOST_JOB, push=tmp_path / "push.yaml", keep=tmp_path
     )
+    run("demo", "--leak-machine")
+    assert shown.options["options"] == DemoOptions(fault=Fault.LEAKED_MACHINE)
+
+
+def test_demo_says_at_once_that_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autoscaler.lab.demo.main", Given(status=0))
+    assert run("demo").stdout == "Loading the laboratory ...\n"
 
 
 def test_help_imports_only_what_it_needs() -> None:

@@ -10,7 +10,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,9 +88,16 @@ class Laboratory:
     A `moto` that is given is shared with others, in an account of the lab's own, and left running.
     """
 
-    def __init__(self, fleet: LabFleet, moto: MotoProcess | None = None) -> None:
+    def __init__(
+        self,
+        fleet: LabFleet,
+        moto: MotoProcess | None = None,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`report` is called with what is about to be started."""
         self.fleet = fleet
         self._moto = moto
+        self._report = report
         self.clock = SystemClock(fleet.scale, time.time())
         self.folder = Path(tempfile.mkdtemp(prefix="autoscaler-lab-"))
         self.github: LabGitHub
@@ -115,11 +122,13 @@ class Laboratory:
             account = Account() if self._moto is None else Account(_account_id())
             self.ec2 = LabEc2(host, self.clock, account=account, moto=self._moto)
             stack.push_async_callback(self.ec2.close)
+            self._report("EC2 (moto, with a front for what it lacks)")
             await self.ec2.start()
             network = await self.ec2.seed_network(3)
             secret = secrets.token_hex(20)
             self.github = self._github(key, secret)
             stack.push_async_callback(self.github.close)
+            self._report("GitHub")
             await self.github.start()
             self._write_secrets(key, secret)
             self.controller = self._controller(self._write_fleet_file(network))
@@ -137,6 +146,7 @@ class Laboratory:
 
     async def start_controller(self) -> None:
         """Start the controller, wait until it is ready, and point GitHub's webhook at it."""
+        self._report("the controller (autoscaler serve)")
         await self.controller.start()
         await self.controller.ready()
         self.github.point_webhook(f"{self.controller.url}/webhook")

@@ -1,4 +1,4 @@
-"""The demo, whole and small: green when all is well, red for each thing that the lab does wrong."""
+"""The demo, whole and small: green when all is well or a planted fault is noticed, red otherwise."""
 
 import multiprocessing
 import os
@@ -21,7 +21,9 @@ import psutil
 import pytest
 from rich.console import Console
 
+from autoscaler.app.machine_steps import read_steps
 from autoscaler.lab.demo import DemoOptions, main
+from autoscaler.lab.verdict import Fault
 from autoscaler.lab.watch import Patience
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.runners import Runner
@@ -47,7 +49,7 @@ SCALE = 200.0
 PRICES = {"m7g.large": 0.1, "g5.xlarge": 1.0, "c5d.4xlarge": 1.5}
 
 
-GREEN, LOST, LEAKED = "green", "lost", "leaked"
+GREEN, LOST, LEAKED, HASTY = "green", "lost", "leaked", "hasty"
 
 
 class Replay(NamedTuple):
@@ -58,10 +60,9 @@ class Replay(NamedTuple):
     kept: Path
     folder: Path
 
-    @property
-    def failures(self) -> list[str]:
-        """The lines that name what is wrong."""
-        return [line for line in self.output.splitlines() if line.startswith("FAILED: ")]
+    def lines(self, begin: str) -> list[str]:
+        """The lines that begin so."""
+        return [line for line in self.output.splitlines() if line.startswith(begin)]
 
 
 def open_folder() -> Iterator[Path]:
@@ -93,8 +94,10 @@ def replays(push: Path) -> Iterator[dict[str, Replay]]:
     plain = DemoOptions(SCALE, push=push)
     options = {
         GREEN: plain,
-        LOST: replace(plain, lose_job=True, patience=patience),
-        LEAKED: replace(plain, leak_machine=True, patience=patience),
+        LOST: replace(plain, fault=Fault.LOST_JOB, patience=patience),
+        LEAKED: replace(plain, fault=Fault.LEAKED_MACHINE, patience=patience),
+        # Gives up before any machine can have booted: nothing was planted, so this is a failure.
+        HASTY: replace(plain, patience=Patience(stuck=1.0, left=1.0, real_floor=0.001)),
     }
     with contextmanager(open_folder)() as folder, pool(len(options)) as workers:
         work = {name: workers.submit(replay, folder / name, of) for name, of in options.items()}
@@ -126,7 +129,7 @@ def demo(options: DemoOptions) -> tuple[int, str]:
     """Exit status and output."""
     out = StringIO()
     console = Console(file=out, width=80, highlight=False, markup=False, emoji=False)
-    status = main(price_of, options, console)
+    status = main(price_of, read_steps, options, console)
     return status, out.getvalue()
 
 
@@ -157,7 +160,7 @@ def test_green_when_every_job_runs_once(replays: dict[str, Replay]) -> None:
 def test_the_table_and_what_stands_below_it(replays: dict[str, Replay]) -> None:
     output = replays[GREEN].output
     rows = {line.split()[0]: line.split() for line in output.splitlines() if "$" in line}
-    assert {name: (row[1], row[5]) for name, row in rows.items() if name != "Cost:"} == {
+    assert {name: (row[1], row[2]) for name, row in rows.items() if name != "Cost:"} == {
         "cpu.small": ("2", "2"),
         "gpu.large": ("2", "2"),
         "win.large": ("1", "1"),
@@ -169,36 +172,78 @@ def test_the_table_and_what_stands_below_it(replays: dict[str, Replay]) -> None:
     # Each name is minted once. More than five where this host was too busy to hand one over in time.
     runners = kept_runners(replays[GREEN].kept)
     assert sum(runner.job is not None for runner in runners) == 5
-    minted = f"  {len(runners)} POST /orgs/{{org}}/actions/runners/generate-jitconfig"
-    assert minted in output.splitlines(), output
-    assert re.search(r"^  \d+ DescribeInstances$", output, re.MULTILINE)
-    assert re.search(r'autoscaler_launches_total\{.*sku="\w+\.\w+".*\} 2$', output, re.MULTILINE)
-    assert "  4 macos-15 (macOS)" in output
+    calls = (replays[GREEN].kept / "calls.txt").read_text().splitlines()
+    jit = "POST /orgs/{org}/actions/runners/generate-jitconfig"
+    assert f"GitHub {jit} 201 {len(runners)}" in calls
+    assert any(re.fullmatch(r"EC2 DescribeInstances \d+", line) for line in calls)
+    metrics = (replays[GREEN].kept / "metrics.txt").read_text()
+    launches = r'^autoscaler_launches_total\{.*sku="gpu\.large".*\} 2$'
+    assert re.search(launches, metrics, re.MULTILINE)
+    assert "Left out, as they do not run on EC2: 4 for macOS." in output
 
 
-def test_red_when_a_job_is_lost(replays: dict[str, Replay]) -> None:
-    found = replays[LOST]
-    assert found.status == 1
-    assert found.failures == [
-        "FAILED: given up: no job runs, and none has moved for 20 minutes",
-        "FAILED: job build / cpu.small 1: started 0 times, queued, lost by the lab",
-        "FAILED: 3 jobs were never queued: they need jobs that have not ended",
+def test_what_the_controller_added_stands_apart_from_the_whole_wait(
+    replays: dict[str, Replay],
+) -> None:
+    """In real seconds; and no more than the whole wait, which is in lab time."""
+    output = replays[GREEN].output
+    rows = {line.split()[0]: line.split() for line in output.splitlines() if "$" in line}
+    for name in ("cpu.small", "gpu.large", "win.large", "all"):
+        _, most_added, _, most_waited = rows[name][3:7]
+        minutes, seconds = most_waited.split(":")
+        added = float(most_added.removesuffix("s"))
+        assert 0.0 < added <= (60 * int(minutes) + int(seconds) + 1) / SCALE + 0.05
+    assert f"as long as on this host, times {SCALE:g}." in output
+
+
+def test_it_says_from_the_start_what_it_is_doing(replays: dict[str, Replay]) -> None:
+    output = replays[GREEN].output
+    stages = re.findall(r"^ +\d+\.\d s  (\w+ \w+ ?\w*)", output, re.MULTILINE)
+    assert [stage.strip() for stage in stages] == [
+        "starting EC2",
+        "starting GitHub",
+        "starting the controller",
+        "pushing 5 jobs",
     ]
-    assert "The end of the controller's log:" in found.output
-    assert '"event": "serving"' in found.output
+    assert output.index("starting EC2") < output.index("lab time, all: ")
+
+
+def test_a_lost_job_is_noticed_as_expected(replays: dict[str, Replay]) -> None:
+    found = replays[LOST]
+    assert found.status == 0, found.output
+    assert found.lines("Noticed: ") == [
+        "Noticed: given up: no job runs, and none has moved for 20 minutes",
+        "Noticed: job build / cpu.small 1: started 0 times, queued, lost by the lab",
+        "Noticed: 3 jobs were never queued: they need jobs that have not ended",
+    ]
+    assert "On purpose, GitHub forgets one queued job." in found.output
+    last = "PASSED: the job that the lab's GitHub lost was noticed, as expected."
+    assert found.output.splitlines()[-1] == last
+    assert found.lines("FAILED: ") == []
     assert_nothing_behind(found.folder)
 
 
-def test_red_when_a_machine_is_leaked(replays: dict[str, Replay]) -> None:
+def test_a_leaked_machine_is_noticed_as_expected(replays: dict[str, Replay]) -> None:
     found = replays[LEAKED]
-    assert found.status == 1
-    assert len(found.failures) == 3, found.output
-    given_up, machine, volume = found.failures
+    assert found.status == 0, found.output
+    given_up, machine, volume = found.lines("Noticed: ")
     assert given_up.endswith("every job has ended, and for 10 minutes nothing more has gone")
-    assert re.fullmatch(r"FAILED: left: machine i-[0-9a-f]{17} \(cpu\.small, running\)", machine)
-    assert re.fullmatch(r"FAILED: left: volume vol-[0-9a-f]{17}", volume)
+    assert re.fullmatch(r"Noticed: left: machine i-[0-9a-f]{17} \(cpu\.small, running\)", machine)
+    assert re.fullmatch(r"Noticed: left: volume vol-[0-9a-f]{17}", volume)
     assert "Machines: 5 launched" in found.output
     assert "1 left." in found.output
+    last = "PASSED: the machine that the lab's EC2 did not terminate was noticed, as expected."
+    assert found.output.splitlines()[-1] == last
+    assert_nothing_behind(found.folder)
+
+
+def test_red_when_something_is_wrong_that_nobody_planted(replays: dict[str, Replay]) -> None:
+    found = replays[HASTY]
+    assert found.status == 1
+    assert found.lines("FAILED: ")[0].startswith("FAILED: given up: no job runs")
+    assert "The end of the controller's log:" in found.output
+    assert '"event": "serving"' in found.output
+    assert found.output.splitlines()[-1].startswith("FAILED: ")
     assert_nothing_behind(found.folder)
 
 
@@ -248,7 +293,7 @@ def test_an_instance_type_without_a_price(push: Path) -> None:
         raise ValueError(f"instance type {instance_type} is not known")
 
     out = StringIO()
-    assert main(unknown, DemoOptions(push=push), Console(file=out, width=200)) == 2
+    assert main(unknown, read_steps, DemoOptions(push=push), Console(file=out, width=200)) == 2
     assert out.getvalue() == "error: instance type m7g.large is not known\n"
 
 

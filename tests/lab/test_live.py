@@ -8,7 +8,8 @@ from rich.console import Console
 
 from autoscaler.lab.live import clock, screen
 from autoscaler.lab.push import read_example
-from autoscaler.lab.report import Report, SkuReport, print_metrics, print_report
+from autoscaler.lab.report import Report, SkuReport, print_left_out, print_report
+from autoscaler.lab.verdict import PASSED
 from autoscaler.lab.watch import Patience, Progress, SkuProgress
 
 LONGEST = "linux.g6.4xlarge.experimental.nvidia.gpu"
@@ -67,47 +68,49 @@ def test_plain_text_says_what_is_left_once_every_job_is_done(machines: int, word
     assert out.getvalue().splitlines()[0] == f"1:00 lab time, all: 5/5 done{words}"
 
 
-def test_metrics_fit_80_columns_and_lose_nothing() -> None:
-    launches = f'autoscaler_launches_total{{provider="lab",sku="{LONGEST}"}}'
-    long = f'autoscaler_launch_failures_total{{failure="configuration",sku="{LONGEST}"}}'
-    skus = {LONGEST: SkuReport(1, (), 2, 0.0)}
-    report = Report(skus, 1.0, 1, 0, 1.0, 1, 1.0, Counter(), Counter())
-    out = StringIO()
-    metrics = {long: 3.0, launches: 2.0}
-    print_metrics(Console(file=out, width=80), metrics, report)
-    lines = out.getvalue().splitlines()
-    assert max(map(len, lines)) <= 80
-    assert "  autoscaler_launch_failures_total 3" in lines
-    told = "".join(line.strip() for line in lines)
-    assert f'failure="configuration",sku="{LONGEST}"' in told.replace(", ", ",")
-
-
 @pytest.mark.parametrize(
     ("share", "shown"), [(0.5, "0:50"), (0.95, "1:35"), (1.0, "1:40"), (0.001, "0:01")]
 )
 def test_a_share_of_the_jobs_waited_no_longer(share: float, shown: str) -> None:
-    assert SkuReport(100, tuple(map(float, range(1, 101))), 1, 0.0).wait(share) == shown
+    row = SkuReport(100, tuple(map(float, range(1, 101))), (0.3, 0.4, 2.0), 1, 0.0)
+    assert row.wait(share) == shown
 
 
-def test_the_final_table_fits_80_columns() -> None:
-    row = SkuReport(15, (1439.0, 1439.0), 100, 119.27)
-    none = SkuReport(15, (), 0, 0.0)
-    skus = {LONGEST: row, "windows.4xlarge.nonephemeral": none}
+@pytest.mark.parametrize(("share", "shown"), [(0.5, "0.4s"), (1.0, "2.0s")])
+def test_a_share_of_the_jobs_lost_no_more_to_the_controller(share: float, shown: str) -> None:
+    assert SkuReport(3, (5.0,), (0.3, 0.4, 2.0), 1, 0.0).controller(share) == shown
+
+
+def test_the_result_of_the_example_fits_a_screen_of_80_by_24() -> None:
+    push = read_example()
+    row = SkuReport(15, (1439.0, 1439.0), (0.25, 1.5), 100, 119.27)
+    skus = dict.fromkeys(push.skus, row)
+    skus["windows.4xlarge.nonephemeral"] = SkuReport(15, (), (), 0, 0.0)
+    long = "GET /repos/{owner}/{repo}/actions/runs/{run_id}/jobs"
+    calls = Counter({"GET /app/hook/deliveries": 305, long: 229})
+    report = Report(skus, 6000.0, 80.0, 48, 0, 50.0, 28, 45.0, calls, calls)
     out = StringIO()
-    calls = read_example().jobs_by_label
-    print_report(
-        Console(file=out, width=80), Report(skus, 6000.0, 48, 0, 50.0, 28, 45.0, calls, calls)
-    )
+    console = Console(file=out, width=80)
+    console.print()
+    print_report(console, report)
+    print_left_out(console, push)
+    console.print(PASSED)
     lines = out.getvalue().splitlines()
-    assert lines[1].split() == [LONGEST, "15", "23:59", "23:59", "23:59", "100", "$119.27"]
-    assert lines[2].split()[1:] == ["15", "-", "-", "-", "0", "$0.00"]
-    assert lines[3].split() == ["all", "30", "23:59", "23:59", "23:59", "100", "$119.27"]
     assert max(map(len, lines)) <= 80
+    assert len(lines) <= 23  # and the prompt
+    rows = {line.split()[0]: line.split()[1:] for line in lines if "$" in line}
+    seven = ["15", "100", "0.2s", "1.5s", "23:59", "23:59", "$119.27"]
+    assert rows["linux.r7i.2xlarge"] == seven
+    assert rows["windows.4xlarge.nonephemeral"] == ["15", "0", *["-"] * 4, "$0.00"]
+    assert rows["all"] == ["105", "600", "0.2s", "1.5s", "23:59", "23:59", "$715.62"]
     text = out.getvalue()
-    assert "28 of 30 jobs ended in 1:40:00 of lab time." in text
-    assert "Machines: 100 launched, 48 at the peak, 0 left." in text
-    assert "Cost: $119.27 for 50.0 machine hours, 90% of them with a job." in text
-    assert "Calls to GitHub: 59" in text
+    assert LONGEST in text.replace("\n", "")
+    assert "28 of 105 jobs ended in 1:40:00 of lab time." in text
+    assert "Machines: 600 launched, 48 at the peak, 0 left." in text
+    assert "Cost: $715.62 for 50.0 machine hours, 90% of them with a job." in text
+    assert "Calls to GitHub: 534, most of them 305 GET /app/hook/deliveries.\n" in text
+    assert lines[-1] == PASSED
+    assert "booting,\n  which takes as long as on this host, times 80. EC2: instances.\n" in text
 
 
 def test_patience_does_not_shrink_below_what_a_machine_needs() -> None:

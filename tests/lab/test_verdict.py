@@ -1,0 +1,33 @@
+"""Whether a replay has passed: a planted fault has to be noticed, and excuses nothing else."""
+
+import pytest
+
+from autoscaler.lab.verdict import PASSED, Fault, Violation, verdict
+
+LOST = Violation("job build 1: started 0 times, queued, lost by the lab", planted=True)
+OTHER = Violation("job build 2: started 2 times, success")
+
+
+def test_without_a_fault_nothing_may_be_wrong() -> None:
+    assert verdict([], None) == (True, [PASSED])
+    assert verdict([OTHER], None) == (False, [f"FAILED: {OTHER.text}"])
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_planted_fault_that_is_noticed_is_a_success(fault: Fault) -> None:
+    last = f"PASSED: {fault.value} was noticed, as expected."
+    assert verdict([LOST], fault) == (True, [f"Noticed: {LOST.text}", last])
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_planted_fault_that_is_not_noticed_is_a_failure(fault: Fault) -> None:
+    assert verdict([], fault) == (False, [f"FAILED: {fault.value} was not noticed"])
+
+
+def test_a_planted_fault_excuses_nothing_else() -> None:
+    lines = [f"Noticed: {LOST.text}", f"FAILED: {OTHER.text}"]
+    assert verdict([OTHER, LOST], Fault.LOST_JOB) == (False, lines)
+
+
+def test_a_job_that_is_lost_without_a_fault_planted_is_a_failure() -> None:
+    assert verdict([LOST], None) == (False, [f"FAILED: {LOST.text}"])
