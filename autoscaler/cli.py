@@ -197,6 +197,7 @@ def demo(
 
 commands.command()(operator_commands.unclear)
 commands.command()(operator_commands.confirm)
+commands.command()(operator_commands.close_circuit)
 
 
 @commands.command()

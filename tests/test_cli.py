@@ -453,7 +453,7 @@ def test_help_imports_only_what_it_needs() -> None:
 def test_every_command_and_option_is_documented() -> None:
     group = get_command(commands)
     assert isinstance(group, TyperGroup)
-    parts = re.split(r"^## `autoscaler (\w+)`$", DOCUMENT.read_text(), flags=re.MULTILINE)[1:]
+    parts = re.split(r"^## `autoscaler ([\w-]+)`$", DOCUMENT.read_text(), flags=re.MULTILINE)[1:]
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
     assert list(sections) == list(group.commands)
     for name, command in group.commands.items():

@@ -91,11 +91,11 @@ def test_commands_that_are_named_exist(path: Path) -> None:
     code = "\n".join([*WORD.findall(prose(path)), *blocks])
     assert set(re.findall(r"\bmake ([a-z]+)\b", code)) <= targets
     known = {
-        command.name or command.callback.__name__
+        command.name or command.callback.__name__.replace("_", "-")
         for command in commands.registered_commands
         if command.callback is not None
     }
-    assert set(re.findall(r"(?<![-/\w])autoscaler ([a-z]+)", code)) <= known
+    assert set(re.findall(r"(?<![-/\w])autoscaler ([a-z]+(?:-[a-z]+)*)", code)) <= known
 
 
 def test_files_that_are_named_exist() -> None:

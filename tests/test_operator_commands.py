@@ -74,6 +74,12 @@ class Word:
         self.taken.append((old_id, force))
         return InstallationId(old_id)
 
+    async def circuit(self, sku: str) -> SkuName:
+        if sku != "gpu":
+            raise ConfirmationRefusedError(RefusalKind.UNKNOWN, f"no SKU is called {sku}")
+        self.taken.append((sku, False))
+        return SkuName(sku)
+
 
 class Elsewhere:
     """Sends whoever comes to another place."""
@@ -180,6 +186,14 @@ def test_a_refusal_is_told_and_force_overrides_it(controller: Controller) -> Non
     result = controller.run("confirm", "i-busy")
     assert (result.exit_code, result.stderr) == (1, "it is at work\n")
     assert controller.run("confirm", "i-busy", "--force").exit_code == 0
+
+
+def test_close_circuit_hands_the_word_on_or_says_why_not(controller: Controller) -> None:
+    result = controller.run("close-circuit", "gpu")
+    assert (result.exit_code, result.stdout) == (0, "circuit breaker of gpu closed\n")
+    assert controller.word.taken == [("gpu", False)]
+    result = controller.run("close-circuit", "cpu")
+    assert (result.exit_code, result.stderr) == (1, "no SKU is called cpu\n")
 
 
 @pytest.mark.parametrize("given", [(), ("",), ("i-1", "--installation", "x")])

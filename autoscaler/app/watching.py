@@ -59,7 +59,7 @@ def make_reconciler(
     }
     noticing = Noticing(journal, queues, world.telemetry, world.clock)
     consoles = Consoles(journal, world.providers)
-    Circuits(journal)
+    circuits = Circuits(journal, world.providers, world.clock)
     rerunning = Rerunning(journal, GuardedReruns(world.client.reruns), world.clock)
     return Reconciler(
         journal,
@@ -68,5 +68,12 @@ def make_reconciler(
         world.providers,
         world.clock,
         arrived_until,
-        (*opening, syncing.run, rerunning.run, *noticing.duties, *consoles.duties),
+        (
+            *opening,
+            syncing.run,
+            rerunning.run,
+            circuits.run,
+            *noticing.duties,
+            *consoles.duties,
+        ),
     )

@@ -1,17 +1,26 @@
-"""Logs why runners left without a job.
+"""Reports why runners left without a job, and closes the circuit breaker of an image that was replaced.
 
 It never opens a circuit breaker: the ledger does, from the same reports.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
+from autoscaler.controller.wakeups import Wakeups
+from autoscaler.ledger.circuits import open_circuits
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import MachineId
+from autoscaler.model.events import CircuitClosed
+from autoscaler.model.identifiers import MachineId, ProviderName, Seconds, SkuName
 from autoscaler.model.machines import ExitReason, Machine, MachineState
 
+LOOK_EVERY: Seconds = 60.0
+"""How often the images of SKUs with an open circuit breaker are read."""
+
+_OPENED = "opened"
 _EXPECTED = frozenset({ExitReason.UNUSED, ExitReason.SEAT_CLOSED})
 """A runner that no job came to is given back: nothing is wrong with its machine."""
 
@@ -19,18 +28,55 @@ _log = structlog.get_logger(__name__)
 
 
 class Circuits:
-    """Reads the history that is about to be stored."""
+    """Reads the history that is about to be stored, and in `run` the images of providers."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(
+        self, journal: Journal, providers: Mapping[ProviderName, Provider], clock: Clock
+    ) -> None:
         self._journal = journal
+        self._providers = providers
+        self._news: Wakeups[str] = Wakeups(clock)
         journal.on_history(self._hear)
+
+    async def run(self) -> None:
+        """Look soon after a circuit breaker opens, then every minute. Raises StoreError."""
+        while True:
+            await self.look()
+            await self._news.wait(_OPENED, LOOK_EVERY)
+
+    async def look(self) -> None:
+        """Close the circuit breakers of images that no SKU would launch any more. Raises StoreError."""
+        state = self._journal.ledger.state
+        for sku in tuple(state.catalogue.skus):
+            refused = {row.image for row in open_circuits(state, sku) if row.image}
+            if refused and (images := await self._images(sku)) and not refused & images:
+                detail = f"image {', '.join(sorted(images))} in place of {', '.join(refused)}"
+                closed = CircuitClosed(self._journal.now, sku, detail)
+                await self._journal.record(closed)
+                _log.warning("circuit_closed", sku=sku, reason=detail)
+
+    async def _images(self, sku: SkuName) -> set[str]:
+        """What the SKU's launch options launch now; empty where one of them cannot be asked."""
+        ladder = self._journal.ledger.state.catalogue.skus[sku].ladder
+        found: set[str] = set()
+        for name in dict.fromkeys(rung.provider for rung in ladder):
+            try:
+                found.add(await self._providers[name].image(sku))
+            except (KeyError, ProviderError, OutcomeUnknownError) as error:
+                _log.warning("image_not_read", sku=sku, provider=name, error=str(error))
+                return set()
+        return found
 
     def _hear(self, rows: Sequence[HistoryRow]) -> None:
         for row in rows:
-            if row.kind == "machine" and row.event == MachineState.EXITED:
-                machine = self._journal.ledger.state.machines.get(MachineId(row.record))
-                if machine is not None:
-                    self._report_exit(machine, row.detail)
+            if row.kind != "machine":
+                continue
+            machine = self._journal.ledger.state.machines.get(MachineId(row.record))
+            if machine is not None and row.event == MachineState.EXITED:
+                self._report_exit(machine, row.detail)
+            elif machine is not None and row.event == "on_trial":
+                _log.error("circuit_opened", sku=machine.sku, reason=row.detail)
+                self._news.wake(_OPENED)
 
     def _report_exit(self, machine: Machine, detail: str) -> None:
         runners = self._journal.ledger.state.runners

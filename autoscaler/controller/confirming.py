@@ -13,14 +13,16 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.confirmations import ConfirmationRefusedError, RefusalKind
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.ledger.circuits import open_circuits
 from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unclear
-from autoscaler.model.events import InstallationTakenOver, OrphanConfirmed
+from autoscaler.model.events import CircuitClosed, InstallationTakenOver, OrphanConfirmed
 from autoscaler.model.identifiers import (
     InstallationId,
     MachineId,
     ProviderMachineId,
     ProviderName,
     RunnerName,
+    SkuName,
 )
 from autoscaler.model.machines import Machine
 from autoscaler.model.unclear import Unclear
@@ -82,6 +84,18 @@ class Confirming:
         await self._journal.commit()
         _log.warning("installation_taken_over", installation=old)
         return old
+
+    async def circuit(self, sku: str) -> SkuName:
+        """See `Confirmations.circuit`."""
+        name, state = SkuName(sku), self._journal.ledger.state
+        if name not in state.catalogue.skus:
+            _refuse(RefusalKind.UNKNOWN, f"no SKU of this fleet is called {sku}")
+        if not open_circuits(state, name):
+            _refuse(RefusalKind.CONTRADICTED, f"the circuit breaker of {sku} is not open")
+        detail = "an operator closed it"
+        await self._journal.record(CircuitClosed(self._journal.now, name, detail, by_operator=True))
+        _log.warning("circuit_closed", sku=name, reason=detail)
+        return name
 
     async def _at_work(self) -> list[RunnerName]:
         """Every registration that GitHub shows busy or online, whoever's."""

@@ -44,6 +44,7 @@ from autoscaler.model.identifiers import (
     ProviderName,
     RunnerName,
     Seconds,
+    SkuName,
 )
 
 T = TypeVar("T")
@@ -91,6 +92,10 @@ class GuardedProvider:
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """See `Provider`."""
         return await _guard(lambda: self._provider.collect(requests), _LISTED, OutcomeUnknownError)
+
+    async def image(self, sku: SkuName) -> str:
+        """See `Provider`."""
+        return await _guard(lambda: self._provider.image(sku), _LISTED, OutcomeUnknownError)
 
     async def console(self, machine: ProviderMachineId) -> str:
         """See `Provider`."""

@@ -9,6 +9,7 @@ from autoscaler.controller.ports.provider import (
     Provider,
     ProviderError,
 )
+from autoscaler.ledger.circuits import refused_image
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.events import (
     CallAnswered,
@@ -39,6 +40,7 @@ class Launching:
             call.offerings,
             len(call.slots),
             call.token,
+            refused_image(self._journal.ledger.state, call.sku),
         )
         try:
             request = await self._providers[call.provider].prepare(order)

@@ -180,7 +180,13 @@ def note_early_exit(state: LedgerState, machine: Machine, at: Instant, said: str
 
 
 def note_job_given(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """GitHub gave a runner of this machine a job: its SKU's runners are fit to work."""
+    """GitHub gave a runner of this machine a job: its SKU's runners are fit to work.
+
+    Of a refused image, only a job on that image says so.
+    """
+    known = state.cooldowns.get(exits_key(machine.sku))
+    if known is not None and known.image and known.image != machine.image:
+        return
     _end_trial(state, exits_key(machine.sku), machine, at)
 
 
@@ -193,7 +199,8 @@ def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
     hold = 0.0
     if strikes >= IN_A_ROW:
         hold = GROWTH[FailureClass.UNKNOWN].hold(strikes - IN_A_ROW)
-    state.cool(Cooldown(key, at + hold, strikes, reason[:300]))
+    image = known.image if known is not None else ""
+    state.cool(Cooldown(key, at + hold, strikes, reason[:300], image=image))
     return strikes
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from autoscaler.ledger import (
     calls,
+    circuits,
     confirming,
     holds,
     interruptions,
@@ -206,6 +207,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.RerunAnswered: interruptions.on_rerun_answered,
     e.OrphanConfirmed: confirming.on_orphan_confirmed,
     e.InstallationTakenOver: confirming.on_installation_taken_over,
+    e.CircuitClosed: circuits.on_circuit_closed,
     e.ControllerStarted: starting.on_controller_started,
     e.TimePassed: _on_time_passed,
 }

@@ -3,6 +3,7 @@
 It never decides to end a machine.
 """
 
+from autoscaler.ledger.circuits import note_refused_image
 from autoscaler.ledger.cooldowns import note_early_exit, note_failed_boot, note_good_boot
 from autoscaler.ledger.deadlines import SILENCE, due, lifetime_end
 from autoscaler.ledger.holds import HANDED_OUT_WITHIN
@@ -25,6 +26,7 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.machines import (
     MACHINE_TRANSITIONS,
     EndGround,
+    ExitReason,
     Machine,
     MachineState,
 )
@@ -96,7 +98,9 @@ def on_exited(state: LedgerState, event: MachineExited) -> None:
     if _S.EXITED in MACHINE_TRANSITIONS[machine.state]:
         with state.changing(machine):
             machine.exit_reason = event.reason
-        if _left_at_once(state, machine, event.at):
+        if event.reason is ExitReason.VERSION_DEPRECATED and _had_no_job(state, machine):
+            note_refused_image(state, machine, event.at, event.detail)
+        elif _left_at_once(state, machine, event.at):
             note_early_exit(state, machine, event.at, event.detail)
         close_its_runner(state, machine, event.at, event.detail)
         move(state, machine, _S.EXITED, event.at, event.detail)
@@ -221,10 +225,16 @@ def _failure_to_become_ready(machine: Machine, ground: EndGround) -> FailureClas
 def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
     """Whether its runner never had a job, and left before GitHub could be blamed for that."""
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
-    if runner is None or runner.job is not None or runner.state not in IDLE_STATES:
+    if runner is None or not _had_no_job(state, machine):
         return False
     acknowledged = runner.acknowledged_at
     return acknowledged is None or at - acknowledged < HANDED_OUT_WITHIN
+
+
+def _had_no_job(state: LedgerState, machine: Machine) -> bool:
+    """Whether GitHub has given its runner no job so far; one that is over already does not count."""
+    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    return runner is not None and runner.job is None and runner.state in IDLE_STATES
 
 
 def _learn_boot_time(state: LedgerState, machine: Machine, at: Instant) -> None:

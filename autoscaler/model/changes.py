@@ -18,7 +18,7 @@ Record = Job | Call | Machine | Runner | Rerun
 class HistoryRow:
     """What happened to one record and why. `kind` is job, call, machine or runner; a rerun is its job's.
 
-    What happened to the whole is of the kind installation, under its id.
+    What happened to the whole is of the kind installation, under its id, or sku, under its name.
     """
 
     at: Instant

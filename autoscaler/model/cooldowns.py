@@ -15,7 +15,7 @@ IN_A_ROW = 3
 class Cooldown:
     """Held until when, after how many failures of one class in a row, and why.
 
-    No strikes: lifted.
+    No strikes: lifted. `image` is the one that GitHub refused, where that is why.
     """
 
     key: str
@@ -23,6 +23,7 @@ class Cooldown:
     strikes: int
     reason: str
     failure: FailureClass = FailureClass.UNKNOWN
+    image: str = ""
 
 
 def offering_key(offering: str) -> str:

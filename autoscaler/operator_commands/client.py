@@ -78,6 +78,10 @@ class ConfirmationClient:
         body = {"installation": installation, "force": force}
         return str(self._ask("POST", "/admin/installation", body).get("installation"))
 
+    def close_circuit(self, sku: str) -> str:
+        """The SKU that launches machines again. Raises ConfirmationFailedError."""
+        return str(self._ask("POST", f"/admin/circuits/{quote(sku, safe='')}/close", {}).get("sku"))
+
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(  # noqa: S310 - the URL is http or https

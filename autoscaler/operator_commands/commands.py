@@ -79,6 +79,19 @@ def confirm(
             typer.echo(f"installation {_plain(taken)} is this fleet's own now")
 
 
+def close_circuit(
+    config: Config,
+    sku: Annotated[str, typer.Argument(metavar="SKU", help="A SKU whose circuit breaker is open.")],
+    url: Url = None,
+) -> None:
+    """Close the circuit breaker of SKU: what was wrong with its machines is mended.
+
+    The controller launches as many machines as the jobs need again. If they fail too, it opens again.
+    """
+    with _client(config, url) as client:
+        typer.echo(f"circuit breaker of {_plain(client.close_circuit(sku))} closed")
+
+
 @contextmanager
 def _client(config: Path, url: str | None) -> "Iterator[ConfirmationClient]":
     """What goes wrong is told on standard error: status 2 for fleet.yaml and options, else 1."""

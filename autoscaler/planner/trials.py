@@ -1,7 +1,8 @@
 """Which SKUs and rungs are on trial, so that only one machine at a time is launched there.
 
 A SKU is on trial after a row of machines that did not become ready, until one parks, or after a
-row of runners that left at once without a job, until one gets a job; a rung after a row of its own
+row of runners that left at once without a job, or one that GitHub refuses for its version, until one
+gets a job; a rung after a row of its own
 machines. It never holds back what is under way.
 """
 
@@ -32,6 +33,8 @@ class Trials:
         cooldowns = self.fleet.cooldowns
         if (row := on_trial(cooldowns, exits_key(sku))) is not None:
             words = f"{row.strikes} or more machines of {sku} in a row are no good: {row.reason}"
+            if row.image:
+                words = f"circuit breaker of {sku} open until its image is replaced: {row.reason}"
             if held(cooldowns, exits_key(sku), self.fleet.now) is not None:
                 return f"{words}; another is tried in a while"
             if self._booting_of(sku) + self._unproved(sku) > 0:

@@ -56,6 +56,7 @@ class AdminEndpoint:
         app.router.add_get("/admin/unclear", partial(self._answer, self._unclear))
         app.router.add_post("/admin/orphans/{machine}", partial(self._answer, self._orphan))
         app.router.add_post("/admin/installation", partial(self._answer, self._installation))
+        app.router.add_post("/admin/circuits/{sku}/close", partial(self._answer, self._circuit))
 
     async def _answer(self, act: _Act, request: web.Request) -> web.Response:
         if not self._believes(request.headers.getall("Authorization", [])):
@@ -98,6 +99,13 @@ class AdminEndpoint:
             raise _MalformedError
         taken = await self._confirmations.installation(old, force=force)
         return json_answer(200, {"installation": taken})
+
+    async def _circuit(self, request: web.Request) -> web.Response:
+        sku = request.match_info["sku"]
+        if _MACHINE.fullmatch(sku) is None:
+            raise _MalformedError
+        await self._body(request, set())
+        return json_answer(200, {"sku": await self._confirmations.circuit(sku)})
 
     async def _body(self, request: web.Request, keys: set[str]) -> dict[str, object]:
         """A JSON object of these keys at most; nothing at all is an empty one."""

@@ -84,6 +84,7 @@ def cooldown_row(cooldown: Cooldown) -> Row:
         "strikes": cooldown.strikes,
         "reason": _readable(cooldown.reason),
         "failure": cooldown.failure.value,
+        "image": _readable(cooldown.image),
     }
 
 

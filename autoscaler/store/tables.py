@@ -121,6 +121,7 @@ cooldowns = Table(
     Column("strikes", Integer, nullable=False),
     Column("reason", Text, nullable=False),
     Column("failure", Text, nullable=False, server_default="unknown"),
+    Column("image", Text, nullable=False, server_default=""),
 )
 
 prices = Table(

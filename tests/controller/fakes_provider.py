@@ -100,6 +100,9 @@ class FakeProvider:
         self.quota_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
         self.collect_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
         self.console_script: deque[ProviderError | OutcomeUnknownError | str | Seconds] = deque()
+        self.image_id = IMAGE
+        self.image_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
+        self.images_read: list[SkuName] = []
         self.consoles_asked: list[ProviderMachineId] = []
         self._name = name
         self._answers: dict[str, tuple[str, LaunchAnswer]] = {}
@@ -125,7 +128,7 @@ class FakeProvider:
                 "offerings": order.offerings,
                 "count": order.count,
                 "token": order.token,
-                "image": IMAGE,
+                "image": self.image_id,
             }
         )
 
@@ -183,6 +186,13 @@ class FakeProvider:
         _raise_first(self.collect_script)
         return ()
 
+    async def image(self, sku: SkuName) -> str:
+        await self.fuse.burn()
+        self.images_read.append(sku)
+        await asyncio.sleep(self.latency)
+        _raise_first(self.image_script)
+        return self.image_id
+
     async def console(self, machine: ProviderMachineId) -> str:
         await self.fuse.burn()
         self.consoles_asked.append(machine)
@@ -239,7 +249,12 @@ class FakeProvider:
         self.on_instance(instance)
         _, instance_type, zone, _ = key.split("/")
         return LaunchedMachine(
-            machine, instance_type, zone, CapacityType.ON_DEMAND, IMAGE, instance.launch_time
+            machine,
+            instance_type,
+            zone,
+            CapacityType.ON_DEMAND,
+            self.image_id,
+            instance.launch_time,
         )
 
 

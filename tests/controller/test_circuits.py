@@ -1,13 +1,21 @@
 """Why a runner left reaches the operator: log, history, metric and the machine's record."""
 
+import asyncio
+
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.circuits import Circuits
+from autoscaler.controller.circuits import LOOK_EVERY, Circuits
+from autoscaler.controller.confirming import Confirming
+from autoscaler.controller.ports.confirmations import ConfirmationRefusedError, RefusalKind
+from autoscaler.controller.ports.provider import OutcomeUnknownError
+from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason
-from tests.controller.agents import launched, say
-from tests.controller.controllers import World
+from tests.controller.agents import Agent, launched, say
+from tests.controller.controllers import Controller, World
+from tests.controller.fakes_lists import FakeLists
+from tests.controller.test_asking import answer
 from tests.controller.virtual_time import on_virtual_time
 
 REFUSED = (
@@ -20,7 +28,7 @@ REFUSED = (
 async def test_an_operator_reads_why_a_runner_left_without_a_job() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    Circuits(controller.journal)
+    Circuits(controller.journal, world.providers, world.clock)
     await agent.hello()
     await agent.gate(version="2.320.0")
     await controller.turn()
@@ -45,7 +53,7 @@ def test_what_is_expected_is_counted_and_not_logged(why: str) -> None:
     async def scenario() -> None:
         world = World()
         controller, (agent,) = await launched(world)
-        Circuits(controller.journal)
+        Circuits(controller.journal, world.providers, world.clock)
         granted = await agent.start_runner()
         if why == "after a job":
             await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
@@ -57,3 +65,116 @@ def test_what_is_expected_is_counted_and_not_logged(why: str) -> None:
         assert ("runner_exited", "gpu", reason) in world.telemetry.said
 
     scenario()
+
+
+async def refused(world: World, jobs: int = 4) -> tuple[Controller, list[Agent]]:
+    """GitHub refuses the first runner of a burst; the others of its image have not asked yet."""
+    controller, agents = await launched(world, jobs)
+    for job in range(1, jobs + 1):
+        world.github.jobs[JobId(job)] = answer(world, job, JobState.QUEUED)
+    await refuse(controller, agents[0])
+    return controller, agents
+
+
+async def world_settles(controller: Controller) -> None:
+    """GitHub answers what became of the jobs, and what is planned then is carried out."""
+    for _ in range(3):
+        await asyncio.sleep(1.0)
+        await controller.turn()
+
+
+async def refuse(controller: Controller, agent: Agent) -> None:
+    await agent.hello()
+    await agent.gate(version="2.320.0")
+    await controller.turn()
+    granted = await agent.take_grant()
+    await agent.acknowledge(granted.runner)
+    await agent.exit(REFUSED, ExitReason.VERSION_DEPRECATED)
+    await controller.turn()
+    await world_settles(controller)
+
+
+@on_virtual_time
+async def test_the_first_refusal_opens_the_breaker_and_names_image_and_version() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    Circuits(controller.journal, world.providers, world.clock)
+    with capture_logs() as logs:
+        await refuse(controller, agent)
+    (line,) = (one for one in logs if one["event"] == "circuit_opened")
+    assert line["sku"] == "gpu"
+    assert line["reason"].startswith(
+        f"GitHub refuses actions/runner 2.320.0 in image {world.east.image_id}: {REFUSED[:60]}"
+    )
+    assert len(world.east.sent) == 1
+    assert world.telemetry.counts.on_trial == ("gpu",)
+
+
+@on_virtual_time
+async def test_four_jobs_cost_four_machines_until_the_image_is_replaced() -> None:
+    """Thirteen machines were launched for four jobs, and five minutes passed once it was good."""
+    world = World()
+    controller, agents = await refused(world)
+    circuits = Circuits(controller.journal, world.providers, world.clock)
+    watching = asyncio.ensure_future(circuits.run())
+    for agent in agents[1:]:
+        await refuse(controller, agent)
+    await world.clock.sleep(100.0)
+    await controller.turn()
+    assert len(world.east.instances) == 4
+    world.east.image_id = "ami-newer"
+    with capture_logs() as logs:
+        await world.clock.sleep(LOOK_EVERY + 2.0)
+    assert [one["reason"] for one in logs if one["event"] == "circuit_closed"] == [
+        "image ami-newer in place of ami-1"
+    ]
+    await world_settles(controller)
+    assert len(world.east.instances) == 8
+    assert {order.refused_image for order in world.east.prepared[-1:]} == {"ami-1"}
+    watching.cancel()
+
+
+@pytest.mark.parametrize("trouble", [None, OutcomeUnknownError("reset")])
+def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
+    trouble: OutcomeUnknownError | None,
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await refused(world, jobs=1)
+        world.east.image_script.append(trouble)
+        if trouble is not None:
+            world.east.image_id = "ami-newer"
+        await Circuits(controller.journal, world.providers, world.clock).look()
+        await controller.turn()
+        assert world.east.images_read == ["gpu"]
+        assert len(world.east.sent) == 1
+
+    scenario()
+
+
+@on_virtual_time
+async def test_no_image_is_read_while_no_breaker_is_open() -> None:
+    world = World()
+    controller, _ = await launched(world)
+    await Circuits(controller.journal, world.providers, world.clock).look()
+    assert world.east.images_read == []
+
+
+@on_virtual_time
+async def test_an_operator_closes_the_breaker() -> None:
+    world = World()
+    controller, _ = await refused(world, jobs=1)
+    confirming = Confirming(controller.journal, FakeLists(world.clock.now), world.providers)
+    assert len(world.east.sent) == 1
+    assert await confirming.circuit("gpu") == "gpu"
+    await world_settles(controller)
+    assert len(world.east.sent) == 2
+    rows = await world.store.history("sku", "gpu")
+    assert [(row.event, row.detail) for row in rows] == [
+        ("circuit_closed", "an operator closed it")
+    ]
+    for sku, kind in (("gpu", RefusalKind.CONTRADICTED), ("cpu", RefusalKind.UNKNOWN)):
+        with pytest.raises(ConfirmationRefusedError) as refusal:
+            await confirming.circuit(sku)
+        assert refusal.value.kind is kind

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.model import events as e
-from autoscaler.model.cooldowns import boots_key, exits_key, on_trial
+from autoscaler.model.cooldowns import boots_key, exits_key, on_trial, rung_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import EndGround, ExitReason
 from tests.ledger.builders import GPU, World
 from tests.planner.fleets import EAST, catalogue, sku
 
@@ -234,3 +234,90 @@ def test_what_is_counted_of_machines_and_runners_follows_each_change() -> None:
     world.after(180)
     assert world.runner(runner).passed_over
     assert tallies.unproved == {GPU: 0}
+
+
+def is_refused(world: World, name: str, image: str = "ami-old", after: float = 5.0) -> str:
+    """GitHub refuses a runner for its version; returns the runner."""
+    (machine,) = world.park(1, name)
+    world.lists(replace(world.listed(machine), image=image), complete=False)
+    runner = world.grant(machine)
+    world.now += after
+    world.do(e.MachineExited, machine, "it is deprecated", ExitReason.VERSION_DEPRECATED)
+    return runner
+
+
+@pytest.mark.parametrize("after", [5.0, 600.0])
+def test_one_runner_that_github_refuses_for_its_version_opens_the_breaker(after: float) -> None:
+    """Also one that listened for a while: GitHub refuses what asks for jobs."""
+    world = World()
+    is_refused(world, "a", after=after)
+    row = on_trial(world.state.cooldowns, exits_key(GPU))
+    assert row is not None
+    assert (row.strikes, row.until - world.now, row.image) == (3, 300.0, "ami-old")
+    assert row.reason == (
+        "GitHub refuses actions/runner of unknown version in image ami-old: it is deprecated"
+    )
+
+
+def test_those_of_the_same_image_count_once_while_the_breaker_is_open() -> None:
+    world, holds = World(), []
+    for name in "abc":
+        is_refused(world, name, after=0.0)
+    assert exits(world) == 3
+    for number in range(5):
+        world.now = world.state.cooldowns[exits_key(GPU)].until
+        is_refused(world, f"n{number}", after=0.0)
+        holds.append(world.state.cooldowns[exits_key(GPU)].until - world.now)
+    assert holds == [600, 1200, 2400, 3600, 3600]
+
+
+def test_a_job_with_root_that_says_so_opens_nothing_or_not_for_long() -> None:
+    """GitHub's word of its job comes before its lie, or ends what the lie began."""
+    world = World()
+    world.queue(1, 2)
+    runner = world.ready("a")
+    world.starts(1, runner)
+    world.do(e.MachineExited, MachineId("a0"), "lie", ExitReason.VERSION_DEPRECATED)
+    assert exits(world) == 0
+    late = is_refused(world, "b")
+    assert exits(world) == 3
+    world.observe(2, JobState.IN_PROGRESS, runner_name=late)
+    assert exits(world) == 0
+
+
+def test_a_job_on_another_image_closes_no_breaker() -> None:
+    world = World()
+    world.queue(1)
+    (old,) = world.park(1, "p")
+    is_refused(world, "a")
+    world.starts(1, world.grant(old))
+    assert exits(world) == 3
+
+
+def test_an_image_that_was_replaced_closes_the_breaker_and_is_remembered() -> None:
+    world = World()
+    is_refused(world, "a")
+    world.do(e.CircuitClosed, GPU, "another image")
+    row = world.state.cooldowns[exits_key(GPU)]
+    assert (row.strikes, row.until, row.image) == (0, world.now, "ami-old")
+    leaves(world, "b")
+    assert world.state.cooldowns[exits_key(GPU)].image == "ami-old"
+    assert exits(world) == 1
+
+
+def test_an_operator_closes_every_row_of_a_sku() -> None:
+    world = World()
+    is_refused(world, "a")
+    for name in "xyz":
+        late_boot(world, name)
+    world.do(e.CircuitClosed, GPU, "an operator closed it", True)
+    for key in (exits_key(GPU), boots_key(GPU), rung_key(GPU, 0)):
+        assert (world.state.cooldowns[key].strikes, world.state.cooldowns[key].image) == (0, "")
+
+
+def test_a_replaced_image_closes_nothing_else() -> None:
+    world = World()
+    for name in "xyz":
+        late_boot(world, name)
+    world.do(e.CircuitClosed, GPU, "another image")
+    assert boots(world) == 3

@@ -10,7 +10,7 @@ from autoscaler.model.catalogue import CapacityType, IdlePolicy, Offering, Rung
 from autoscaler.model.cooldowns import boots_key, exits_key, on_trial, rung_key
 from autoscaler.model.identifiers import MachineId, ProviderName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import EndGround, ExitReason, MachineState
 from autoscaler.model.plan import Launch
 from autoscaler.planner.trials import Trials
 from tests.ledger.builders import GPU, GPU_CLASS, World
@@ -347,3 +347,23 @@ def test_where_no_runner_was_ever_idle_nothing_is_unproved() -> None:
     world.after(30)
     fleet = dataclasses.replace(world.fleet(), unproved={})
     assert Trials(fleet, ()).of_sku(GPU) is None
+
+
+def test_a_refused_image_is_not_launched_until_it_is_replaced_but_for_a_probe() -> None:
+    """GitHub refused its newest runner once, in an outage: one machine finds out when that is over."""
+    world = World()
+    (first,) = world.park(1, "a")
+    world.lists(dataclasses.replace(world.listed(first), image="ami-old"), complete=False)
+    world.queue(*range(1, 6))
+    world.grant(first)
+    world.do(e.MachineExited, first, "it is deprecated", ExitReason.VERSION_DEPRECATED)
+    for job in tuple(world.state.reads):
+        world.observe(job, JobState.QUEUED, read=True)
+    gone(world, first, EndGround.EXITED)
+    assert launched(world) == 0
+    assert reasons(world).startswith("circuit breaker of gpu open until its image is replaced: ")
+    assert "in image ami-old" in reasons(world)
+    world.after(300)
+    assert launched(world) == 1
+    world.do(e.CircuitClosed, GPU, "another image")
+    assert launched(world) == 5

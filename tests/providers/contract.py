@@ -85,6 +85,14 @@ class ProviderContract:
         assert gone not in machines or machines[gone].terminated
         assert not machines[kept].terminated
 
+    async def test_a_launched_machine_has_the_image_that_is_read(
+        self, provider: Provider, make_order: MakeOrder
+    ) -> None:
+        order = make_order(1, "token-image")
+        image = await provider.image(order.sku)
+        await provider.launch(await provider.prepare(order))
+        assert {one.image for one in (await listed(provider)).values()} == {image}
+
     async def test_ending_nothing_asks_nothing(self, provider: Provider) -> None:
         assert await provider.end([]) == {}
 

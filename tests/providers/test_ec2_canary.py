@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId
+from autoscaler.model.identifiers import CallId, SkuName
 from autoscaler.providers.ec2.canary import sku_for
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.requests import template_of
@@ -111,3 +111,23 @@ async def test_without_a_canary_an_image_that_is_not_there_is_told() -> None:
     with pytest.raises(ProviderError) as refusal:
         await provider(api, replace(SKU, image_name="gone-*")).prepare(spot_order(CALLS[0]))
     assert refusal.value.failure is FailureClass.CONFIGURATION
+
+
+async def test_a_canary_whose_runner_github_refuses_is_passed_over() -> None:
+    api = TwoImages()
+    ec2 = provider(api, with_canary(100))
+    for refused, taken in (("next-*", "gpu-*"), ("gpu-*", "next-*"), ("", "next-*")):
+        one = replace(spot_order(CALLS[0]), refused_image=refused)
+        assert api.images[template_of(await ec2.prepare(one))] == taken
+
+
+async def test_the_image_is_read_anew_and_launched_from_then_on() -> None:
+    """A circuit breaker closes on a newer image: launches must not go on with the remembered one."""
+    api, sku = TwoImages(), SKU
+    ec2 = provider(api, sku)
+    await ec2.prepare(spot_order(CALLS[0]))
+    for number in (2, 3):
+        assert await ec2.image(sku.name) == "gpu-*"
+        assert [name for name, _ in api.calls].count("DescribeImages") == number
+    with pytest.raises(ProviderError):
+        await ec2.image(SkuName("none"))

@@ -65,6 +65,10 @@ class Word:
         self._take(old_id, force)
         return InstallationId(old_id)
 
+    async def circuit(self, sku: str) -> SkuName:
+        self._take(sku, False)
+        return SkuName(sku)
+
     def _take(self, what: str, force: bool) -> None:
         if self.refusal is not None:
             raise self.refusal
@@ -108,6 +112,7 @@ ROUTES = [
     ("GET", "/admin/unclear"),
     ("POST", "/admin/orphans/i-1"),
     ("POST", "/admin/installation"),
+    ("POST", "/admin/circuits/gpu/close"),
 ]
 
 
@@ -158,7 +163,13 @@ async def test_words_are_passed_on(admin: Admin) -> None:
     body = {"installation": "01d01d01", "force": False}
     told = {"installation": "01d01d01"}
     assert await admin.ask("POST", "/admin/installation", body) == (200, told)
-    assert admin.word.taken == [("i-1", False), ("i-2", True), ("01d01d01", False)]
+    assert await admin.ask("POST", "/admin/circuits/linux.gpu/close") == (200, {"sku": "linux.gpu"})
+    assert admin.word.taken == [
+        ("i-1", False),
+        ("i-2", True),
+        ("01d01d01", False),
+        ("linux.gpu", False),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +183,7 @@ async def test_a_refusal_comes_back_with_its_reason(
     told = {"error": kind.value, "reason": "because"}
     assert await admin.ask("POST", "/admin/orphans/i-1") == (status, told)
     assert await admin.ask("POST", "/admin/installation", {"installation": "a"}) == (status, told)
+    assert await admin.ask("POST", "/admin/circuits/gpu/close") == (status, told)
 
 
 async def test_a_word_that_could_not_be_kept_is_not_answered_as_taken(admin: Admin) -> None:
@@ -182,6 +194,8 @@ async def test_a_word_that_could_not_be_kept_is_not_answered_as_taken(admin: Adm
 @pytest.mark.parametrize(
     ("path", "data"),
     [
+        ("/admin/circuits/gpu/close", b'{"force": true}'),
+        ("/admin/circuits/%20/close", b""),
         ("/admin/orphans/i-1", b"no json"),
         ("/admin/orphans/i-1", b"[]"),
         ("/admin/orphans/i-1", b'{"force": 1}'),

@@ -69,7 +69,7 @@ def test_opening_again_changes_nothing(path: Path) -> None:
         seen.append(file.transaction(everything))
         file.close()
     assert seen[0] == seen[1]
-    assert ("0005",) in seen[0]
+    assert ("0006",) in seen[0]
 
 
 def everything(connection: Connection) -> list[tuple[object, ...]]:
@@ -86,7 +86,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(path: 
     with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
         await SqliteStore.open(path)
     assert get_version(path) == "9999"
-    set_version(path, "0005")
+    set_version(path, "0006")
     again = await SqliteStore.open(path)
     assert (await again.load(0.0)).installations == installations
     await again.close()

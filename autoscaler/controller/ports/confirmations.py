@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from autoscaler.model.identifiers import InstallationId, MachineId, ProviderName
+from autoscaler.model.identifiers import InstallationId, MachineId, ProviderName, SkuName
 from autoscaler.model.unclear import Unclear
 
 
@@ -49,4 +49,10 @@ class Confirmations(Protocol):
 
         With `force`, although this store has machines of its own. Durable on return. Raises
         ConfirmationRefusedError, StoreError.
+        """
+
+    async def circuit(self, sku: str) -> SkuName:
+        """What opened this SKU's circuit breaker is mended: machines are launched as before.
+
+        Durable on return. Raises ConfirmationRefusedError, StoreError.
         """

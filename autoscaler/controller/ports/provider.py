@@ -63,7 +63,10 @@ class ProofRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LaunchOrder:
-    """What to launch. `offerings` are `Offering.key`s in the order of preference."""
+    """What to launch. `offerings` are `Offering.key`s in the order of preference.
+
+    A canary's image is not taken if it is `refused_image`: GitHub gives its runners no jobs.
+    """
 
     call: CallId
     sku: SkuName
@@ -72,6 +75,7 @@ class LaunchOrder:
     offerings: tuple[str, ...]
     count: int
     token: str
+    refused_image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,12 @@ class Provider(Protocol):
 
         `requests` are the stored ones that may still be sent: what they name is kept. Never
         deletes a machine. Raises ProviderError, OutcomeUnknownError.
+        """
+
+    async def image(self, sku: SkuName) -> str:
+        """The id of the image that the SKU's next machine gets, read now; a canary's aside.
+
+        Raises ProviderError, OutcomeUnknownError.
         """
 
     async def console(self, machine: ProviderMachineId) -> str:

@@ -15,7 +15,7 @@ from autoscaler.model.events.calls import (
     LaunchFailure,
 )
 from autoscaler.model.events.confirmations import InstallationTakenOver, OrphanConfirmed
-from autoscaler.model.events.controller import ControllerStarted, TimePassed
+from autoscaler.model.events.controller import CircuitClosed, ControllerStarted, TimePassed
 from autoscaler.model.events.event import Event
 from autoscaler.model.events.interruptions import MachineNoticed, RerunAnswered, RerunRequested
 from autoscaler.model.events.jobs import JobAbandoned, JobObserved, JobReadRequested
@@ -52,6 +52,7 @@ __all__ = [
     "CallRecorded",
     "CallSent",
     "CallWithdrawn",
+    "CircuitClosed",
     "ConsoleRead",
     "ControllerStarted",
     "EndAnswered",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from autoscaler.model.events.event import Event
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import Seconds, SkuName
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +11,18 @@ class ControllerStarted(Event):
     """We are back; `absence` is how long nobody was deciding (0 on the first start)."""
 
     absence: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitClosed(Event):
+    """A SKU's circuit breaker closes: its image was replaced, or an operator says so.
+
+    `detail` is bounded text for people.
+    """
+
+    sku: SkuName
+    detail: str
+    by_operator: bool = False
 
 
 @dataclass(frozen=True, slots=True)

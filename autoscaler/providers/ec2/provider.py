@@ -31,7 +31,7 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass, Reach
-from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName
+from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_override
 from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.canary import sku_for
@@ -177,6 +177,8 @@ class Ec2Provider:
     async def _template(self, sku: Ec2Sku, order: LaunchOrder) -> str:
         chosen = sku_for(sku, order.call)
         try:
+            if chosen is not sku and await self._resources.image(chosen) == order.refused_image:
+                chosen = sku
             return await self._resources.template(chosen)
         except ProviderError as error:
             if chosen is sku or error.failure is not FailureClass.CONFIGURATION:
@@ -233,6 +235,13 @@ class Ec2Provider:
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete launch templates and volumes that are left over (see `Provider`)."""
         return await self._collector.collect(requests)
+
+    async def image(self, sku: SkuName) -> str:
+        """The newest image of the SKU's name, which launches take from now on (see `Provider`)."""
+        known = self._settings.skus.get(sku)
+        if known is None:
+            raise ProviderError(FailureClass.CONFIGURATION, "Sku", f"{sku} is not for EC2")
+        return await self._resources.image(known, anew=True)
 
     async def console(self, machine: ProviderMachineId) -> str:
         """What it shows now, else what EC2 kept at its last transition (see `Provider`)."""

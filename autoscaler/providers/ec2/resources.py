@@ -135,6 +135,13 @@ class Resources:
             self._handed_out[template] = self._clock.now()
             return template
 
+    async def image(self, sku: Ec2Sku, *, anew: bool = False) -> str:
+        """The id of the SKU's newest image; `anew` asks EC2 however short ago it was asked."""
+        async with self._locks[sku.name]:
+            if anew:
+                self._images.pop(_source(sku), None)
+            return (await self._image(sku)).id
+
     async def delete_template(self, template: TemplateRow, unused_for: Seconds) -> bool:
         """Delete one that no SKU stands for and none was handed for so long; whether it was.
 

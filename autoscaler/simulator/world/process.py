@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from autoscaler.controller.asking import Asking
 from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.circuits import Circuits
 from autoscaler.controller.confirming import Confirming
 from autoscaler.controller.consoles import Consoles
 from autoscaler.controller.effects import Effects
@@ -218,6 +219,7 @@ class Parts:
             Rerunning(journal, ports.reruns, clock).run,
             *Noticing(journal, ports.notices, telemetry, ports.clock).duties,
             *Consoles(journal, self._providers).duties,
+            Circuits(journal, self._providers, clock).run,
         ]
         if ports.syncs:
             recall = self.intake.recall

@@ -174,6 +174,13 @@ class SimulatedProvider:
         await self.fuse.burn()
         return ()
 
+    async def image(self, sku: SkuName) -> str:
+        """The one image that there is."""
+        del sku
+        await self.fuse.burn()
+        await asyncio.sleep(LATENCY)
+        return IMAGE
+
     async def console(self, machine: ProviderMachineId) -> str:
         """What it wrote by now; one that is not there yet, or no more, wrote nothing."""
         fuse = self.fuse

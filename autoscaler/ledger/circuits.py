@@ -1,0 +1,69 @@
+"""The circuit breaker of a SKU whose image GitHub refuses, and how a circuit breaker closes.
+
+The planner launches nothing while a breaker is open, and one machine at a time after that.
+"""
+
+from autoscaler.ledger.cooldowns import Growth, lift
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.cooldowns import (
+    IN_A_ROW,
+    Cooldown,
+    boots_key,
+    exits_key,
+    on_trial,
+    rung_key,
+)
+from autoscaler.model.events import CircuitClosed
+from autoscaler.model.identifiers import Instant, SkuName
+from autoscaler.model.machines import Machine
+
+REFUSED = Growth(300.0, 3600.0)
+"""How long a refused image is not launched at all. Then one machine is tried, because GitHub also
+refused its newest runner once, during an outage (actions/runner#4613)."""
+
+
+def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: str) -> None:
+    """GitHub refuses the version of actions/runner in a machine's image: open the SKU's breaker.
+
+    Machines of the same image that are refused while the breaker is open change nothing.
+    """
+    key = exits_key(machine.sku)
+    known = state.cooldowns.get(key)
+    if known is not None and known.strikes and known.until > at and known.image == machine.image:
+        return
+    strikes = max(known.strikes if known is not None else 0, IN_A_ROW - 1) + 1
+    reason = (
+        f"GitHub refuses actions/runner {machine.runner_version or 'of unknown version'} in image "
+        f"{machine.image or 'of unknown id'}: {said}"
+    )
+    until = at + REFUSED.hold(strikes - IN_A_ROW)
+    state.cool(Cooldown(key, until, strikes, reason[:300], image=machine.image))
+    state.note(machine, at, "on_trial", reason)
+
+
+def on_circuit_closed(state: LedgerState, event: CircuitClosed) -> None:
+    """Launch machines of the SKU again, as if none had failed."""
+    key = exits_key(event.sku)
+    known = state.cooldowns.get(key)
+    if event.by_operator:
+        sku = state.catalogue.skus.get(event.sku)
+        rungs = range(len(sku.ladder)) if sku is not None else ()
+        for lifted in (key, boots_key(event.sku), *(rung_key(event.sku, one) for one in rungs)):
+            lift(state, lifted, event.at)
+    elif known is not None and known.strikes:
+        # The image is remembered: a canary may still name it.
+        state.cool(Cooldown(key, event.at, 0, "", image=known.image))
+    state.note_row(HistoryRow(event.at, "sku", event.sku, "circuit_closed", event.detail[:500]))
+
+
+def refused_image(state: LedgerState, sku: SkuName) -> str:
+    """The image of a SKU that GitHub refused last, or nothing."""
+    known = state.cooldowns.get(exits_key(sku))
+    return known.image if known is not None else ""
+
+
+def open_circuits(state: LedgerState, sku: SkuName) -> list[Cooldown]:
+    """The rows of failures that keep a SKU from launching as many machines as it wants."""
+    rows = (on_trial(state.cooldowns, key) for key in (exits_key(sku), boots_key(sku)))
+    return [row for row in rows if row is not None]
