@@ -33,7 +33,7 @@ async def test_an_opening_that_fails_ends_the_loop_with_its_error() -> None:
     world = World(store, client, GuardedGitHub(client), {}, {}, telemetry, clock)
     opening = Opening((EAST,), broken, lambda _: None, clock)
     reconciler = make_reconciler(
-        controller.journal, controller.intake, world, clock.now(), opening.run
+        controller.journal, controller.intake, world, clock.now(), (opening.run,)
     )
     loop = Loop(
         controller.journal,

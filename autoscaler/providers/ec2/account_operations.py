@@ -35,7 +35,9 @@ def describe_instance_type_offerings(
     if arguments["page"]:
         parameters["NextToken"] = arguments["page"]
     answer = clients.ec2.describe_instance_type_offerings(**parameters)
-    sold = [(one["InstanceType"], one["Location"]) for one in answer["InstanceTypeOfferings"]]
+    sold: list[tuple[str, str]] = [
+        (one["InstanceType"], one["Location"]) for one in answer["InstanceTypeOfferings"]
+    ]
     return sold, answer.get("NextToken")
 
 

@@ -53,9 +53,9 @@ def refused_override(
         return None
     kind = request["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
     for override in request["LaunchTemplateConfigs"][0]["Overrides"]:
-        named = (override["SubnetId"],)
+        named = [override["SubnetId"]]
         if unsupported:
-            named = (override["InstanceType"], override["AvailabilityZone"])
+            named = [override["InstanceType"], override["AvailabilityZone"]]
         if all(_names(error.message, one) for one in named):
             sold = f"{override['InstanceType']}/{override['AvailabilityZone']}/{kind}"
             offering = f"{provider}/{sold}"
