@@ -47,7 +47,7 @@ class Confirming:
         self._taken_over = taken_over
 
     def unclear(self) -> Sequence[Unclear]:
-        """Every machine that cannot be told."""
+        """Every machine that cannot be told, and those that do not terminate."""
         return unclear(self._journal.ledger.state)
 
     def unlisted(self) -> Sequence[ProviderName]:
@@ -124,6 +124,12 @@ class Confirming:
                     f"{machine} was made by another installation: see autoscaler unclear",
                 )
             _refuse(RefusalKind.UNKNOWN, "no such machine is known: see autoscaler unclear")
+        if found.does_not_terminate:
+            _refuse(
+                RefusalKind.CONTRADICTED,
+                f"machine {found.id} is being terminated already, and {found.provider} does not do it: "
+                f"{found.provider_words}. Terminate it there",
+            )
         if not found.is_unclear:
             _refuse(
                 RefusalKind.CONTRADICTED,

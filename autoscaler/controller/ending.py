@@ -1,12 +1,16 @@
 """Carries out ends: machines are collected for a moment and ended in one request a provider."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+import structlog
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.model.events import EndAnswered
 from autoscaler.model.identifiers import MachineId, ProviderName, Seconds
+
+_log = structlog.get_logger(__name__)
 
 GATHER_FOR: Seconds = 0.1
 MOST_AT_ONCE = 500
@@ -30,6 +34,7 @@ class Ending:
         if provider not in self._providers:
             error = f"provider {provider} is not configured any more"
             await self._journal.record(EndAnswered(self._journal.now, machine, error))
+            self._report([machine])
             return
         gathered = self._gathered.setdefault(provider, [])
         gathered.append(machine)
@@ -56,3 +61,20 @@ class Ending:
                 for provider_id in asked
             )
         )
+        self._report(ids[provider_id] for provider_id in asked)
+
+    def _report(self, machines: Iterable[MachineId]) -> None:
+        """Log the machines that their provider was asked to terminate again and again."""
+        known = self._journal.ledger.state.machines
+        for machine in machines:
+            record = known.get(machine)
+            if record is not None and record.does_not_terminate:
+                _log.warning(
+                    "machine_not_terminated",
+                    machine=machine,
+                    provider=record.provider,
+                    provider_id=record.provider_id,
+                    sku=record.sku,
+                    attempts=record.end_attempts,
+                    provider_says=record.provider_words,
+                )

@@ -27,6 +27,10 @@ _TAKE_OVER = (
     "if the store of that installation was lost and no other controller uses it: "
     "autoscaler confirm --installation {}; if one does, give this fleet another name"
 )
+_TERMINATE = (
+    "its cost goes on, and the controller asks again every 10 minutes; look at it at its provider "
+    "(termination protection, permissions, a host that hangs) and terminate it there"
+)
 _NO_STORES_ID = (
     "no store makes such an id, so it cannot be taken over: end its machines at their provider, "
     "or give this fleet another name"
@@ -61,7 +65,10 @@ def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver)
 
 
 def unclear(state: LedgerState) -> list[Unclear]:
-    """Everything that cannot be told, ours first, each by its provider's id. O(machines)."""
+    """Everything that cannot be told, then ours that do not terminate, then other installations'.
+
+    Each part is sorted by the provider's id. O(machines).
+    """
     ours = [
         Unclear(
             one.id,
@@ -76,6 +83,22 @@ def unclear(state: LedgerState) -> list[Unclear]:
         )
         for one in state.machines.values()
         if one.is_unclear
+    ]
+    staying = [
+        Unclear(
+            one.id,
+            one.provider,
+            one.provider_id,
+            state.catalogue.installations.own,
+            one.sku,
+            one.since,
+            one.launch_time,
+            f"{one.end_attempts} requests to terminate it ({one.reason}), and it still exists; "
+            f"{one.provider} says: {one.provider_words}",
+            _TERMINATE,
+        )
+        for one in state.machines.values()
+        if one.does_not_terminate
     ]
     others = [
         Unclear(
@@ -93,7 +116,7 @@ def unclear(state: LedgerState) -> list[Unclear]:
         for provider, known in state.foreign.items()
         for listed in known.values()
     ]
-    found = (sorted(some, key=lambda one: str(one.provider_id)) for some in (ours, others))
+    found = (sorted(some, key=lambda one: str(one.provider_id)) for some in (ours, staying, others))
     return [one for some in found for one in some]
 
 

@@ -21,7 +21,12 @@ from autoscaler.model.events import (
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import MACHINE_TRANSITIONS, Machine, MachineState
+from autoscaler.model.machines import (
+    MACHINE_TRANSITIONS,
+    REPORTED_FROM_ATTEMPT,
+    Machine,
+    MachineState,
+)
 
 ABSENT = "in no list any more"
 ABSENCE_CONFIRMED_AFTER: Seconds = 60.0
@@ -76,10 +81,21 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
         with state.changing(machine):
             machine.image, machine.launch_time = new
             machine.absent_since = None
+    _see_that_it_stays(state, machine, listed)
     if listed.terminated or (listed.leaving and machine.is_unused(state.started_at)):
         _ended_by_itself(state, machine, listed, at)
     elif machine.reason == ABSENT and not machine.occupies:
         _found_again(state, machine, at)
+
+
+def _see_that_it_stays(state: LedgerState, machine: Machine, listed: ListedMachine) -> None:
+    """Keep what the provider shows of a machine that was asked to terminate more than once."""
+    if machine.state is not MachineState.ENDING or machine.end_attempts < REPORTED_FROM_ATTEMPT - 1:
+        return
+    said = f"{listed.state or 'listed'}, {listed.reason}" if listed.reason else listed.state
+    if not listed.terminated and said[:500] != machine.provider_state:
+        with state.changing(machine):
+            machine.provider_state = said[:500]
 
 
 def _ended_by_itself(

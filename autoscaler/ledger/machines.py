@@ -126,8 +126,17 @@ def on_end_requested(state: LedgerState, event: EndRequested) -> None:
 def on_end_answered(state: LedgerState, event: EndAnswered) -> None:
     """The provider took it, or said why not; either way the machine is looked at again."""
     machine = state.machines.get(event.machine)
-    if machine is not None and event.error:
+    if machine is None:
+        return
+    if event.error:
         state.note(machine, event.at, "end_refused", event.error)
+    error = event.error[:500]
+    if machine.state is _S.ENDING and error != machine.terminate_error:
+        with state.changing(machine):
+            machine.terminate_error = error
+    if machine.does_not_terminate:
+        attempts = f"{machine.end_attempts} requests to terminate it"
+        state.note(machine, event.at, "not_terminated", f"{attempts}: {machine.provider_words}")
 
 
 def on_examination_requested(state: LedgerState, event: ExaminationRequested) -> None:

@@ -22,10 +22,12 @@ class Tallies:
 
     `unproven` counts the machines that occupy their place and may have been granted without our
     knowing; `unclear` those of them that nobody confirmed otherwise, for the metric.
+    `not_terminating` counts machines that are still there after several requests to terminate them.
     """
 
     def __init__(self) -> None:
         self.unclear = 0
+        self.not_terminating = 0
         self.unproven = 0
         self.booting: dict[tuple[SkuName, int], dict[MachineId, None]] = {}
         self.unproved: Counter[SkuName] = Counter()
@@ -36,6 +38,7 @@ class Tallies:
     def machine(self, machine: Machine, call: Call | None, sign: int) -> None:
         """Count a machine in or out of those that boot on a rung, and of those that cannot be told."""
         self.unclear += sign if machine.is_unclear else 0
+        self.not_terminating += sign if machine.does_not_terminate else 0
         self.unproven += sign if machine.unproven and machine.occupies else 0
         if call is None or machine.state not in BOOTING_STATES:
             return

@@ -66,6 +66,9 @@ _UNGRANTED = frozenset(
 SHOWN_AT_GITHUB_WITHIN: Seconds = 60.0
 """A list begun this long after a start shows every runner that an earlier process handed over."""
 
+REPORTED_FROM_ATTEMPT = 3
+"""From this request to terminate on, a machine that still runs is reported to operators."""
+
 LIVE_STATES = frozenset(MachineState) - {MachineState.GONE, MachineState.LOST}
 BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
@@ -114,7 +117,9 @@ class Machine:
     provider gave of it, `interrupted_at` the moment that the notice means; `taken_at` says when
     it was found gone although its agent had not reported the runner's exit. `runner_version` is the
     version of actions/runner that its health checks found, empty where it is not known;
-    `exit_reason` is None until its agent reports the runner's exit.
+    `exit_reason` is None until its agent reports the runner's exit. `end_attempts` counts the
+    requests to terminate it; `terminate_error` is the provider's refusal of the last one, and
+    `provider_state` what the provider's list shows of it despite them.
     """
 
     id: MachineId
@@ -154,6 +159,8 @@ class Machine:
     reason: str = ""
     ground: EndGround | None = None
     end_attempts: int = 0
+    terminate_error: str = ""
+    provider_state: str = ""
     interruption: NoticeKind | None = None
     interrupted_at: Instant | None = None
     taken_at: Instant | None = None
@@ -189,6 +196,16 @@ class Machine:
         """Whether it may be at work for all that is known, and nobody confirmed otherwise."""
         waits = self.state is MachineState.GRANTED and self.unproven
         return waits and self.ground is not EndGround.OPERATOR
+
+    @property
+    def does_not_terminate(self) -> bool:
+        """Whether it is still there although its provider was asked again and again to terminate it."""
+        return self.state is MachineState.ENDING and self.end_attempts >= REPORTED_FROM_ATTEMPT
+
+    @property
+    def provider_words(self) -> str:
+        """Return what the provider says of a machine that it does not terminate."""
+        return self.terminate_error or self.provider_state or "nothing: the requests were accepted"
 
     @property
     def occupies(self) -> bool:

@@ -172,6 +172,7 @@ class PrometheusTelemetry:
         self._shown = now
         self._series.foreign.set(counts.machines_foreign)
         self._series.unclear.set(counts.machines_unclear)
+        self._series.not_terminating.set(counts.machines_not_terminating)
         self._series.dollars.set(counts.dollars_per_hour)
 
     def _bound_labels(self, skus: tuple[SkuName, ...], providers: tuple[ProviderName, ...]) -> None:

@@ -69,6 +69,11 @@ class Series:
         self.unclear = self._gauge(
             "machines_unclear", "Machines that may be at work for all that is known.", ()
         )
+        self.not_terminating = self._gauge(
+            "machines_not_terminating",
+            "Machines that still exist after three requests to terminate them.",
+            (),
+        )
         self.launches = self._counter("launches", "Machines asked for.", ("sku", "provider"))
         self.failures = self._counter(
             "launch_failures", "Machines that failed before they could serve.", ("sku", "reason")

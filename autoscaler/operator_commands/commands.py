@@ -32,7 +32,8 @@ _NOT_LISTED = (
 def unclear(config: Config, url: Url = None) -> None:
     """List the machines of which the controller cannot tell whether anybody needs them.
 
-    It counts them in its limits and ends none by itself before its SKU's lifetime. Ends with 1
+    It counts them in its limits and ends none by itself before its SKU's lifetime. Also lists the
+    machines that still exist after three requests to terminate them. Ends with 1
     if there are any, or a provider was not listed since the controller's start.
     """
     with _client(config, url) as client:

@@ -80,6 +80,7 @@ class FakeProvider:
         self.instances: dict[ProviderMachineId, Instance] = {}
         self.sent: list[Sent] = []
         self.ended: list[tuple[ProviderMachineId, ...]] = []
+        self.stuck: set[ProviderMachineId] = set()
         self.prepared: list[LaunchOrder] = []
         self.lists = 0
         self.gaps = False
@@ -129,6 +130,8 @@ class FakeProvider:
                 "count": order.count,
                 "token": order.token,
                 "image": self.image_id,
+                # As on EC2, where images and subnets change: prepared again, it is another text.
+                "prepared": len(self.prepared),
             }
         )
 
@@ -154,7 +157,7 @@ class FakeProvider:
         if isinstance(step, ProviderError | OutcomeUnknownError):
             raise step
         for machine in machines:
-            if machine not in step:
+            if machine not in step and machine not in self.stuck:
                 self.terminate(machine)
         await asyncio.sleep(self.latency)
         await self.fuse.burn()
@@ -281,6 +284,7 @@ def _listed(instance: Instance) -> ListedMachine:
         instance.reason,
         instance.failure,
         leaving=instance.leaving,
+        state="terminated" if instance.terminated else "running",
     )
 
 

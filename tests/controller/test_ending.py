@@ -1,10 +1,12 @@
 """Ends: gathered into one request, asked for again where refused, and never on a guess."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import MintOutcomeUnknownError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.ledger.confirming import unclear
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.jobs import JobState
@@ -103,6 +105,44 @@ def test_a_machine_terminated_while_its_runner_is_registered_leaves_no_registrat
         assert len(world.github.minted) == 1
         assert world.github.registrations == {}
         assert controller.crashes == []
+
+    scenario()
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on(
+    refused: bool,
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await surplus(world, 1)
+        instance = agent.instance.id
+        world.east.stuck.add(instance)
+        if refused:
+            world.east.end_script.extend([{instance: "OperationNotPermitted: protected"}] * 5)
+        with capture_logs() as logs:
+            for expected in (0, 0, 1, 2, 3):
+                await controller.turn()
+                await controller.reconciler.sweep(EAST)
+                told = [one for one in logs if one["event"] == "machine_not_terminated"]
+                assert len(told) == expected
+                await controller.turn()
+                assert world.telemetry.counts.machines_not_terminating == min(expected, 1)
+                assert len(unclear(controller.state)) == min(expected, 1)
+                await world.clock.sleep(600.0)
+        words = "OperationNotPermitted: protected" if refused else "running"
+        assert told[-1] == {
+            "event": "machine_not_terminated",
+            "log_level": "warning",
+            "machine": agent.machine,
+            "provider": EAST,
+            "provider_id": instance,
+            "sku": "gpu",
+            "attempts": 5,
+            "provider_says": words,
+        }
+        assert len(world.east.ended) == 5
 
     scenario()
 

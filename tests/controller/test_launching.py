@@ -91,7 +91,7 @@ def test_a_refusal_of_any_class_fails_the_slots_and_waits(failure: FailureClass)
         assert len(world.east.sent) == 1, "held back"
         (waits,) = controller.loop.plan.waiting.values()
         assert "Code: why" in waits[0].reason
-        await world.clock.sleep(3600.0)
+        await world.clock.sleep(max(3600.0, GROWTH[failure].first))
         await controller.turn()
         assert len(world.east.sent) == 2
         assert len(world.east.running) == 2

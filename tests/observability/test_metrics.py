@@ -72,6 +72,7 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
             machines={(GPU, MachineState.PARKED): 4, (GPU, MachineState.GRANTED): 2},
             machines_foreign=7,
             machines_unclear=6,
+            machines_not_terminating=5,
             dollars_per_hour=12.5,
             on_trial=[GPU],
         )
@@ -83,6 +84,7 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
     assert value(telemetry, "machines", sku=GPU, state="parked") == 4
     assert value(telemetry, "machines_foreign") == 7
     assert value(telemetry, "machines_unclear") == 6
+    assert value(telemetry, "machines_not_terminating") == 5
     assert value(telemetry, "cost_dollars_per_hour") == 12.5
     assert value(telemetry, "sku_on_trial", sku=GPU) == 1
     assert value(telemetry, "sku_on_trial", sku=WINDOWS) == 0
@@ -94,6 +96,7 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
     assert value(telemetry, "machines", sku=GPU, state="parked") == 0
     assert value(telemetry, "machines_foreign") == 0
     assert value(telemetry, "machines_unclear") == 0
+    assert value(telemetry, "machines_not_terminating") == 0
 
 
 def test_skus_that_left_the_configuration_are_added_up_as_other() -> None:

@@ -25,6 +25,7 @@ class FleetCounts:
     machines: Mapping[tuple[SkuName, MachineState], int] = field(default_factory=dict)
     machines_foreign: int = 0
     machines_unclear: int = 0
+    machines_not_terminating: int = 0
     dollars_per_hour: float = 0.0
     on_trial: Collection[SkuName] = ()
 

@@ -16,7 +16,8 @@ class ListedMachine:
     """One machine as a provider lists it. `installation`, `call` and `sku` are our tags.
 
     `leaving` is one that is on its way down, whoever wanted that, and will serve nobody. `failure`
-    is why the provider says that it ended, or is about to, where that has a class.
+    is why the provider says that it ended, or is about to, where that has a class. `state` is the
+    provider's own word for its state.
     """
 
     provider_id: ProviderMachineId
@@ -35,6 +36,7 @@ class ListedMachine:
     failure: FailureClass | None = None
     reach: Reach | None = None
     leaving: bool = False
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)

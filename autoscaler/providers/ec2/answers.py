@@ -126,6 +126,7 @@ def listed_machine(settings: Ec2Settings, row: InstanceRow) -> ListedMachine:
         failure=ending.failure if ending else None,
         reach=ending.reach if ending else None,
         leaving=leaving,
+        state=row.state,
     )
 
 

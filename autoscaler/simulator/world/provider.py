@@ -5,6 +5,7 @@ launch time, as CreateFleet's do: the next list has it.
 """
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
@@ -69,6 +70,7 @@ class SimulatedProvider:
         self.installation = installation
         self._now = now
         self._answers: dict[str, LaunchAnswer] = {}
+        self._prepared = itertools.count(1)
 
     @property
     def name(self) -> ProviderName:
@@ -87,6 +89,8 @@ class SimulatedProvider:
                 "count": order.count,
                 "token": order.token,
                 "image": IMAGE,
+                # As on EC2, where images and subnets change: prepared again, it is another text.
+                "prepared": next(self._prepared),
             }
         )
 

@@ -1,0 +1,101 @@
+"""A machine that does not terminate is reported from the third request on, with its provider's words."""
+
+from dataclasses import replace
+
+from autoscaler.ledger.confirming import unclear
+from autoscaler.model import events as e
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.machines import EndGround
+from tests.ledger.builders import World
+
+C0 = MachineId("c0")
+
+
+def asked(world: World, times: int, error: str = "") -> list[HistoryRow]:
+    """Ask for the end of c0 so many times more; what the history tells of the answers."""
+    rows: list[HistoryRow] = []
+    for _ in range(times):
+        world.do(e.EndRequested, C0, EndGround.IDLE, "idle for 600 s")
+        world.state.take_changes()
+        world.do(e.EndAnswered, C0, error)
+        rows += world.state.take_changes().history
+        world.now += 300.0
+    return [row for row in rows if row.event == "not_terminated"]
+
+
+def shown(world: World, state: str = "running", reason: str = "", *, gone: bool = False) -> None:
+    seen = replace(world.listed("c0", terminated=gone), state=state, reason=reason)
+    world.lists(seen)
+
+
+def reported(world: World) -> int:
+    """How many machines the operator's list has; the metric says the same."""
+    found = len(unclear(world.state))
+    assert world.state.tallies.not_terminating == found
+    return found
+
+
+def test_from_the_third_request_on_it_is_reported_and_not_before() -> None:
+    world = World()
+    world.park(1)
+    assert asked(world, 2) == []
+    assert reported(world) == 0
+    (row,) = asked(world, 1)
+    assert row.detail.startswith("3 requests to terminate it: ")
+    assert reported(world) == 1
+    assert len(asked(world, 2)) == 2
+
+
+def test_the_words_are_the_provider_s_refusal() -> None:
+    world = World()
+    world.park(1)
+    asked(world, 2)
+    shown(world)
+    (row,) = asked(world, 1, "OperationNotPermitted: it has termination protection")
+    assert row.detail.endswith("OperationNotPermitted: it has termination protection")
+    (told,) = unclear(world.state)
+    assert (told.machine, told.provider_id) == (C0, "i-c0")
+    assert "OperationNotPermitted: it has termination protection" in told.why
+    assert told.why.startswith("3 requests to terminate it (idle: idle for 600 s)")
+    assert "terminate it there" in told.what_to_do
+
+
+def test_where_the_requests_are_accepted_the_words_are_the_state_that_it_shows() -> None:
+    world = World()
+    world.park(1)
+    asked(world, 2, "RequestLimitExceeded: later")
+    shown(world, "shutting-down", "Client.UserInitiatedShutdown: User initiated shutdown")
+    (row,) = asked(world, 1)
+    words = "shutting-down, Client.UserInitiatedShutdown: User initiated shutdown"
+    assert row.detail.endswith(words)
+    shown(world)
+    (told,) = unclear(world.state)
+    assert told.why.endswith("says: running")
+
+
+def test_what_its_list_shows_of_most_machines_that_end_is_not_written() -> None:
+    world = World()
+    world.park(1)
+    asked(world, 1)
+    shown(world)
+    assert world.machine("c0").provider_state == ""
+
+
+def test_once_it_is_gone_it_is_reported_no_more() -> None:
+    world = World()
+    world.park(1)
+    asked(world, 4)
+    shown(world, "terminated", gone=True)
+    assert reported(world) == 0
+    world.do(e.EndAnswered, C0)
+    assert reported(world) == 0
+
+
+def test_long_words_are_cut() -> None:
+    world = World()
+    world.park(1)
+    asked(world, 3, "x" * 5000)
+    shown(world, "running", "y" * 5000)
+    machine = world.machine("c0")
+    assert (len(machine.terminate_error), len(machine.provider_state)) == (500, 500)
