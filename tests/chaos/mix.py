@@ -30,7 +30,11 @@ NEED_LISTS = (K.WEBHOOK_VANISHED, K.STALE_JOB, K.STORE_RESTORED, K.STORE_LOST)
 """Kinds that nothing else heals: each of these seeds has one of them, and no other seed has."""
 
 
-APART = (K.EMPTY_PAGES,)
+APART = (
+    K.EMPTY_PAGES,
+    K.OVERRIDE_REFUSED,
+    K.END_IGNORED,
+)
 """Kinds that are drawn by a generator of their own: a new one leaves every other fault and job of a
 seed as they are, and the kept schedules of the planted bugs with them."""
 
@@ -72,12 +76,14 @@ HABITS: Mapping[FaultKind, Habit] = {
     K.LAUNCH_SWALLOWED: Habit(every=(1, 2, 3)),
     K.LAUNCH_SLOW: Habit(every=(1, 2), target=(5, 120)),
     K.NO_CAPACITY: Habit(every=(1,), target=(1, 2)),
+    K.OVERRIDE_REFUSED: Habit(lasts=(300, 3000), every=(1, 2), target=(1, 2)),
     K.PARTIAL_FLEET: Habit(lasts=(600, 5000), every=(1, 2)),
     K.NO_QUOTA: Habit(lasts=(300, 1200), every=(1,)),
     K.EVENTUAL: Habit(lasts=(600, 5000), every=(1, 2), target=(5, 45)),
     K.LIST_BREAKS: Habit(every=(1, 2)),
     K.EMPTY_PAGES: Habit(lasts=(300, 3000), every=(1, 2)),
     K.END_REFUSED: Habit(every=(1, 2)),
+    K.END_IGNORED: Habit(lasts=(900, 3600), every=(1, 2)),
     K.END_SWALLOWED: Habit(every=(1, 2)),
     K.HUNG_BOOT: Habit(every=(1, 2, 3)),
     K.SLOW_BOOT: Habit(every=(1, 2, 3)),

@@ -1,5 +1,8 @@
 """Ends: gathered into one request, asked for again where refused, and never on a guess."""
 
+from collections.abc import MutableMapping
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -121,6 +124,7 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
         world.east.stuck.add(instance)
         if refused:
             world.east.end_script.extend([{instance: "OperationNotPermitted: protected"}] * 5)
+        told: list[MutableMapping[str, Any]] = []
         with capture_logs() as logs:
             for expected in (0, 0, 1, 2, 3):
                 await controller.turn()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.ledger.cooldowns import GROWTH
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.events import LaunchFailure
 from autoscaler.model.failures import FailureClass

@@ -14,7 +14,11 @@ STRANGER = "another"
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """A machine as its provider knows it. `console` is what it wrote there."""
+    """A machine as its provider knows it. `console` is what it wrote there.
+
+    `asked_to_end` counts the requests to terminate it; until `stays_until` none of them has an effect,
+    nor has its own power-off.
+    """
 
     id: ProviderMachineId
     call: CallId
@@ -26,6 +30,8 @@ class Instance:
     reason: str = ""
     failure: FailureClass | None = None
     console: str = ""
+    asked_to_end: int = 0
+    stays_until: Instant = 0.0
 
     @property
     def launch_time(self) -> str:

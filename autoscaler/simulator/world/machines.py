@@ -149,6 +149,8 @@ class Machines:
         except TakenError:
             self._take(instance, TAKEN_FOR, FailureClass.CAPACITY)
         else:
+            # One that does not terminate stays as it is listed, although nothing runs on it.
+            await asyncio.sleep(max(0.0, instance.stays_until - self._around.now()))
             self._take(instance, "Client.InstanceInitiatedShutdown: it powered itself off", None)
 
     def _switch_off(self, instance: Instance) -> None:

@@ -126,7 +126,12 @@ class SimulatedProvider:
             instance = self.running.get(machine)
             if instance is not None:
                 self._witness.ending(instance)
-                self.terminate(instance, "User initiated")
+                instance.asked_to_end += 1
+                if (ignored := strikes(FaultKind.END_IGNORED)) is not None:
+                    left = ignored.until - self._weather.time
+                    instance.stays_until = max(instance.stays_until, self._now() + left)
+                if instance.stays_until <= self._now():
+                    self.terminate(instance, "User initiated")
         await asyncio.sleep(LATENCY)
         await fuse.burn()
         if strikes(FaultKind.END_SWALLOWED):
@@ -224,12 +229,18 @@ class SimulatedProvider:
         launched: list[LaunchedMachine] = []
         failures: dict[str, LaunchFailure] = {}
         dry = self._weather.strikes(FaultKind.NO_CAPACITY)
+        refused = self._weather.strikes(FaultKind.OVERRIDE_REFUSED)
         no_quota = self._weather.strikes(FaultKind.NO_QUOTA) is not None
         for key in order["offerings"]:
             offering = self._offerings[key]
             if dry is not None and ord(offering.zone) - ord("a") < dry.target:
                 failures[key] = _failure(
                     FailureClass.CAPACITY, "InsufficientInstanceCapacity", offering
+                )
+                continue
+            if refused is not None and ord(offering.zone) - ord("a") < refused.target:
+                failures[key] = _failure(
+                    FailureClass.CONFIGURATION, "InvalidFleetConfiguration", offering
                 )
                 continue
             while len(launched) < wanted:
@@ -280,6 +291,7 @@ def _listed(instance: Instance, then: Instant) -> ListedMachine:
         instance.launch_time,
         instance.reason if ended else "",
         instance.failure if ended else None,
+        state="terminated" if ended else "running",
     )
 
 

@@ -47,12 +47,16 @@ class FaultKind(StrEnum):
     LAUNCH_SWALLOWED = "launch_swallowed"  # carried out, and the answer is lost
     LAUNCH_SLOW = "launch_slow"  # answered after `target` seconds
     NO_CAPACITY = "no_capacity"  # in the first `target` zones
+    OVERRIDE_REFUSED = "override_refused"  # as misconfigured, in the first `target` zones
     PARTIAL_FLEET = "partial_fleet"  # half of what was asked for
     NO_QUOTA = "no_quota"
     EVENTUAL = "eventual"  # lists are `target` seconds old
     LIST_BREAKS = "list_breaks"  # after its first page
     EMPTY_PAGES = "empty_pages"  # a list comes in small pages, with empty ones between them
     END_REFUSED = "end_refused"
+    END_IGNORED = (
+        "end_ignored"  # answered, and without effect: every n-th machine, until it is over
+    )
     END_SWALLOWED = "end_swallowed"  # carried out, and the answer is lost
 
     # Machines: every n-th launch, or one that runs (the `target`-th, round about).

@@ -22,6 +22,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.interruptions import RerunState
 from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import REPORTED_FROM_ATTEMPT
 from autoscaler.model.runners import machine_in_name
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.clock import BusyClock, HostClock
@@ -244,9 +245,20 @@ class SimulatedWorld:
         return Instance(machine, CallId("other"), sku.name, offering, STRANGER, _now())
 
     def _look(self) -> None:
+        self._look_for_unreported()
         calm = self.weather.calm_for
         if calm is not None:
             self.witness.look(list(self.actions.queued.values()), _now(), calm)
+
+    def _look_for_unreported(self) -> None:
+        """Whatever was asked to terminate three times, and still exists, is in the operator's list."""
+        process = self.supervisor.process
+        if process is None or process.parts is None or self.supervisor.rewound_at is not None:
+            return  # a store that was rewound knows of fewer requests
+        listed = {one.provider_id for one in process.parts.confirming.unclear()}
+        for instance in self.machines.running:
+            if instance.asked_to_end >= REPORTED_FROM_ATTEMPT and instance.id not in listed:
+                self.witness.note(f"{instance.id} does not terminate, and no operator is told")
 
 
 def _now() -> Instant:
