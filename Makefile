@@ -2,6 +2,7 @@
 # up what they need (scripts/bootstrap.sh), which takes a moment when nothing has changed.
 
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 ARGS ?=
 SEEDS ?= 1000
 
@@ -9,7 +10,7 @@ SEEDS ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fresh check lint types contracts crowds laboratory rooms pytest fuzz chaos chaos-bugs mutants format clean
+.PHONY: help setup demo test quick quick-planner quick-others fresh check lint types contracts crowds laboratory rooms pytest fuzz chaos chaos-bugs mutants format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -22,9 +23,18 @@ demo: ## Replay a push against a GitHub and an EC2 on this host.
 	@scripts/bootstrap.sh demo
 	@$(BIN)/python -m autoscaler.cli demo $(ARGS)
 
-test: setup ## Everything that must hold: lint, types, contracts, tests.
-	@$(MAKE) --no-print-directory crowds
-	@$(MAKE) --no-print-directory -j2 laboratory rooms check
+test: setup ## Everything that must hold: lint, types, contracts, tests. The summary names what failed.
+	@scripts/test.sh
+
+quick: setup ## The tests of the pure rooms and the configuration, in less than a minute.
+	@echo '==> pytest, the pure rooms'
+	@$(MAKE) --no-print-directory -j2 quick-planner quick-others
+
+quick-planner:
+	@$(PYTEST) tests/planner
+
+quick-others:
+	@$(PYTEST) tests/model tests/ledger tests/config tests/test_docs.py tests/test_cases.py
 
 fresh: ## Run both commands of the README on a fresh Debian (as root; before each release).
 	@scripts/fresh.sh $(ARGS)
@@ -49,16 +59,16 @@ contracts: setup ## The rooms and who may import whom.
 
 crowds: setup
 	@echo '==> pytest -m whole_host'
-	@$(BIN)/python -m pytest -q -p no:cacheprovider -m whole_host tests/lab
+	@$(PYTEST) -m whole_host tests/lab
 
 # Those of the laboratory wait for processes most of the time, the others compute: they step back.
 laboratory: setup
 	@echo '==> pytest tests/lab'
-	@$(BIN)/python -m pytest -q -p no:cacheprovider -m 'not whole_host' tests/lab
+	@$(PYTEST) -m 'not whole_host' tests/lab
 
 rooms: setup
 	@echo '==> pytest, but for tests/lab'
-	@nice $(BIN)/python -m pytest -q -p no:cacheprovider --ignore=tests/lab
+	@nice $(PYTEST) --ignore=tests/lab
 
 pytest: setup ## The tests; ARGS='-k name' runs some.
 	@echo '==> pytest'

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Runs all parts of `make test`, whichever of them fail, and ends with a summary that names what failed.
+# Exits with 1 if anything did.
+#
+# A part is a target of the Makefile. `crowds` comes first and alone: its thousand machines need the whole
+# host. `laboratory` waits for processes most of the time, so the other parts compute beside it; its
+# output comes when it has ended.
+set -uo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
+
+logs="$(mktemp -d)"
+trap 'rm -rf -- "$logs"' EXIT
+# Ctrl-C ends the parts that run, and no other one starts.
+stopped=""
+trap 'stopped=1' INT
+
+# run PART ... : keeps what each prints, and prints it. What a shell runs in the background ignores Ctrl-C
+# unless `env` takes that back.
+run() {
+  local part began
+  for part in "$@"; do
+    [[ -z "$stopped" ]] || return
+    began=$SECONDS
+    env --default-signal=INT,QUIT make --no-print-directory "$part" 2>&1 | tee -i "$logs/$part.log"
+    echo "${PIPESTATUS[0]} $((SECONDS - began))" > "$logs/$part.result"
+  done
+}
+
+summarise() {
+  local part status seconds failed=0
+  printf '\n==> Summary\n'
+  for part in "$@"; do
+    if [[ ! -f "$logs/$part.result" ]]; then
+      printf '    not run         %s\n' "$part"
+      failed=1
+      continue
+    fi
+    read -r status seconds < "$logs/$part.result"
+    if ((status == 0)); then
+      printf '    passed %5d s  %s\n' "$seconds" "$part"
+    else
+      printf '    FAILED %5d s  %s\n' "$seconds" "$part"
+      grep -E '^(FAILED|ERROR) ' "$logs/$part.log" | sed 's/^[A-Z]* /             /'
+      failed=1
+    fi
+  done
+  return "$failed"
+}
+
+beside=(lint types contracts rooms)
+run crowds
+run laboratory > "$logs/laboratory.all" 2>&1 &
+laboratory=$!
+run "${beside[@]}"
+# A wait that Ctrl-C broke off is taken up again.
+while kill -0 "$laboratory" 2> /dev/null; do wait "$laboratory"; done
+cat "$logs/laboratory.all"
+summarise crowds "${beside[@]}" laboratory
