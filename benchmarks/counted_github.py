@@ -23,6 +23,7 @@ from autoscaler.github.budget import RESERVES
 from autoscaler.github.deliveries import OVERLAP
 from autoscaler.github.exchange import Importance
 from autoscaler.github.lists import FASTEST
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.interruptions import RerunOutcome
@@ -106,6 +107,18 @@ class CountedGitHub:
         await self._ask("check", Importance.CHECK)
         found = self._actions.jobs.get(job)
         return found.fact(now, read=True) if found is not None else None
+
+    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
+        """Nothing comes from a fork here."""
+        del repository, run_id
+        await self._ask("check", Importance.CHECK)
+        return False
+
+    async def runner_group(self, scope: str, name: str) -> RunnerGroup:
+        """The one that there is."""
+        del scope, name
+        await self._ask("check", Importance.CHECK)
+        return RunnerGroup("all", allows_public_repositories=False, restricted_to_workflows=False)
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         """List the deliveries since then; what is lost here is in no list."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.github import RegisteredRunner
-from autoscaler.controller.ports.github_lists import ListedRun
+from autoscaler.controller.ports.github_lists import ListedRun, RunStatus
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
@@ -84,7 +84,7 @@ class HostedRun:
 
     def listed(self) -> ListedRun:
         """As the lists show it; its mark tells nothing of jobs that are added: the worst case."""
-        return ListedRun(self.id, not self.open_jobs, self.status)
+        return ListedRun(self.id, RunStatus(not self.open_jobs, from_fork=False), self.status)
 
     def shown(self) -> tuple[int, int]:
         """What is another whenever an answer about it is."""

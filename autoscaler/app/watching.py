@@ -24,6 +24,7 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Duty, Reconciler
 from autoscaler.controller.rerunning import Rerunning
 from autoscaler.controller.syncing import Syncing
+from autoscaler.controller.watching_groups import GroupWatch
 from autoscaler.github.client import GitHubClient
 from autoscaler.model.identifiers import Instant, ProviderName
 from autoscaler.providers.ec2.provider import Ec2Provider
@@ -52,6 +53,7 @@ def make_reconciler(
     """The reconciler with every duty beside its own; `opening` are those of opening providers."""
     lists = GuardedGitHubLists(world.client.lists)
     syncing = Syncing(journal, lists, world.github, intake.recall, world.telemetry, world.clock)
+    groups = GroupWatch(journal, world.github, lists, world.telemetry, world.clock)
     queues = {
         name: GuardedNotices(provider.notices)
         for name, provider in world.ec2.items()
@@ -71,6 +73,7 @@ def make_reconciler(
         (
             *opening,
             syncing.run,
+            groups.run,
             rerunning.run,
             circuits.run,
             *noticing.duties,

@@ -65,7 +65,7 @@ def sku(settings: Settings, name: str, ladder: tuple[Rung, ...]) -> Sku:
         idle=_idle(found),
         deadlines=_deadlines(found),
         lifetime=found.lifetime,
-        access=Access(found.access.repositories),
+        access=Access(found.access.repositories, found.access.forks),
         rerun_interrupted=found.rerun_interrupted,
     )
 

@@ -138,7 +138,7 @@ class AccessSettings(Section):
     repositories: Annotated[tuple[Glob, ...], Field(min_length=1)] = ("*",)
     """Globs over `owner/name`, without regard to case."""
     forks: bool = False
-    """Whether jobs of pull requests from forks may."""
+    """Whether jobs may whose run's head repository is a fork, as a pull request's from one is."""
 
 
 class SkuSettings(Section):

@@ -47,6 +47,3 @@ def _keys(name: str, sku: SkuSettings) -> Iterator[str]:
         yield f"{dotted(('skus', name, 'accelerator'))}: recorded, machines are not checked for it yet"
     if sku.driver is Driver.INSTALL:
         yield f"{dotted(('skus', name, 'driver'))}: drivers are not installed yet, images must have them"
-    if "forks" in sku.access.model_fields_set:
-        key = dotted(("skus", name, "access", "forks"))
-        yield f"{key}: jobs from forks are not told apart yet"

@@ -1,11 +1,16 @@
 """Asks GitHub about single jobs and silent machines, and turns the answers into facts."""
 
+import asyncio
+
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.github import GitHub, GitHubError, RegisteredRunner
-from autoscaler.model.events import MachineExamined
+from autoscaler.model.events import MachineExamined, RunRead
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.runners import Runner
+
+RUN_READS_AT_ONCE = 32
+"""A push of many runs leaves connections to registrations, which go first."""
 
 
 class Asking:
@@ -14,6 +19,7 @@ class Asking:
     def __init__(self, journal: Journal, github: GitHub) -> None:
         self._journal = journal
         self._github = github
+        self._run_reads = asyncio.Semaphore(RUN_READS_AT_ONCE)
 
     async def read_job(self, job_id: JobId) -> None:
         """Take in what GitHub says of a job."""
@@ -26,6 +32,16 @@ class Asking:
             return
         if answer is not None:  # a 404 may be a lost permission: no word about the job
             await self._journal.record(answer)
+
+    async def read_run(self, repository: str, run_id: int) -> None:
+        """Take in whether a run comes from a fork. A 404 leaves it unknown: no job of it is served."""
+        try:
+            async with self._run_reads:
+                from_fork = await self._github.run_from_fork(repository, run_id)
+        except GitHubError:
+            return
+        if from_fork is not None:
+            await self._journal.record(RunRead(self._journal.now, run_id, from_fork))
 
     async def examine(self, machine_id: MachineId) -> None:
         """Find out whether a silent machine's work is provably over."""

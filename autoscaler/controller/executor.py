@@ -24,6 +24,7 @@ from autoscaler.model.plan import (
     Launch,
     Plan,
     ReadJob,
+    ReadRun,
     RepeatCall,
     WithdrawCall,
     WithdrawRunner,
@@ -97,6 +98,9 @@ class Executor:
             case ReadJob(job):
                 self._journal.note(e.JobReadRequested(now, job))
                 return (self._asking.read_job(job),)
+            case ReadRun(repository, run_id):
+                self._journal.note(e.RunReadRequested(now, run_id))
+                return (self._asking.read_run(repository, run_id),)
 
     def _unused_registration(self, machine: MachineId) -> Runner | None:
         state = self._journal.ledger.state

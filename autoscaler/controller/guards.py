@@ -35,6 +35,7 @@ from autoscaler.controller.ports.provider import (
     ProviderError,
 )
 from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved, ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
@@ -150,6 +151,16 @@ class GuardedGitHub:
         return await _guard(
             lambda: self._github.read_job(repository, job, now), GitHubError, _later
         )
+
+    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
+        """See `GitHub`."""
+        return await _guard(
+            lambda: self._github.run_from_fork(repository, run_id), GitHubError, _later
+        )
+
+    async def runner_group(self, scope: str, name: str) -> RunnerGroup:
+        """See `GitHub`."""
+        return await _guard(lambda: self._github.runner_group(scope, name), GitHubError, _later)
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         """See `GitHub`."""

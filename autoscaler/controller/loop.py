@@ -76,7 +76,7 @@ class Loop:
         self._pace = pace
         self._stopping = asyncio.Event()
         self.plan = Plan()
-        self._told: dict[tuple[SkuName, str], Instant] = {}
+        self._told: dict[tuple[SkuName, str, str], Instant] = {}
         self._due = asyncio.Event()
         self._planning_took: Seconds = 0.0
         self.turned_at: Instant | None = None
@@ -131,14 +131,15 @@ class Loop:
     def _tell_waiting(self) -> None:
         """Log why nothing is on its way for jobs, when a reason comes up."""
         reasons = {
-            (demand.skus[0], run.reason)
+            (demand.skus[0], run.reason, run.code)
             for demand, runs in self.plan.waiting.items()
             for run in runs
             if run.blocked
         }
         now = self._pacing.now()
-        for sku, reason in sorted(reasons - self._told.keys()):
-            _log.warning("jobs_wait", sku=sku, reason=reason)
+        for sku, reason, code in sorted(reasons - self._told.keys()):
+            named = {"code": code} if code else {}
+            _log.warning("jobs_wait", sku=sku, reason=reason, **named)
         recent = {key: at for key, at in self._told.items() if now - at < REMIND_AFTER}
         self._told = recent | dict.fromkeys(reasons, now)
 

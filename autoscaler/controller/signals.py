@@ -3,13 +3,19 @@
 It never changes anything.
 """
 
+import structlog
+
 from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
+from autoscaler.ledger.runs import OUTSIDE_ACCESS
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import boots_key, exits_key, on_trial
 from autoscaler.model.identifiers import Instant, JobId, MachineId, SkuName
 from autoscaler.model.interruptions import RerunOutcome
+from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, MachineState
+
+_log = structlog.get_logger(__name__)
 
 
 def report(changes: Changes, state: LedgerState, telemetry: Telemetry) -> None:
@@ -30,6 +36,9 @@ def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
         waiting[demand.skus[0]] += len(held)
     for demand, count in state.disputed.items():
         waiting[demand.skus[0]] += count
+    for (demand, admission), count in state.unadmitted.items():
+        # A job from a fork waits for nothing here: it is counted when it is refused.
+        waiting[demand.skus[0]] += count if admission is Admission.UNREAD else 0
     return FleetCounts(
         jobs_waiting=waiting,
         oldest_waiting={
@@ -64,6 +73,9 @@ def _report_job(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> No
         telemetry.job_started(sku, max(0.0, (job.started_at or row.at) - job.queued_at))
     elif row.event == "completed":
         telemetry.job_completed(sku, job.conclusion or "unknown")
+    elif row.event == Admission.FORK:
+        telemetry.job_refused(sku, row.event)
+        _log.warning("job_refused", code=row.event, job=job.id, repository=job.repository, sku=sku)
 
 
 def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> None:
@@ -82,6 +94,11 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -
         telemetry.runner_exited(machine.sku, machine.exit_reason)
     elif row.event == "interrupted" and machine.interruption is not None:
         telemetry.machine_interrupted(machine.sku, machine.interruption)
+    elif row.event == OUTSIDE_ACCESS:
+        telemetry.job_outside_access(machine.sku, row.detail.partition(":")[0])
+        _log.warning(
+            "job_ran_outside_access", sku=machine.sku, machine=machine.id, detail=row.detail
+        )
 
 
 _ENDS_OF_RERUNS = {f"rerun_{outcome}": outcome for outcome in RerunOutcome}

@@ -16,7 +16,7 @@ from autoscaler.controller.ports.github_lists import (
 from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Known, KnownRun, Read, Turn
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.demand import scope_of
-from autoscaler.model.events import Event, JobAbandoned, JobObserved
+from autoscaler.model.events import Event, JobAbandoned, JobObserved, RunRead
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import Job, JobState
 
@@ -277,6 +277,19 @@ def news(state: LedgerState, seen: JobObserved) -> JobObserved | None:
         # Which of the two came last cannot be told: said as a webhook would, it is asked about.
         return replace(seen, read=False) if seen.state is not job.state else None
     return seen if _is_ahead(seen, job) else None
+
+
+def run_origins(
+    state: LedgerState, listed: Sequence[ListedRun], now: Instant
+) -> tuple[RunRead, ...]:
+    """Return which of these runs come from a fork: those at work and those that jobs wait for."""
+    return tuple(
+        RunRead(now, run.id, run.from_fork)
+        for run in listed
+        if run.from_fork is not None
+        and run.id not in state.run_origins
+        and (run.id in state.unread or not run.completed)
+    )
 
 
 def _is_ahead(seen: JobObserved, job: Job) -> bool:

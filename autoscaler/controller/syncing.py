@@ -6,7 +6,7 @@ book's; what follows from it is planned elsewhere.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
 import structlog
@@ -15,9 +15,9 @@ from autoscaler.controller.asking import Asking
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
-from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
 from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.controller.sync_book import SyncBook, news
+from autoscaler.controller.sync_book import SyncBook, news, run_origins
 from autoscaler.controller.sync_registrations import Registrations
 from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Read, next_reads, staleness
 from autoscaler.ledger.restored import waits_for_a_list
@@ -207,7 +207,7 @@ class _AccountSync:
             if read.kind in BY_STATUS
             else self._lists.newest_runs(read.of)
         )
-        self.book.listed_runs(read.of, runs.items, self._clock.now())
+        await self._take_in_runs(read.of, runs.items)
         return runs.calls
 
     async def _read_repositories(self, scope: str) -> int:
@@ -220,12 +220,18 @@ class _AccountSync:
 
     async def _read_run(self, read: Read) -> int:
         found = await self._lists.run(read.of, read.run)
-        now = self._clock.now()
         if found.items:
-            self.book.listed_runs(read.of, found.items, now)
+            await self._take_in_runs(read.of, found.items)
         else:
-            self.book.run_is_not_there(read.of, read.run, now)
+            self.book.run_is_not_there(read.of, read.run, self._clock.now())
         return found.calls
+
+    async def _take_in_runs(self, repository: str, runs: Sequence[ListedRun]) -> None:
+        now = self._clock.now()
+        self.book.listed_runs(repository, runs, now)
+        events = run_origins(self._journal.ledger.state, runs, now)
+        if events:
+            await self._journal.record(*events)
 
     async def _read_jobs(self, read: Read) -> int:
         listed = await self._lists.jobs(read.of, read.run, self._clock.now())

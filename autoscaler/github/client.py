@@ -36,10 +36,12 @@ from autoscaler.github.received import Received
 from autoscaler.github.refusals import NotAllowedError, NotShownError, unanswered
 from autoscaler.github.reruns import RunAgain
 from autoscaler.github.runner_groups import RunnerGroups
+from autoscaler.github.runs import WorkflowRun
 from autoscaler.github.settings import GitHubSettings
 from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.transport import Transport
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 
@@ -195,6 +197,36 @@ class GitHubClient:
             return observe(read, state, Sighting(repository, now, read=True))
         except (ValueError, OverflowError):
             raise unanswered(request, "a time that is none") from None
+
+    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
+        """Return whether a run comes from a fork, None for 404. Raises as the port says."""
+        target = target_of_repository(repository)
+        request = Request(
+            "GET",
+            f"{target.route}/actions/runs/{{run_id}}",
+            {**target.variables, "run_id": run_id},
+            expected=frozenset({404}),
+        )
+        candidates = await self._installations.of_repository(target)
+        try:
+            answer = await self._sharing.carry(
+                candidates, target, request, lambda caller: self._shown(request, caller)
+            )
+        except NotShownError:
+            return None
+        read = read_as(WorkflowRun, request, answer)
+        if read.id != run_id:
+            raise unanswered(request, "another run than the one that was asked for")
+        return read.from_fork
+
+    async def runner_group(self, scope: str, name: str) -> RunnerGroup:
+        """Return an organization's runner group as it is now. Raises as the port says."""
+        target = target_of_scope(scope)
+        request = Request("GET", "/orgs/{org}/actions/runner-groups", target.variables)
+        candidates = await self._installations.of_scope(target)
+        return await self._sharing.carry(
+            candidates, target, request, lambda caller: self._groups.group(target, name, caller)
+        )
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         """Have every App's failed deliveries repeated. Raises as the port says when all Apps fail.

@@ -10,7 +10,6 @@ Routes: docs.github.com REST "Apps: installations", "Workflow runs", "Workflow j
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from sys import intern
 from typing import Annotated
 
 import structlog
@@ -31,7 +30,6 @@ from autoscaler.github.exchange import Importance, Request
 from autoscaler.github.installations import Installations
 from autoscaler.github.jobs import (
     JOB_STATES,
-    MAX_TEXT,
     RepositoryName,
     Sighting,
     WorkflowJob,
@@ -49,6 +47,7 @@ from autoscaler.github.known_pages import (
 )
 from autoscaler.github.received import Received
 from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError, gravest
+from autoscaler.github.runs import WorkflowRun
 from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.timestamps import instant_of
@@ -79,15 +78,8 @@ class _RepositoryPage(Received):
     repositories: list[_Repository]
 
 
-class _Run(Received):
-    id: Annotated[int, Field(gt=0, lt=2**63)]
-    status: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
-    run_attempt: int | None = None
-    updated_at: Annotated[str, Field(max_length=40)] | None = None
-
-
 class _RunPage(Received):
-    workflow_runs: list[_Run]
+    workflow_runs: list[WorkflowRun]
 
 
 def _if_understood(job: object, read: ValidatorFunctionWrapHandler) -> WorkflowJob | None:
@@ -122,14 +114,6 @@ class RunnerPage(Received):
     runners: list[ListedRunner]
 
 
-def _listed(run: _Run) -> ListedRun:
-    completed = run.status == "completed"
-    mark = f"{run.status} {run.run_attempt}"
-    # Nearly all that are kept are over: those share their marks, which are most of what a run takes.
-    mark = intern(mark) if completed else f"{mark} {run.updated_at}"
-    return ListedRun(run.id, completed, mark)
-
-
 _REPOSITORIES = Form(
     _RepositoryPage,
     lambda page: tuple(
@@ -138,8 +122,8 @@ _REPOSITORIES = Form(
         if not one.archived
     ),
 )
-_RUNS = Form(_RunPage, lambda page: tuple(map(_listed, page.workflow_runs)))
-_RUN = Form(_Run, lambda run: (_listed(run),))
+_RUNS = Form(_RunPage, lambda page: tuple(run.listed() for run in page.workflow_runs))
+_RUN = Form(WorkflowRun, lambda run: (run.listed(),))
 _RUNNERS = Form(RunnerPage, lambda page: tuple(one.registered() for one in page.runners))
 
 

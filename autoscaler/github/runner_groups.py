@@ -1,4 +1,4 @@
-"""Runner groups by name: the ids that registrations need.
+"""Runner groups by name: the ids that registrations need, and which repositories they admit.
 
 Decides when a list is read again: after an hour, when a name is missing, when GitHub refused an
 id. Each App has lists of its own, for one may see what another does not. Never creates or changes
@@ -16,10 +16,12 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.github.api import Api, Caller, read_as
 from autoscaler.github.exchange import Importance, Request
+from autoscaler.github.jobs import RepositoryName
 from autoscaler.github.received import Received
 from autoscaler.github.refusals import NotShownError
 from autoscaler.github.single_flight import SingleFlight
 from autoscaler.github.targets import Target
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.identifiers import Instant, Seconds
 
 REPOSITORY_GROUP_ID = 1
@@ -32,6 +34,17 @@ _MISS_KEPT: Seconds = 60.0
 class _Group(Received):
     id: Annotated[int, Field(gt=0)]
     name: str
+    visibility: str = "all"
+    allows_public_repositories: bool = False
+    restricted_to_workflows: bool = False
+
+
+class _Repository(Received):
+    full_name: RepositoryName
+
+
+class _RepositoryPage(Received):
+    repositories: list[_Repository]
 
 
 class _GroupPage(Received):
@@ -41,7 +54,7 @@ class _GroupPage(Received):
 @dataclass(frozen=True, slots=True)
 class _Listing:
     read_at: Instant
-    ids: Mapping[str, int]
+    groups: Mapping[str, _Group]
 
 
 class RunnerGroups:
@@ -65,10 +78,21 @@ class RunnerGroups:
         listing = self._listings.get(target.account, {}).get(caller.name)
         if listing is None or self._stale(listing, wanted):
             listing = await self._flights.run(caller.name, lambda: self._read(target, caller))
-        found = listing.ids.get(wanted)
-        if found is None:
-            raise NotShownError(f"{target} has no runner group {name!r} that the App can see")
-        return found
+        return _named(listing, name, target).id
+
+    async def group(self, target: Target, name: str, caller: Caller) -> RunnerGroup:
+        """Return a group of an organization as it is now. Raises as `id_of`."""
+        listing = await self._flights.run(caller.name, lambda: self._read(target, caller))
+        found = _named(listing, name, target)
+        chosen = None
+        if found.visibility == "selected":
+            chosen = await self._repositories(target, found.id, caller)
+        return RunnerGroup(
+            found.visibility,
+            found.allows_public_repositories,
+            found.restricted_to_workflows,
+            chosen,
+        )
 
     def forget(self, target: Target) -> None:
         """GitHub refused something about this target: read its groups again next time."""
@@ -80,7 +104,19 @@ class RunnerGroups:
 
     def _stale(self, listing: _Listing, wanted: str) -> bool:
         age = self._clock.now() - listing.read_at
-        return age > (_KEPT if wanted in listing.ids else _MISS_KEPT)
+        return age > (_KEPT if wanted in listing.groups else _MISS_KEPT)
+
+    async def _repositories(self, target: Target, group: int, caller: Caller) -> tuple[str, ...]:
+        route = "/orgs/{org}/actions/runner-groups/{runner_group_id}/repositories{?per_page}"
+        request = Request(
+            "GET", route, {**target.variables, "runner_group_id": group, "per_page": 100}
+        )
+        names: list[str] = []
+        async with aclosing(self._api.pages(request, caller)) as pages:
+            async for answer in pages:
+                shown = read_as(_RepositoryPage, request, answer).repositories
+                names += (one.full_name for one in shown)
+        return tuple(names)
 
     async def _read(self, target: Target, caller: Caller) -> _Listing:
         route = "/orgs/{org}/actions/runner-groups{?per_page}"
@@ -88,11 +124,18 @@ class RunnerGroups:
             "GET", route, {**target.variables, "per_page": 100}, importance=Importance.MINT
         )
         read_at = self._clock.now()
-        ids: dict[str, int] = {}
+        groups: dict[str, _Group] = {}
         async with aclosing(self._api.pages(request, caller)) as pages:
             async for answer in pages:
                 for group in read_as(_GroupPage, request, answer).runner_groups:
-                    ids[group.name.lower()] = group.id
-        listing = _Listing(read_at, ids)
+                    groups[group.name.lower()] = group
+        listing = _Listing(read_at, groups)
         self._listings.setdefault(target.account, {})[caller.name] = listing
         return listing
+
+
+def _named(listing: _Listing, name: str, target: Target) -> _Group:
+    found = listing.groups.get(name.lower())
+    if found is None:
+        raise NotShownError(f"{target} has no runner group {name!r} that the App can see")
+    return found

@@ -5,7 +5,7 @@ knows nothing of what is to be stored.
 """
 
 from collections import Counter
-from typing import Any
+from typing import Any, TypeVar
 
 from sortedcontainers import SortedDict
 
@@ -13,7 +13,7 @@ from autoscaler.ledger.tallies import Tallies
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import Record
-from autoscaler.model.demand import DemandClass
+from autoscaler.model.demand import DemandClass, scope_of
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     CallId,
@@ -26,11 +26,13 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import IDLE_STATES, Runner, RunnerState
 
 _WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.MINTED})
+
+Counted = TypeVar("Counted")
 
 DAY: Seconds = 86_400.0
 HELD_AFTER = 2
@@ -68,6 +70,8 @@ class IndexedRecords:
         self.reruns_of_run: dict[int, dict[JobId, Rerun]] = {}
         self.in_progress: Counter[SkuName] = Counter()
         self.disputed: Counter[DemandClass] = Counter()
+        self.unadmitted: Counter[tuple[DemandClass, Admission]] = Counter()
+        self.unread: dict[int, dict[JobId, Job]] = {}
         self.withdrawing: Counter[SkuName] = Counter()
         self.tallies = Tallies()
         self.machines_used = 0
@@ -106,6 +110,8 @@ class IndexedRecords:
             self.forgettable[job.completed_at or job.updated_at, "job", job.id] = job
         if job.expires_at is not None:
             self.expiring[job.expires_at, job.id] = job
+        if job.run_id is not None and self._is_unread(job):
+            self.unread.setdefault(job.run_id, {})[job.id] = job
         if job.demand is None:
             return
         self.tallies.queue(job)
@@ -113,29 +119,35 @@ class IndexedRecords:
             self.in_progress[job.demand.skus[0]] += 1
             self.tallies.running_job(self.catalogue, job, 1)
         elif job.state is JobState.QUEUED:
-            if job.disputed:
-                self.disputed[job.demand] += 1
-            elif is_held(job):
-                self.held.setdefault(job.demand, {})[job.id] = job
-            else:
-                queue = self.queues.get(job.demand)
-                if queue is None:
-                    queue = self.queues[job.demand] = SortedDict()
-                queue[job.queued_at, job.id] = job
-                self.tallies.line_up(self.catalogue, job)
+            self._index_queued(job, job.demand)
+
+    def _index_queued(self, job: Job, demand: DemandClass) -> None:
+        if job.disputed:
+            self.disputed[demand] += 1
+        elif job.admission is not Admission.ADMITTED:
+            self.unadmitted[demand, job.admission] += 1
+        elif is_held(job):
+            self.held.setdefault(demand, {})[job.id] = job
+        else:
+            queue = self.queues.get(demand)
+            if queue is None:
+                queue = self.queues[demand] = SortedDict()
+            queue[job.queued_at, job.id] = job
+            self.tallies.line_up(self.catalogue, job)
 
     def _unindex_job(self, job: Job) -> None:
         self.forgettable.pop((job.completed_at or job.updated_at, "job", job.id), None)
         self.expiring.pop((job.expires_at, job.id), None)
+        self._unindex_unread(job)
         if job.demand is None:
             return
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] -= 1
             self.tallies.running_job(self.catalogue, job, -1)
         elif job.state is JobState.QUEUED and job.disputed:
-            self.disputed[job.demand] -= 1
-            if not self.disputed[job.demand]:
-                del self.disputed[job.demand]
+            _count_out(self.disputed, job.demand)
+        elif job.state is JobState.QUEUED and job.admission is not Admission.ADMITTED:
+            _count_out(self.unadmitted, (job.demand, job.admission))
         self.tallies.unqueue(job)
         self.tallies.leave_line(job)
         queue = self.queues.get(job.demand)
@@ -148,6 +160,26 @@ class IndexedRecords:
             held.pop(job.id, None)
             if not held:
                 del self.held[job.demand]
+
+    def _is_unread(self, job: Job) -> bool:
+        """Whether its run's head repository is wanted: to admit it, or to judge where it ran."""
+        if job.from_fork is not None:
+            return False
+        if job.admission is Admission.UNREAD and job.state is not JobState.COMPLETED:
+            return True
+        runner = self.runners.get(job.runner_name) if job.runner_name is not None else None
+        machine = self.machines.get(runner.machine) if runner is not None else None
+        sku = self.catalogue.skus.get(machine.sku) if machine is not None else None
+        if sku is None or sku.access.forks:
+            return False
+        return scope_of(self.catalogue, job.repository) is not None
+
+    def _unindex_unread(self, job: Job) -> None:
+        of_run = self.unread.get(job.run_id) if job.run_id is not None else None
+        if of_run is not None and job.run_id is not None:
+            of_run.pop(job.id, None)
+            if not of_run:
+                del self.unread[job.run_id]
 
     def _index_machine(self, machine: Machine) -> None:
         key = (machine.sku, machine.state)
@@ -229,6 +261,12 @@ class IndexedRecords:
             del self.reruns_of_run[rerun.run_id]
         self.rerun_due.pop((rerun.due, rerun.job), None)
         self.forgettable.pop((_rerun_forgettable_from(rerun), "rerun", rerun.job), None)
+
+
+def _count_out(counts: Counter[Counted], key: Counted) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 def _forgettable_from(machine: Machine) -> Instant:

@@ -9,15 +9,19 @@ from autoscaler.ledger.indexes import is_held
 from autoscaler.ledger.interruptions import look_at_job
 from autoscaler.ledger.restored import shown_at_github
 from autoscaler.ledger.runners import bind_job, close_runner
+from autoscaler.ledger.runs import note_access, note_fork, note_outside_scope
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.catalogue import Scope
 from autoscaler.model.demand import normalise_labels, scope_of
 from autoscaler.model.events import JobAbandoned, JobObserved, JobReadRequested
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.jobs import JOB_TRANSITIONS, QUEUED_AT_MOST, Job, JobState
+from autoscaler.model.jobs import JOB_TRANSITIONS, QUEUED_AT_MOST, Admission, Job, JobState
 from autoscaler.model.runners import Runner
 
 REREAD_AFTER: Seconds = 60.0
 """How long after a question about a disputed or held job it is asked again."""
+
+_NOT_OVER = frozenset({JobState.WAITING, JobState.QUEUED, JobState.IN_PROGRESS})
 
 ABANDONED = "stale"
 """The conclusion of a job that GitHub did not end: its own word for what was left incomplete."""
@@ -25,15 +29,19 @@ ABANDONED = "stale"
 
 def on_job_observed(state: LedgerState, event: JobObserved) -> None:
     """Take in what GitHub said of one job."""
+    note_outside_scope(state, event)
     job = state.jobs.get(event.id)
     before = job.state if job is not None else None
+    was_fork = job is not None and job.admission is Admission.FORK
     if job is None:
         job = _new_job(state, event)
         state.add(job)
         state.note(job, event.at, event.state, _source(event))
     else:
         _merge(state, job, event)
-    if job.disputed:
+    if job.admission is Admission.FORK and not was_fork:
+        note_fork(state, job, event.at)
+    if job.disputed or (_lacks_run(job) and not event.read):
         state.reads.setdefault(job.id, event.at)
     elif event.read or job.state is not JobState.QUEUED or not is_held(job):
         state.reads.pop(job.id, None)
@@ -74,7 +82,7 @@ def _new_job(state: LedgerState, event: JobObserved) -> Job:
         id=event.id,
         repository=event.repository,
         labels=normalise_labels(event.labels),
-        demand=state.class_of(event.repository, event.labels),
+        demand=None,
         state=event.state,
         queued_at=event.queued_at,
         updated_at=event.at,
@@ -84,6 +92,7 @@ def _new_job(state: LedgerState, event: JobObserved) -> Job:
         and event.at - event.queued_at > QUEUED_AT_MOST,
     )
     _fill(job, event)
+    state.admit(job)
     return job
 
 
@@ -92,10 +101,13 @@ def _merge(state: LedgerState, job: Job, event: JobObserved) -> None:
     back = job.state in JOB_TRANSITIONS[event.state]
     level = forward is back  # the same state, or between two that GitHub goes to and fro
     with state.changing(job):
+        run_id = job.run_id
         _fill(job, event)
         if not job.labels and event.labels:
             job.labels = normalise_labels(event.labels)
-            job.demand = state.class_of(job.repository, job.labels)
+            state.admit(job)
+        elif job.run_id != run_id:
+            state.admit(job)
         job.queued_at = min(job.queued_at, event.queued_at)
         if (forward and not back) or (event.read and level):
             if event.state is not job.state or (job.disputed and not job.passed_over):
@@ -131,13 +143,16 @@ def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObs
         release_holds(state, job.demand, at)
     if job.runner_name is None:
         return
+    scope, runner = scope_of(state.catalogue, job.repository), state.runners.get(job.runner_name)
+    # Names are anybody's to choose: one from outside the scopes says nothing of a machine.
+    if scope is None or (runner is not None and not _is_the_same(runner, scope, event)):
+        return
     if job.state is JobState.IN_PROGRESS and event.state is JobState.IN_PROGRESS:
         shown_at_github(state, job.runner_name, at)
-    if job.runner_name not in state.runners:
+    if runner is None:
         return
-    runner = state.runners[job.runner_name]
-    if not _is_the_same(state, runner, job, event):
-        return
+    if runner.job != job.id:
+        note_access(state, runner, job, at)
     if job.state is JobState.IN_PROGRESS:
         bind_job(state, runner, job.id, at)
     elif job.state is JobState.COMPLETED:
@@ -147,15 +162,19 @@ def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObs
             close_runner(state, runner, at, f"job {job.id} completed")
 
 
-def _is_the_same(state: LedgerState, runner: Runner, job: Job, event: JobObserved) -> bool:
+def _is_the_same(runner: Runner, scope: Scope, event: JobObserved) -> bool:
     """Whether the runner that GitHub names is the one that we registered under that name.
 
     Names show in job logs, and a repository may register a runner of its own under any.
     """
-    scope = scope_of(state.catalogue, job.repository)
-    if scope is None or scope.key != runner.demand.scope:
+    if scope.key != runner.demand.scope:
         return False
     return None in (event.runner_id, runner.github_id) or event.runner_id == runner.github_id
+
+
+def _lacks_run(job: Job) -> bool:
+    """Whether it waits for its run's head repository, and GitHub has not said which run it is of."""
+    return job.admission is Admission.UNREAD and job.run_id is None and job.state in _NOT_OVER
 
 
 def _source(event: JobObserved) -> str:

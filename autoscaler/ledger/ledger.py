@@ -21,6 +21,7 @@ from autoscaler.ledger import (
     machines,
     restored,
     runners,
+    runs,
     starting,
 )
 from autoscaler.ledger.launch_rate import launch_tokens
@@ -55,8 +56,10 @@ class Ledger:
         """Take in what the store kept. To be followed by a ControllerStarted event."""
         for record in records:
             if isinstance(record, Job):
+                if record.run_id is not None and record.from_fork is not None:
+                    runs.remember(self._state, record.run_id, record.from_fork)
                 # The configuration may have changed since: the class is today's.
-                record.demand = self._state.class_of(record.repository, record.labels)
+                self._state.admit(record)
             self._state.add(record, stored=True)
         for cooldown in cooldowns:
             self._state.cooldowns[cooldown.key] = cooldown
@@ -73,7 +76,7 @@ class Ledger:
 
     def recall(self, job: Job) -> None:
         """Take one job back that has left memory."""
-        job.demand = self._state.class_of(job.repository, job.labels)
+        self._state.admit(job)
         self._state.add(job, stored=True)
 
     def apply(self, event: e.Event) -> None:
@@ -117,6 +120,9 @@ class Ledger:
             unproved=s.tallies.unproved,
             lines=s.tallies.lines,
             running=s.tallies.running,
+            unadmitted=s.unadmitted,
+            unread=s.unread,
+            run_questions=s.run_questions,
         )
 
 
@@ -174,6 +180,8 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.JobObserved: jobs.on_job_observed,
     e.JobReadRequested: jobs.on_job_read_requested,
     e.JobAbandoned: jobs.on_job_abandoned,
+    e.RunRead: runs.on_run_read,
+    e.RunReadRequested: runs.on_run_read_requested,
     e.RunnersListed: restored.on_runners_listed,
     e.CallRecorded: calls.on_call_recorded,
     e.CallPrepared: calls.on_call_prepared,

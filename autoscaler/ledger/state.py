@@ -20,12 +20,13 @@ from autoscaler.model.identifiers import (
     JobId,
     ProviderMachineId,
     ProviderName,
+    RunnerName,
     Seconds,
     SkuName,
 )
 from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job
+from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
 
@@ -50,6 +51,9 @@ class LedgerState(IndexedRecords):
         self.swept_at: dict[ProviderName, Instant] = {}
         self.runners_listed_at: dict[str, Instant] = {}
         self.reads: dict[JobId, Instant] = {}
+        self.run_origins: dict[int, bool] = {}
+        self.run_questions: dict[int, RunQuestion] = {}
+        self.ran_outside: set[RunnerName] = set()
 
         self._touched: dict[tuple[str, str], Record] = {}
         self._history: list[HistoryRow] = []
@@ -59,7 +63,7 @@ class LedgerState(IndexedRecords):
     def use_catalogue(self, catalogue: Catalogue) -> None:
         """Take over a catalogue; jobs keep the class they were given."""
         self.catalogue = catalogue
-        self._classes: dict[tuple[str, tuple[str, ...]], DemandClass | None] = {}
+        self._classes: dict[tuple[str, tuple[str, ...], bool], DemandClass | None] = {}
         self.offerings = {
             offering.key: offering
             for sku in catalogue.skus.values()
@@ -67,14 +71,32 @@ class LedgerState(IndexedRecords):
             for offering in rung.offerings
         }
 
-    def class_of(self, repository: str, labels: tuple[str, ...]) -> DemandClass | None:
+    def class_of(
+        self, repository: str, labels: tuple[str, ...], from_fork: bool = False
+    ) -> DemandClass | None:
         """The class of a job, remembered: a fleet sees the same few again and again."""
-        key = (repository, labels)
+        key = (repository, labels, from_fork)
         if key not in self._classes:
             if len(self._classes) >= MOST_CLASSES:
                 self._classes.clear()
-            self._classes[key] = classify(self.catalogue, repository, labels)
+            self._classes[key] = classify(self.catalogue, repository, labels, from_fork=from_fork)
         return self._classes[key]
+
+    def admit(self, job: Job) -> None:
+        """Set a job's class, and whether it may use that: to be called while it is not indexed."""
+        if job.from_fork is None and job.run_id is not None:
+            job.from_fork = self.run_origins.get(job.run_id)
+        job.demand = self.class_of(job.repository, job.labels)
+        job.admission = Admission.ADMITTED
+        of_fork = self.class_of(job.repository, job.labels, from_fork=True)
+        if job.from_fork is False or of_fork == job.demand:
+            return
+        if job.from_fork is None:
+            job.admission = Admission.UNREAD
+        elif of_fork is None:
+            job.admission = Admission.FORK
+        else:
+            job.demand = of_fork
 
     @property
     def every_scope_listed_at(self) -> Instant:

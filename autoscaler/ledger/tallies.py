@@ -12,7 +12,7 @@ from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, MachineId, SkuName
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.model.machines import BOOTING_STATES, Machine
 from autoscaler.model.runners import IDLE_STATES, Runner
 
@@ -70,8 +70,9 @@ class Tallies:
         return queued.peekitem(0)[0][0] if queued else None
 
     def queue(self, job: Job) -> None:
-        """Put a queued job among those that wait for its SKU."""
-        if job.demand is not None and job.state is JobState.QUEUED:
+        """Put a queued job among those that wait for its SKU; a refused one waits for nothing here."""
+        waits = job.state is JobState.QUEUED and job.admission is not Admission.FORK
+        if job.demand is not None and waits:
             queued = self._queued.setdefault(job.demand.skus[0], SortedDict())
             queued[job.queued_at, job.id] = None
 

@@ -106,9 +106,14 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Which repositories may use a SKU: `fnmatch` globs over `owner/name`, without regard to case."""
+    """Which repositories may use a SKU: `fnmatch` globs over `owner/name`, without regard to case.
+
+    `forks`: whether jobs may whose run's head repository is another one. The configuration says
+    false unless fleet.yaml says true.
+    """
 
     repositories: tuple[str, ...] = ("*",)
+    forks: bool = True
 
 
 @dataclass(frozen=True, slots=True)

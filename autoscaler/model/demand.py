@@ -51,9 +51,16 @@ def scope_of(catalogue: Catalogue, repository: str) -> Scope | None:
     return None
 
 
-def serves(sku: Sku, labels: tuple[str, ...], repository: str) -> bool:
+def admits(sku: Sku, repository: str) -> bool:
+    """Whether `sku` may run jobs of this repository."""
+    return _matches(repository.lower(), sku.access.repositories)
+
+
+def serves(sku: Sku, labels: tuple[str, ...], repository: str, from_fork: bool = False) -> bool:
     """Whether `sku` may run a job with these normalised labels from this repository."""
-    return _matches(repository.lower(), sku.access.repositories) and fits(sku, labels)
+    if not admits(sku, repository) or (from_fork and not sku.access.forks):
+        return False
+    return fits(sku, labels)
 
 
 def fits(sku: Sku, labels: tuple[str, ...]) -> bool:
@@ -63,13 +70,22 @@ def fits(sku: Sku, labels: tuple[str, ...]) -> bool:
     return bool(sku.labels.intersection(labels)) and sku.offered_labels.issuperset(labels)
 
 
-def classify(catalogue: Catalogue, repository: str, labels: Iterable[str]) -> DemandClass | None:
-    """The class of a job, or `None` when it is nobody's here."""
+def classify(
+    catalogue: Catalogue, repository: str, labels: Iterable[str], from_fork: bool = False
+) -> DemandClass | None:
+    """The class of a job, or `None` when it is nobody's here.
+
+    `from_fork`: its run's head repository is another one.
+    """
     scope = scope_of(catalogue, repository)
     if scope is None:
         return None
     wanted = normalise_labels(labels)
-    skus = tuple(sku.name for sku in catalogue.skus.values() if serves(sku, wanted, repository))
+    skus = tuple(
+        sku.name
+        for sku in catalogue.skus.values()
+        if serves(sku, wanted, repository, from_fork=from_fork)
+    )
     if not skus:
         return None
     return DemandClass(scope.key, scope.runner_group, wanted, skus)

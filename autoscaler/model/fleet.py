@@ -21,7 +21,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
-from autoscaler.model.jobs import Job
+from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner
 
@@ -58,11 +58,13 @@ class Fleet:
 
     `queues` holds the jobs that want a runner now, by class and oldest first; `held` the jobs
     that were passed over too often, `disputed` counts those that
-    GitHub is asked about first. `idle_runners` counts registrations that may still take a
-    job, by class; `withdrawable` are those not handed over, and `withdrawing` counts machines
-    whose unused registration is being deleted, which makes them parked again. `due` lists
-    machines by the moment they must be looked at again. `registrations` is, by account, how
-    many may be minted now; `launch_tokens` what each provider with a rate takes now;
+    GitHub is asked about first, `unadmitted` those that their run's head repository keeps from
+    their SKUs, or may. `unread` are the jobs whose head repository is not known, by run, and
+    `run_questions` the runs of them that GitHub was asked about. `idle_runners` counts
+    registrations that may still take a job, by class; `withdrawable` are those not handed over,
+    and `withdrawing` counts machines whose unused registration is being deleted, which makes them
+    parked again. `due` lists machines by the moment they must be looked at again. `registrations`
+    is, by account, how many may be minted now; `launch_tokens` what each provider with a rate takes now;
     `boot_seconds` how long a SKU takes from request to parked. `booting` are the machines that are
     requested or boot, by SKU and rung; `unproved` counts by SKU the runners that were given no
     job yet and may be; `runners_listed_at` is when the older of all scopes' lists of registrations
@@ -99,6 +101,9 @@ class Fleet:
     lines: Mapping[DemandClass, Mapping[str, Ordered[Job]]] = field(default_factory=dict)
     running: Mapping[tuple[SkuName, str], int] = field(default_factory=dict)
     runners_listed_at: Instant = 0.0
+    unadmitted: Mapping[tuple[DemandClass, Admission], int] = field(default_factory=dict)
+    unread: Mapping[int, Mapping[JobId, Job]] = field(default_factory=dict)
+    run_questions: Mapping[int, RunQuestion] = field(default_factory=dict)
 
     def machines_in(self, sku: SkuName, state: MachineState) -> Sequence[Machine]:
         """Machines of one SKU in one state, by the moment they came into it."""

@@ -23,6 +23,18 @@ JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.COMPLETED: frozenset(),
 }
 
+
+class Admission(StrEnum):
+    """Whether a job may use the SKUs of its class; the values are reason codes.
+
+    GitHub does not say in a job which repository its run's commit comes from: the run says it.
+    """
+
+    ADMITTED = "admitted"
+    UNREAD = "head_repository_unknown"
+    FORK = "fork_not_allowed"
+
+
 _DAY: Seconds = 86_400.0
 
 QUEUED_AT_MOST: Seconds = _DAY
@@ -45,7 +57,8 @@ class Job:
     launched for it: GitHub has said both `queued` and `waiting`, the store is older than the world,
     or a runner that left may have run it. `passed_over` names the
     runners that fitted this job and were not given it; two of them hold the job back until
-    `probe_at`.
+    `probe_at`. `from_fork` says whether its run's head repository is another one, None where GitHub
+    was not asked yet; only an admitted job is demand.
     """
 
     id: JobId
@@ -67,9 +80,19 @@ class Job:
     read_at: Instant | None = None
     passed_over: tuple[RunnerName, ...] = ()
     probe_at: Instant | None = None
+    from_fork: bool | None = None
+    admission: Admission = Admission.ADMITTED
 
     @property
     def expires_at(self) -> Instant | None:
         """When GitHub has ended it at the latest, whoever failed to tell; None where it has ended."""
         limit = OPEN_AT_MOST.get(self.state)
         return self.updated_at + limit if limit is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuestion:
+    """When a run is read at GitHub (again), and the wait after that, in seconds."""
+
+    due: Instant
+    wait: Seconds

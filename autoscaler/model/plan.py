@@ -90,8 +90,25 @@ class ReadJob:
     job: JobId
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRun:
+    """Ask GitHub which repository a run's commit comes from."""
+
+    repository: str
+    run_id: int
+
+
 Intent = (
-    Launch | RepeatCall | WithdrawCall | Grant | WithdrawRunner | End | Examine | Doubt | ReadJob
+    Launch
+    | RepeatCall
+    | WithdrawCall
+    | Grant
+    | WithdrawRunner
+    | End
+    | Examine
+    | Doubt
+    | ReadJob
+    | ReadRun
 )
 
 
@@ -99,12 +116,13 @@ Intent = (
 class Waiting:
     """`count` jobs of a class, the next oldest ones, wait for this reason.
 
-    `blocked`: nothing is on its way for them.
+    `blocked`: nothing is on its way for them. `code` names the reason for programs, where it has one.
     """
 
     count: int
     reason: str
     blocked: bool = False
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +130,8 @@ class Plan:
     """The intents in the order to carry them out; for each class, why its jobs wait.
 
     Reasons are of the queued jobs, oldest first, then of those that are held back, then of those that
-    GitHub is asked about. `again_at` is the moment before which a launch is put off that nothing but a
-    rate holds back.
+    GitHub is asked about, then of those that their run's head repository keeps from their SKUs.
+    `again_at` is the moment before which a launch is put off that nothing but a rate holds back.
     """
 
     intents: tuple[Intent, ...] = ()

@@ -13,6 +13,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, ExitReason
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import BoundedLabel
@@ -79,6 +80,11 @@ class PrometheusTelemetry:
         """See `Telemetry.github_left_out`."""
         self._series.github_left_out.labels(self._account.value(account)).set(repositories)
 
+    def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
+        """See `Telemetry.runner_group`."""
+        values = self._account.value(account), self._group.value(group), self._wide.value(reason)
+        self._series.group_too_wide.labels(*values).set(too_wide)
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:
@@ -111,6 +117,15 @@ class PrometheusTelemetry:
     def job_unmatched(self, reason: Unmatched) -> None:
         """See `Telemetry.job_unmatched`."""
         self._series.unmatched.labels(reason.value).inc()
+
+    def job_refused(self, sku: SkuName, code: str) -> None:
+        """See `Telemetry.job_refused`."""
+        self._series.refused.labels(self._sku.value(sku), self._code.value(code)).inc()
+
+    def job_outside_access(self, sku: SkuName, reason: str) -> None:
+        """See `Telemetry.job_outside_access`."""
+        values = self._sku.value(sku), self._access.value(reason)
+        self._series.outside_access.labels(*values).inc()
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         """See `Telemetry.launches`."""
@@ -184,10 +199,14 @@ class PrometheusTelemetry:
         self._github_outcome = BoundedLabel(extra=48)
         self._app = BoundedLabel(extra=32)
         self._account = BoundedLabel(("",), extra=64)
+        self._group = BoundedLabel(extra=64)
+        self._wide = BoundedLabel(("public_repositories", "outside_access"))
         self._resource = BoundedLabel(extra=16)
         self._operation = BoundedLabel(extra=48)
         self._provider_outcome = BoundedLabel(extra=64)
         self._notice_kind = BoundedLabel((*NoticeKind, "other", "poison"))
+        self._code = BoundedLabel(Admission)
+        self._access = BoundedLabel(("repository", "fork", "scope"))
         self._answer = BoundedLabel(extra=32)
         self._step = BoundedLabel(extra=24)
         self._bootstrap_answer = BoundedLabel(extra=32)

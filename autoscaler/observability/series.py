@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, ExitReason, MachineState
 from autoscaler.model.unmatched import Unmatched
 
@@ -62,6 +63,14 @@ class Series:
         self.unmatched = self._counter("jobs_unmatched", "Jobs that no SKU serves.", ("reason",))
         self.in_progress = self._gauge("jobs_in_progress", "Jobs that run.", ("sku",))
         self.completed = self._counter("jobs_completed", "Jobs that ended.", ("sku", "conclusion"))
+        self.refused = self._counter(
+            "jobs_refused", "Jobs that no SKU of their labels may run.", ("sku", "code")
+        )
+        self.outside_access = self._counter(
+            "jobs_outside_access",
+            "Jobs that ran on a machine whose SKU's access does not admit them.",
+            ("sku", "reason"),
+        )
         self.machines = self._gauge("machines", "Machines and open slots.", ("sku", "state"))
         self.foreign = self._gauge(
             "machines_foreign", "Machines of this fleet's name and another installation.", ()
@@ -118,6 +127,11 @@ class Series:
         self.github_left_out = self._gauge(
             "github_repositories_left_out", "Repositories that are not looked at.", ("account",)
         )
+        self.group_too_wide = self._gauge(
+            "runner_group_too_wide",
+            "1 while a runner group admits more than the access of its SKUs.",
+            ("account", "runner_group", "reason"),
+        )
         self.provider_requests = self._counter(
             "provider_requests", "Requests to providers.", ("provider", "operation", "outcome")
         )
@@ -165,8 +179,14 @@ class Series:
                 self.reruns.labels(sku, outcome.value)
             for left in ExitReason:
                 self.exits.labels(sku, left.value)
+            self._show_access(sku)
             for ground in EndGround:
                 self.ended.labels(sku, ground.value)
+
+    def _show_access(self, sku: SkuName) -> None:
+        self.refused.labels(sku, Admission.FORK.value)
+        for reason in ("repository", "fork", "scope"):
+            self.outside_access.labels(sku, reason)
 
     def _show(self, gauge: Gauge, *labels: str) -> None:
         gauge.labels(*labels).set(0)

@@ -13,7 +13,7 @@ from autoscaler.model.cooldowns import held, throttle_key
 from autoscaler.model.fleet import PARKED_BELIEVED_FOR, Fleet
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.machines import EndGround, Machine, MachineState
-from autoscaler.model.plan import Doubt, End, Examine, ReadJob, RepeatCall, WithdrawRunner
+from autoscaler.model.plan import Doubt, End, Examine, ReadJob, ReadRun, RepeatCall, WithdrawRunner
 from autoscaler.model.runners import RunnerState
 
 FIRST_REPEAT: Seconds = 5.0
@@ -114,9 +114,14 @@ def unanswered_calls(fleet: Fleet) -> list[RepeatCall]:
     return found
 
 
-def questions(fleet: Fleet) -> list[ReadJob]:
-    """Jobs that GitHub must be asked about: disputed or held ones."""
-    return [ReadJob(job) for job, at in sorted(fleet.reads.items()) if at <= fleet.now]
+def questions(fleet: Fleet) -> list[ReadJob | ReadRun]:
+    """Jobs that GitHub must be asked about (disputed or held), and runs of unknown head repository."""
+    jobs = [ReadJob(job) for job, at in sorted(fleet.reads.items()) if at <= fleet.now]
+    return jobs + [
+        ReadRun(next(iter(fleet.unread[run].values())).repository, run)
+        for run in sorted(fleet.unread)
+        if run not in fleet.run_questions or fleet.run_questions[run].due <= fleet.now
+    ]
 
 
 def lost_configurations(fleet: Fleet) -> list[WithdrawRunner]:

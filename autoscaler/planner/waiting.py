@@ -7,6 +7,7 @@ no more to explain than a queue of two.
 from autoscaler.model.cooldowns import held, mint_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
+from autoscaler.model.jobs import Admission
 from autoscaler.model.plan import Waiting
 from autoscaler.planner.matching import Matching, SupplyKind
 from autoscaler.planner.scale_up import ScaleUp
@@ -19,6 +20,11 @@ _HELD = "GitHub did not give it to two runners that fit it: tried again now and 
 
 _ASKED = "GitHub is being asked what became of it"
 
+_UNADMITTED = {
+    Admission.UNREAD: "GitHub is being asked whether the job's run comes from a fork",
+    Admission.FORK: "the job's run comes from a fork, and access.forks is false",
+}
+
 _BY_KIND = {
     SupplyKind.RUNNER: "a runner is ready for it: GitHub has to hand it out",
     SupplyKind.PARKED: "a machine is parked for it and waits for its turn to register",
@@ -30,7 +36,10 @@ _BY_KIND = {
 def waiting_reasons(
     fleet: Fleet, matching: Matching, launched: ScaleUp
 ) -> dict[DemandClass, tuple[Waiting, ...]]:
-    """The reasons by class; the counts add up to its queue, the held jobs and those in doubt."""
+    """The reasons by class.
+
+    The counts add up to its queue, the held jobs, those in doubt and those that are not admitted.
+    """
     reasons: dict[DemandClass, tuple[Waiting, ...]] = {}
     for demand, queue in fleet.queues.items():
         runs = [Waiting(matching.served(demand, kind), text) for kind, text in _BY_KIND.items()]
@@ -46,6 +55,9 @@ def waiting_reasons(
         reasons[demand] = (*reasons.get(demand, ()), Waiting(len(jobs), _HELD, blocked=True))
     for demand, count in fleet.disputed.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(count, _ASKED, blocked=True))
+    for (demand, admission), count in sorted(fleet.unadmitted.items()):
+        kept_out = Waiting(count, _UNADMITTED[admission], blocked=True, code=admission)
+        reasons[demand] = (*reasons.get(demand, ()), kept_out)
     return reasons
 
 

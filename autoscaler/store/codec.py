@@ -20,7 +20,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.model.machines import EndGround, ExitReason, Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.store.fields import Fields
@@ -49,6 +49,8 @@ def encode_job(job: Job) -> str:
             "read_at": job.read_at,
             "passed_over": job.passed_over,
             "probe_at": job.probe_at,
+            "from_fork": job.from_fork,
+            "admission": job.admission,
         }
     )
 
@@ -78,6 +80,8 @@ def decode_job(text: str) -> Job:
         read_at=of.number_or_none("read_at"),
         passed_over=tuple(RunnerName(name) for name in of.texts("passed_over", ())),
         probe_at=of.number_or_none("probe_at"),
+        from_fork=of.flag_or_none("from_fork"),
+        admission=of.choice_or_none("admission", Admission) or Admission.ADMITTED,
     )
 
 

@@ -78,6 +78,10 @@ class Fields:
             raise _wrong(key, "true or false")
         return value
 
+    def flag_or_none(self, key: str) -> bool | None:
+        """True or false, or None where it is null or absent."""
+        return None if self._values.get(key) is None else self.flag(key)
+
     def choice(self, key: str, of: type[Choice]) -> Choice:
         """A member of an enumeration, by its value."""
         try:

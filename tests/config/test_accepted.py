@@ -77,7 +77,7 @@ def test_a_sku_in_the_models_words(folder: Folder) -> None:
     assert found.labels == {"linux.g5.4xlarge.nvidia.gpu"}
     assert found.ladder is ladder
     assert found.max_machines == 2400
-    assert found.access == Access(("acme/*",))
+    assert found.access == Access(("acme/*",), forks=False)
     assert found.lifetime == 86400
     assert found.idle == IdlePolicy(
         2, 600, (ScheduledMinimum("0 7 * * 1-5", "America/New_York", 10800, 20),), 86400
@@ -176,7 +176,6 @@ def test_what_is_not_in_force_is_named(folder: Folder) -> None:
         f"{first}.on[1]",
         f"{first}.accelerator",
         f"{first}.driver",
-        f"{first}.access.forks",
         last,
         f"{last}.on[0]",
         f"{last}.accelerator",

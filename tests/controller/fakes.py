@@ -58,6 +58,15 @@ class RecordingTelemetry:
     def job_unmatched(self, reason: Unmatched) -> None:
         self.said.append(("job_unmatched", reason))
 
+    def job_refused(self, sku: SkuName, code: str) -> None:
+        self.said.append(("job_refused", sku, code))
+
+    def job_outside_access(self, sku: SkuName, reason: str) -> None:
+        self.said.append(("job_outside_access", sku, reason))
+
+    def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
+        self.said.append(("runner_group", account, group, reason, str(too_wide)))
+
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         self.said.extend([("launches", sku, provider)] * count)
 

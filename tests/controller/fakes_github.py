@@ -14,6 +14,7 @@ from autoscaler.controller.ports.github import (
     RunnerBusyError,
     RunnerExistsError,
 )
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from tests.controller.fakes import Fuse
@@ -48,7 +49,8 @@ class _Redeliver(Protocol):
 class FakeGitHub:
     """`scripts` are consumed from the left, by method; an empty one is a good day.
 
-    `hides_runners`: lists of runners are empty, as a wrong answer of GitHub's is.
+    `forks` are the runs that come from one, or of which GitHub does not say. `hides_runners`: lists
+    of runners are empty, as a wrong answer of GitHub's is.
     """
 
     latency: Seconds = 0.2
@@ -61,7 +63,9 @@ class FakeGitHub:
     jobs: dict[JobId, JobObserved | None] = field(default_factory=dict)
     since: list[Instant] = field(default_factory=list)
     on_mint: Callable[[RunnerName], None] = lambda _: None
+    groups: dict[str, RunnerGroup] = field(default_factory=dict)
     hides_runners: bool = False
+    forks: dict[int, bool | None] = field(default_factory=dict)
     on_delete: Callable[[int], None] = lambda _: None
     redeliver: _Redeliver | None = None
     now: Callable[[], Instant] = lambda: 0.0
@@ -122,6 +126,12 @@ class FakeGitHub:
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
         return await self._answer("read_job", lambda: self.jobs.get(job))
+
+    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
+        return await self._answer("run_from_fork", lambda: self.forks.get(run_id, False))
+
+    async def runner_group(self, scope: str, name: str) -> RunnerGroup:
+        return await self._answer("runner_group", lambda: self.groups[name])
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         self.since.append(since)

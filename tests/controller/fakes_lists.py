@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from autoscaler.controller.ports.github import RegisteredRunner
-from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
+from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing, RunStatus
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
@@ -25,6 +25,7 @@ class FakeRun:
     jobs: dict[JobId, JobObserved] = field(default_factory=dict)
     status: str = "in_progress"
     marks: int = 0
+    fork: bool | None = False
 
 
 @dataclass
@@ -115,4 +116,5 @@ class FakeLists:
 
 
 def _listed(run: FakeRun) -> ListedRun:
-    return ListedRun(run.id, run.status == "completed", f"{run.status} {run.marks}")
+    status = RunStatus(run.status == "completed", run.fork)
+    return ListedRun(run.id, status, f"{run.status} {run.marks}")

@@ -152,9 +152,19 @@ async def test_a_bug_in_minting_may_have_registered_a_runner() -> None:
         lambda g: g.read_runner("org:acme", 1),
         lambda g: g.delete_runner("org:acme", 1),
         lambda g: g.read_job("acme/widgets", JobId(1), 0.0),
+        lambda g: g.run_from_fork("acme/widgets", 7),
+        lambda g: g.runner_group("org:acme", "gpu"),
         lambda g: g.redeliver_failed(0.0),
     ],
-    ids=["find_runner", "read_runner", "delete_runner", "read_job", "redeliver_failed"],
+    ids=[
+        "find_runner",
+        "read_runner",
+        "delete_runner",
+        "read_job",
+        "run_from_fork",
+        "runner_group",
+        "redeliver_failed",
+    ],
 )
 async def test_any_other_bug_at_github_is_asked_about_again_later(
     call: Callable[[GuardedGitHub], Awaitable[object]],

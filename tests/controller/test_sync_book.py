@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, ListedRepository, ListedRun
+from autoscaler.controller.ports.github_lists import (
+    MOST_REPOSITORIES,
+    ListedRepository,
+    ListedRun,
+    RunStatus,
+)
 from autoscaler.controller.sync_book import (
     ASK_AT_ONCE,
     GHOST_AFTER,
@@ -22,7 +27,8 @@ from tests.planner.fleets import catalogue, queued
 NOW = 1_000_000.0
 WIDGETS = "acme/widgets"
 KEY = (WIDGETS, 7)
-ACTIVE, OVER = ListedRun(7, False, "in_progress 1"), ListedRun(7, True, "completed 1")
+ACTIVE = ListedRun(7, RunStatus(False, False), "in_progress 1")
+OVER = ListedRun(7, RunStatus(True, False), "completed 1")
 QUEUED, WAITING, STARTED, ENDED = (
     JobState.QUEUED,
     JobState.WAITING,

@@ -40,6 +40,8 @@ class StandIn:
     apps: dict[str, bytes]
     installed: dict[tuple[str, str], int] = field(default_factory=dict)
     groups: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    shown_groups: dict[int, dict[str, Any]] = field(default_factory=dict)
+    chosen: dict[int, list[str]] = field(default_factory=dict)
     runners: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
     jobs: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     deliveries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -159,8 +161,13 @@ class StandIn:
     async def list_groups(self, request: web.Request) -> web.Response:
         self.need_token(request)
         groups = self.groups.get(request.match_info["owner"].lower(), [])
-        shown = [{"id": number, "name": name} for number, name in groups]
+        shown = [{"id": n, "name": name, **self.shown_groups.get(n, {})} for n, name in groups]
         return self._page(request, shown, "runner_groups")
+
+    async def list_chosen(self, request: web.Request) -> web.Response:
+        self.need_token(request)
+        names = self.chosen.get(int(request.match_info["id"]), [])
+        return self._page(request, [{"full_name": name} for name in names], "repositories")
 
     async def mint(self, request: web.Request) -> web.Response:
         by = self.need_token(request)
@@ -254,6 +261,8 @@ class StandIn:
         app.router.add_get(f"{root}/app/hook/deliveries", self.list_deliveries)
         app.router.add_post(f"{root}/app/hook/deliveries/{{id}}/attempts", self.attempt)
         app.router.add_get(f"{org}/actions/runner-groups", self.list_groups)
+        chosen = f"{org}/actions/runner-groups/{{id}}/repositories"
+        app.router.add_get(chosen, self.list_chosen)
         app.router.add_get(f"{repo}/actions/jobs/{{id}}", self.read_job)
         self.lists.add_routes(app, root, self.need_token, self._page)
         for place in (org, repo):

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
-from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
+from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, RunStatus
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.known_pages import MAX_PAGES
 from autoscaler.github.lists import FASTEST
@@ -218,7 +218,7 @@ async def test_a_list_of_another_shape_is_asked_for_again_later(
     world.github.faults.append(Fault("/runs", status=200, body={"workflow_runs": [{"id": -1}]}))
     with pytest.raises(RetryLaterError):
         await client.lists.newest_runs(WIDGETS)
-    assert ListedRun(1, False, "") not in (await client.lists.newest_runs(WIDGETS)).items
+    assert ListedRun(1, RunStatus(False), "") not in (await client.lists.newest_runs(WIDGETS)).items
 
 
 async def test_the_pace_is_what_the_hour_has_left_above_the_reserve(
@@ -246,3 +246,32 @@ async def test_the_pace_is_what_the_hour_has_left_above_the_reserve(
         await client.lists.newest_runs(WIDGETS)
     assert await client.find_runner("org:acme", RunnerName("nobody")) is None
     assert len(world.github.calls) == calls + 1
+
+
+@pytest.mark.parametrize(
+    ("said", "from_fork"),
+    [
+        ({"repository": {"id": 1}, "head_repository": {"id": 1}}, False),
+        ({"repository": {"id": 1}, "head_repository": {"id": 2}}, True),
+        ({"repository": {"id": 1}, "head_repository": None}, True),
+        ({"repository": {"id": 1}}, None),
+        ({"head_repository": {"id": 2}}, None),
+    ],
+    ids=["its own", "fork", "deleted fork", "no head", "no repository"],
+)
+async def test_a_runs_head_repository_tells_a_fork(
+    world: World, client: GitHubClient, said: dict[str, Any], from_fork: bool | None
+) -> None:
+    """A fork that was deleted since has no head repository any more."""
+    world.github.lists.runs[WIDGETS] = [{"id": 7, "status": "queued", "run_attempt": 1, **said}]
+    assert await client.run_from_fork(WIDGETS, 7) is from_fork
+    (listed,) = (await client.lists.newest_runs(WIDGETS)).items
+    assert listed.from_fork is from_fork
+    assert await client.run_from_fork(WIDGETS, 8) is None
+
+
+async def test_an_answer_about_another_run_is_no_answer(world: World, client: GitHubClient) -> None:
+    answer = {"id": 8, "repository": {"id": 1}, "head_repository": {"id": 1}}
+    world.github.faults = [Fault("actions/runs/7", 200, answer)]
+    with pytest.raises(RetryLaterError, match="another run"):
+        await client.run_from_fork(WIDGETS, 7)

@@ -15,6 +15,7 @@ from autoscaler.controller.ports.github import (
     RunnerExistsError,
 )
 from autoscaler.github.client import GitHubClient
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.identifiers import RunnerName
 from tests.github.conftest import World
 from tests.github.faults import Fault
@@ -269,3 +270,20 @@ async def test_every_call_is_counted_by_route_and_outcome(
         (f"DELETE {runners}/{{runner_id}}", "204"): 1,
     }
     assert dict(world.telemetry.calls) == counted
+
+
+async def test_a_group_is_read_with_the_repositories_that_were_chosen_for_it(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.groups["acme"] = [(1, "Default"), (5, "GPU")]
+    world.github.shown_groups[1] = {"visibility": "all", "allows_public_repositories": True}
+    world.github.shown_groups[5] = {"visibility": "selected", "restricted_to_workflows": True}
+    world.github.chosen[5] = ["acme/widgets", "acme/gadgets", "acme/r3"]
+    world.github.page_size = 2
+    found = await client.runner_group("org:acme", "gpu")
+    chosen = ("acme/widgets", "acme/gadgets", "acme/r3")
+    assert found == RunnerGroup("selected", False, True, chosen)
+    default = await client.runner_group("org:acme", "default")
+    assert default == RunnerGroup("all", True, False)
+    with pytest.raises(OperatorError, match="no runner group"):
+        await client.runner_group("org:acme", "none")

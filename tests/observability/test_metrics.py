@@ -14,6 +14,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
+from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, ExitReason, MachineState
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import OTHER, BoundedLabel
@@ -162,6 +163,20 @@ def test_how_old_the_picture_of_an_account_is_is_shown() -> None:
     assert value(telemetry, "github_repositories_left_out", account="acme") == 15_000
 
 
+def test_access_is_counted_by_sku_and_runner_groups_by_what_they_admit_too_much() -> None:
+    telemetry = make()
+    telemetry.job_refused(GPU, "fork_not_allowed")
+    telemetry.job_outside_access(GPU, "fork")
+    telemetry.job_outside_access(GPU, "repository")
+    assert value(telemetry, "jobs_refused_total", sku=GPU, code="fork_not_allowed") == 1.0
+    for reason, count in (("fork", 1.0), ("repository", 1.0), ("scope", 0.0)):
+        assert value(telemetry, "jobs_outside_access_total", sku=GPU, reason=reason) == count
+    for too_wide in (True, False):
+        telemetry.runner_group("acme", "gpu", "public_repositories", too_wide)
+        group = {"account": "acme", "runner_group": "gpu", "reason": "public_repositories"}
+        assert value(telemetry, "runner_group_too_wide", **group) == float(too_wide)
+
+
 def test_the_budget_is_shown_by_app_account_and_bucket_where_github_tells_it() -> None:
     telemetry = make()
     telemetry.github_budget(7, "acme", "actions_runner_registration", 9_000, 10_000)
@@ -201,11 +216,14 @@ CALLS: dict[str, tuple[object, ...]] = {
     "github_budget": (1, "acme", "core", 1, 2),
     "github_staleness": ("acme", 1.0),
     "github_left_out": ("acme", 1),
+    "runner_group": ("acme", "gpu", "public_repositories", True),
     "provider_call": (EAST, "CreateFleet", "ok", 0.1),
     "delivery": ("accepted",),
     "bootstrap": ("hello", "ok"),
     "job_started": (GPU, 1.0),
     "job_completed": (GPU, "success"),
+    "job_refused": (GPU, "fork_not_allowed"),
+    "job_outside_access": (GPU, "fork"),
     "launches": (GPU, EAST, 1),
     "launch_failures": (GPU, FailureClass.CAPACITY, 1),
     "machine_ended": (GPU, EndGround.IDLE),
@@ -219,7 +237,9 @@ CALLS: dict[str, tuple[object, ...]] = {
 MOST_VALUES = {"app": 33, "account": 67, "endpoint": 67, "outcome": 74, "resource": 18}
 MOST_VALUES |= {"operation": 50, "answer": 34, "step": 26, "kind": 6}
 MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "ground": 10, "state": 20}
-MOST_VALUES |= {"reason": len({*FailureClass, *Unmatched, *ExitReason})}
+MOST_VALUES |= {"runner_group": 66, "code": len(Admission) + 1}
+ACCESS = {"repository", "fork", "scope", "public_repositories", "outside_access", OTHER}
+MOST_VALUES |= {"reason": len({*FailureClass, *Unmatched, *ExitReason, *ACCESS})}
 
 
 def flooded(method: str, places: Collection[int], floods: int = 200) -> PrometheusTelemetry:
@@ -345,6 +365,7 @@ def exported() -> dict[str, tuple[str, frozenset[str]]]:
     telemetry.github_budget(1, "acme", "core", 4999, 5000)
     telemetry.github_staleness("acme", 75.0)
     telemetry.github_left_out("acme", 0)
+    telemetry.runner_group("acme", "gpu", "outside_access", too_wide=True)
     telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)
     telemetry.delivery("accepted")
     telemetry.bootstrap("hello", "ok")

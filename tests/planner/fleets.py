@@ -36,6 +36,7 @@ from autoscaler.model.plan import (
     Launch,
     Plan,
     ReadJob,
+    ReadRun,
     RepeatCall,
     WithdrawCall,
     WithdrawRunner,
@@ -137,8 +138,14 @@ def _facts(ledger: Ledger, intent: Intent, now: float, name: str) -> list[e.Even
             return [e.ExaminationRequested(now, machine)]
         case Doubt(machine):
             return [e.MachineDoubted(now, machine)]
-        case ReadJob(job):
-            return [e.JobReadRequested(now, job)]
+        case ReadJob() | ReadRun():
+            return [_question(intent, now)]
+
+
+def _question(intent: ReadJob | ReadRun, now: float) -> e.Event:
+    if isinstance(intent, ReadRun):
+        return e.RunReadRequested(now, intent.run_id)
+    return e.JobReadRequested(now, intent.job)
 
 
 def next_name(ledger: Ledger, machine: MachineId) -> RunnerName:

@@ -65,6 +65,15 @@ class CountingTelemetry:
     def job_started(self, sku: SkuName, waited: Seconds) -> None:
         raise AssertionError("not the server's")
 
+    def job_refused(self, sku: SkuName, code: str) -> None:
+        raise AssertionError("not the server's")
+
+    def job_outside_access(self, sku: SkuName, reason: str) -> None:
+        raise AssertionError("not the server's")
+
+    def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
+        raise AssertionError("not the server's")
+
     def job_completed(self, sku: SkuName, conclusion: str) -> None:
         raise AssertionError("not the server's")
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 
@@ -100,6 +101,18 @@ class GitHub(Protocol):
         """GitHub's own answer about a job, as a fact with `read` set; None for 404.
 
         Raises RetryLaterError, OperatorError.
+        """
+
+    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
+        """Return whether a run's head repository is another than the run's own.
+
+        None for 404, and where GitHub does not name them. Raises RetryLaterError, OperatorError.
+        """
+
+    async def runner_group(self, scope: str, name: str) -> RunnerGroup:
+        """Return an organization's runner group by its name, as it is now.
+
+        Raises RetryLaterError, OperatorError (also where there is no such group).
         """
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:

@@ -5,7 +5,7 @@ Reading them changes nothing at GitHub and comes after everything else that is a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.model.events import JobObserved
@@ -25,16 +25,36 @@ class ListedRepository:
     pushed_at: Instant | None = None
 
 
+class RunStatus(NamedTuple):
+    """Whether a run is over, and whether its head repository is another than its own.
+
+    `from_fork` is None where GitHub does not name the two. Few values, shared by all runs.
+    """
+
+    completed: bool
+    from_fork: bool | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ListedRun:
     """A workflow run. `mark` is another text whenever GitHub shows the run as changed.
 
-    Of one that is over that is when it is run again.
+    Of one that is over that is when it is run again. Kept by the hundred thousand.
     """
 
     id: int
-    completed: bool
+    status: RunStatus
     mark: str
+
+    @property
+    def completed(self) -> bool:
+        """Whether it is over."""
+        return self.status.completed
+
+    @property
+    def from_fork(self) -> bool | None:
+        """Whether its head repository is another than its own, where that is known."""
+        return self.status.from_fork
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,9 @@ class Telemetry(Protocol):
     def github_left_out(self, account: str, repositories: int) -> None:
         """How many of an account's repositories are too many to be looked at."""
 
+    def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
+        """Whether a runner group admits more than the `access` of its SKUs, by what more it admits."""
+
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:
@@ -69,6 +72,12 @@ class Telemetry(Protocol):
 
     def job_unmatched(self, reason: Unmatched) -> None:
         """A job of a configured scope was queued that no SKU serves."""
+
+    def job_refused(self, sku: SkuName, code: str) -> None:
+        """A job that no SKU of its labels may run, by the reason code."""
+
+    def job_outside_access(self, sku: SkuName, reason: str) -> None:
+        """A job ran on a machine whose SKU's `access` does not admit it: repository, fork or scope."""
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         """Machines asked for."""

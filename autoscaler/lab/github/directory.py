@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from autoscaler.lab.github.credentials import Installation
 from autoscaler.lab.github.records import Organization, Repository, RunnerGroup
-from autoscaler.lab.github.settings import DEFAULT_GROUP, LabApp, LabOrganization
+from autoscaler.lab.github.settings import DEFAULT_GROUP, LabApp, LabOrganization, LabRunnerGroup
 
 _FIRST_ORGANIZATION = 21_000_001
 _FIRST_REPOSITORY = 650_000_001
@@ -16,19 +16,35 @@ _FIRST_INSTALLATION = 51_000_001
 
 def _organization(settings: LabOrganization, index: int) -> Organization:
     number = _FIRST_ORGANIZATION + index
-    groups = {1: RunnerGroup(1, DEFAULT_GROUP, None)}
+    groups = {1: _group(settings, LabRunnerGroup(DEFAULT_GROUP), 1)}
     for group in settings.runner_groups:
         group_id = len(groups) + 1 + 100 * index
-        repositories = group.repositories
-        open_to = None if repositories is None else frozenset(r.lower() for r in repositories)
-        groups[group_id] = RunnerGroup(group_id, group.name, open_to)
+        groups[group_id] = _group(settings, group, group_id)
+    public = frozenset(name.lower() for name in settings.public)
     repositories_by_name = {
         name.lower(): Repository(
-            _FIRST_REPOSITORY + 1000 * index + place, settings.login, number, name
+            _FIRST_REPOSITORY + 1000 * index + place,
+            settings.login,
+            number,
+            name,
+            private=name.lower() not in public,
         )
         for place, name in enumerate(settings.repositories)
     }
     return Organization(number, settings.login, groups, repositories_by_name)
+
+
+def _group(settings: LabOrganization, group: LabRunnerGroup, number: int) -> RunnerGroup:
+    listed = group.repositories
+    chosen = None if listed is None else frozenset(name.lower() for name in listed)
+    open_to = chosen
+    if settings.public and not group.allows_public_repositories:
+        every = chosen or frozenset(name.lower() for name in settings.repositories)
+        open_to = every - {name.lower() for name in settings.public}
+    workflows = None if group.workflows is None else frozenset(group.workflows)
+    return RunnerGroup(
+        number, group.name, chosen, open_to, group.allows_public_repositories, workflows
+    )
 
 
 class Directory:

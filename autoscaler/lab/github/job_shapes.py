@@ -8,6 +8,7 @@ from typing import Any
 
 from autoscaler.lab.github.records import Job, JobStatus, Run
 from autoscaler.lab.github.shapes import Shapes, digest, node_id, timestamp
+from autoscaler.lab.github.workflows import WORKFLOW_PATH
 
 
 def head_sha(run: Run) -> str:
@@ -97,10 +98,10 @@ def run_shape(shapes: Shapes, run: Run) -> dict[str, Any]:
         "node_id": node_id("WFR", run.id),
         "head_branch": run.branch,
         "head_sha": head_sha(run),
-        "path": ".github/workflows/ci.yml",
+        "path": WORKFLOW_PATH,
         "display_title": run.workflow,
         "run_number": run.number,
-        "event": "push",
+        "event": "push" if run.head is run.repository else "pull_request",
         "status": status,
         "conclusion": conclusion,
         "workflow_id": _workflow_id(run),
@@ -119,7 +120,7 @@ def run_shape(shapes: Shapes, run: Run) -> dict[str, Any]:
         **_run_links(repository["url"], run),
         "head_commit": _commit(run),
         "repository": repository,
-        "head_repository": repository,
+        "head_repository": shapes.repository(run.head),
     }
 
 

@@ -15,7 +15,7 @@ K = TypeVar("K")
 
 
 def fits(runner: RunnerClass, job: JobClass) -> bool:
-    """All labels covered, the group the one asked for and open to the repository."""
+    """All labels covered, the group the one asked for and open to the repository and the workflow."""
     if runner.organization != job.organization:
         return False
     if runner.repository is not None and runner.repository != job.repository:
@@ -23,6 +23,8 @@ def fits(runner: RunnerClass, job: JobClass) -> bool:
     if job.group is not None and (runner.repository is not None or runner.group != job.group):
         return False
     if runner.group_repositories is not None and job.repository not in runner.group_repositories:
+        return False
+    if runner.group_workflows is not None and job.workflow not in runner.group_workflows:
         return False
     return job.labels <= runner.labels
 

@@ -23,11 +23,17 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunnerGroup:
-    """`repositories` are short names in lower case, or None for all."""
+    """`repositories` are short names in lower case, or None for all; `workflows` None is any.
+
+    `open_to` are the repositories whose jobs its runners take: public ones only where it allows them.
+    """
 
     id: int
     name: str
     repositories: frozenset[str] | None
+    open_to: frozenset[str] | None = None
+    allows_public_repositories: bool = False
+    workflows: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +44,8 @@ class Repository:
     owner: str
     owner_id: int
     name: str
+    private: bool = True
+    fork: bool = False
 
     @property
     def full_name(self) -> str:
@@ -62,6 +70,7 @@ class JobClass(NamedTuple):
     repository: str
     group: str | None
     labels: frozenset[str]
+    workflow: str = ""
 
 
 class RunnerClass(NamedTuple):
@@ -72,11 +81,15 @@ class RunnerClass(NamedTuple):
     group: str
     group_repositories: frozenset[str] | None
     labels: frozenset[str]
+    group_workflows: frozenset[str] | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One workflow run: the last attempt at each of its jobs by name, and those before it."""
+    """One workflow run: the last attempt at each of its jobs by name, and those before it.
+
+    `head` is the repository that its commit is of: a fork, or its own.
+    """
 
     id: int
     number: int
@@ -84,6 +97,7 @@ class Run:
     workflow: str
     branch: str
     created_at: float
+    head: Repository
     attempt: int = 1
     jobs: dict[str, "Job"] = field(default_factory=dict)
     earlier: list["Job"] = field(default_factory=list)

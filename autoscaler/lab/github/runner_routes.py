@@ -58,7 +58,11 @@ class RunnerRoutes:
     def routes(self) -> list[web.RouteDef]:
         """The same for organizations and repositories, and the organizations' groups."""
         add = self._gateway.for_installation
-        found = [add("GET", "/orgs/{org}/actions/runner-groups", self._groups)]
+        groups = "/orgs/{org}/actions/runner-groups"
+        found = [
+            add("GET", groups, self._groups),
+            add("GET", f"{groups}/{{runner_group_id}}/repositories", self._repositories_of_group),
+        ]
         for scope in ("/orgs/{org}", "/repos/{owner}/{repo}"):
             runners = f"{scope}/actions/runners"
             found += [
@@ -75,6 +79,17 @@ class RunnerRoutes:
         groups = list(organization.groups.values())
         shapes = [self._shapes.runner_group(organization.login, one) for one in page.cut(groups)]
         return self._gateway.paged(request, page, len(groups), {"runner_groups": shapes})
+
+    async def _repositories_of_group(self, request: web.Request, caller: Caller) -> web.Response:
+        organization = self._scope(request, caller).organization
+        group = organization.groups.get(whole_number(request.match_info["runner_group_id"], 0))
+        if group is None:
+            raise NotFoundError
+        page = page_of(request)
+        names = group.repositories or ()
+        found = [organization.repositories[name] for name in sorted(names)]
+        shapes = [self._shapes.repository(one) for one in page.cut(found)]
+        return self._gateway.paged(request, page, len(found), {"repositories": shapes})
 
     async def _mint(self, request: web.Request, caller: Caller) -> web.Response:
         scope = self._scope(request, caller)

@@ -38,19 +38,27 @@ class LabApp:
 
 @dataclass(frozen=True, slots=True)
 class LabRunnerGroup:
-    """A runner group beside the default one. `repositories` (short names) None means all."""
+    """A runner group beside the default one. `repositories` (short names) None means all.
+
+    Public repositories get its runners only where it allows them; with `workflows` only jobs of those
+    do (`owner/name/.github/workflows/ci.yml@branch`): docs.github.com, "Managing access to
+    self-hosted runners using groups".
+    """
 
     name: str
     repositories: tuple[str, ...] | None = None
+    allows_public_repositories: bool = False
+    workflows: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LabOrganization:
-    """An organization with its repositories (short names)."""
+    """An organization with its repositories (short names); those of `public` are not private."""
 
     login: str
     repositories: tuple[str, ...]
     runner_groups: tuple[LabRunnerGroup, ...] = ()
+    public: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,8 @@ class JobSpec:
     queued; names are unique within a run. `group` is what `runs-on: {group: ...}` would ask for.
     Without a `run_id` the jobs of one push, repository and workflow make one new run.
     `approval` is for how long an environment's protection holds the job back (None: it does not):
-    GitHub then says queued, waiting, queued. `oddities` bend what webhooks say of it.
+    GitHub then says queued, waiting, queued. `fork` is the `owner/name` that a pull request's run
+    comes from. `oddities` bend what webhooks say of it.
     """
 
     name: str
@@ -74,6 +83,7 @@ class JobSpec:
     run_id: int | None = None
     branch: str = "main"
     approval: float | None = None
+    fork: str | None = None
     oddities: frozenset[Oddity] = frozenset()
 
 

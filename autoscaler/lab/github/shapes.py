@@ -191,6 +191,9 @@ class Shapes:
             "updated_at": self._founded,
             "pushed_at": self._founded,
             **_PLAIN_REPOSITORY,
+            "fork": repository.fork,
+            "private": repository.private,
+            "visibility": "private" if repository.private else "public",
         }
 
     def installation(self, installation: Installation, account: Organization) -> dict[str, Any]:
@@ -229,9 +232,9 @@ class Shapes:
             "runners_url": f"{url}/runners",
             "hosted_runners_url": f"{url}/hosted-runners",
             "inherited": False,
-            "allows_public_repositories": False,
-            "restricted_to_workflows": False,
-            "selected_workflows": [],
+            "allows_public_repositories": group.allows_public_repositories,
+            "restricted_to_workflows": group.workflows is not None,
+            "selected_workflows": sorted(group.workflows or ()),
             "workflow_restrictions_read_only": False,
         }
         if group.repositories is not None:

@@ -10,6 +10,8 @@ from autoscaler.lab.github.settings import JobSpec
 
 FIRST_JOB = 40_000_000_001
 FIRST_RUN = 12_000_000_001
+FIRST_FORK = 900_000_001
+WORKFLOW_PATH = ".github/workflows/ci.yml"
 
 
 class Workflows:
@@ -20,6 +22,7 @@ class Workflows:
         self.jobs: dict[int, Job] = {}
         self.runs: dict[int, Run] = {}
         self.runs_of: dict[str, dict[int, Run]] = {}
+        self._forks: dict[str, Repository] = {}
 
     def repository(self, full_name: str) -> Repository:
         """By `owner/name`, in any case. Raises ValueError for an unknown one."""
@@ -131,7 +134,8 @@ class Workflows:
         repository = self.repository(spec.repository)
         run = self.runs.get(run_id)
         if run is None:
-            run = Run(run_id, len(self.runs) + 1, repository, spec.workflow, spec.branch, now)
+            head = repository if spec.fork is None else self._fork(spec.fork)
+            run = Run(run_id, len(self.runs) + 1, repository, spec.workflow, spec.branch, now, head)
             self.runs[run_id] = run
             self.runs_of.setdefault(repository.full_name, {})[run_id] = run
         kind = JobClass(
@@ -139,9 +143,20 @@ class Workflows:
             repository.name.lower(),
             spec.group.lower() if spec.group is not None else None,
             frozenset(label.lower() for label in spec.labels),
+            f"{repository.full_name}/{WORKFLOW_PATH}@{spec.branch}",
         )
         number = FIRST_JOB + len(self.jobs)
         job = Job(number, spec, run, kind, len(self.jobs), now, run.attempt)
         self.jobs[number] = job
         run.jobs[spec.name] = job
         return job
+
+    def _fork(self, full_name: str) -> Repository:
+        """Return a stranger's fork by `owner/name`, made when it is first named."""
+        if full_name not in self._forks:
+            owner, _, name = full_name.partition("/")
+            number = FIRST_FORK + len(self._forks)
+            self._forks[full_name] = Repository(
+                number, owner, number, name, private=False, fork=True
+            )
+        return self._forks[full_name]

@@ -18,7 +18,13 @@ from autoscaler.model.events.confirmations import InstallationTakenOver, OrphanC
 from autoscaler.model.events.controller import CircuitClosed, ControllerStarted, TimePassed
 from autoscaler.model.events.event import Event
 from autoscaler.model.events.interruptions import MachineNoticed, RerunAnswered, RerunRequested
-from autoscaler.model.events.jobs import JobAbandoned, JobObserved, JobReadRequested
+from autoscaler.model.events.jobs import (
+    JobAbandoned,
+    JobObserved,
+    JobReadRequested,
+    RunRead,
+    RunReadRequested,
+)
 from autoscaler.model.events.machines import (
     ConsoleRead,
     EndAnswered,
@@ -79,6 +85,8 @@ __all__ = [
     "QuotasRead",
     "RerunAnswered",
     "RerunRequested",
+    "RunRead",
+    "RunReadRequested",
     "RunnerAcknowledged",
     "RunnerClosed",
     "RunnerHandedOver",

@@ -39,6 +39,21 @@ class JobReadRequested(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RunRead(Event):
+    """GitHub said whether a run's head repository is another one than the run's own."""
+
+    run_id: int
+    from_fork: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunReadRequested(Event):
+    """GitHub is about to be asked about a run."""
+
+    run_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobAbandoned(Event):
     """A job that GitHub will give to no runner any more, although it has not said so of the job."""
 

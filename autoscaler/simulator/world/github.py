@@ -18,6 +18,7 @@ from autoscaler.controller.ports.github import (
     RunnerBusyError,
     RunnerExistsError,
 )
+from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.simulator.world.actions import Actions
@@ -125,6 +126,22 @@ class SimulatedGitHub:
             return found.word_at(then).fact(now, read=True)
 
         return await self._answer(carry_out, _later())
+
+    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
+        """Whether a run's head repository is another one."""
+
+        def carry_out() -> bool | None:
+            found = self._actions.latest.get(run_id)
+            shown = found is not None and found.arrival.repository == repository
+            return found.arrival.fork if found is not None and shown else None
+
+        return await self._answer(carry_out, _later())
+
+    async def runner_group(self, scope: str, name: str) -> RunnerGroup:
+        """The one that there is, which admits all of the organization."""
+        del scope, name
+        group = RunnerGroup("all", allows_public_repositories=False, restricted_to_workflows=False)
+        return await self._answer(lambda: group, _later())
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         """Send failed deliveries again."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
-from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
+from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing, RunStatus
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
@@ -97,7 +97,11 @@ class SimulatedLists:
 
     def _runs(self, repository: str, status: str | None = None) -> list[ListedRun]:
         return [
-            ListedRun(run, job.state is JobState.COMPLETED, f"{job.state} {job.attempt}")
+            ListedRun(
+                run,
+                RunStatus(job.state is JobState.COMPLETED, job.arrival.fork),
+                f"{job.state} {job.attempt}",
+            )
             for run, job in self._actions.latest.items()
             if job.arrival.repository == repository and status in (None, job.state)
         ]

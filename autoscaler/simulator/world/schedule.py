@@ -108,7 +108,7 @@ class JobArrival:
     """A job that is queued at `at` and works for `works` seconds.
 
     `cancelled` seconds later somebody cancels it, `approved` seconds later somebody lets it past
-    its environment's protection; None: nobody does, or need not.
+    its environment's protection; None: nobody does, or need not. `fork`: its run comes from one.
     """
 
     at: Seconds
@@ -118,6 +118,7 @@ class JobArrival:
     cancelled: Seconds | None = None
     approved: Seconds | None = None
     repository: str = REPOSITORY
+    fork: bool = False
 
 
 @dataclass(frozen=True, slots=True)

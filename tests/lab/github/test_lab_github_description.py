@@ -97,6 +97,10 @@ async def _runners(client: Recorder) -> None:
         await client.ask("DELETE", f"{at}/{number}")
         await client.ask("GET", f"{at}/{number}")
     await client.ask("GET", "/orgs/acme/actions/runner-groups?per_page=2&page=2")
+    for number in (2, 3, 99):
+        await client.ask(
+            "GET", f"/orgs/acme/actions/runner-groups/{number}/repositories?per_page=1"
+        )
     await client.ask("GET", "/orgs/globex/actions/runners")
 
 
@@ -130,7 +134,7 @@ async def _jobs(client: Recorder) -> None:
     lab.rerun_failed(running.run)
     await client.ask("POST", f"{ROCKET}/jobs/{running.id}/rerun")
     await client.ask("POST", f"{ROCKET}/runs/{running.run.id}/rerun-failed-jobs")
-    (alone,) = lab.push([job("alone")])
+    (alone,) = lab.push([job("alone", fork="stranger/rocket")])
     lab.cancel(alone)
     await client.ask("POST", f"{ROCKET}/jobs/{alone.id}/rerun")
     (failed,) = lab.push([job("failed")])

@@ -6,8 +6,10 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoscaler.lab.github.directory import Directory
 from autoscaler.lab.github.matching import Matching, fits
 from autoscaler.lab.github.records import JobClass, RunnerClass
+from autoscaler.lab.github.settings import LabOrganization, LabRunnerGroup
 
 
 def wants(*labels: str, repository: str = "rocket", group: str | None = None) -> JobClass:
@@ -39,6 +41,33 @@ def test_group_organization_and_repository_must_agree() -> None:
     assert not fits(offers("gpu", open_to=frozenset({"anvil"})), wants("gpu"))
     assert fits(offers("gpu", open_to=frozenset({"anvil"})), wants("gpu", repository="anvil"))
     assert not fits(offers("gpu", repository="rocket", group="big"), wants("gpu", group="big"))
+
+
+def test_a_group_that_is_restricted_to_workflows_takes_jobs_of_these_alone() -> None:
+    deploys = "acme/rocket/.github/workflows/ci.yml@main"
+    restricted = offers("gpu")._replace(group_workflows=frozenset({deploys}))
+    assert fits(restricted, wants("gpu")._replace(workflow=deploys))
+    assert not fits(restricted, wants("gpu")._replace(workflow=deploys.replace("@main", "@topic")))
+
+
+def test_a_group_admits_public_repositories_only_where_it_says_so() -> None:
+    organization = LabOrganization(
+        "acme",
+        ("rocket", "anvil"),
+        (
+            LabRunnerGroup("closed"),
+            LabRunnerGroup("open", allows_public_repositories=True),
+            LabRunnerGroup("chosen", ("rocket", "anvil")),
+        ),
+        public=("rocket",),
+    )
+    groups = Directory([], [organization]).organizations["acme"].groups.values()
+    assert {group.name: group.open_to for group in groups} == {
+        "Default": {"anvil"},
+        "closed": {"anvil"},
+        "open": None,
+        "chosen": {"anvil"},
+    }
 
 
 def test_the_oldest_job_of_all_fitting_classes_comes_first() -> None:

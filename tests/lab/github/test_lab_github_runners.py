@@ -21,6 +21,13 @@ async def test_groups_are_paged_and_named(client: Client) -> None:
     assert 'rel="prev"' in second.headers["link"]
 
 
+async def test_a_group_lists_the_repositories_that_were_chosen_for_it(client: Client) -> None:
+    groups = "/orgs/acme/actions/runner-groups"
+    chosen = await client.ask("GET", f"{groups}/3/repositories")
+    assert [one["full_name"] for one in chosen.json["repositories"]] == ["acme/anvil"]
+    assert (await client.ask("GET", f"{groups}/99/repositories")).status == 404
+
+
 async def test_a_minted_runner_is_offline_and_carries_what_was_asked_for(client: Client) -> None:
     answer = await client.mint("fleet-1", ("Linux", "my.gpu"), group=2)
     assert answer.status == 201

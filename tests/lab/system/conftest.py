@@ -21,6 +21,7 @@ STORIES: dict[str, dict[str, Any]] = {
     "aged": ec2_sku("g4dn.8xlarge", idle={"min": 1, "max_age": "3m"}),
     "private": ec2_sku("g6.2xlarge", access={"repositories": ["acme/widgets"]}),
     "restarted": ec2_sku("g6.4xlarge"),
+    "closed": ec2_sku("c7i.4xlarge"),
 }
 
 

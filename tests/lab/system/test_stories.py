@@ -4,6 +4,7 @@ All stories begin together, in one laboratory, and are then looked at one by one
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -45,10 +46,12 @@ async def pushed(lab: Laboratory) -> Pushed:
         faults.refuse(_pool("p3.2xlarge", zone), "VcpuLimitExceeded")
         faults.refuse(_pool("f2.6xlarge", zone), "VcpuLimitExceeded")
     refused = lab.github.push([job("refused", "private", 30.0, "acme/gadgets")])
+    forked = [replace(job("forked", "closed", 30.0), workflow="PR", fork="stranger/widgets")]
     counts = {"zones": 3, "types": 3, "scarce": 5, "rungs": 3, "quota": 1, "private": 1}
     return {
         **{sku: _push(lab, sku, count) for sku, count in counts.items()},
         "refused": refused,
+        "forked": lab.github.push(forked),
         "lifetime": _push(lab, "lifetime", 1, 86_400.0),
     }
 
@@ -145,6 +148,22 @@ async def test_a_repository_that_is_not_allowed_gets_no_machine(
     metrics = await lab.controller.metrics()
     assert metrics['autoscaler_jobs_unmatched_total{reason="access"}'] == 1
     lab.github.cancel(refused)
+
+
+async def test_a_job_of_a_fork_gets_no_machine_and_says_why(
+    lab: Laboratory, pushed: Pushed
+) -> None:
+    def refused() -> list[str]:
+        return [line["code"] for line in log_lines(lab, "job_refused")]
+
+    await until(lambda: bool(refused()), PATIENCE, lab.controller.log_end)
+    (forked,) = pushed["forked"]
+    assert refused() == ["fork_not_allowed"]
+    assert forked.status is JobStatus.QUEUED
+    assert not _instances(lab, "closed")
+    (own,) = _push(lab, "closed", 1)
+    lab.github.cancel(forked)
+    await _all_run_once(lab, "closed", [own])
 
 
 async def test_the_parked_minimum_serves_at_once_and_is_refilled(lab: Laboratory) -> None:

@@ -1,0 +1,86 @@
+"""Compares runner groups with `access`, at the start and every hour, and warns of what is too wide."""
+
+import structlog
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.github import GitHub, GitHubError
+from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.model.access import Excess, excesses
+from autoscaler.model.catalogue import Scope
+from autoscaler.model.identifiers import Seconds
+
+EVERY: Seconds = 3600.0
+AGAIN: Seconds = 300.0
+"""After a group could not be read."""
+
+NAMED_AT_MOST = 10
+"""How many repositories a warning names."""
+
+_log = structlog.get_logger(__name__)
+
+
+class GroupWatch:
+    """Reads the runner group of every organization's scope. Changes nothing."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        github: GitHub,
+        lists: GitHubLists,
+        telemetry: Telemetry,
+        clock: Clock,
+    ) -> None:
+        self._journal = journal
+        self._github = github
+        self._lists = lists
+        self._telemetry = telemetry
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        while True:
+            read = [await self._look_at(scope) for scope in self._scopes()]
+            await self._clock.sleep(EVERY if all(read) else AGAIN)
+
+    def _scopes(self) -> list[Scope]:
+        """One scope for each group; a repository's runners are in no group that admits others."""
+        scopes = self._journal.ledger.state.catalogue.scopes
+        groups = {
+            (scope.key, scope.runner_group): scope for scope in scopes if scope.repository is None
+        }
+        return list(groups.values())
+
+    async def _look_at(self, scope: Scope) -> bool:
+        """Whether the group could be read."""
+        try:
+            group = await self._github.runner_group(scope.key, scope.runner_group)
+            listed = await self._lists.repositories(scope.key)
+        except GitHubError as error:
+            _log.warning(
+                "runner_group_not_read",
+                scope=scope.key,
+                runner_group=scope.runner_group,
+                error=str(error),
+            )
+            return False
+        known = tuple(one.name for one in listed.items)
+        catalogue = self._journal.ledger.state.catalogue
+        found = excesses(catalogue, scope.owner, group, known)
+        for finding in found:
+            _log.warning(
+                "runner_group_too_wide",
+                scope=scope.key,
+                runner_group=scope.runner_group,
+                reason=finding.excess,
+                visibility=group.visibility,
+                restricted_to_workflows=group.restricted_to_workflows,
+                repositories=finding.repositories[:NAMED_AT_MOST],
+                count=len(finding.repositories),
+            )
+        kinds = {finding.excess for finding in found}
+        for excess in Excess:
+            account = scope.owner.lower()
+            self._telemetry.runner_group(account, scope.runner_group, excess, excess in kinds)
+        return True

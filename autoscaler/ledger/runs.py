@@ -1,0 +1,100 @@
+"""Which repository a run's commit comes from, and which jobs may use which SKUs because of it.
+
+GitHub says it of a run (`head_repository` beside `repository`: docs.github.com, REST "Workflow
+runs"), never of a job. Until it is known, a job is no demand for a SKU that takes no jobs of forks.
+"""
+
+from itertools import islice
+
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.demand import admits, scope_of
+from autoscaler.model.events import JobObserved, RunRead, RunReadRequested
+from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.jobs import Admission, Job, RunQuestion
+from autoscaler.model.runners import Runner
+
+FIRST_WAIT: Seconds = 15.0
+"""How long after a question about a run it is asked again, doubling to `LONGEST_WAIT`."""
+
+LONGEST_WAIT: Seconds = 600.0
+
+MOST_RUNS = 20_000
+"""Runs whose origin is remembered; the oldest is forgotten first, and may be read again."""
+
+OUTSIDE_ACCESS = "job_outside_access"
+"""A row of a machine's history: it ran a job that its SKU's `access` does not admit."""
+
+
+def on_run_read(state: LedgerState, event: RunRead) -> None:
+    """Admit the run's jobs, or keep them from the SKUs that take none of forks."""
+    remember(state, event.run_id, event.from_fork)
+    state.run_questions.pop(event.run_id, None)
+    for job in tuple(state.unread.get(event.run_id, {}).values()):
+        with state.changing(job):
+            job.from_fork = event.from_fork
+            state.admit(job)
+        if job.admission is Admission.FORK:
+            note_fork(state, job, event.at)
+        runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
+        if event.from_fork and runner is not None and runner.job == job.id:
+            note_access(state, runner, job, event.at)
+
+
+def on_run_read_requested(state: LedgerState, event: RunReadRequested) -> None:
+    """The question is on its way; if no answer comes, it is asked again later."""
+    if event.run_id not in state.unread:
+        return
+    last = state.run_questions.get(event.run_id)
+    wait = FIRST_WAIT if last is None else last.wait
+    state.run_questions[event.run_id] = RunQuestion(event.at + wait, min(2.0 * wait, LONGEST_WAIT))
+    if len(state.run_questions) > 2 * len(state.unread) + 100:
+        asked = state.run_questions
+        state.run_questions = {run: asked[run] for run in asked if run in state.unread}
+
+
+def remember(state: LedgerState, run_id: int, from_fork: bool) -> None:
+    """Keep a run's origin for its jobs to come."""
+    state.run_origins.pop(run_id, None)
+    state.run_origins[run_id] = from_fork
+    for oldest in tuple(islice(state.run_origins, max(0, len(state.run_origins) - MOST_RUNS))):
+        del state.run_origins[oldest]
+
+
+def note_fork(state: LedgerState, job: Job, at: Instant) -> None:
+    """Note that no SKU of a job's labels takes jobs of forks."""
+    state.note(job, at, Admission.FORK, "its run's head repository is a fork")
+
+
+def note_access(state: LedgerState, runner: Runner, job: Job, at: Instant) -> None:
+    """Note a job on a machine whose SKU does not admit it: GitHub admits whom the runner group does."""
+    machine = state.machines.get(runner.machine)
+    sku = state.catalogue.skus.get(machine.sku) if machine is not None else None
+    if machine is None or sku is None:
+        return
+    if not admits(sku, job.repository):
+        why = "repository"
+    elif job.from_fork and not sku.access.forks:
+        why = "fork"
+    else:
+        return
+    state.note(machine, at, OUTSIDE_ACCESS, f"{why}: job {job.id} of {job.repository}")
+
+
+def note_outside_scope(state: LedgerState, event: JobObserved) -> None:
+    """Note a job that ran on a machine of ours though no scope covers its repository.
+
+    GitHub names the runner by its id, which is believed within the organization that it is registered
+    in. The record of the machine does not change: names are for anybody to choose.
+    """
+    runner = state.runners.get(event.runner_name) if event.runner_name is not None else None
+    if runner is None or event.runner_id is None or event.runner_id != runner.github_id:
+        return
+    owner = event.repository.partition("/")[0].lower()
+    if owner != runner.demand.account or scope_of(state.catalogue, event.repository) is not None:
+        return
+    machine = state.machines.get(runner.machine)
+    if machine is not None and runner.name not in state.ran_outside:
+        state.ran_outside = {name for name in state.ran_outside if name in state.runners}
+        state.ran_outside.add(runner.name)
+        detail = f"scope: job {event.id} of {event.repository}"
+        state.note(machine, event.at, OUTSIDE_ACCESS, detail)

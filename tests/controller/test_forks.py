@@ -1,0 +1,135 @@
+"""Jobs whose run comes from a fork: one question for each run, and nothing launched before its answer."""
+
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
+from autoscaler.model.catalogue import Access, Catalogue
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import JobState
+from tests.controller.controllers import Controller, World
+from tests.controller.fakes_lists import FakeLists
+from tests.controller.test_syncing import watch
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import catalogue, sku
+
+RUN = 7
+
+
+def closed() -> Catalogue:
+    """One SKU that takes no jobs of forks."""
+    return catalogue(replace(sku(), access=Access(forks=False)))
+
+
+async def queued(controller: Controller, *jobs: int, run: int = RUN) -> None:
+    """Webhooks tell of jobs of one run."""
+    now = controller.journal.now
+    for job in jobs:
+        controller.journal.note(
+            JobObserved(now, JobId(job), JobState.QUEUED, "acme/widgets", ("gpu",), now, run_id=run)
+        )
+    await controller.turn(0.0)
+
+
+async def begin(world: World) -> Controller:
+    controller = Controller(world)
+    await controller.resume()
+    return controller
+
+
+@on_virtual_time
+async def test_jobs_of_one_run_cost_one_call_and_wait_for_its_answer() -> None:
+    world = World(closed())
+    controller = await begin(world)
+    await queued(controller, 1, 2, 3)
+    assert world.east.prepared == []
+    await controller.turn()
+    assert world.github.asked.count("run_from_fork") == 1
+    await controller.turn()
+    assert len(world.east.running) == 3
+    await queued(controller, 4)
+    await controller.turn()
+    assert len(world.east.running) == 4
+    assert world.github.asked.count("run_from_fork") == 1
+
+
+@on_virtual_time
+async def test_a_job_of_a_fork_gets_no_machine_is_counted_and_logged() -> None:
+    world = World(closed())
+    world.github.forks[RUN] = True
+    controller = await begin(world)
+    with capture_logs() as logs:
+        await queued(controller, 1)
+        for _ in range(5):
+            await controller.turn()
+    assert world.east.prepared == []
+    assert world.telemetry.said.count(("job_refused", "gpu", "fork_not_allowed")) == 1
+    refused = [line for line in logs if line["event"] == "job_refused"]
+    assert [(line["code"], line["repository"]) for line in refused] == [
+        ("fork_not_allowed", "acme/widgets")
+    ]
+    waits = [line.get("code") for line in logs if line["event"] == "jobs_wait"]
+    assert waits == ["head_repository_unknown", "fork_not_allowed"]
+
+
+@pytest.mark.parametrize("answer", [RetryLaterError("503", 1.0), OperatorError("403"), None])
+def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> None:
+    """It fails closed: an outage, a missing permission and a 404 all leave the job waiting."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World(closed())
+        world.github.forks[RUN] = None
+        if answer is not None:
+            world.github.script("run_from_fork", *[answer] * 4)
+        controller = await begin(world)
+        await queued(controller, 1)
+        for _ in range(5):
+            await controller.turn(60.0)
+        assert world.github.asked.count("run_from_fork") == 4
+        assert world.east.prepared == []
+        assert controller.crashes == []
+        world.github.forks[RUN] = False
+        await controller.turn(300.0)
+        await controller.turn()
+        assert len(world.east.running) == 1
+
+    scenario()
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_a_list_of_runs_says_it_without_another_call(fork: bool) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World(closed())
+        controller = await begin(world)
+        lists = FakeLists(world.clock.now, since=world.clock.now())
+        lists.queue("acme/widgets", RUN, 1, controller.journal.now)
+        lists.active["acme/widgets"][RUN].fork = fork
+        await watch(controller, lists, 10.0)
+        await controller.turn()
+        assert len(world.east.running) == (not fork)
+        assert world.github.asked.count("run_from_fork") == 0
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_machine_that_ran_a_job_outside_its_access_is_counted_and_logged() -> None:
+    world = World(closed())
+    controller = await begin(world)
+    await queued(controller, 1)
+    for _ in range(3):
+        await controller.turn()
+    (machine,) = controller.state.machines.values()
+    with capture_logs() as logs:
+        controller.state.note(
+            machine, world.clock.now(), "job_outside_access", "fork: job 2 of a/b"
+        )
+        await controller.turn()
+    assert world.telemetry.said.count(("job_outside_access", "gpu", "fork")) == 1
+    (line,) = [line for line in logs if line["event"] == "job_ran_outside_access"]
+    assert (line["machine"], line["detail"]) == (machine.id, "fork: job 2 of a/b")

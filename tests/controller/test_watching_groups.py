@@ -1,0 +1,81 @@
+"""Runner groups are read at the start and every hour, and one that is too wide is warned of."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from autoscaler.controller.ports.github import OperatorError
+from autoscaler.controller.watching_groups import AGAIN, EVERY, NAMED_AT_MOST, GroupWatch
+from autoscaler.model.access import RunnerGroup
+from autoscaler.model.catalogue import Access, Catalogue, Scope
+from autoscaler.model.identifiers import Seconds
+from tests.controller.controllers import Controller, World, cancelled
+from tests.controller.fakes_lists import FakeLists
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import catalogue, sku
+
+WIDE = RunnerGroup("all", allows_public_repositories=True, restricted_to_workflows=False)
+NARROW = RunnerGroup("selected", False, False, ("acme/widgets",))
+
+
+def one_repository() -> Catalogue:
+    """A SKU for `acme/widgets` alone, in the group `gpu`, and a repository's scope."""
+    known = catalogue(replace(sku(), access=Access(("acme/widgets",))))
+    return replace(known, scopes=(Scope("acme", None, "gpu"), Scope("acme", "other")))
+
+
+async def watch(world: World, seconds: Seconds) -> list[Any]:
+    """The warnings of a while."""
+    controller = Controller(world)
+    await controller.resume()
+    lists = FakeLists(world.clock.now, since=world.clock.now())
+    for number in range(NAMED_AT_MOST + 2):
+        lists.queue(f"acme/r{number}", number, number, world.clock.now())
+    watching = GroupWatch(controller.journal, world.github, lists, world.telemetry, world.clock)
+    with capture_logs() as logs:
+        task = asyncio.create_task(watching.run())
+        await asyncio.sleep(seconds)
+        await cancelled(task)
+    return logs
+
+
+def shown(world: World) -> list[tuple[str, ...]]:
+    return [said for said in world.telemetry.said if said[0] == "runner_group"]
+
+
+@on_virtual_time
+async def test_a_group_that_is_too_wide_is_warned_of_at_the_start_and_every_hour() -> None:
+    world = World(one_repository())
+    world.github.groups["gpu"] = WIDE
+    logs = await watch(world, 10.0)
+    assert {line["event"] for line in logs} == {"runner_group_too_wide"}
+    assert [line["reason"] for line in logs] == ["public_repositories", "outside_access"]
+    assert len(logs[1]["repositories"]) == NAMED_AT_MOST
+    assert logs[1]["count"] == NAMED_AT_MOST + 2
+    assert shown(world) == [
+        ("runner_group", "acme", "gpu", "public_repositories", "True"),
+        ("runner_group", "acme", "gpu", "outside_access", "True"),
+    ]
+    world.telemetry.said.clear()
+    await watch(world, 2 * EVERY + 100.0)
+    assert len(shown(world)) == 3 * 2
+
+
+@on_virtual_time
+async def test_a_group_that_fits_lowers_the_metric_again() -> None:
+    world = World(one_repository())
+    world.github.groups["gpu"] = NARROW
+    assert await watch(world, 10.0) == []
+    assert [said[-1] for said in shown(world)] == ["False", "False"]
+
+
+@on_virtual_time
+async def test_a_group_that_cannot_be_read_is_reported_and_read_again_within_minutes() -> None:
+    world = World(one_repository())
+    world.github.groups["gpu"] = NARROW
+    world.github.script("runner_group", OperatorError("403 Resource not accessible"))
+    logs = await watch(world, AGAIN + 60.0)
+    assert [line["event"] for line in logs] == ["runner_group_not_read"]
+    assert len(shown(world)) == 2

@@ -1,0 +1,222 @@
+"""Runs from forks: which jobs become demand, which are refused, and what ran where it may not."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from autoscaler.ledger.runs import FIRST_WAIT, LONGEST_WAIT, MOST_RUNS, OUTSIDE_ACCESS
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import Access, Scope, Sku
+from autoscaler.model.identifiers import JobId, RunnerName
+from autoscaler.model.jobs import Admission, JobState
+from autoscaler.model.plan import Launch, ReadJob, ReadRun
+from tests.ledger.builders import World
+from tests.planner.fleets import catalogue, next_name, sku
+
+CLOSED = Access(forks=False)
+
+
+def closed(name: str = "gpu", **more: object) -> Sku:
+    """A SKU that takes no jobs of forks, as every SKU of a fleet.yaml does by default."""
+    return replace(sku(name, **more), access=CLOSED)  # type: ignore[arg-type]
+
+
+def rows(state: LedgerState, event: str) -> list[str]:
+    """The details of the history's rows of one kind."""
+    return [row.detail for row in state.take_changes().history if row.event == event]
+
+
+@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.WAITING])
+def test_a_job_is_no_demand_until_its_runs_head_repository_is_known(state: JobState) -> None:
+    world = World(catalogue(closed()))
+    world.observe(1, state, run_id=7)
+    assert world.intents(Launch) == []
+    assert world.intents(ReadRun) == [ReadRun("acme/widgets", 7)]
+    world.carry_out()
+    assert world.intents(ReadRun) == [], "asked once"
+    world.do(e.RunRead, 7, False)
+    world.observe(1, JobState.QUEUED, run_id=7, read=True)
+    assert len(world.intents(Launch)) == 1
+    assert world.plan().waiting[next(iter(world.state.queues))][0].code == ""
+
+
+def test_a_job_of_a_fork_is_no_demand_and_says_why() -> None:
+    world = World(catalogue(closed()))
+    world.observe(1, JobState.QUEUED, run_id=7)
+    (waiting,) = world.plan().waiting.values()
+    assert [(run.code, run.blocked) for run in waiting] == [(Admission.UNREAD, True)]
+    world.do(e.RunRead, 7, True)
+    assert rows(world.state, Admission.FORK)
+    (waiting,) = world.plan().waiting.values()
+    assert [(run.count, run.code, run.blocked) for run in waiting] == [(1, Admission.FORK, True)]
+    assert "access.forks" in waiting[0].reason
+    world.after(3600.0)
+    assert world.intents(Launch) == world.intents(ReadRun) == []
+
+
+def test_every_job_of_a_run_is_judged_by_one_question() -> None:
+    world = World(catalogue(closed(), closed("cpu")))
+    world.observe(1, JobState.QUEUED, run_id=7)
+    world.observe(2, JobState.QUEUED, ("cpu",), run_id=7)
+    assert world.intents(ReadRun) == [ReadRun("acme/widgets", 7)]
+    world.carry_out()
+    world.do(e.RunRead, 7, True)
+    world.observe(3, JobState.QUEUED, run_id=7)
+    assert {world.job(n).admission for n in (1, 2, 3)} == {Admission.FORK}
+    assert len(rows(world.state, Admission.FORK)) == 3
+    assert world.intents(ReadRun) == []
+
+
+def test_a_job_of_a_fork_goes_to_the_skus_that_take_it() -> None:
+    opened = replace(sku("open", labels=("shared",)), access=Access(forks=True))
+    world = World(catalogue(closed(labels=("shared",)), opened))
+    world.observe(1, JobState.QUEUED, ("shared",), run_id=7)
+    assert world.intents(Launch) == []
+    world.do(e.RunRead, 7, True)
+    demand = world.job(1).demand
+    assert demand is not None
+    assert demand.skus == ("open",)
+    assert [launch.sku for launch in world.intents(Launch)] == ["open"]
+
+
+def test_where_every_sku_takes_jobs_of_forks_nobody_is_asked() -> None:
+    world = World()
+    world.observe(1, JobState.QUEUED, run_id=7)
+    assert world.intents(ReadRun) == []
+    assert len(world.intents(Launch)) == 1
+
+
+def test_a_run_without_an_answer_is_asked_about_ever_less_often() -> None:
+    world = World(catalogue(closed()))
+    world.observe(1, JobState.QUEUED, run_id=7)
+    asked = []
+    for _ in range(7200):
+        if world.intents(ReadRun):
+            asked.append(world.now)
+            world.carry_out()
+        world.after(1.0)
+    waits = [after - before for before, after in pairwise(asked)]
+    assert waits[:3] == [FIRST_WAIT, 2 * FIRST_WAIT, 4 * FIRST_WAIT]
+    assert waits[-1] == LONGEST_WAIT
+    assert world.intents(Launch) == []
+
+
+def test_questions_about_runs_that_nobody_waits_for_are_forgotten() -> None:
+    world = World(catalogue(closed()))
+    for number in range(1, 400):
+        world.observe(number, JobState.QUEUED, run_id=number)
+        world.carry_out()
+        world.completes(number)
+    assert world.state.unread == {}
+    assert len(world.state.run_questions) < 150
+
+
+def test_a_job_whose_run_is_not_named_has_itself_asked_about() -> None:
+    world = World(catalogue(closed()))
+    world.queue(1)
+    assert world.intents(ReadJob) == [ReadJob(JobId(1))]
+    world.observe(1, JobState.QUEUED, run_id=7, read=True)
+    assert world.intents(ReadRun) == [ReadRun("acme/widgets", 7)]
+
+
+def test_what_is_known_of_runs_survives_a_restart() -> None:
+    world = World(catalogue(closed()))
+    world.observe(1, JobState.QUEUED, run_id=7)
+    world.do(e.RunRead, 7, False)
+    again = World(catalogue(closed()))
+    again.ledger.restore([world.job(1)], [])
+    again.observe(2, JobState.QUEUED, run_id=7)
+    assert again.intents(ReadRun) == []
+    assert {again.job(n).admission for n in (1, 2)} == {Admission.ADMITTED}
+
+
+def test_origins_of_runs_are_bounded() -> None:
+    world = World(catalogue(closed()))
+    for run in range(MOST_RUNS + 5):
+        world.do(e.RunRead, run, False)
+    assert len(world.state.run_origins) == MOST_RUNS
+    assert 0 not in world.state.run_origins
+
+
+def listening(world: World) -> RunnerName:
+    """A runner that listens on a machine of `gpu`, with id 7 at GitHub."""
+    name = world.ready()
+    world.state.take_changes()
+    return name
+
+
+@pytest.mark.parametrize(
+    ("repository", "from_fork", "says"),
+    [
+        ("acme/widgets", False, None),
+        ("acme/widgets", True, "fork: job 2 of acme/widgets"),
+        ("acme/secret", False, "repository: job 2 of acme/secret"),
+    ],
+)
+def test_a_job_on_a_machine_that_its_sku_does_not_admit_is_noted_once(
+    repository: str, from_fork: bool, says: str | None
+) -> None:
+    """GitHub gives a runner to any job that its group admits and its labels cover."""
+    world = World(catalogue(replace(closed(), access=Access(("acme/widgets",), forks=False))))
+    name = listening(world)
+    said: dict[str, Any] = {
+        "repository": repository,
+        "run_id": 8,
+        "runner_name": name,
+        "runner_id": 7,
+    }
+    world.observe(2, JobState.IN_PROGRESS, **said)
+    assert world.intents(ReadRun) == [ReadRun(repository, 8)]
+    world.completes(2, **said)
+    world.do(e.RunRead, 8, from_fork)
+    world.completes(2, **said)
+    assert rows(world.state, OUTSIDE_ACCESS) == ([] if says is None else [says])
+    assert world.runner(name).job == 2
+
+
+def test_a_job_that_only_its_labels_let_in_has_its_run_asked_about() -> None:
+    """`runs-on: [self-hosted, linux]` names no SKU, and a runner with more labels takes it."""
+    world = World(catalogue(closed()))
+    name = listening(world)
+    said: dict[str, Any] = {"run_id": 8, "runner_name": name, "runner_id": 7}
+    world.observe(2, JobState.IN_PROGRESS, ("self-hosted", "linux"), **said)
+    assert world.job(2).demand is None
+    world.do(e.RunRead, 8, True)
+    assert rows(world.state, OUTSIDE_ACCESS) == ["fork: job 2 of acme/widgets"]
+
+
+OUTSIDE = (Scope("acme", None, repositories=("acme/widgets",)),)
+
+
+@pytest.mark.parametrize("repository", ["acme/elsewhere", "stranger/widgets"])
+@pytest.mark.parametrize("state", [JobState.IN_PROGRESS, JobState.COMPLETED])
+@pytest.mark.parametrize("runner_id", [None, 7, 8])
+def test_a_name_from_outside_the_scopes_binds_and_marks_nothing(
+    repository: str, state: JobState, runner_id: int | None
+) -> None:
+    world = World(replace(catalogue(closed()), scopes=OUTSIDE))
+    name = listening(world)
+    machine = world.machine(world.runner(name).machine)
+    before = (replace(machine), replace(world.runner(name)))
+    said: dict[str, Any] = {"repository": repository, "runner_name": name, "runner_id": runner_id}
+    world.observe(2, state, **said)
+    world.observe(2, state, **said)
+    assert (machine, world.runner(name)) == before
+    seen = repository == "acme/elsewhere" and runner_id == 7
+    assert len(rows(world.state, OUTSIDE_ACCESS)) == seen
+
+
+def test_a_name_from_outside_the_scopes_marks_no_machine_of_a_restored_store() -> None:
+    """The registration is not in the store: only the name would tell which machine it is."""
+    world = World(replace(catalogue(closed()), scopes=OUTSIDE))
+    (machine,) = world.park()
+    name = next_name(world.ledger, machine)
+    world.restart(100.0)
+    before = replace(world.machine(machine))
+    world.observe(2, JobState.IN_PROGRESS, repository="stranger/widgets", runner_name=name)
+    assert world.machine(machine) == before
+    world.observe(3, JobState.IN_PROGRESS, repository="acme/widgets", runner_name=name)
+    assert world.machine(machine).unproven

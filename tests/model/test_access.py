@@ -1,0 +1,65 @@
+"""Which runner groups admit more than the `access` of the fleet's SKUs."""
+
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.model.access import Excess, Finding, RunnerGroup, excesses
+from autoscaler.model.catalogue import Access, Scope
+from tests.planner.fleets import catalogue, sku
+
+KNOWN = ("acme/widgets", "acme/gadgets", "acme/secret")
+OUTSIDE = Excess.OUTSIDE_ACCESS
+
+
+def group(*repositories: str, every: bool = False, public: bool = False) -> RunnerGroup:
+    """A group of these repositories, or of every one."""
+    chosen = None if every else repositories
+    visibility = "all" if every else "selected"
+    return RunnerGroup(visibility, public, restricted_to_workflows=False, repositories=chosen)
+
+
+@pytest.mark.parametrize(
+    ("access", "shown", "found"),
+    [
+        (("*",), group(every=True), ()),
+        (("acme/*",), group(every=True), ()),
+        (("ACME/*",), group("Acme/Widgets"), ()),
+        (("acme/widgets",), group("acme/widgets"), ()),
+        (("acme/widgets",), group(), ()),
+        (
+            ("acme/widgets",),
+            group("acme/widgets", "acme/secret"),
+            (Finding(OUTSIDE, ("acme/secret",)),),
+        ),
+        (
+            ("acme/widgets",),
+            group(every=True),
+            (Finding(OUTSIDE, ("acme/gadgets", "acme/secret")),),
+        ),
+        (KNOWN, group(every=True), (Finding(OUTSIDE),)),
+        (("*",), group(every=True, public=True), (Finding(Excess.PUBLIC_REPOSITORIES),)),
+        (
+            ("acme/w*",),
+            group("acme/secret", public=True),
+            (Finding(Excess.PUBLIC_REPOSITORIES), Finding(OUTSIDE, ("acme/secret",))),
+        ),
+    ],
+)
+def test_a_group_is_too_wide(
+    access: tuple[str, ...], shown: RunnerGroup, found: tuple[Finding, ...]
+) -> None:
+    """Repositories to come count, too: a group of all admits them."""
+    known = catalogue(replace(sku(), access=Access(access)))
+    assert excesses(known, "acme", shown, KNOWN) == found
+
+
+def test_the_access_of_any_sku_counts_and_so_does_the_scope() -> None:
+    known = catalogue(
+        replace(sku("gpu"), access=Access(("acme/widgets",))),
+        replace(sku("cpu"), access=Access(("acme/gadgets",))),
+    )
+    both = group("acme/widgets", "acme/gadgets")
+    assert excesses(known, "acme", both, KNOWN) == ()
+    narrow = replace(known, scopes=(Scope("acme", None, repositories=("acme/widgets",)),))
+    assert excesses(narrow, "acme", both, KNOWN) == (Finding(OUTSIDE, ("acme/gadgets",)),)
