@@ -11,6 +11,7 @@ from typing import Any
 
 from autoscaler.controller.granting import Granting
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.launch_times import launch_times_fit
 from autoscaler.controller.ports.bootstrap import (
     BootstrapRefusedError,
     Granted,
@@ -229,7 +230,7 @@ class BootstrapDesk:
             raise BootstrapRefusedError(403, "image")
         if not machine.launch_time:
             raise NotKnownYetError(TRY_AGAIN)
-        if machine.launch_time != identity.launch_time:
+        if not launch_times_fit(machine, identity):
             raise BootstrapRefusedError(403, "launch_time")
 
     def _check_records(self, machine: Machine, nonce_hash: str) -> None:

@@ -7,7 +7,6 @@ import asyncio
 import errno
 import logging
 import socket
-import ssl
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from autoscaler.model.identifiers import Seconds
+from autoscaler.server.certificate import Certificate, CertificateError
 from autoscaler.server.connection import Connection, serve_in_place, without_server_header
 from autoscaler.server.places import PlaceLimits, Places
 from autoscaler.server.refusal_log import RefusalLog
@@ -68,7 +68,7 @@ class Listener:
         )
         self._places = Places(PlaceLimits(bounds.connections, bounds.head))
         self._refusals = RefusalLog()
-        self._context: ssl.SSLContext | None = None
+        self._certificate: Certificate | None = None
         self._sockets: list[socket.socket] = []
         self._opening: set[asyncio.Task[None]] = set()
 
@@ -82,7 +82,10 @@ class Listener:
 
     async def start(self) -> None:
         """Bind and listen. Raises ListenError."""
-        self._context = None if self._tls is None else _tls_context(self._tls)
+        try:
+            self._certificate = None if self._tls is None else Certificate(self._tls)
+        except CertificateError as error:
+            raise ListenError(str(error)) from error
         await self._runner.setup()
         server = self._server()
         server.request_handler = serve_in_place(server.request_handler)
@@ -165,8 +168,8 @@ class Listener:
     async def _open(self, accepted: socket.socket, connection: Connection) -> None:
         accepted.setblocking(False)
         tls: dict[str, Any] = {}
-        if self._context is not None:
-            tls["ssl"] = self._context
+        if self._certificate is not None:
+            tls["ssl"] = self._certificate.context()
             tls["ssl_handshake_timeout"] = self._bounds.head
             tls["ssl_shutdown_timeout"] = _TLS_GOODBYE
         try:
@@ -219,22 +222,3 @@ def _http_logger() -> logging.Logger:
     if not any(isinstance(present, _WithoutStrangersBytes) for present in logger.filters):
         logger.addFilter(_WithoutStrangersBytes())
     return logger
-
-
-def _tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """TLS 1.2 and later, the interpreter's modern ciphers, no client certificates."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password)
-    except (OSError, ValueError) as error:
-        raise ListenError(
-            f"cannot use certificate {files.certificate} with key {files.key}: {error}"
-        ) from error
-    return context
-
-
-def _no_password() -> str:
-    """Keeps OpenSSL from asking on the terminal for the password of an encrypted key."""
-    raise ValueError("the key is encrypted")

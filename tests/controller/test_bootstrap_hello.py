@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.bootstrap import AWAITING_AT_ONCE, LISTED_WITHIN
 from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError, StayParked
@@ -130,6 +131,38 @@ async def test_a_stale_launch_time_is_refused() -> None:
         403,
         "launch_time",
     )
+
+
+@pytest.mark.parametrize(
+    ("proven", "fits"),
+    [
+        ("2026-11-22T04:00:00Z", True),
+        ("2026-11-22T04:05:00Z", True),
+        ("2026-11-22T03:55:00Z", True),
+        ("2026-11-22T04:05:01Z", False),
+        ("2026-11-22T03:54:59Z", False),
+        ("2026-11-22T04:00:01", False),
+        ("soon", False),
+    ],
+)
+def test_the_proven_launch_time_may_differ_by_five_minutes_and_that_is_logged(
+    proven: str, fits: bool
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        controller, (agent,) = await launched(World())
+        controller.only_machine().launch_time = "2026-11-22T04:00:00Z"
+        proof = proof_of(agent.instance, launch_time=proven)
+        with capture_logs() as logs:
+            if fits:
+                await agent.hello(proof)
+            else:
+                assert await refusal(agent.hello(proof)) == (403, "launch_time")
+        seconds = [one["proven_later_by_seconds"] for one in logs if "differs" in one["event"]]
+        differ = {"2026-11-22T04:05:00Z": [300.0], "2026-11-22T03:55:00Z": [-300.0]}
+        assert seconds == differ.get(proven, [])
+
+    scenario()
 
 
 @on_virtual_time

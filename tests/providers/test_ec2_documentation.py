@@ -18,7 +18,10 @@ TEXT = (Path(__file__).parents[2] / "docs" / "ec2.md").read_text(encoding="utf-8
 BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
 READING = ("Describe", "List", "Get")
 
-WITHOUT_TAGS = {"LaunchFrom", "GiveMachinesTheirRole", "ReadNotices"}
+WITHOUT_TAGS = {"LaunchFrom", "GiveMachinesTheirRole", "ReadNotices", "UseKeyOfDisks"}
+WITHOUT_TAGS |= {"LetMachinesUseKeyOfDisks"}
+FOR_DISKS = {"kms:DescribeKey", "kms:ReEncrypt*", "kms:Decrypt", "kms:GenerateDataKey*"}
+"""What encrypted disks take (github-aws-runners/terraform-aws-github-runner's policy)."""
 
 
 def statements() -> list[dict[str, Any]]:
@@ -37,7 +40,12 @@ def test_the_policy_allows_every_call_and_what_calls_lead_to_and_nothing_else() 
     calls -= {"ec2:ListServiceQuotas", "ec2:ReceiveMessage", "ec2:DeleteMessageBatch"}
     expected = calls | {"servicequotas:ListServiceQuotas"}
     expected |= {"sqs:ReceiveMessage", "sqs:DeleteMessage"}
-    expected |= {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"}
+    expected |= {
+        "ec2:RunInstances",
+        "ec2:CreateTags",
+        "iam:PassRole",
+        "kms:CreateGrant",
+    } | FOR_DISKS
     assert set().union(*(actions(one) for one in statements())) == expected
 
 
@@ -48,6 +56,29 @@ def test_what_makes_tags_ends_or_deletes_is_bound_to_the_fleets_tag() -> None:
             continue
         equals = statement["Condition"]["StringEquals"]
         assert [value for key, value in equals.items() if key.endswith(f"/{FLEET}")] == ["FLEET"]
+
+
+def test_the_key_of_disks_is_used_by_ec2_alone_and_granted_to_machines_alone() -> None:
+    by_sid = {one["Sid"]: one for one in statements()}
+    use, grant = by_sid["UseKeyOfDisks"], by_sid["LetMachinesUseKeyOfDisks"]
+    assert actions(use) == FOR_DISKS
+    assert actions(grant) == {"kms:CreateGrant"}
+    assert grant["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+    for one in (use, grant):
+        assert one["Condition"]["StringEquals"] == {"kms:ViaService": "ec2.REGION.amazonaws.com"}
+        assert one["Resource"].startswith("arn:aws:kms:")
+
+
+def test_spot_s_role_is_given_the_key_of_disks() -> None:
+    (command,) = re.findall(r"aws kms create-grant .*?\n```", TEXT, re.DOTALL)
+    assert "/spot.amazonaws.com/AWSServiceRoleForEC2Spot" in command
+    operations = set(command.partition("--operations ")[2].replace("\\", "").split()) - {"```"}
+    assert {
+        "Decrypt",
+        "DescribeKey",
+        "CreateGrant",
+        "GenerateDataKeyWithoutPlaintext",
+    } <= operations
 
 
 def test_launching_without_a_condition_makes_nothing() -> None:

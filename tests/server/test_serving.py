@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import uvloop
+from structlog.testing import capture_logs
 
 from autoscaler.server.listener import ListenError
 from autoscaler.server.settings import Address, TlsFiles
@@ -146,6 +147,62 @@ async def test_a_certificate_that_cannot_be_used_is_named(
         await serving.start()
     assert str(files.certificate) in str(raised.value)
     assert str(files.key) in str(raised.value)
+
+
+async def shown_by(address: Address) -> bytes:
+    """The certificate that a new connection is shown."""
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection(address.host, address.port, ssl=trusting)
+    shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    return shown
+
+
+def der(files: TlsFiles) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(files.certificate.read_text())
+
+
+async def test_a_renewed_certificate_is_shown_to_the_next_connection(tmp_path: Path) -> None:
+    files = make_certificate(tmp_path)
+    first = der(files)
+    async with running(settings=replace(LOOPBACK, tls=files)) as caller:
+        assert await shown_by(caller.serving.address) == first
+        make_certificate(tmp_path)
+        assert der(files) != first
+        with capture_logs() as logs:
+            assert await shown_by(caller.serving.address) == der(files)
+            assert await shown_by(caller.serving.address) == der(files)
+        assert [one["event"] for one in logs] == ["certificate_reloaded"]
+
+
+@pytest.mark.parametrize("how", ["cut", "foreign key", "missing", "unreadable"])
+async def test_a_bad_renewal_is_logged_once_and_the_old_certificate_stays(
+    tmp_path: Path, how: str
+) -> None:
+    files = make_certificate(tmp_path)
+    first = der(files)
+    async with running(settings=replace(LOOPBACK, tls=files)) as caller:
+        if how == "cut":
+            files.certificate.write_text("-----BEGIN CERTIFICATE-----")
+        elif how == "foreign key":
+            (tmp_path / "other").mkdir()
+            files.key.write_bytes(make_certificate(tmp_path / "other").key.read_bytes())
+        elif how == "missing":
+            files.certificate.unlink()
+        else:
+            files.key.unlink()
+            files.key.mkdir()
+        with capture_logs() as logs:
+            for _ in range(3):
+                assert await shown_by(caller.serving.address) == first
+        (told,) = logs
+        assert told["event"] == "certificate_not_reloaded"
+        assert str(files.certificate) in told["error"]
+        if how == "unreadable":
+            files.key.rmdir()
+        make_certificate(tmp_path)
+        assert await shown_by(caller.serving.address) == der(files)
 
 
 # --- the end -----------------------------------------------------------------------------------

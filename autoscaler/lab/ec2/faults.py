@@ -74,6 +74,8 @@ class Faults:
     action. `spot_role` is whether the account has the service-linked role that spot needs.
     `pools_tried` is how many pools without an instance a fleet tries before it labels the others
     UnfulfillableCapacity untried (measured, some three); None is all.
+    `pending_late` is by how much the `pendingTime` of new machines' identity documents comes after the
+    `LaunchTime` that they are listed with.
     `machines_unseen` and `templates_unseen` are how long new ones stay unknown to every other
     call (EC2 Developer Guide, "Eventual consistency").
     """
@@ -98,6 +100,7 @@ class Faults:
         self.spot_role = True
         self.pools_tried: int | None = None
         self.machines_unseen = 0.0
+        self.pending_late = 0.0
         self.templates_unseen = 0.0
 
     def set_capacity(self, pool: Pool, machines: int | None, seconds: float = float("inf")) -> None:
@@ -232,6 +235,7 @@ class Faults:
     def launched(self, instance: Instance) -> None:
         """Take note of a launch, and decide what is to go wrong with it."""
         instance.visible_at = self._now() + self.machines_unseen
+        instance.pending_late = self.pending_late
         if self._leak_next > 0:
             self._leak_next -= 1
             self._leaking.add(instance.id)

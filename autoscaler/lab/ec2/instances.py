@@ -108,6 +108,7 @@ class Instance:
     reason: tuple[str, str] | None = None
     transition: str = ""
     visible_at: float = 0.0
+    pending_late: float = 0.0
     leaves_disk: bool = False
 
     @property

@@ -60,7 +60,7 @@ class MetadataService:
             "imageId": one.specification.image.id,
             "instanceId": one.id,
             "instanceType": one.instance_type,
-            "pendingTime": timestamp(one.launched_at, ""),
+            "pendingTime": timestamp(one.launched_at + one.pending_late, ""),
             "privateIp": one.private_ip,
             "region": self._region,
         }

@@ -75,6 +75,7 @@ async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
     async with Laboratory(fleet, moto) as laboratory:
         # Read by the controller when it starts.
         laboratory.ec2.quotas.set(P_ON_DEMAND, P_VCPUS)
+        laboratory.ec2.faults.pending_late = 7.0
         await laboratory.start_controller()
         yield laboratory
 

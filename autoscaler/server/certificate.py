@@ -1,0 +1,78 @@
+"""The server's TLS certificate, read again when its files change.
+
+A changed file that cannot be used is logged, and the certificate before it stays in use.
+"""
+
+import ssl
+from pathlib import Path
+
+import structlog
+
+from autoscaler.server.settings import TlsFiles
+
+_log = structlog.get_logger(__name__)
+
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+"""Inode, size and time of change of each file; None for one that is not there."""
+
+
+class CertificateError(Exception):
+    """A certificate cannot be used; the message names its files."""
+
+
+class Certificate:
+    """The certificate in `files`."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Read the files. Raises CertificateError."""
+        self._files = files
+        self._stamp = _stamp(files)
+        self._context = _read(files)
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for the next connection; reads the files where they have changed.
+
+        Two calls of stat(2) for each connection need no timer, and find a renewal by its first peer.
+        """
+        stamp = _stamp(self._files)
+        if stamp != self._stamp:
+            # Remembered before it is read: a bad file is told of once, and one written later is new.
+            self._stamp = stamp
+            try:
+                self._context = _read(self._files)
+            except CertificateError as error:
+                _log.error("certificate_not_reloaded", error=str(error))
+            else:
+                _log.info("certificate_reloaded", certificate=str(self._files.certificate))
+        return self._context
+
+
+def _stamp(files: TlsFiles) -> _Stamp:
+    return tuple(_stamp_of(file) for file in (files.certificate, files.key))
+
+
+def _stamp_of(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _read(files: TlsFiles) -> ssl.SSLContext:
+    """TLS 1.2 and later, the interpreter's modern ciphers, no client certificates."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    except (OSError, ValueError) as error:
+        raise CertificateError(
+            f"cannot use certificate {files.certificate} with key {files.key}: {error}"
+        ) from error
+    return context
+
+
+def _no_password() -> str:
+    """Keeps OpenSSL from asking on the terminal for the password of an encrypted key."""
+    raise ValueError("the key is encrypted")
