@@ -218,6 +218,8 @@ def _import(
     file: Path, options: "ImportOptions", output: Path | None, *, whole: bool, strict: bool
 ) -> None:
     """Write what a scale-config.yml becomes, and tell what of it has no place there."""
+    from shutil import get_terminal_size
+
     from autoscaler.config import ConfigurationError
     from autoscaler.config.importing import import_scale_config, report_lines
 
@@ -229,7 +231,8 @@ def _import(
     except ConfigurationError as error:
         _report(error.problems)
         raise typer.Exit(USAGE_ERROR) from None
-    for line in report_lines(imported, str(file)):
+    width = get_terminal_size().columns if sys.stderr.isatty() else None
+    for line in report_lines(imported, str(file), width):
         typer.echo(line, err=True)
     if refused:
         raise typer.Exit(1)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,12 +17,14 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+from autoscaler.app import load_for_service
+from autoscaler.app.summary import summarise
 from autoscaler.cli import commands
 from autoscaler.config import load
 from autoscaler.lab.demo import DemoOptions
 from autoscaler.lab.verdict import Fault
 from autoscaler.model.catalogue import OperatingSystem
-from tests.config.fleet_file import EXAMPLE, Folder
+from tests.config.fleet_file import EXAMPLE, Folder, filled
 
 SCALE_CONFIG = Path(__file__).parent / "config" / "data" / "scale-config.yml"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "commands.md"
@@ -145,6 +148,75 @@ def test_check_passes_with_warnings(example: Path) -> None:
     assert "fleet ci-gpu" in result.stdout
 
 
+class Terminal(StringIO):
+    """A terminal of this many columns, as far as a program asks."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def many_skus(example: Path) -> None:
+    """Add SKUs of long names, with more labels and launch options than a line takes."""
+    image = 'image: {name: "mine-*"}'
+    options = "[{provider: us-east-1, instance_types: [g6.4xlarge, g5.4xlarge], capacity: [spot]}]"
+    with example.open("a") as file:
+        for number in range(80):
+            name = f"lf.c.linux.g6.4xlarge.experimental.nvidia.gpu.{number}"
+            file.write(f"  {name}: {{on: {options}, {image}, labels: [fast.{number}]}}\n")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_check_s_table_fits_a_terminal_with_a_line_for_each_sku(
+    example: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    many_skus(example)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = Terminal()
+    summarise(load_for_service(example, files=False), out)
+    head, heads, *rows = out.getvalue().splitlines()
+    table = rows[: rows.index(next(row for row in rows if row.startswith("machines: ")))]
+    assert head == "fleet ci-gpu"
+    assert heads.split() == ["SKU", "labels", "ladder", "parked", "at", "most"]
+    assert len(table) == 84
+    assert max(map(len, [heads, *table])) <= columns
+    assert {row.split("  ")[-1] for row in table[4:]} == {"no cap"}
+    assert all(row.startswith("lf.c.linux.g6") for row in table[4:])
+
+
+def test_check_s_table_is_whole_for_a_pipe(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_skus(example)
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = run("check", "--skip-files", example).stdout.splitlines()
+    (last,) = (
+        row for row in rows if row.startswith("lf.c.linux.g6.4xlarge.") and ".gpu.79 " in row
+    )
+    assert re.split(r"  +", last) == [
+        "lf.c.linux.g6.4xlarge.experimental.nvidia.gpu.79",
+        "fast.79, linux, x64",
+        "us-east-1: g6.4xlarge, g5.4xlarge (spot)",
+        "0",
+        "no cap",
+    ]
+    assert "…" not in "".join(rows)
+
+
+def test_check_warns_of_stock_images_once_each(example: Path) -> None:
+    edit(
+        example,
+        'image: {name: "gpu-runner-windows-*", owner: self}',
+        "image: {name: W, owner: amazon}",
+    )
+    edit(example, '{name: "runner-linux-arm64-*", owner: self}', "{name: W, owner: amazon}")
+    result = run("check", "--skip-files", example)
+    assert result.exit_code == 0
+    (line,) = (line for line in result.stderr.splitlines() if "stock image" in line)
+    assert line.endswith(
+        'warning: skus."windows.g4dn.xlarge".image: "W" is a stock image, without GitHub\'s runner in '
+        "/opt/actions-runner (of 1 more SKUs too); fix: build an image from it with the runner and "
+        "Python (docs/agent.md), and name that"
+    )
+
+
 def test_check_of_a_file_that_is_not_there(tmp_path: Path) -> None:
     result = run("check", tmp_path / "gone.yaml")
     assert result.exit_code == 2
@@ -187,10 +259,20 @@ def test_import_writes_a_whole_file_that_check_accepts(tmp_path: Path) -> None:
     result = run("import", SCALE_CONFIG, "--whole", "-o", file, *images)
     assert (result.exit_code, result.stdout) == (0, "")
     checked = run("check", "--skip-files", file)
+    assert checked.exit_code == 2
+    assert [" is a placeholder; fix: write " in line for line in checked.stderr.splitlines()] == (
+        [True] * 5
+    )
+    file.write_text(filled(file.read_text()))
+    checked = run("check", "--skip-files", file)
     assert checked.exit_code == 0
+    lines = checked.stderr.splitlines()
     # A variant has its type's extra labels too, and the type stands first.
     winner = 'is also "linux.g5.4xlarge.nvidia.gpu"'
-    assert [winner in line for line in checked.stderr.splitlines()] == [True] * 4
+    assert sum(winner in line for line in lines) == 4
+    stock = [line for line in lines if "is a stock image, without GitHub's runner" in line]
+    assert len(stock) == len(lines) - 4
+    assert any('"win-*" is a stock image' in line for line in stock)
     assert "linux.c7i.large" in checked.stdout
     assert 'image: {name: "win-*", owner: amazon}' in file.read_text()
 

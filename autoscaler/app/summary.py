@@ -1,30 +1,32 @@
-"""What a fleet.yaml comes to, as `check` shows it to whoever wrote it. Decides nothing."""
+"""Prints what a fleet.yaml comes to: SKUs, caps, keys that are not in force. Decides nothing."""
 
+from shutil import get_terminal_size
 from typing import TextIO
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from autoscaler.config import Configuration, not_in_force
 from autoscaler.config.sku_settings import SkuSettings
 
-MAX_UNWRAPPED = 32
-"""SKU names up to this length stay on one line."""
+_HEADS = ("SKU", "labels", "ladder", "parked", "at most")
+_SHARES = (0.7, 0.45)
+"""Of the width that numbers leave on a terminal: the name's, and the labels' of the rest, at most."""
+
+_GAP = "  "
 
 
 def summarise(configuration: Configuration, out: TextIO) -> None:
-    """The SKUs as a table, the caps, and the keys that are not in force yet. Raises OSError."""
+    """The SKUs as a table, the caps, and the keys that are not in force yet. Raises OSError.
+
+    On a terminal each SKU has one line that fits; elsewhere names, labels and ladders are whole.
+    """
     settings = configuration.settings
-    table = Table(title=f"fleet {settings.fleet}", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("SKU", overflow="fold", no_wrap=max(map(len, settings.skus)) <= MAX_UNWRAPPED)
-    table.add_column("labels", overflow="fold")
-    table.add_column("ladder", overflow="fold")
-    table.add_column("parked", no_wrap=True)
-    table.add_column("at most", no_wrap=True)
-    for name, sku in settings.skus.items():
-        table.add_row(*_row(name, sku))
-    Console(file=out, markup=False, highlight=False, emoji=False).print(table)
+    rows = [_HEADS, *(_row(name, sku) for name, sku in settings.skus.items())]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    if out.isatty():
+        _fit(widths, get_terminal_size().columns)
+    out.write(f"fleet {settings.fleet}\n")
+    for row in rows:
+        cells = (_cell(text, width) for text, width in zip(row, widths, strict=True))
+        out.write(_GAP.join(cells).rstrip() + "\n")
     machines, dollars = settings.limits.machines, settings.limits.dollars_per_hour
     out.write(f"machines: {_cap(machines)}; dollars an hour: {_cap(dollars)}\n")
     for line in not_in_force(settings):
@@ -32,9 +34,27 @@ def summarise(configuration: Configuration, out: TextIO) -> None:
     out.flush()
 
 
+def _fit(widths: list[int], columns: int) -> None:
+    """Narrow names, labels and ladders to what the numbers leave; each keeps a few letters."""
+    numbers = sum(widths[3:]) + len(_GAP) * (len(widths) - 1)
+    least = len(_HEADS[1])
+    left = max(columns - numbers, 3 * least)
+    if sum(widths[:3]) <= left:
+        return
+    names = min(int(left * _SHARES[0]), left - 2 * least)
+    widths[0] = min(widths[0], max(names, left - sum(widths[1:3])))
+    left -= widths[0]
+    widths[1] = min(widths[1], max(int(left * _SHARES[1]), left - widths[2], least))
+    widths[2] = min(widths[2], left - widths[1])
+
+
+def _cell(text: str, width: int) -> str:
+    return text.ljust(width) if len(text) <= width else f"{text[: width - 1]}…"
+
+
 def _row(name: str, sku: SkuSettings) -> tuple[str, str, str, str, str]:
     labels = ", ".join([*sku.labels, sku.os.value, sku.arch.value])
-    ladder = "\n".join(
+    ladder = "; ".join(
         f"{rung.provider}: {', '.join(rung.instance_types)} ({', '.join(rung.capacity)})"
         if rung.instance_types
         else f"{rung.provider}: pod"

@@ -1,7 +1,7 @@
 """Writes SKUs as the text of a fleet.yaml: its `skus` part, or a whole file to be filled in.
 
-Decides how values are written, so that `load` reads back what was given. Decides no value but the
-placeholders of a whole file.
+Decides how values are written, so that `load` reads back what was given. What a whole file cannot
+know is a placeholder, which `check` refuses.
 """
 
 import json
@@ -9,34 +9,35 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from autoscaler.config.placeholders import APP_ID, HOST, ORGANISATION, SECURITY_GROUP, SUBNET
 from autoscaler.config.problems import show
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _WORDS = {"null", "true", "false"}
 
-_REST = """\
-# To be replaced: the App's id, what is in capitals or all zeros, and the region, where it is another.
-# The limits are low on purpose, the fleet's name is yours to choose, and the files that are named here
-# are to be put beside this one.
+_REST = f"""\
+# Replace what begins with YOUR-, and the region, if yours is another one: `autoscaler check` names
+# each. The limits are low on purpose, and the fleet's name is yours to choose. Put the files that are
+# named here beside this one.
 fleet: imported
 github:
   apps:
-    - {id: 1, private_key_file: github-app.pem}
+    - {{id: {APP_ID}, private_key_file: github-app.pem}}
   webhook_secret_file: webhook-secret
   scopes:
-    - {org: YOUR-ORGANISATION}
+    - {{org: {ORGANISATION}}}
 server:
   listen: 0.0.0.0:8443
-  tls: {certificate_file: server.pem, key_file: server.key}
-  public_url: https://YOUR-HOST.example:8443
+  tls: {{certificate_file: server.pem, key_file: server.key}}
+  public_url: https://{HOST}:8443
 store: sqlite:///state.db
-limits: {machines: 10, dollars_per_hour: 20}
+limits: {{machines: 10, dollars_per_hour: 20}}
 providers:
   PROVIDER:
     ec2:
       region: us-east-1
-      subnets: [subnet-00000000000000000]
-      security_groups: [sg-00000000000000000]
+      subnets: [{SUBNET}]
+      security_groups: [{SECURITY_GROUP}]
 """
 
 

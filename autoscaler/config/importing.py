@@ -6,6 +6,7 @@ Reads that one file and writes none. What a key means is `runner_keys`'s.
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import wrap
 
 from autoscaler.config import shapes
 from autoscaler.config.document import MAX_BYTES, parse
@@ -15,7 +16,10 @@ from autoscaler.config.problems import ConfigurationError, Problem, show
 from autoscaler.config.runner_keys import ArchitectureOf, ImportOptions, parse_ami
 from autoscaler.config.runner_types import NAME_SCALE_CONFIG
 from autoscaler.config.scale_config import Imported, import_types
+from autoscaler.config.stock_images import FIX, STOCK_OWNERS, WHAT
 from autoscaler.config.values import read
+
+HOLDS_RUNNER = "must hold GitHub's runner, which PyTorch's fleet downloads at boot"
 
 
 def import_scale_config(
@@ -46,19 +50,48 @@ def import_scale_config(
     return text, imported
 
 
-def report_lines(imported: Imported, file: str) -> Iterator[str]:
-    """A table by line of the keys that are reported, what was assumed, and the sum of it."""
+def report_lines(imported: Imported, file: str, width: int | None = None) -> Iterator[str]:
+    """A table by line of the keys that are reported, the images to look at, and the sum of it.
+
+    No line is longer than `width`, a terminal's; None is for a pipe, where each key has one line.
+    """
     rows = [(f"{file}:{one.line}", one.key, one.why) for one in imported.reported]
     place, key = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
     for row in rows:
-        yield f"{row[0]:<{place}}  {row[1]:<{key}}  {row[2]}"
+        if width is None:
+            yield f"{row[0]:<{place}}  {row[1]:<{key}}  {row[2]}"
+        else:
+            yield from _wrapped(f"{row[0]}  {row[1]}", row[2], width)
     for image, count in sorted(imported.assumed.items()):
-        yield f"no ami for {_count(count, 'SKU')}: image {image}"
+        yield from _wrapped(f"no ami for {_count(count, 'SKU')}: image {image}", "", width)
+    for image, count in sorted(imported.taken.items()):
+        what = f"image {image} of {_count(count, 'SKU')} {_about(image)}"
+        yield from _wrapped(what, "", width)
     carried, reported = len(imported.carried), len(imported.reported)
     yield (
         f"{_count(carried + reported, 'key')}: {carried} carried over into "
         f"{_count(len(imported.skus), 'SKU')}, {reported} reported"
     )
+
+
+def _about(image: str) -> str:
+    """What to know of an image that the file names, as `name|owner`.
+
+    PyTorch's machines download the runner at boot (terraform-aws-github-runner,
+    `modules/runners/templates/install-config-runner.sh`); those here find it in the image.
+    """
+    if image.rpartition("|")[2] in STOCK_OWNERS:
+        return f"{WHAT}: {FIX}"
+    return f"{HOLDS_RUNNER}: see docs/agent.md"
+
+
+def _wrapped(head: str, rest: str, width: int | None) -> list[str]:
+    """One line for a pipe; for a terminal as many as it takes, the later ones indented."""
+    line = f"{head}  {rest}" if rest else head
+    if width is None or len(line) <= width:
+        return [line]
+    parts = [*wrap(head, width, subsequent_indent="    ", break_on_hyphens=False)]
+    return parts + wrap(rest, width, initial_indent="    ", subsequent_indent="    ")
 
 
 def _count(number: int, noun: str) -> str:

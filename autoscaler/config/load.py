@@ -17,10 +17,12 @@ from autoscaler.config.explain import explain
 from autoscaler.config.files import SQLITE, check_files, empty_store
 from autoscaler.config.ladders import check_skus
 from autoscaler.config.overlaps import find_warnings
+from autoscaler.config.placeholders import check_placeholders
 from autoscaler.config.problems import ConfigurationError, Problem, unreadable_fix
 from autoscaler.config.scalars import write_duration
 from autoscaler.config.settings import Settings
 from autoscaler.config.shadowed import check_shadowed
+from autoscaler.config.stock_images import stock_images
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,13 @@ def load(path: Path, *, files: bool = True, also: DocumentCheck | None = None) -
     if files:
         problems += check_files(document, path.parent)
     problems += also(document) if also is not None else ()
+    # What else is wrong with a placeholder is no news.
+    unfilled = [*check_placeholders(document)]
+    keys = {problem.key for problem in unfilled}
+    problems = [*unfilled, *(problem for problem in problems if problem.key not in keys)]
     if problems or settings is None:
         raise ConfigurationError(problems)
-    warnings = [*find_warnings(document, settings)]
+    warnings = [*find_warnings(document, settings), *stock_images(document, settings)]
     warnings += empty_store(document, path.parent) if files else ()
     return Configuration(path, settings, tuple(warnings), document)
 

@@ -37,13 +37,15 @@ class Reported:
 class Imported:
     """`skus` as fleet.yaml has them; `carried` and `reported` are the file's keys, as dotted paths.
 
-    `assumed` counts the SKUs whose type names no image, by the `name|owner` they got.
+    `assumed` counts the SKUs whose type names no image, by the `name|owner` they got; `taken` those of
+    each image that the file names, canaries included, likewise.
     """
 
     skus: Mapping[str, Mapping[str, Any]]
     carried: tuple[str, ...]
     reported: tuple[Reported, ...]
     assumed: Mapping[str, int]
+    taken: Mapping[str, int]
 
 
 def import_types(
@@ -68,6 +70,7 @@ class _Importing:
         self._reported: dict[KeyPath, str] = {}
         self._left_out: dict[KeyPath, str] = {}
         self._assumed: Counter[str] = Counter()
+        self._taken_images: Counter[str] = Counter()
 
     def take(self, of_type: RunnerType) -> None:
         """Make one type's SKU, or note why it cannot have one."""
@@ -100,7 +103,8 @@ class _Importing:
         for path, why in told.items():
             node = document.root.get(*path) or document.root
             reported.append(Reported(node.line, dotted(path), f"left out: {why}"))
-        return Imported(self._skus, tuple(carried), tuple(sorted(reported)), self._assumed)
+        found = tuple(sorted(reported))
+        return Imported(self._skus, tuple(carried), found, self._assumed, self._taken_images)
 
     def _check_label(self, of_type: RunnerType) -> None:
         try:
@@ -118,6 +122,10 @@ class _Importing:
             self._reported.setdefault(path, why)
         if done.assumed is not None:
             self._assumed[done.assumed] += 1
+        else:
+            self._taken_images[_written(done.sku["image"])] += 1
+        if (canary := done.sku["image"].get("canary")) is not None:
+            self._taken_images[_written(canary)] += 1
 
     def _why_not(self, path: KeyPath) -> str:
         for end in range(len(path), 1, -1):
@@ -126,3 +134,8 @@ class _Importing:
         if len(path) == 1:
             return "unknown key"
         return "holds no variants" if path[-1] == VARIANTS else "not a runner type"
+
+
+def _written(image: Mapping[str, Any]) -> str:
+    """An image as `name|owner`."""
+    return f"{image['name']}|{image['owner']}"

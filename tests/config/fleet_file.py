@@ -78,6 +78,19 @@ class Folder:
         return found[0]
 
 
+def filled(text: str) -> str:
+    """What `import --whole` wrote, with every placeholder replaced as its reader is asked to."""
+    for placeholder, own in (
+        ("YOUR-APP-ID", "1234"),
+        ("YOUR-ORGANISATION", "acme"),
+        ("YOUR-HOST", "fleet.example.com"),
+        ("YOUR-SUBNET-ID", "subnet-0123456789abcdef0"),
+        ("YOUR-SECURITY-GROUP-ID", "sg-0123456789abcdef0"),
+    ):
+        text = text.replace(placeholder, own)
+    return text
+
+
 def changed(*pairs: tuple[str, str]) -> str:
     """MINIMAL with texts replaced; each must be there."""
     text = MINIMAL

@@ -15,7 +15,7 @@ from autoscaler.config.runner_keys import ImportOptions
 from autoscaler.config.runner_types import prefixed
 from autoscaler.config.scale_config import Imported
 from autoscaler.model.catalogue import Architecture, OperatingSystem
-from tests.config.fleet_file import unserved
+from tests.config.fleet_file import Folder, filled, unserved
 
 ROOT = Path(__file__).parents[2]
 FIXTURE = Path(__file__).parent / "data" / "scale-config.yml"
@@ -36,7 +36,7 @@ def imported(file: Path, prefix: str = "", *, whole: bool = True) -> tuple[str, 
 def settings_of(text: str, folder: Path) -> Settings:
     """What fleet.yaml makes of the text; whatever `check` would say fails the test."""
     file = folder / "fleet.yaml"
-    file.write_text(text)
+    file.write_text(filled(text))
     configuration = load(file, files=False)
     assert unserved(configuration, files=False) == ()
     return configuration.settings
@@ -264,7 +264,7 @@ def test_a_whole_file_has_caps_and_says_what_is_to_be_replaced(tmp_path: Path) -
     found = settings_of(text, tmp_path)
     assert (found.limits.machines, found.limits.dollars_per_hour) == (10, 20)
     words = " ".join(line.removeprefix("# ") for line in text.splitlines()[:3])
-    for placeholder in ("the App's id", "capitals", "zeros", "region", "fleet's name", "limits"):
+    for placeholder in ("YOUR-", "region", "autoscaler check", "fleet's name", "limits"):
         assert placeholder in words
 
 
@@ -356,7 +356,7 @@ def test_the_report_is_a_table_by_line_with_a_sum() -> None:
     assert len(numbers) == len(account.reported)
     columns = {line.index("runner_types") for line in lines if "runner_types" in line}
     assert len(columns) == 1
-    assert lines[-3:-1] == [
+    assert [line for line in lines if line.startswith("no ami")] == [
         "no ami for 3 SKUs: image mine-*|self",
         "no ami for 1 SKU: image win-*|amazon",
     ]
@@ -365,6 +365,60 @@ def test_the_report_is_a_table_by_line_with_a_sum() -> None:
         f"{total} keys: {len(account.carried)} carried over into 10 SKUs, "
         f"{len(account.reported)} reported"
     )
+
+
+def test_a_terminal_gets_no_line_that_is_wider_than_it_and_loses_nothing() -> None:
+    _, account = imported(FIXTURE)
+    place = "/somewhere/scale-config.yml"
+    lines = list(report_lines(account, place, 80))
+    assert max(map(len, lines)) <= 80
+    words = " ".join(" ".join(lines).split())
+    for one in account.reported:
+        assert one.key in words
+        assert " ".join(one.why.split()) in words
+    assert lines[-1] == list(report_lines(account, place))[-1]
+
+
+def test_a_wide_terminal_needs_one_line_for_each() -> None:
+    _, account = imported(FIXTURE)
+    assert len(list(report_lines(account, "f", 1000))) == len(list(report_lines(account, "f")))
+
+
+def test_every_image_of_the_file_is_named_with_what_it_must_hold() -> None:
+    """PyTorch's fleet downloads the runner at boot; here the image must hold it."""
+    _, account = imported(FIXTURE)
+    lines = [line for line in report_lines(account, "f") if line.startswith("image ")]
+    holds = "must hold GitHub's runner, which PyTorch's fleet downloads at boot: see docs/agent.md"
+    stock = (
+        "is a stock image, without GitHub's runner in /opt/actions-runner: "
+        "build an image from it with the runner and Python (docs/agent.md), and name that"
+    )
+    assert len(lines) == len(account.taken)
+    assert f"image al2023-ami-2023.5.202*-kernel-6.1-arm64|amazon of 1 SKU {stock}" in lines
+    assert f"image amzn2-ami-hvm-2.0.20240306.2-x86_64-ebs|amazon of 1 SKU {stock}" in lines
+    assert f"image acme-gpu-next-*|123456789012 of 3 SKUs {holds}" in lines
+    assert not [line for line in lines if "mine-*" in line]
+
+
+PLACEHOLDERS = [
+    ("github.apps[0].id", '"YOUR-APP-ID"'),
+    ("github.scopes[0].org", '"YOUR-ORGANISATION"'),
+    ("server.public_url", '"https://YOUR-HOST:8443"'),
+    ("providers.east.ec2.subnets[0]", '"YOUR-SUBNET-ID"'),
+    ("providers.east.ec2.security_groups[0]", '"YOUR-SECURITY-GROUP-ID"'),
+]
+
+
+def test_a_placeholder_that_nobody_replaced_is_one_error(folder: Folder) -> None:
+    text, _ = imported(FIXTURE)
+    problems = [one for one in folder.refused(text) if "a placeholder" in one.what]
+    assert [(one.key, one.what) for one in problems] == [
+        (key, f"{value} is a placeholder") for key, value in PLACEHOLDERS
+    ]
+    assert all(one.fix.startswith("write ") for one in problems)
+    keys = [one.key for one in folder.refused(text)]
+    assert len(keys) == len(set(keys))
+    assert folder.load(filled(text)).settings.github.apps[0].id == 1234
 
 
 def test_the_skus_part_alone_goes_into_another_file(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from autoscaler.config.runner_keys import ImportOptions
 from autoscaler.config.runner_types import prefixed
 from autoscaler.config.scale_config import Imported
 from autoscaler.model.catalogue import OperatingSystem
-from tests.config.fleet_file import unserved
+from tests.config.fleet_file import filled, unserved
 
 IMAGES = {OperatingSystem.LINUX: "mine-*|self", OperatingSystem.WINDOWS: "win-*|self"}
 
@@ -175,7 +175,7 @@ def test_keys_in_are_keys_out_and_keys_reported(
     whole = {one.key for one in account.reported if one.why == "not a runner type"}
     assert whole <= {dotted(path) for path in places_of_types(file)}
 
-    target.write_text(text)
+    target.write_text(filled(text))
     configuration = load(target, files=False)
     assert unserved(configuration, files=False) == ()
     assert list(configuration.settings.skus) == list(account.skus)

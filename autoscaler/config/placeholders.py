@@ -1,0 +1,37 @@
+"""Finds placeholders that `autoscaler import --whole` wrote and nobody has replaced."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from autoscaler.config.document import Document, Node
+from autoscaler.config.problems import KeyPath, Problem, show
+
+APP_ID = "YOUR-APP-ID"
+ORGANISATION = "YOUR-ORGANISATION"
+HOST = "YOUR-HOST"
+SUBNET = "YOUR-SUBNET-ID"
+SECURITY_GROUP = "YOUR-SECURITY-GROUP-ID"
+
+_FIXES: Mapping[str, str] = {
+    APP_ID: "write the GitHub App's ID, from the App's settings page",
+    ORGANISATION: "write the organisation whose jobs are to be served",
+    HOST: "write the host name by which machines reach the controller",
+    SUBNET: "write the id of a subnet, such as subnet-0123456789abcdef0",
+    SECURITY_GROUP: "write the id of a security group, such as sg-0123456789abcdef0",
+}
+_PLACEHOLDER = re.compile("|".join(_FIXES))
+
+
+def check_placeholders(document: Document) -> Iterator[Problem]:
+    """An error for each value that holds a placeholder, in the order of the file."""
+    yield from _below(document, (), document.root)
+
+
+def _below(document: Document, path: KeyPath, node: Node) -> Iterator[Problem]:
+    for key, child in node.entries():
+        yield from _below(document, (*path, key), child)
+    for index, child in node.items():
+        yield from _below(document, (*path, index), child)
+    found = _PLACEHOLDER.search(node.value) if isinstance(node.value, str) else None
+    if found is not None:
+        yield document.problem(path, f"{show(node.value)} is a placeholder", _FIXES[found[0]])

@@ -1,0 +1,34 @@
+"""Warns of SKUs whose image is AWS's or a vendor's own: GitHub's runner is not in it."""
+
+from collections.abc import Iterator
+
+from autoscaler.config.document import Document
+from autoscaler.config.problems import Problem, show
+from autoscaler.config.settings import Settings
+from autoscaler.config.sku_settings import SkuSettings
+
+STOCK_OWNERS = frozenset({"amazon", "aws-marketplace"})
+
+WHAT = "is a stock image, without GitHub's runner in /opt/actions-runner"
+FIX = "build an image from it with the runner and Python (docs/agent.md), and name that"
+
+
+def stock_images(document: Document, settings: Settings) -> Iterator[Problem]:
+    """A warning for each stock image, at the first SKU that has it, with the number of the others."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for name, sku in settings.skus.items():
+        for image, path in _images(sku):
+            found.setdefault(image, []).append(("skus", name, *path))
+    for image, paths in found.items():
+        others = f" (of {len(paths) - 1} more SKUs too)" if len(paths) > 1 else ""
+        yield document.problem(paths[0], f"{show(image)} {WHAT}{others}", FIX, warning=True)
+
+
+def _images(sku: SkuSettings) -> Iterator[tuple[str, tuple[str, ...]]]:
+    image = sku.image
+    if image is None:
+        return
+    if image.owner in STOCK_OWNERS:
+        yield image.name, ("image",)
+    if image.canary is not None and image.canary.owner in STOCK_OWNERS:
+        yield image.canary.name, ("image", "canary")
