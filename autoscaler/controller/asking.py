@@ -52,29 +52,38 @@ class Asking:
         if runner is None:
             return
         try:
-            finished, detail = await self._is_finished(runner)
+            answer = await self._examined(machine_id, runner)
         except GitHubError:
             return
-        await self._journal.record(MachineExamined(self._journal.now, machine_id, finished, detail))
+        await self._journal.record(answer)
 
-    async def _is_finished(self, runner: Runner) -> tuple[bool, str]:
+    async def _examined(self, machine: MachineId, runner: Runner) -> MachineExamined:
         job = self._journal.ledger.state.jobs.get(runner.job) if runner.job is not None else None
         if job is not None:
             answer = await self._github.read_job(job.repository, job.id, self._journal.now)
             if answer is None:
-                return False, f"job {job.id} is not shown to us"  # no proof that it is over
-            return answer.state is JobState.COMPLETED, f"job {job.id} is {answer.state}"
+                detail = f"job {job.id} is not shown to us"  # no proof that it is over
+                return MachineExamined(self._journal.now, machine, False, detail)
+            over, detail = answer.state is JobState.COMPLETED, f"job {job.id} is {answer.state}"
+            return MachineExamined(self._journal.now, machine, over, detail)
+        return await self._registration_examined(machine, runner)
+
+    async def _registration_examined(self, machine: MachineId, runner: Runner) -> MachineExamined:
         listed = await self._github.find_runner(runner.demand.scope, runner.name)
         github_id = runner.github_id
         if github_id is None and listed is not None:
             github_id = listed.github_id
         if github_id is None:
-            return False, "no list shows its runner, whose id is not known"
+            detail = "no list shows its runner, whose id is not known"
+            return MachineExamined(self._journal.now, machine, False, detail)
         # A list may leave out what is there: absence counts only with the 404 for the id.
         read = await self._github.read_runner(runner.demand.scope, github_id)
         agree = (listed is None) is (read is None)
-        detail = f"no job is known; listed: {_state(listed)}, read by its id: {_state(read)}"
-        return agree and not _may_work(listed) and not _may_work(read), detail
+        job = "no job is known" if runner.job is None else f"job {runner.job} is over"
+        detail = f"{job}; listed: {_state(listed)}, read by its id: {_state(read)}"
+        finished = agree and not _may_work(listed) and not _may_work(read)
+        gone = listed is None and read is None
+        return MachineExamined(self._journal.now, machine, finished, detail, gone)
 
 
 def _may_work(runner: RegisteredRunner | None) -> bool:

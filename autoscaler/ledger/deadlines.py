@@ -3,13 +3,19 @@
 Our own downtime fails nobody's deadline. What follows from a deadline is the planner's to say.
 """
 
+import math
+
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import DEFAULT_LIFETIME, Deadlines
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.runners import RunnerState
 
 SILENCE: Seconds = 900.0
 """A granted machine's agent that is silent for this long has GitHub asked about its work."""
+
+LINGERS: Seconds = 1800.0
+"""A machine may stay this long after its job, if GitHub shows that its registration is gone."""
 
 POWER_OFF_TIME: Seconds = 120.0
 """How long a machine that reported its exit has to power itself off."""
@@ -43,7 +49,7 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
             return _silent_while_parked(state, machine, deadlines.parked_silence)
         case _S.GRANTED:
             silent = _heard_at(machine) + _extended(SILENCE, machine)
-            return min(silent, lifetime_end(state, machine))
+            return min(silent, lifetime_end(state, machine), _lingers_until(state, machine))
         case _S.EXITED:
             return machine.since + _extended(POWER_OFF_TIME, machine)
         case _S.FAILED:
@@ -53,8 +59,25 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
     return None
 
 
+def work_over_at(state: LedgerState, machine: Machine) -> Instant | None:
+    """When GitHub said that the job of a machine's runner is completed, or None."""
+    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    if runner is None or runner.job is None or runner.state is not RunnerState.DONE:
+        return None
+    return runner.since
+
+
+def _lingers_until(state: LedgerState, machine: Machine) -> Instant:
+    """When GitHub is asked whether a machine has a registration left, although its agent speaks."""
+    over_at = work_over_at(state, machine)
+    if over_at is None:
+        return math.inf
+    return max(over_at, machine.examined_at or over_at) + SILENCE
+
+
 def _is_due_at_once(state: LedgerState, machine: Machine) -> bool:
-    confirmed = machine.state is _S.GRANTED and machine.ground is EndGround.OPERATOR
+    grounds = (EndGround.OPERATOR, EndGround.FINISHED)
+    confirmed = machine.state is _S.GRANTED and machine.ground in grounds
     taken = machine.interruption is not None and machine.is_unused(state.started_at)
     return confirmed or taken
 

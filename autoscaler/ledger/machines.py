@@ -5,7 +5,7 @@ It never decides to end a machine.
 
 from autoscaler.ledger.circuits import note_refused_image
 from autoscaler.ledger.cooldowns import note_early_exit, note_failed_boot, note_good_boot
-from autoscaler.ledger.deadlines import SILENCE, due, lifetime_end
+from autoscaler.ledger.deadlines import LINGERS, SILENCE, due, lifetime_end, work_over_at
 from autoscaler.ledger.holds import HANDED_OUT_WITHIN
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import HistoryRow
@@ -143,11 +143,15 @@ def on_examination_requested(state: LedgerState, event: ExaminationRequested) ->
     """GitHub is asked about a silent machine; the next look is a quarter of an hour later."""
     machine = state.machines[event.machine]
     with state.changing(machine):
+        machine.examined_at = event.at
         machine.due = min(event.at + SILENCE, lifetime_end(state, machine))
 
 
 def on_examined(state: LedgerState, event: MachineExamined) -> None:
-    """Two answers a quarter of an hour apart that its work is over are proof; one is not."""
+    """Two answers a quarter of an hour apart that its work is over are proof; one is not.
+
+    A word from the agent starts that proof anew, but not the proof that its registration is gone.
+    """
     machine = state.machines.get(event.machine)
     if machine is None or machine.state is not _S.GRANTED:
         return
@@ -160,7 +164,21 @@ def on_examined(state: LedgerState, event: MachineExamined) -> None:
         elif event.at - machine.finished_at >= SILENCE:
             machine.finished_reads = 2
             machine.due = event.at
+        _note_unregistered(state, machine, event)
     state.note(machine, event.at, "examined", event.detail)
+
+
+def _note_unregistered(state: LedgerState, machine: Machine, event: MachineExamined) -> None:
+    """A machine whose job is completed and whose registration is gone has half an hour to leave."""
+    over_at = work_over_at(state, machine)
+    machine.examined_at = event.at
+    if over_at is None or not (event.finished and event.unregistered):
+        machine.unregistered_at = None
+    elif machine.unregistered_at is None:
+        machine.unregistered_at = event.at
+    elif event.at - machine.unregistered_at >= SILENCE and event.at - over_at >= LINGERS:
+        machine.ground = EndGround.FINISHED
+        machine.due = event.at
 
 
 def on_console_read(state: LedgerState, event: ConsoleRead) -> None:

@@ -102,6 +102,7 @@ def asked_for_a_grant(state: LedgerState, machine_id: MachineId, at: Instant) ->
         with state.changing(machine):
             machine.unproven = machine.handed_over = False
             machine.runner = machine.granted_at = machine.ground = None
+            machine.examined_at = machine.unregistered_at = None
             machine.parked_at = machine.parked_at or at
             machine.due = due(state, machine)
         return

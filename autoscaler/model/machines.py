@@ -85,6 +85,7 @@ class EndGround(StrEnum):
     LIFETIME = "lifetime"
     OPERATOR = "operator"
     INTERRUPTED = "interrupted"
+    FINISHED = "finished"
 
 
 class ExitReason(StrEnum):
@@ -117,7 +118,10 @@ class Machine:
     provider gave of it, `interrupted_at` the moment that the notice means; `taken_at` says when
     it was found gone although its agent had not reported the runner's exit. `runner_version` is the
     version of actions/runner that its health checks found, empty where it is not known;
-    `exit_reason` is None until its agent reports the runner's exit. `end_attempts` counts the
+    `exit_reason` is None until its agent reports the runner's exit. `examined_at` is when GitHub was
+    last asked about its work; `unregistered_at` is since when GitHub shows that its job is completed
+    and its registration gone, whatever its agent says.
+    `end_attempts` counts the
     requests to terminate it; `terminate_error` is the provider's refusal of the last one, and
     `provider_state` what the provider's list shows of it despite them.
     """
@@ -166,6 +170,8 @@ class Machine:
     taken_at: Instant | None = None
     runner_version: str = ""
     exit_reason: ExitReason | None = None
+    examined_at: Instant | None = None
+    unregistered_at: Instant | None = None
 
     def is_unused(self, started_at: Instant) -> bool:
         """Whether it is certain that nothing was handed over to it, since we started at that moment.

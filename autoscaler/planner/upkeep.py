@@ -1,8 +1,9 @@
 """What is due because time passed: deadlines, silences, lifetimes, unanswered calls, questions.
 
-A machine is ended only on one of the five grounds: nothing was ever handed over to it, it said
-that its runner has left, GitHub showed twice that its work is over, its lifetime has passed, or an
-operator confirmed of one that cannot be told that it is nobody's.
+A machine is ended only on one of the six grounds: nothing was ever handed over to it, it said
+that its runner has left, GitHub showed twice that its work is over, GitHub said that its job is
+completed and showed twice that its registration is gone, its lifetime has passed, or an operator
+confirmed of one that cannot be told that it is nobody's.
 """
 
 import math
@@ -23,6 +24,10 @@ _STAGE = {
     MachineState.LAUNCHED: "it did not say hello in time",
     MachineState.BOOTED: "its gate did not end in time",
     MachineState.PARKED: "it is parked and silent",
+}
+_PROVEN = {
+    EndGround.OPERATOR: "an operator confirmed that it is nobody's",
+    EndGround.FINISHED: "its job was completed half an hour ago, and its registration is gone",
 }
 
 
@@ -46,8 +51,8 @@ def _due(fleet: Fleet, machine: Machine) -> End | Doubt | Examine | None:
     match machine.state:
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.PARKED:
             return End(machine.id, EndGround.DEADLINE, _STAGE[machine.state])
-        case MachineState.GRANTED if machine.ground is EndGround.OPERATOR:
-            return End(machine.id, EndGround.OPERATOR, "an operator confirmed that it is nobody's")
+        case MachineState.GRANTED if machine.ground in _PROVEN:
+            return End(machine.id, machine.ground, _PROVEN[machine.ground])
         case MachineState.GRANTED if not machine.handed_over:
             return End(machine.id, EndGround.DEADLINE, "it does not fetch its grant")
         case MachineState.FAILED if not machine.handed_over:

@@ -186,6 +186,8 @@ def encode_machine(machine: Machine) -> str:
             "taken_at": machine.taken_at,
             "runner_version": machine.runner_version,
             "exit_reason": machine.exit_reason,
+            "examined_at": machine.examined_at,
+            "unregistered_at": machine.unregistered_at,
         }
     )
 
@@ -240,6 +242,8 @@ def decode_machine(text: str) -> Machine:
         taken_at=of.number_or_none("taken_at"),
         runner_version=of.text("runner_version", ""),
         exit_reason=of.choice_or_none("exit_reason", ExitReason),
+        examined_at=of.number_or_none("examined_at"),
+        unregistered_at=of.number_or_none("unregistered_at"),
     )
 
 

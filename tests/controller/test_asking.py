@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.model.events import JobObserved, RunnerClosed
-from autoscaler.model.identifiers import JobId
+from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
 from tests.controller.agents import Agent, launched, queue, say
@@ -202,3 +202,41 @@ async def test_a_404_is_no_word_about_a_disputed_job() -> None:
     assert world.github.asked.count("read_job") == 1
     assert (job.disputed, job.conclusion) == (True, None)
     assert world.east.prepared == []
+
+
+async def lingers(world: World, *, registered: bool) -> Controller:
+    """A machine whose job GitHub shows as completed, and whose agent speaks for forty minutes more."""
+    controller, (agent,) = await launched(world)
+    granted = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    await controller.turn()
+    await say(controller, 1, JobState.COMPLETED, granted.runner)
+    if not registered:
+        del world.github.registrations[granted.runner]
+    for _ in range(40):
+        await wait(controller, 60.0)
+        if world.east.ended:
+            break
+        await controller.desk.heartbeat(agent.machine, agent.nonce)
+    return controller
+
+
+@on_virtual_time
+async def test_a_job_that_stops_its_listener_and_worker_keeps_its_machine_half_an_hour() -> None:
+    """Its agent sees a worker for ever, and says each minute that it is alive."""
+    world = World()
+    controller = await lingers(world, registered=False)
+    assert len(world.east.ended) == 1
+    machine = controller.only_machine()
+    assert machine.ground is EndGround.FINISHED
+    runner = controller.state.runners[machine.runner or RunnerName("")]
+    assert 1800.0 <= world.clock.now() - runner.since < 1900.0
+    assert ("machine_ended", "gpu", EndGround.FINISHED) in world.telemetry.said
+
+
+@on_virtual_time
+async def test_a_machine_whose_registration_is_still_there_is_kept_while_it_speaks() -> None:
+    world = World()
+    await lingers(world, registered=True)
+    assert world.east.ended == []
+    assert world.github.asked.count("read_runner") >= 2

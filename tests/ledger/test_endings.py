@@ -6,6 +6,7 @@ from autoscaler.model import events as e
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.plan import End, Examine
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import START, World
 
@@ -212,3 +213,103 @@ def test_a_runner_that_leaves_within_a_minute_refused_no_job() -> None:
     world.now += 59.0
     world.do(e.MachineExited, machine, "status 0")
     assert world.job(1).passed_over == ()
+
+
+# --- a job that stops its listener and worker, and whose agent goes on to speak -------------------
+
+
+def stopped() -> World:
+    """GitHub says that the job is completed; the machine goes on to speak every minute."""
+    world = World()
+    world.queue(1)
+    runner = world.ready()
+    world.starts(1, runner)
+    world.completes(1, conclusion="failure", runner_name=runner)
+    return world
+
+
+def beats(world: World, seconds: float) -> None:
+    """A heartbeat each minute; at the end, what the planner wants is left to be looked at."""
+    for _ in range(round(seconds / 60)):
+        world.now += 60
+        world.do(e.MachineSeen, C0)
+
+
+def unregistered(world: World, gone: bool = True) -> None:
+    world.do(e.ExaminationRequested, C0)
+    world.do(e.MachineExamined, C0, gone, "404", gone)
+
+
+def test_a_machine_that_lingers_after_its_job_ends_after_half_an_hour_despite_its_heartbeats() -> (
+    None
+):
+    world = stopped()
+    beats(world, 840)
+    assert world.plan().intents == ()
+    beats(world, 60)
+    assert world.intents(Examine) == [Examine(C0)]
+    unregistered(world)
+    assert world.plan().intents == ()
+    beats(world, 840)
+    assert world.plan().intents == ()
+    beats(world, 60)
+    assert world.intents(Examine) == [Examine(C0)]
+    unregistered(world)
+    (end,) = world.intents(End)
+    assert (end.ground, world.now) == (EndGround.FINISHED, START + 1800)
+    world.do(e.MachineSeen, C0)
+    assert world.intents(End) == [end]
+
+
+def test_while_its_registration_may_be_there_a_machine_is_kept_and_asked_about_again() -> None:
+    """One answer that is no proof starts it anew: unknown means keep."""
+    world = stopped()
+    for answers in ((True, False), (False, True), (False, False), (True, False)):
+        for gone in answers:
+            beats(world, 900)
+            assert world.intents(Examine) == [Examine(C0)]
+            unregistered(world, gone)
+            assert world.intents(End) == []
+
+
+def test_a_machine_whose_job_runs_is_not_even_asked_about_while_it_speaks() -> None:
+    world = World()
+    world.queue(1)
+    world.starts(1, world.ready())
+    beats(world, 7200)
+    assert world.plan().intents == ()
+    for _ in range(2):
+        unregistered(world)
+        beats(world, 900)
+    assert world.intents(End) == []
+
+
+def test_no_answer_about_a_lingering_machine_is_asked_for_again_a_quarter_of_an_hour_later() -> (
+    None
+):
+    world = stopped()
+    beats(world, 900)
+    world.do(e.ExaminationRequested, C0)
+    beats(world, 840)
+    assert world.plan().intents == ()
+    beats(world, 60)
+    assert world.intents(Examine) == [Examine(C0)]
+
+
+def test_two_answers_close_together_are_one() -> None:
+    world = stopped()
+    beats(world, 1800)
+    unregistered(world)
+    beats(world, 60)
+    unregistered(world)
+    assert world.intents(End) == []
+
+
+def test_what_is_known_of_a_lingering_machine_outlasts_a_restart() -> None:
+    world = stopped()
+    beats(world, 900)
+    unregistered(world)
+    world.restart(10.0)
+    beats(world, 900)
+    unregistered(world)
+    assert [end.ground for end in world.intents(End)] == [EndGround.FINISHED]

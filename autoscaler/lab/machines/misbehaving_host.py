@@ -19,6 +19,9 @@ from autoscaler.lab.machines.process import ProcessHost
 
 _M = Misbehaviour
 
+_HANG = (_M.HANGS_IDLE, _M.NO_WORKER, _M.HANGS_AT_WORK, _M.STOPS_AFTER_WORK)
+"""Where the listener's stand-in does the misdeed, some time after the acknowledgement."""
+
 PANIC = "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n"
 
 
@@ -173,7 +176,7 @@ class _Saboteur:
             self._beats = 0
             if deed.kind is _M.VANISHES_ACKNOWLEDGED:
                 await self._vanish()
-            elif deed.kind in (_M.HANGS_IDLE, _M.NO_WORKER, _M.HANGS_AT_WORK):
+            elif deed.kind in _HANG:
                 deed.at = self._host.now()
 
     async def stay_on(self) -> None:

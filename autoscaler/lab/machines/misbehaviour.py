@@ -20,6 +20,7 @@ class Misbehaviour(StrEnum):
     """As in actions/runner#4668: the message is acknowledged, the job never starts."""
     HANGS_AT_WORK = "its listener hangs under a job"
     """The worker goes on to its end, nobody renews the job's lock, nobody reports its end."""
+    STOPS_AFTER_WORK = "its job is over, and has stopped listener and worker with SIGSTOP"
     REBOOTS_PARKED = "reboots before it gets a grant"
     REBOOTS_HANDED = "reboots with the grant in its hands"
     REBOOTS_AT_WORK = "reboots under its job"
@@ -40,6 +41,7 @@ _SABOTAGE = {
     Misbehaviour.FAILS_GATE: f'mv {_RUNNER}/run.sh" {_RUNNER}/lost"',
     Misbehaviour.HANGS_IDLE: f'echo idle > {_RUNNER}/hang"',
     Misbehaviour.NO_WORKER: f'echo message > {_RUNNER}/hang"',
+    Misbehaviour.STOPS_AFTER_WORK: f'echo stopped > {_RUNNER}/hang"',
     Misbehaviour.HANGS_AT_WORK: f'echo work > {_RUNNER}/hang"',
 }
 """Lines of bash; the listener's stand-in looks for the file `hang`."""

@@ -92,11 +92,15 @@ class MachineDoubted(Event):
 
 @dataclass(frozen=True, slots=True)
 class MachineExamined(Event):
-    """What GitHub said of a silent machine: `finished` only if its work is provably over."""
+    """What GitHub said of a machine: `finished` only if its work is provably over.
+
+    `unregistered` says that no list shows its runner and that GitHub answered 404 for the runner's id.
+    """
 
     machine: MachineId
     finished: bool
     detail: str
+    unregistered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,9 @@ STORIES = {
     "hangs-at-work": Story(
         _M.HANGS_AT_WORK, 600.0, None, LEAVING, (300.0, 30.0), ("failure", "success")
     ),
+    "stops-after-work": Story(
+        _M.STOPS_AFTER_WORK, 1800.0, EndGround.FINISHED, GRANTED, alone=True
+    ),
     "reboots-parked": Story(
         _M.REBOOTS_PARKED, 30.0, None, _states(_S.BOOTED, _S.PARKED, *LEAVING), cap=2, alone=True
     ),
