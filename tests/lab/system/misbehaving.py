@@ -17,7 +17,7 @@ from autoscaler.lab.machines.misbehaving_host import Misdeed
 from autoscaler.lab.machines.misbehaviour import Misbehaviour
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import EndGround, Machine, MachineState
-from tests.lab.system.harness import SKU_TAG, Records, ec2_sku, until
+from tests.lab.system.harness import SKU_TAG, Records, ec2_sku, read_records, until
 
 SCALE = 100.0
 PATIENCE = 80.0
@@ -196,10 +196,15 @@ async def live(lab: Laboratory, jobs: dict[str, list[PushedJob]], samples: list[
     def over() -> bool:
         return len(lab.misdeeds) == len(STORIES) and all(lab.misdeeds.values()) and not ends()
 
+    def ending() -> list[str]:
+        """What the store shows as on its way out: EC2 ended the last one, and no list told so yet."""
+        return [one.id for one in read_records(lab).machines if one.state is _S.ENDING]
+
     async with asyncio.TaskGroup() as group:
         looking = group.create_task(_look(lab, samples))
         try:
             await until(over, PATIENCE, why)
+            await until(lambda: not ending(), PATIENCE, ending)
         finally:
             looking.cancel()
 
