@@ -90,12 +90,14 @@ def push(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def replays(push: Path) -> Iterator[dict[str, Replay]]:
     """One of each kind, side by side: most of a replay is waiting."""
-    patience = Patience(stuck=1200.0, left=600.0, real_floor=3.0)
+    # On a busy host a machine boots for many seconds, each of them SCALE seconds here.
+    lost = Patience(stuck=6000.0, left=3000.0, real_floor=1.0)
+    leaked = Patience(stuck=60_000.0, left=3000.0, real_floor=1.0)
     plain = DemoOptions(SCALE, push=push)
     options = {
         GREEN: plain,
-        LOST: replace(plain, fault=Fault.LOST_JOB, patience=patience),
-        LEAKED: replace(plain, fault=Fault.LEAKED_MACHINE, patience=patience),
+        LOST: replace(plain, fault=Fault.LOST_JOB, patience=lost),
+        LEAKED: replace(plain, fault=Fault.LEAKED_MACHINE, patience=leaked),
         # Gives up before any machine can have booted: nothing was planted, so this is a failure.
         HASTY: replace(plain, patience=Patience(stuck=1.0, left=1.0, real_floor=0.001)),
     }
@@ -212,7 +214,7 @@ def test_a_lost_job_is_noticed_as_expected(replays: dict[str, Replay]) -> None:
     found = replays[LOST]
     assert found.status == 0, found.output
     assert found.lines("Noticed: ") == [
-        "Noticed: given up: no job runs, and none has moved for 20 minutes",
+        "Noticed: given up: no job runs, and none has moved for 100 minutes",
         "Noticed: job build / cpu.small 1: started 0 times, queued, lost by the lab",
         "Noticed: 3 jobs were never queued: they need jobs that have not ended",
     ]
@@ -227,7 +229,7 @@ def test_a_leaked_machine_is_noticed_as_expected(replays: dict[str, Replay]) -> 
     found = replays[LEAKED]
     assert found.status == 0, found.output
     given_up, machine, volume = found.lines("Noticed: ")
-    assert given_up.endswith("every job has ended, and for 10 minutes nothing more has gone")
+    assert given_up.endswith("every job has ended, and for 50 minutes nothing more has gone")
     assert re.fullmatch(r"Noticed: left: machine i-[0-9a-f]{17} \(cpu\.small, running\)", machine)
     assert re.fullmatch(r"Noticed: left: volume vol-[0-9a-f]{17}", volume)
     assert "Machines: 5 launched" in found.output
