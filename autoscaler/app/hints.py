@@ -10,10 +10,23 @@ _CREDENTIALS = (
     "AWS_SECRET_ACCESS_KEY"
 )
 _RENEW = "renew the credentials: AWS does not know them, or no longer"
+_LOG_IN = "log in again (aws sso login), or give the controller credentials that do not expire"
+_NETWORK = (
+    "let this host reach AWS: its network, DNS, or HTTPS_PROXY and NO_PROXY in the controller's "
+    "environment"
+)
 _HINTS = {
     "NoCredentialsError": _CREDENTIALS,
     "PartialCredentialsError": _CREDENTIALS,
     "ProfileNotFound": _CREDENTIALS,
+    "CredentialRetrievalError": _CREDENTIALS,
+    "SSOTokenLoadError": _LOG_IN,
+    "TokenRetrievalError": _LOG_IN,
+    "UnauthorizedSSOTokenError": _LOG_IN,
+    "ConnectTimeoutError": _NETWORK,
+    "EndpointConnectionError": _NETWORK,
+    "ProxyConnectionError": _NETWORK,
+    "SSLError": "trust the certificate that this host sees for AWS: AWS_CA_BUNDLE names its authority",
     "AuthFailure": _RENEW,
     "ExpiredToken": _RENEW,
     "InvalidClientTokenId": _RENEW,

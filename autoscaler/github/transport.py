@@ -17,6 +17,7 @@ from gidgethub import sansio
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.exchange import BROKEN, Answer, Effect, NoAnswerError, NotSentError, Request
+from autoscaler.github.proxy import proxy_for
 from autoscaler.github.settings import GitHubSettings
 
 MAX_ANSWER = 8 * 1024 * 1024
@@ -35,6 +36,7 @@ class Transport:
         self._settings = settings
         self._clock = clock
         self._telemetry = telemetry
+        self._proxy = proxy_for(settings.api_url)
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -88,6 +90,9 @@ class Transport:
             raise NotSentError("certificate", "not trusted", lasting=True) from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotSentError("not_connected", type(error).__name__) from None
+        except aiohttp.ClientHttpProxyError as error:
+            # The proxy refused to connect to GitHub; its words may be a whole page.
+            raise NotSentError("not_connected", f"the proxy answered {error.status}") from None
         except TimeoutError:
             raise NoAnswerError("timeout", f"none in {self._settings.timeout:g} s") from None
         except aiohttp.ClientError as error:
@@ -110,6 +115,7 @@ class Transport:
             headers=headers,
             data=body,
             allow_redirects=False,
+            proxy=self._proxy,
         ) as response:
             return _answer(request, response, await _read(response))
 

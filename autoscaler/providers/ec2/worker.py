@@ -21,6 +21,7 @@ from autoscaler.providers.ec2.clients import Clients
 from autoscaler.providers.ec2.departures import Departures
 from autoscaler.providers.ec2.frames import encode, read_frame
 from autoscaler.providers.ec2.operations import OPERATIONS
+from autoscaler.providers.ec2.proxies import keep_metadata_direct
 from autoscaler.providers.ec2.rows import MAX_TEXT
 
 
@@ -29,6 +30,7 @@ def main() -> None:
     # A terminal or a service manager signals the whole group; the controller still needs us.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    keep_metadata_direct(os.environ)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a stray print of a library must not get between the frames
     calls = sys.stdin.buffer

@@ -1,13 +1,14 @@
 """What a whole laboratory is asked once it has come to rest, and how it is waited for.
 
-It reads the controller's store as a file, like an operator after the fact. It never tells the
-controller anything.
+It reads the controller's store as a file, like an operator after the fact. Only an `Operator` tells
+the controller anything.
 """
 
 import asyncio
 import json
 import shutil
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -173,6 +174,29 @@ def log_lines(lab: Laboratory, event: str) -> list[dict[str, Any]]:
     lines = lab.controller.log_end(100_000).splitlines()
     entries = [json.loads(line) for line in lines if line.startswith("{")]
     return [entry for entry in entries if entry["event"] == event]
+
+
+class Operator:
+    """Asks and confirms by the commands, as an operator does."""
+
+    def __init__(self, lab: Laboratory) -> None:
+        self._file = lab.folder / "fleet.yaml"
+
+    async def says(self, *arguments: str) -> tuple[int, str]:
+        """The exit status of a command, and all that it printed."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "autoscaler.cli", *arguments, "--config", str(self._file)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        printed, _ = await process.communicate()
+        return process.returncode or 0, printed.decode()
+
+    async def unclear(self) -> list[str]:
+        """The lines about what cannot be told."""
+        status, printed = await self.says("unclear")
+        assert status == (0 if printed == "everything is clear\n" else 1), printed
+        return printed.splitlines() if status else []
 
 
 def started(jobs: list[PushedJob]) -> bool:

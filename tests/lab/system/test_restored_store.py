@@ -7,7 +7,6 @@ Both stories begin together, each in a laboratory of its own, for most of a stor
 import asyncio
 import shutil
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +22,15 @@ from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.lab.machines.interception import Said
 from autoscaler.model.calls import CallState
 from autoscaler.model.machines import EndGround
-from tests.lab.system.harness import CALL_TAG, ec2_sku, job, read_records, started, until
+from tests.lab.system.harness import (
+    CALL_TAG,
+    Operator,
+    ec2_sku,
+    job,
+    read_records,
+    started,
+    until,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -60,29 +67,6 @@ class StaysOn:
         """Nothing is done to answers."""
 
 
-class _Operator:
-    """Asks and confirms by the commands, as an operator does."""
-
-    def __init__(self, lab: Laboratory) -> None:
-        self._file = lab.folder / "fleet.yaml"
-
-    async def says(self, *arguments: str) -> tuple[int, str]:
-        """The exit status of a command, and all that it printed."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "autoscaler.cli", *arguments, "--config", str(self._file)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        printed, _ = await process.communicate()
-        return process.returncode or 0, printed.decode()
-
-    async def unclear(self) -> list[str]:
-        """The lines about what cannot be told."""
-        status, printed = await self.says("unclear")
-        assert status == (0 if printed == "everything is clear\n" else 1), printed
-        return printed.splitlines() if status else []
-
-
 def fleet(ear: StaysOn) -> LabFleet:
     skus = {SKU: ec2_sku("g5.xlarge")}
     return LabFleet("acme", ("widgets",), skus, scale=SCALE, most_machines=300, ear=ear)
@@ -115,7 +99,7 @@ def at_work(lab: Laboratory) -> set[str]:
     return {one.id for one in lab.ec2.instances if one.state in IN_USE}
 
 
-async def shown(lab: Laboratory, operator: _Operator) -> list[str]:
+async def shown(lab: Laboratory, operator: Operator) -> list[str]:
     """The operator's lines, once they are of those that are at work: the done leave meanwhile."""
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -167,7 +151,7 @@ async def test_a_lost_store_takes_its_old_installation_over_once_that_is_confirm
 async def _restored(backup: Path, moto: MotoProcess) -> None:
     ear = StaysOn()
     async with Laboratory(fleet(ear), moto) as lab:
-        ear.lab, operator = lab, _Operator(lab)
+        ear.lab, operator = lab, Operator(lab)
         await lab.start_controller()
         long = push(lab, "before", 50, LONG)
         await until(lambda: started(long), PATIENCE, lab.controller.log_end)
@@ -220,7 +204,7 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
 async def _lost(moto: MotoProcess) -> None:
     ear = StaysOn()
     async with Laboratory(fleet(ear), moto) as lab:
-        ear.lab, operator = lab, _Operator(lab)
+        ear.lab, operator = lab, Operator(lab)
         await lab.start_controller()
         ear.wanted = 1
         long = [*push(lab, "short", 1, 30.0), *push(lab, "before", 40, LONGER)]
