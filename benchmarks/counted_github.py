@@ -147,6 +147,15 @@ class CountedGitHub:
 
         return await self._list("sync repositories", scope, read)
 
+    async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
+        """They were all there before."""
+
+        def read() -> tuple[list[ListedRepository], list[Hashable]]:
+            listed = [ListedRepository(name, self._now(), 0.0) for name in self._actions.runs]
+            return listed[:30], [*listed[:30]]
+
+        return await self._list("sync repositories", f"{scope} newest", read)
+
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
         """The newest hundred."""
         runs = self._actions.runs[repository]

@@ -181,6 +181,10 @@ class GuardedGitHubLists:
         """See `GitHubLists`."""
         return await _guard(lambda: self._lists.repositories(scope), GitHubError, _later)
 
+    async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
+        """See `GitHubLists`."""
+        return await _guard(lambda: self._lists.newest_repositories(scope), GitHubError, _later)
+
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
         """See `GitHubLists`."""
         return await _guard(lambda: self._lists.newest_runs(repository), GitHubError, _later)

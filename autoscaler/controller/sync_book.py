@@ -117,7 +117,7 @@ class SyncBook:
             if job.repository.partition("/")[0].lower() != self.account:
                 continue
             name = self._name(job.repository)
-            self._alive(name, job.updated_at, state)
+            self.saw(name, job.updated_at, state)
             if job.state in _OPEN and job.demand is not None and job.run_id is not None:
                 open_jobs.setdefault((name, job.run_id), set()).add(job.id)
         for key in open_jobs:
@@ -221,11 +221,11 @@ class SyncBook:
             return False
         return now - job.updated_at > GHOST_AFTER  # a list may be older than a fresh job
 
-    def _alive(self, repository: str, at: Instant, state: LedgerState) -> None:
-        if self._repositories.get(repository, -1.0) >= at:
-            return
+    def saw(self, repository: str, at: Instant, state: LedgerState) -> None:
+        """Look at a repository that showed a sign of life, if a scope here covers it."""
         covering = scope_of(state.catalogue, repository)
-        if covering is not None and covering.key in self._scopes:
+        known_at = self._repositories.get(repository, -1.0)
+        if known_at < at and covering is not None and covering.key in self._scopes:
             self._seen(repository, at)
 
     def _seen(self, name: str, at: Instant) -> None:

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     """What is read.
 
     repositories  those of a scope
+    created       the newest repositories of an organization's scope
     runners       the registrations of a scope
     newest        a repository's newest 100 runs: new and changed ones are among them
     queued, in_progress, waiting
@@ -32,6 +33,7 @@ class Kind(StrEnum):
     """
 
     REPOSITORIES = "repositories"
+    CREATED = "created"
     RUNNERS = "runners"
     NEWEST = "newest"
     QUEUED = "queued"
@@ -45,6 +47,7 @@ BY_STATUS = (Kind.QUEUED, Kind.IN_PROGRESS, Kind.WAITING)
 
 INTERVALS: Mapping[Kind, Seconds] = {
     Kind.REPOSITORIES: 300.0,
+    Kind.CREATED: 20.0,
     Kind.RUNNERS: 300.0,
     Kind.NEWEST: 40.0,
     Kind.QUEUED: 180.0,
@@ -152,12 +155,16 @@ def next_reads(
 def staleness(known: Known, now: Instant) -> Seconds:
     """How old the oldest picture is: of an active repository's runs, or of an active run's jobs.
 
-    While no repository can be read, none turns quiet; before the first list none is known.
+    While no repository can be read, none turns quiet; before the first list none is known. While new
+    repositories cannot be listed, nothing is known of those since the last such list.
     """
     oldest = now
     for scope in known.scopes:
         if known.read_at(Read(Kind.REPOSITORIES, scope), -1.0) < 0.0:
             oldest = known.began_at
+        created = Read(Kind.CREATED, scope)
+        if created in known.turns and known.turns[created].strikes:
+            oldest = min(oldest, known.read_at(created, known.began_at))
     for (repository, number), run in known.runs.items():
         oldest = min(oldest, known.read_at(Read(Kind.JOBS, repository, number), run.known_at))
     read_at = {
@@ -189,6 +196,9 @@ def _candidates(known: Known, now: Instant) -> Iterator[_Candidate]:
         repositories = Read(Kind.REPOSITORIES, scope)
         never = repositories not in known.turns
         yield _Candidate(repositories, _lateness(known, repositories, now), first=never)
+        created = Read(Kind.CREATED, scope)
+        if scope.startswith("org:") and _is_read(known, repositories):
+            yield _Candidate(created, _lateness(known, created, now), ahead=True)
         runners = Read(Kind.RUNNERS, scope)
         every = RUNNERS_SOON if soon else None
         yield _Candidate(runners, _lateness(known, runners, now, every))
@@ -203,6 +213,12 @@ def _candidates(known: Known, now: Instant) -> Iterator[_Candidate]:
             doubt = Read(Kind.RUN, repository, number)
             yield _Candidate(doubt, _lateness(known, doubt, now))
     yield from _of_repositories(known, now)
+
+
+def _is_read(known: Known, read: Read) -> bool:
+    """Whether its last turn succeeded."""
+    turn = known.turns.get(read)
+    return turn is not None and turn.read_at is not None and not turn.strikes
 
 
 def _of_repositories(known: Known, now: Instant) -> Iterator[_Candidate]:

@@ -6,6 +6,7 @@ book's; what follows from it is planned elsewhere.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
@@ -37,6 +38,9 @@ PAID_AT_ONCE = 10
 
 PAID_BACK = 0.25
 """The share of the pace that pays for a list of more pages, so that all else is read meanwhile."""
+
+CLOCKS_DIFFER: Seconds = 60.0
+"""By how much GitHub's clock may be behind ours."""
 
 SAVED_FOR: Seconds = 30.0
 """How much of the pace may be saved up and spent at once."""
@@ -119,6 +123,7 @@ class _AccountSync:
         self._ledger_at: Instant = 0.0
         self._failures = 0
         self._not_before: Instant = 0.0
+        self._listed_at: dict[str, Instant] = {}
 
     @property
     def staleness(self) -> Seconds:
@@ -195,7 +200,9 @@ class _AccountSync:
         """
         match read.kind:
             case Kind.REPOSITORIES:
-                return await self._read_repositories(read.of)
+                return await self._read_repositories(read.of, began_at)
+            case Kind.CREATED:
+                return await self._read_created(read.of)
             case Kind.RUNNERS:
                 return await self._read_runners(read.of, began_at)
             case Kind.JOBS:
@@ -210,12 +217,23 @@ class _AccountSync:
         await self._take_in_runs(read.of, runs.items)
         return runs.calls
 
-    async def _read_repositories(self, scope: str) -> int:
+    async def _read_repositories(self, scope: str, began_at: Instant) -> int:
         listed = await self._lists.repositories(scope)
+        self._listed_at[scope] = began_at
         state = self._journal.ledger.state
         left_out = self.book.listed_repositories(scope, listed.items, state, listed.whole)
         if left_out:
             _log.warning("repositories_left_out", scope=scope, repositories=left_out)
+        return listed.calls
+
+    async def _read_created(self, scope: str) -> int:
+        """Look at repositories created since the last list of all began: that one names the App's own."""
+        listed = await self._lists.newest_repositories(scope)
+        since = self._listed_at.get(scope, math.inf) - CLOCKS_DIFFER
+        for one in listed.items:
+            if one.created_at is not None and one.created_at >= since:
+                seen_at = max(one.created_at, one.pushed_at or 0.0)
+                self.book.saw(one.name, seen_at, self._journal.ledger.state)
         return listed.calls
 
     async def _read_run(self, read: Read) -> int:

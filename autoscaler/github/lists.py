@@ -16,6 +16,7 @@ import structlog
 from pydantic import (
     AfterValidator,
     Field,
+    RootModel,
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
@@ -57,6 +58,9 @@ from autoscaler.model.identifiers import Instant, RunnerName
 FASTEST = 10.0
 """Questions a second for lists, where GitHub has no hourly limit (an Enterprise Server)."""
 
+NEWEST = 30
+"""How many of an organization's newest repositories are listed: GitHub's default page."""
+
 UNTOLD = 5_000
 """Requests an hour: GitHub's least, believed until an answer tells the account's own."""
 
@@ -76,6 +80,14 @@ class _Repository(Received):
 
 class _RepositoryPage(Received):
     repositories: list[_Repository]
+
+
+class _NewRepository(_Repository):
+    created_at: Annotated[str, Field(max_length=40), AfterValidator(_time)] | None = None
+
+
+class _NewRepositories(RootModel[list[_NewRepository]]):
+    """A page of an organization's repositories: a list without a name."""
 
 
 class _RunPage(Received):
@@ -119,6 +131,14 @@ _REPOSITORIES = Form(
     lambda page: tuple(
         ListedRepository(one.full_name, instant_of(one.pushed_at))
         for one in page.repositories
+        if not one.archived
+    ),
+)
+_NEWEST = Form(
+    _NewRepositories,
+    lambda page: tuple(
+        ListedRepository(one.full_name, instant_of(one.pushed_at), instant_of(one.created_at))
+        for one in page.root
         if not one.archived
     ),
 )
@@ -177,6 +197,15 @@ class Lists:
         if len(errors) == len(callers):
             raise gravest(errors)
         return Listing(tuple(found.values()), calls, whole and not errors)
+
+    async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
+        """See `GitHubLists`. docs.github.com, REST "Repositories": `sort=created`, newest first."""
+        target = target_of_scope(scope)
+        request = _question(
+            "/orgs/{org}/repos{?sort,direction,per_page}",
+            {**target.variables, "sort": "created", "direction": "desc", "per_page": NEWEST},
+        )
+        return await self._read(target, request, _NEWEST, most=1)
 
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
         """See `GitHubLists`."""

@@ -43,7 +43,9 @@ class FakeLists:
     free: bool = False
     steady: float | None = None
     asked: Counter[str] = field(default_factory=Counter)
+    asked_of: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
+    created: dict[str, Instant] = field(default_factory=dict)
     active: dict[str, dict[int, FakeRun]] = field(default_factory=dict)
     registrations: list[RegisteredRunner] = field(default_factory=list)
     broken: dict[str, Exception] = field(default_factory=dict)
@@ -59,6 +61,11 @@ class FakeLists:
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
         names = tuple(ListedRepository(name, self.now()) for name in self.active)
         return await self._answer("repositories", scope, lambda: names)
+
+    async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
+        newest = sorted(self.created.items(), key=lambda one: one[1], reverse=True)[:30]
+        names = tuple(ListedRepository(name, at, at) for name, at in newest)
+        return await self._answer("created", f"created {scope}", lambda: names)
 
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
         return await self._answer("newest", repository, lambda: self._runs(repository, None)[-100:])
@@ -103,6 +110,7 @@ class FakeLists:
 
     async def _answer(self, kind: str, of: str, read: Callable[[], tuple[T, ...]]) -> Listing[T]:
         self.asked[kind] += 1
+        self.asked_of[of] += 1
         await asyncio.sleep(self.latency / 2)
         if of in self.broken or isinstance(self.broken, defaultdict):
             self.failed[of] += 1

@@ -178,13 +178,14 @@ async def test_any_other_bug_at_github_is_asked_about_again_later(
     "call",
     [
         lambda lists: lists.repositories("org:acme"),
+        lambda lists: lists.newest_repositories("org:acme"),
         lambda lists: lists.newest_runs("acme/widgets"),
         lambda lists: lists.runs("acme/widgets", "queued"),
         lambda lists: lists.run("acme/widgets", 7),
         lambda lists: lists.jobs("acme/widgets", 7, 0.0),
         lambda lists: lists.runners("org:acme"),
     ],
-    ids=["repositories", "newest_runs", "runs", "run", "jobs", "runners"],
+    ids=["repositories", "newest_repositories", "newest_runs", "runs", "run", "jobs", "runners"],
 )
 async def test_a_bug_in_reading_a_list_costs_that_reading_alone(
     call: Callable[[GuardedGitHubLists], Awaitable[object]],

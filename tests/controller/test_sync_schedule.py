@@ -30,9 +30,12 @@ WIDGETS = "acme/widgets"
 
 
 def everything_read(known: Known, at: Instant) -> dict[Read, Instant]:
-    """All that there is to read, read at one moment."""
+    """All that there is to read, read at one moment: new repositories, once all have been listed."""
     never = Known(BEGAN, known.scopes, known.repositories, known.runs)
-    return dict.fromkeys(next_reads(never, NOW, 10_000), at)
+    first = dict.fromkeys(next_reads(never, NOW, 10_000), at)
+    listed = {read: at for read in first if read.kind is Kind.REPOSITORIES}
+    then = Known(BEGAN, known.scopes, known.repositories, known.runs, turns(listed))
+    return first | dict.fromkeys(next_reads(then, NOW, 10_000), at)
 
 
 def turns(read_at: Mapping[Read, Instant]) -> dict[Read, Turn]:
@@ -112,7 +115,8 @@ def test_quiet_repositories_are_looked_at_for_new_runs_alone_and_never_too_many(
 
 
 def test_registrations_that_are_awaited_are_read_again_after_a_minute() -> None:
-    read_at = {Read(Kind.RUNNERS, SCOPE): NOW, Read(Kind.REPOSITORIES, SCOPE): NOW}
+    read_at = dict.fromkeys((Read(Kind.RUNNERS, SCOPE), Read(Kind.REPOSITORIES, SCOPE)), NOW)
+    read_at[Read(Kind.CREATED, SCOPE)] = NOW + RUNNERS_SOON
     for soon, due in ((True, [Read(Kind.RUNNERS, SCOPE)]), (False, [])):
         assert reads(Known(BEGAN, {SCOPE: soon}), read_at, NOW + RUNNERS_SOON) == due
 
@@ -223,3 +227,24 @@ def test_never_more_than_may_be_read_never_twice_and_nothing_under_way(
     again = Known(BEGAN, known.scopes, active, runs, turns(read_at))
     assert not set(next_reads(again, NOW + later, 999, frozenset(found))) & set(found)
     assert found == reads(known, read_at, NOW + later, most)
+
+
+def test_new_repositories_of_an_organization_are_listed_between_the_lists_of_all() -> None:
+    """Of a repository's scope there are none, and without a list of all nobody knows whose they are."""
+    all_of_it, created = Read(Kind.REPOSITORIES, SCOPE), Read(Kind.CREATED, SCOPE)
+    assert created not in next_reads(Known(BEGAN, {SCOPE: False}), NOW, 99)
+    listed = Known(BEGAN, {SCOPE: False}, turns={all_of_it: Turn(NOW, NOW)})
+    assert created in next_reads(listed, NOW, 99)
+    failing = Known(BEGAN, {SCOPE: False}, turns={all_of_it: Turn(NOW, NOW - 300.0, strikes=1)})
+    assert created not in next_reads(failing, NOW, 99)
+    one = f"repo:{WIDGETS}"
+    listed = Known(BEGAN, {one: False}, turns={Read(Kind.REPOSITORIES, one): Turn(NOW, NOW)})
+    assert [read.kind for read in next_reads(listed, NOW, 99)] == [Kind.RUNNERS]
+
+
+def test_new_repositories_that_cannot_be_listed_make_the_picture_older() -> None:
+    all_of_it, created = Read(Kind.REPOSITORIES, SCOPE), Read(Kind.CREATED, SCOPE)
+    turns_of = {all_of_it: Turn(NOW, NOW), created: Turn(NOW, NOW - 90.0)}
+    assert staleness(Known(BEGAN, {SCOPE: False}, turns=turns_of), NOW) == 0.0
+    turns_of[created] = Turn(NOW, NOW - 90.0, strikes=2)
+    assert staleness(Known(BEGAN, {SCOPE: False}, turns=turns_of), NOW) == 90.0

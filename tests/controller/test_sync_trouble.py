@@ -30,8 +30,8 @@ async def with_runs(count: int) -> tuple[Controller, FakeLists]:
     ("error", "most"),
     [
         # At double the time up to 900 s: newest runs and jobs, the run itself (never read, so after
-        # 15 s at first), queued runs and the two other states; and the scope's two lists.
-        (OperatorError("403"), 8 * (8 + 8 + 9 + 3 + 1 + 1) + 2 * 5),
+        # 15 s at first), queued runs and the two other states; and the scope's three lists.
+        (OperatorError("403"), 8 * (8 + 8 + 9 + 3 + 1 + 1) + 3 * 5),
         # After each pause of 30 s as many as may be under way, until the first of them has failed.
         (RetryLaterError("502", 30.0), int(HOUR / 30.0) * AT_ONCE),
     ],

@@ -72,9 +72,11 @@ async def test_in_an_outage_an_account_is_left_alone_for_as_long_as_github_says(
         lists.broken[f"acme/r{n}"] = RetryLaterError("502", 300.0)
     task = asyncio.create_task(syncing_of(controller, lists).run())
     await asyncio.sleep(30.0)
-    asked = lists.asked.total()
+    asked, newest = lists.asked.total(), lists.asked_of["created org:globex"]
     await asyncio.sleep(240.0)
-    assert lists.asked.total() - asked <= 2  # the other account's
+    newest = lists.asked_of["created org:globex"] - newest
+    assert newest == 12
+    assert lists.asked.total() - asked <= 2 + newest  # the other account's
     lists.broken.clear()
     await asyncio.sleep(60.0)
     assert lists.asked["jobs"] >= 10
@@ -92,6 +94,7 @@ async def test_what_may_not_be_read_is_no_outage_and_the_longest_pause_holds() -
     await watch(controller, lists, 5.0)
     assert list(controller.state.jobs) == [JobId(5)], "one 502 after four 404"
     lists.broken = {f"acme/r{n}": RetryLaterError("502", 300.0 - 50.0 * n) for n in range(6)}
+    lists.broken["created org:acme"] = RetryLaterError("502", 50.0)
     task = asyncio.create_task(syncing_of(controller, lists).run())
     await asyncio.sleep(30.0)
     asked = lists.asked.total()

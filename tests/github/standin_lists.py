@@ -66,6 +66,14 @@ class StandInLists:
             need(request)
             return page(request, self.repositories, "repositories")
 
+        async def newest(request: web.Request) -> web.Response:
+            need(request)
+            assert request.query["sort"] == "created"
+            key, down = "created_at", request.query["direction"] == "desc"
+            found = sorted(self.repositories, key=lambda one: one[key], reverse=down)
+            return web.json_response(found[: int(request.query["per_page"])])
+
+        app.router.add_get(f"{root}/orgs/{{owner}}/repos", newest)
         actions = f"{root}/repos/{{owner}}/{{repo}}/actions"
         app.router.add_get(f"{actions}/runs", runs)
         app.router.add_get(f"{actions}/runs/{{id}}", run)

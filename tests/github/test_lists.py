@@ -275,3 +275,24 @@ async def test_an_answer_about_another_run_is_no_answer(world: World, client: Gi
     world.github.faults = [Fault("actions/runs/7", 200, answer)]
     with pytest.raises(RetryLaterError, match="another run"):
         await client.run_from_fork(WIDGETS, 7)
+
+
+async def test_the_newest_repositories_of_an_organization_take_one_call(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.lists.repositories = [
+        {
+            "full_name": f"acme/r{n:02}",
+            "created_at": f"2026-01-{n + 1:02}T00:00:00Z",
+            "pushed_at": None,
+            "archived": n == 30,
+        }
+        for n in range(31)
+    ]
+    found = await client.lists.newest_repositories("org:acme")
+    assert found.calls == 1
+    assert [one.name for one in found.items] == [f"acme/r{n:02}" for n in range(29, 0, -1)]
+    newest = found.items[0].created_at
+    assert newest is not None
+    assert newest - (found.items[1].created_at or 0.0) == 86_400.0
+    assert world.github.count(r"GET /api/v3/orgs/acme/repos") == 1

@@ -19,10 +19,14 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class ListedRepository:
-    """A repository that an App may see. `pushed_at` is the last push, where GitHub tells it."""
+    """A repository that an App may see. `pushed_at` is the last push, where GitHub tells it.
+
+    `created_at` is told by the list of the newest ones alone.
+    """
 
     name: str
     pushed_at: Instant | None = None
+    created_at: Instant | None = None
 
 
 class RunStatus(NamedTuple):
@@ -75,6 +79,9 @@ class GitHubLists(Protocol):
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
         """What the Apps on a scope's account may see; of a repository's scope, that one."""
+
+    async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
+        """The newest 30 repositories of an organization's scope, in one call."""
 
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
         """The newest 100 runs of a repository, whatever their state."""

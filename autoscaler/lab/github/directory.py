@@ -76,6 +76,17 @@ class Directory:
         """By login."""
         return self.organizations.get(login.lower())
 
+    def create_repository(self, owner: str, name: str, at: float) -> Repository:
+        """Make a private repository. Raises ValueError for an unknown owner and a taken name."""
+        organization = self.organization(owner)
+        if organization is None or name.lower() in organization.repositories:
+            raise ValueError(f"{owner}/{name} cannot be created")
+        first = min(one.id for one in organization.repositories.values())
+        number = first + len(organization.repositories)
+        made = Repository(number, organization.login, organization.id, name, created_at=at)
+        organization.repositories[name.lower()] = made
+        return made
+
     def repository(self, owner: str, name: str) -> Repository | None:
         """By owner and short name."""
         organization = self.organization(owner)

@@ -80,6 +80,7 @@ class JobRoutes:
         actions = "/repos/{owner}/{repo}/actions"
         return [
             add("GET", "/installation/repositories", self._repositories),
+            add("GET", "/orgs/{org}/repos", self._repositories_of),
             add("GET", f"{actions}/jobs/{{job_id}}", self._job),
             add("GET", f"{actions}/runs", self._runs),
             add("GET", f"{actions}/runs/{{run_id}}", self._run),
@@ -97,6 +98,22 @@ class JobRoutes:
             "repositories": [self._shapes.repository(one) for one in page.cut(found)],
         }
         return self._gateway.paged(request, page, len(found), body)
+
+    async def _repositories_of(self, request: web.Request, caller: Caller) -> web.Response:
+        organization = self._directory.organization(request.match_info["org"])
+        if organization is None:
+            raise NotFoundError
+        if caller.installation is None or caller.installation.organization != organization.login:
+            raise RefusedError(403, "Resource not accessible by integration")
+        query = request.query
+        found = list(organization.repositories.values())
+        if query.get("sort") == "created":
+            # GitHub's order by creation is descending unless the request says otherwise.
+            found.sort(key=lambda one: one.created_at, reverse=query.get("direction") != "asc")
+        page = page_of(request)
+        shapes = [self._shapes.repository(one) for one in page.cut(found)]
+        headers = self._gateway.page_links(request, page, len(found))
+        return web.json_response(shapes, headers=headers)
 
     async def _job(self, request: web.Request, caller: Caller) -> web.Response:
         repository = self._repository(request, caller)

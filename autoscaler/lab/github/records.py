@@ -46,6 +46,7 @@ class Repository:
     name: str
     private: bool = True
     fork: bool = False
+    created_at: float = 0.0
 
     @property
     def full_name(self) -> str:

@@ -158,6 +158,11 @@ class LabGitHub:
             raise RuntimeError("this GitHub has not been started")
         return self._actions.push(jobs)
 
+    def create_repository(self, full_name: str) -> None:
+        """Make a repository now. Raises ValueError for an unknown owner and a taken name."""
+        owner, _, name = full_name.partition("/")
+        self._directory.create_repository(owner, name, self._clock.now())
+
     def cancel(self, job: Job) -> None:
         """Cancel a job, queued or running."""
         self._actions.cancel(job)

@@ -173,6 +173,7 @@ class Shapes:
     def repository(self, repository: Repository) -> dict[str, Any]:
         """As webhooks and workflow runs carry it."""
         name = repository.full_name
+        created = timestamp(repository.created_at) if repository.created_at else self._founded
         url, html = f"{self.api}/repos/{name}", f"{self.pages}/{name}"
         return {
             "id": repository.id,
@@ -187,9 +188,9 @@ class Shapes:
             "ssh_url": f"git@{html.split('//', 1)[1]}.git",
             "clone_url": f"{html}.git",
             "svn_url": html,
-            "created_at": self._founded,
-            "updated_at": self._founded,
-            "pushed_at": self._founded,
+            "created_at": created,
+            "updated_at": created,
+            "pushed_at": created,
             **_PLAIN_REPOSITORY,
             "fork": repository.fork,
             "private": repository.private,

@@ -32,12 +32,14 @@ class Actions:
         self.registrations: dict[RunnerName, Registration] = {}
         self.queued: dict[JobId, SimulatedJob] = {}
         self.latest: dict[int, SimulatedJob] = {}
+        self.repositories: dict[str, Instant] = {}
         self._weather = weather
         self._now = now
         self._tell = tell
 
     def queue(self, arrival: JobArrival) -> None:
         """Somebody pushes."""
+        self.repositories.setdefault(arrival.repository, self._now())
         gated = arrival.approved is not None
         state = JobState.WAITING if gated else JobState.QUEUED
         job = self._add(SimulatedJob(arrival, state, self._now()))

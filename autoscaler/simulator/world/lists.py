@@ -20,6 +20,7 @@ from autoscaler.simulator.world.weather import Weather
 T = TypeVar("T")
 LATENCY: Seconds = 0.3
 SECONDARY_WAIT: Seconds = 60.0
+NEWEST = 30
 PER_SECOND = 1.0
 """What an account with 5,000 calls an hour has to spare for lists."""
 
@@ -43,6 +44,18 @@ class SimulatedLists:
         runs = self._actions.latest.values()
         names = sorted({REPOSITORY} | {job.arrival.repository for job in runs})
         return await self._answer(lambda: [ListedRepository(name, self._now()) for name in names])
+
+    async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
+        """The newest of them, with the moment of their creation."""
+        del scope
+        return await self._answer(
+            lambda: [
+                ListedRepository(name, at, at)
+                for name, at in sorted(
+                    self._actions.repositories.items(), key=lambda one: one[1], reverse=True
+                )[:NEWEST]
+            ]
+        )
 
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
         """The newest hundred."""

@@ -102,6 +102,8 @@ async def _runners(client: Recorder) -> None:
             "GET", f"/orgs/acme/actions/runner-groups/{number}/repositories?per_page=1"
         )
     await client.ask("GET", "/orgs/globex/actions/runners")
+    client.lab.create_repository("acme/new")
+    await client.ask("GET", "/orgs/acme/repos?sort=created&direction=desc&per_page=1")
 
 
 async def _jobs(client: Recorder) -> None:

@@ -1,0 +1,74 @@
+"""Repositories created since the last list of all: seen within a minute, and what is not ours left alone."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.controller.ports.github import OperatorError
+from autoscaler.model.identifiers import JobId
+from tests.controller.controllers import World, cancelled
+from tests.controller.test_syncing import begin, syncing_of
+from tests.controller.virtual_time import on_virtual_time
+
+
+@pytest.mark.parametrize("created", [1.0, 100.0, 250.0, 299.0])
+@pytest.mark.parametrize("queued", [0.0, 15.0, 200.0])
+@pytest.mark.parametrize("limit", [5_000, 15_000])
+def test_a_job_of_a_new_repository_whose_webhook_is_lost_has_its_machine_within_a_minute(
+    created: float, queued: float, limit: int
+) -> None:
+    """Lists of all repositories are read every 300 s: one that was created since is in none."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, lists = await begin(world)
+        lists.limit = limit
+        lists.queue("acme/old", 1, 1, controller.journal.now)
+        task = asyncio.create_task(syncing_of(controller, lists).run())
+        await asyncio.sleep(created)
+        lists.created["acme/new"] = world.clock.now()
+        await asyncio.sleep(queued)
+        queued_at = world.clock.now()
+        lists.queue("acme/new", 2, 2, queued_at)
+        await asyncio.sleep(59.0)
+        assert JobId(2) in controller.state.jobs
+        await controller.turn(0.5)
+        assert sum(order.count for order in world.east.prepared) == 2
+        assert world.clock.now() - queued_at <= 60.0
+        await cancelled(task)
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_new_repository_that_the_app_may_not_see_is_soon_left_alone() -> None:
+    """An organization's list shows public ones to every App; the installation's does not."""
+    world = World()
+    controller, lists = await begin(world)
+    lists.queue("acme/old", 1, 1, controller.journal.now)
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(10.0)
+    lists.created["acme/public"] = world.clock.now()
+    lists.created["acme/old"] = 0.0
+    lists.broken["acme/public"] = OperatorError("403")
+    await asyncio.sleep(900.0)
+    before = lists.failed["acme/public"]
+    assert 0 < before < 40
+    await asyncio.sleep(3600.0)
+    assert lists.failed["acme/public"] == before
+    await cancelled(task)
+
+
+@on_virtual_time
+async def test_while_new_repositories_cannot_be_listed_the_picture_gets_older() -> None:
+    world = World()
+    controller, lists = await begin(world)
+    lists.queue("acme/old", 1, 1, controller.journal.now)
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(100.0)
+    assert world.telemetry.staleness["acme"] <= 60.0
+    lists.broken["created org:acme"] = OperatorError("403")
+    await asyncio.sleep(600.0)
+    assert world.telemetry.staleness["acme"] >= 500.0
+    await cancelled(task)
