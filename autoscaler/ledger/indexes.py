@@ -7,7 +7,7 @@ knows nothing of what is to be stored.
 from collections import Counter
 from typing import Any, TypeVar
 
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedDict, SortedList
 
 from autoscaler.ledger.tallies import Tallies
 from autoscaler.model.calls import Call, CallState
@@ -56,6 +56,7 @@ class IndexedRecords:
         self.reruns: dict[JobId, Rerun] = {}
 
         self.queues: dict[DemandClass, Any] = {}
+        self.waiting: Any = SortedList()
         self.held: dict[DemandClass, dict[JobId, Job]] = {}
         self.open_calls: dict[CallId, Call] = {}
         self.by_state: dict[tuple[SkuName, MachineState], Any] = {}
@@ -133,6 +134,7 @@ class IndexedRecords:
             if queue is None:
                 queue = self.queues[demand] = SortedDict()
             queue[job.queued_at, job.id] = job
+            self.waiting.add((job.queued_at, demand, job.id))
             self.tallies.line_up(self.catalogue, job)
 
     def _unindex_job(self, job: Job) -> None:
@@ -152,7 +154,8 @@ class IndexedRecords:
         self.tallies.leave_line(job)
         queue = self.queues.get(job.demand)
         if queue is not None:
-            queue.pop((job.queued_at, job.id), None)
+            if queue.pop((job.queued_at, job.id), None) is not None:
+                self.waiting.remove((job.queued_at, job.demand, job.id))
             if not queue:
                 del self.queues[job.demand]
         held = self.held.get(job.demand)

@@ -123,6 +123,7 @@ class Ledger:
             unadmitted=s.unadmitted,
             unread=s.unread,
             run_questions=s.run_questions,
+            waiting=s.waiting,
         )
 
 

@@ -64,6 +64,7 @@ class LedgerState(IndexedRecords):
         """Take over a catalogue; jobs keep the class they were given."""
         self.catalogue = catalogue
         self._classes: dict[tuple[str, tuple[str, ...], bool], DemandClass | None] = {}
+        self._same: dict[DemandClass, DemandClass] = {}
         self.offerings = {
             offering.key: offering
             for sku in catalogue.skus.values()
@@ -79,7 +80,10 @@ class LedgerState(IndexedRecords):
         if key not in self._classes:
             if len(self._classes) >= MOST_CLASSES:
                 self._classes.clear()
-            self._classes[key] = classify(self.catalogue, repository, labels, from_fork=from_fork)
+                self._same.clear()
+            found = classify(self.catalogue, repository, labels, from_fork=from_fork)
+            # One object for each class: the planner tells them apart by identity, which is cheap.
+            self._classes[key] = self._same.setdefault(found, found) if found else None
         return self._classes[key]
 
     def admit(self, job: Job) -> None:

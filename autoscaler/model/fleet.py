@@ -70,7 +70,7 @@ class Fleet:
     job yet and may be; `runners_listed_at` is when the older of all scopes' lists of registrations
     was begun, 0.0 before there is one of each. Of SKUs with a share for each repository, `lines`
     are the queues by repository (lower case), and `running` counts the jobs that run, by the
-    class's first SKU.
+    class's first SKU. `waiting` are the jobs of all queues, the oldest first, ties by class.
     """
 
     now: Instant
@@ -104,6 +104,7 @@ class Fleet:
     unadmitted: Mapping[tuple[DemandClass, Admission], int] = field(default_factory=dict)
     unread: Mapping[int, Mapping[JobId, Job]] = field(default_factory=dict)
     run_questions: Mapping[int, RunQuestion] = field(default_factory=dict)
+    waiting: Sequence[tuple[Instant, DemandClass, JobId]] = ()
 
     def machines_in(self, sku: SkuName, state: MachineState) -> Sequence[Machine]:
         """Machines of one SKU in one state, by the moment they came into it."""

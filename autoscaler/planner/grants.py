@@ -23,7 +23,7 @@ def grants(fleet: Fleet, matching: Matching, stock: Stock) -> list[Grant]:
     """
     wishes: list[tuple[float, DemandClass, SkuName]] = []
     needed: Counter[SkuName] = Counter()
-    for (demand, pool), count in matching.flow.items():
+    for demand, pool, count in matching.flows:
         if pool.kind is SupplyKind.PARKED and pool.sku and demand in fleet.queues:
             needed[pool.sku] += count
             wishes.extend(_wishes(fleet, matching, demand, pool.sku, count))

@@ -6,17 +6,18 @@ can be served together form a transversal matroid). It never says what to do wit
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
+from autoscaler.planner.classes import Classes, Covering, classes_of
+from autoscaler.planner.flow import Flow
 from autoscaler.planner.shares import Order, Shares
 
-_NO_BOUND = 1 << 60
-_SPARE = "spare"  # no scope is called so: theirs begin with org: or repo:
+SPARE = "spare"  # no scope is called so: theirs begin with org: or repo:
 
 
 class SupplyKind(IntEnum):
@@ -37,47 +38,33 @@ class Supply:
     sku: SkuName | None = None
 
 
+_NONE = [0] * len(SupplyKind)
+
+
 @dataclass(slots=True)
 class Matching:
     """How many jobs of each class each pool serves; `matched` are the oldest of the class.
 
     `machines` is by account how many jobs are served by machines that are to register yet;
-    `taken` by SKU with shares and by repository how many are served.
+    `taken` by SKU with shares and by repository how many are served. `flows` are the jobs of each class
+    that each pool serves.
     """
 
-    flow: Counter[tuple[DemandClass, Supply]] = field(default_factory=Counter)
     matched: Counter[DemandClass] = field(default_factory=Counter)
     used: Counter[Supply] = field(default_factory=Counter)
     machines: Counter[str] = field(default_factory=Counter)
     taken: Counter[tuple[SkuName, str]] = field(default_factory=Counter)
+    flows: list[tuple[DemandClass, Supply, int]] = field(default_factory=list)
+    kinds: dict[DemandClass, list[int]] = field(default_factory=dict)
 
     def served(self, demand: DemandClass, kind: SupplyKind) -> int:
         """How many jobs of a class are served from pools of one kind."""
-        return sum(n for (d, s), n in self.flow.items() if d == demand and s.kind is kind)
-
-
-def covers(runner: DemandClass, demand: DemandClass) -> bool:
-    """Whether GitHub may give a job of `demand` to a runner minted for `runner`."""
-    return (
-        runner.scope == demand.scope
-        and runner.runner_group == demand.runner_group
-        and set(runner.minted_labels).issuperset(demand.labels)
-    )
-
-
-def pools_of(
-    demand: DemandClass, supply: Mapping[Supply, int], runners: Sequence[Supply]
-) -> tuple[Supply, ...]:
-    """The pools that may serve a class, in the order of use. `runners` are the runner pools."""
-    pools = [s for s in runners if s.runner_class is not None and covers(s.runner_class, demand)]
-    for kind in (SupplyKind.PARKED, SupplyKind.COMING, SupplyKind.UNSENT):
-        pools.extend(pool for sku in demand.skus if (pool := Supply(kind, sku=sku)) in supply)
-    return tuple(pools)
+        return self.kinds.get(demand, _NONE)[kind]
 
 
 def spare_class(sku: SkuName) -> DemandClass:
     """The demand for a SKU's parked minimum: like a class of jobs, but after all of them."""
-    return DemandClass(_SPARE, "", (), (sku,))
+    return DemandClass(SPARE, "", (), (sku,))
 
 
 def match(
@@ -85,120 +72,130 @@ def match(
     supply: Mapping[Supply, int],
     minimum: Mapping[SkuName, int],
     reach: Mapping[str, int] | None = None,
+    classes: Classes | None = None,
 ) -> Matching:
     """Match every class's queue, then every SKU's parked minimum, to the supply.
 
     `reach` says by account how many machines could register before long: no account takes more
-    as long as another can use them. O(matched jobs), less where nothing is shared.
+    as long as another can use them. O(jobs that could be matched) with a small factor, and
+    O(classes x pools) each time that jobs have to move to other pools.
     """
-    runner_pools = sorted(s for s, n in supply.items() if s.kind is SupplyKind.RUNNER and n > 0)
-    pools = {d: pools_of(d, supply, runner_pools) for d in sorted(fleet.queues)}
-    users = Counter(pool for chosen in pools.values() for pool in chosen)
-    problem, shares = _Problem(pools, dict(supply)), Shares(fleet)
-    problem.matching.taken = shares.taken
-    short = _short_of_turns(fleet, reach or {})
-    shared = [
-        demand
-        for demand, chosen in pools.items()
-        if demand.account in short or any(users[pool] > 1 for pool in chosen)
-    ]
-    alone = [demand for demand in pools if demand not in shared]
-    for bounds in (reach, None) if short else (None,):
-        problem.reach = bounds
-        for demand in alone:
-            problem.take_all(demand, len(fleet.queues[demand]))
-        _by_age(shared, shares, problem)
-    problem.keep_spares({spare_class(sku): wanted for sku, wanted in minimum.items()})
-    return problem.matching
-
-
-def _short_of_turns(fleet: Fleet, reach: Mapping[str, int]) -> set[str]:
-    """Accounts with more jobs than they could register machines for before long."""
-    jobs: Counter[str] = Counter()
-    for demand, queue in fleet.queues.items():
-        jobs[demand.account] += len(queue)
-    return {account for account, count in jobs.items() if count > reach.get(account, count)}
-
-
-def _by_age(shared: list[DemandClass], shares: Shares, problem: "_Problem") -> None:
-    order = Order(shared, shares, problem.matching.matched)
-    for demand in order:
-        if problem.augment(demand, set()):
-            problem.matching.matched[demand] += 1
-            order.served()
-        else:
-            order.stuck()
+    return _Problem(classes or classes_of(fleet), supply, minimum, reach or {}).solved(reach)
 
 
 class _Problem:
-    """The free supply, and the matching as it grows."""
+    """The classes and pools of one matching by number, and the flow between them."""
 
     def __init__(
         self,
-        pools: dict[DemandClass, tuple[Supply, ...]],
-        free: dict[Supply, int],
+        classes: Classes,
+        supply: Mapping[Supply, int],
+        minimum: Mapping[SkuName, int],
+        reach: Mapping[str, int],
     ) -> None:
-        self.pools = pools
-        self.free = free
-        self.reach: Mapping[str, int] | None = None
-        self.matching = Matching()
+        self._classes, self._minimum, self._reach = classes, minimum, reach
+        runners = sorted(
+            (s for s, n in supply.items() if s.kind is SupplyKind.RUNNER and n > 0),
+            key=lambda pool: pool.runner_class or spare_class(SkuName("")),
+        )
+        machines = [s for s in supply if s.kind is not SupplyKind.RUNNER]
+        self._pools = [*runners, *machines]
+        numbers: dict[SupplyKind, dict[SkuName | None, int]] = {kind: {} for kind in SupplyKind}
+        for number, pool in enumerate(machines, len(runners)):
+            numbers[pool.kind][pool.sku] = number
+        self._of_sku = [numbers[kind] for kind in list(SupplyKind)[1:]]
+        covering = Covering([pool.runner_class for pool in runners if pool.runner_class])
+        pools = [[*covering.of(d), *self._machines_of(d.skus)] for d in classes.demands]
+        accounts = sorted(set(classes.accounts))
+        number_of = {account: n for n, account in enumerate(accounts)}
+        self._accounts = accounts
+        self._flow = Flow(
+            pools,
+            [supply[pool] for pool in self._pools],
+            len(runners),
+            [number_of[account] for account in classes.accounts],
+        )
 
-    def take_all(self, demand: DemandClass, wanted: int) -> None:
-        """Serve a class from pools that no other class wants now, and whose account has turns enough."""
-        wanted -= self.matching.matched[demand]
-        for pool in self.pools[demand]:
-            count = min(wanted, self.free[pool])
-            if count > 0:
-                self._take(demand, pool, count)
-                self.matching.matched[demand] += count
-                wanted -= count
+    def solved(self, reach: Mapping[str, int] | None) -> Matching:
+        classes, flow = self._classes, self._flow
+        shares = Shares(classes.fleet)
+        short = self._short_of_turns()
+        shared = self._shared(short)
+        alone = sorted(set(range(len(classes.demands))) - set(shared))
+        for bounds in (reach, None) if short else (None,):
+            flow.bound(None if bounds is None else [bounds[account] for account in self._accounts])
+            for number in alone:
+                flow.take_all(number, classes.waits[number])
+            self._by_age(shared, shares)
+        self._keep_spares()
+        return self._told(shares)
 
-    def keep_spares(self, minimum: Mapping[DemandClass, int]) -> None:
+    def _machines_of(self, skus: tuple[SkuName, ...]) -> list[int]:
+        return [known[sku] for known in self._of_sku for sku in skus if sku in known]
+
+    def _short_of_turns(self) -> set[str]:
+        """Accounts with more jobs than they could register machines for before long."""
+        jobs: Counter[str] = Counter()
+        for account, waits in zip(self._classes.accounts, self._classes.waits, strict=True):
+            jobs[account] += waits
+        return {account for account, n in jobs.items() if n > self._reach.get(account, n)}
+
+    def _shared(self, short: set[str]) -> list[int]:
+        """Classes that want what others want, or whose account has too few turns."""
+        users = [0] * len(self._pools)
+        for pools in self._flow.pools:
+            for pool in pools:
+                users[pool] += 1
+        return [
+            number
+            for number, pools in enumerate(self._flow.pools)
+            if self._classes.accounts[number] in short or any(users[pool] > 1 for pool in pools)
+        ]
+
+    def _by_age(self, shared: list[int], shares: Shares) -> None:
+        """Serve the jobs of some classes, the oldest first, as far as they can be served."""
+        classes, flow = self._classes, self._flow
+        lines = classes.fleet.lines
+        if not lines or not any(classes.demands[number] in lines for number in shared):
+            flow.serve(classes.by_age(), shared)
+            return
+        order = Order([classes.demands[n] for n in shared], shares, flow.matched, shared)
+        for number in order:
+            if flow.augment(number):
+                order.served()
+            else:
+                order.stuck()
+
+    def _keep_spares(self) -> None:
         """Serve the parked minimums from what the jobs leave, then by moving jobs elsewhere.
 
         Comes last, when no reach binds any more.
         """
-        for spare, wanted in minimum.items():
-            self.pools[spare] = pools_of(spare, self.free, ())
-            self.take_all(spare, wanted)
-        for spare, wanted in minimum.items():
-            while self.matching.matched[spare] < wanted and self.augment(spare, set()):
-                self.matching.matched[spare] += 1
+        first = len(self._classes.demands)
+        parked = set(self._of_sku[0].values())
+        for sku, wanted in self._minimum.items():
+            number = self._flow.add_spare(self._machines_of((sku,)), parked)
+            self._flow.take_all(number, wanted)
+        for number, wanted in enumerate(self._minimum.values(), first):
+            while (missing := wanted - self._flow.matched[number]) > 0:
+                if not self._flow.augment(number, missing):
+                    break
 
-    def augment(self, demand: DemandClass, visited: set[DemandClass]) -> bool:
-        """Serve one more job of a class, moving others to different pools where need be."""
-        visited.add(demand)
-        for pool in self.pools[demand]:
-            if self.free[pool] > 0 and self._within_reach(demand, pool) > 0:
-                self._take(demand, pool, 1)
-                return True
-        for pool in self.pools[demand]:
-            if demand.scope == _SPARE and pool.kind is SupplyKind.PARKED:
-                # No job gives its parked machine up for the sake of a minimum.
-                continue
-            if self._within_reach(demand, pool) <= 0:
-                return False  # nor any pool that follows: runners come first, machines are alike
-            for other in self.pools:
-                if self.matching.flow[other, pool] > 0 and other not in visited:
-                    self._flow(other, pool, -1)  # its turn to register moves with it
-                    if self.augment(other, visited):
-                        self._flow(demand, pool, 1)
-                        return True
-                    self._flow(other, pool, 1)
-        return False
-
-    def _take(self, demand: DemandClass, pool: Supply, count: int) -> None:
-        self.free[pool] -= count
-        self.matching.used[pool] += count
-        self._flow(demand, pool, count)
-
-    def _flow(self, demand: DemandClass, pool: Supply, count: int) -> None:
-        self.matching.flow[demand, pool] += count
-        if pool.kind is not SupplyKind.RUNNER and demand.scope != _SPARE:
-            self.matching.machines[demand.account] += count
-
-    def _within_reach(self, demand: DemandClass, pool: Supply) -> int:
-        """How many more of the pool's machines the class's account could register in time."""
-        if self.reach is None or pool.kind is SupplyKind.RUNNER:
-            return _NO_BOUND
-        return self.reach[demand.account] - self.matching.machines[demand.account]
+    def _told(self, shares: Shares) -> Matching:
+        """The result in words: classes and pools instead of their numbers."""
+        demands = self._classes.demands
+        found = Matching(taken=shares.taken)
+        everybody = [*demands, *(spare_class(sku) for sku in self._minimum)]
+        kinds = [[0] * len(SupplyKind) for _ in everybody]
+        for pool, users in zip(self._pools, self._flow.users, strict=True):
+            if users:
+                found.used[pool] = sum(users.values())
+            for number, count in users.items():
+                kinds[number][pool.kind] += count
+                found.flows.append((everybody[number], pool, count))
+        found.kinds = dict(zip(everybody, kinds, strict=True))
+        matched = zip(everybody, self._flow.matched, strict=True)
+        found.matched.update({demand: count for demand, count in matched if count})
+        for account, count in zip(self._accounts, self._flow.machines, strict=True):
+            found.machines[account] = count
+        return found

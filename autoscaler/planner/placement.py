@@ -4,7 +4,7 @@ It never decides whether to launch, or for whom.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from autoscaler.model.calls import Call
@@ -32,27 +32,28 @@ _NO_CAP = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One rung with one capacity type, and those of its offerings that may be asked for."""
+    """One rung with one capacity type, and those of its offerings that may be asked for.
+
+    `dollars` is what one machine costs at most, in dollars an hour, `quota_units` what it takes at most
+    of every quota that it may use.
+    """
 
     sku: SkuName
     rung: int
     capacity_type: CapacityType
     offerings: tuple[Offering, ...]
+    dollars: float = field(init=False, compare=False)
+    quota_units: dict[str, int] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        dollars = max(offering.dollars_per_hour for offering in self.offerings)
+        object.__setattr__(self, "dollars", dollars)
+        object.__setattr__(self, "quota_units", most_units(self.offerings))
 
     @property
     def provider(self) -> ProviderName:
         """Whom to ask."""
         return self.offerings[0].provider
-
-    @property
-    def dollars(self) -> float:
-        """What one machine costs at most, in dollars an hour."""
-        return max(offering.dollars_per_hour for offering in self.offerings)
-
-    @property
-    def quota_units(self) -> dict[str, int]:
-        """What one machine takes at most of every quota it may use."""
-        return most_units(self.offerings)
 
 
 @dataclass(slots=True)
@@ -148,18 +149,54 @@ class Room:
         for quota, units in slot.holds:
             self.by_quota[quota] = self.in_quota(quota) + units
 
-    def take(self, placement: Placement) -> None:
-        """Count one machine in, at its dearest, and the call that it begins."""
+    def take(self, placement: Placement, count: int = 1) -> None:
+        """Count machines in, at their dearest, and the call that the first of them begins."""
+        for _ in range(count):  # one after the other: a product is rounded otherwise than a sum
+            self.dollars -= placement.dollars
+        self._take(placement, count)
+
+    def take_together(self, counts: Mapping[Placement, int], dollars: float) -> None:
+        """Count machines in that `ahead` and `ahead_of_all` allowed; `dollars` an hour are left."""
+        for placement, count in counts.items():
+            self._take(placement, count)
+        self.dollars = dollars
+
+    def _take(self, placement: Placement, count: int) -> None:
         if (tokens := self.tokens.get(placement.provider)) is not None:
             begins = self.placed[placement] % MAX_MACHINES_PER_CALL == 0
-            self.tokens[placement.provider] = tokens.less(int(begins), 1)
-        self.placed[placement] += 1
-        self.trials.count(placement.sku, placement.rung, 1)
-        self.machines -= 1
-        self.dollars -= placement.dollars
-        self.by_sku[placement.sku] -= 1
+            self.tokens[placement.provider] = tokens.less(int(begins), count)
+        self.placed[placement] += count
+        self.trials.count(placement.sku, placement.rung, count)
+        self.machines -= count
+        self.by_sku[placement.sku] -= count
         for quota, units in placement.quota_units.items():
-            self.by_quota[quota] = self.in_quota(quota) - units
+            self.by_quota[quota] = self.in_quota(quota) - units * count
+
+    def ahead(self, placement: Placement) -> int:
+        """How many more machines its own bounds surely take there, in a call that is begun."""
+        begun = self.placed[placement] % MAX_MACHINES_PER_CALL
+        if not begun or self.trials.tries_one_at_a_time(placement.sku, placement.rung):
+            return 0
+        room = self.in_sku(self.fleet.catalogue.skus[placement.sku])
+        return max(0, min(room, MAX_MACHINES_PER_CALL - begun))
+
+    def ahead_of_all(self, placements: Collection[Placement]) -> int:
+        """How many more machines the shared bounds surely take, whichever of these they are of."""
+        most = self.machines
+        units: dict[str, int] = {}
+        for placement in placements:
+            if (tokens := self.tokens.get(placement.provider)) is not None:
+                most = min(most, int(min(tokens.machines, _NO_CAP)))
+            for quota, taken in placement.quota_units.items():
+                units[quota] = max(units.get(quota, 0), taken)
+        for quota, taken in units.items():
+            if taken > 0:
+                most = min(most, self.in_quota(quota) // taken)
+        dearest = max((placement.dollars for placement in placements), default=0.0)
+        if dearest > 0.0:
+            # One less than the quotient: what is rounded in between must not let one too many in.
+            most = min(most, int(self.dollars / dearest) - 1)
+        return max(0, most)
 
 
 @dataclass(slots=True)

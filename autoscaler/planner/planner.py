@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.plan import Doubt, End, Examine, Intent, Plan, WithdrawRunner
+from autoscaler.planner.classes import Classes, classes_of
 from autoscaler.planner.grants import grants, surplus_registrations
 from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
 from autoscaler.planner.placement import Room
@@ -31,16 +32,16 @@ def plan(fleet: Fleet) -> Plan:
         w for w in lost_configurations(fleet) if fleet.runners[w.runner].machine not in leaving
     ]
     stock = take_stock(fleet, leaving, withdrawals)
-    minimum = minimum_in_force(fleet)
+    minimum, classes = minimum_in_force(fleet), classes_of(fleet)
     bounds = reach(fleet, stock.supply, leaving)
-    matching = _match_without_surplus(fleet, stock, minimum, bounds, withdrawals, leaving)
+    matching = _match_without_surplus(classes, stock, minimum, bounds, withdrawals, leaving)
     repeats = unanswered_calls(fleet)
     cutbacks, room = cut_back(matching, stock), Room(fleet, leaving)
     for repeat in repeats:
         room.repeat(fleet.calls[repeat.call].provider)
     for cutback in cutbacks:
         room.give_back(cutback.call, cutback.drop)
-    launched, matching = _scale_up_until_settled(fleet, room, stock, minimum, bounds, matching)
+    launched, matching = _scale_up_until_settled(classes, room, stock, minimum, bounds, matching)
     made = grants(fleet, matching, stock)
     idle = idle_machines(fleet, matching, stock)
     intents: tuple[Intent, ...] = (
@@ -59,7 +60,7 @@ def plan(fleet: Fleet) -> Plan:
 
 
 def _scale_up_until_settled(
-    fleet: Fleet,
+    classes: Classes,
     room: Room,
     stock: Stock,
     minimum: Mapping[SkuName, int],
@@ -67,17 +68,17 @@ def _scale_up_until_settled(
     matching: Matching,
 ) -> tuple[ScaleUp, Matching]:
     """Launch, count that as supply, and look again: a machine for one class may serve another."""
-    total = ScaleUp()
+    fleet, total = classes.fleet, ScaleUp()
     while True:
         warm = {sku: n - matching.matched[spare_class(sku)] for sku, n in minimum.items()}
-        step = scale_up(fleet, room, matching, Turns(fleet, bounds), warm)
+        step = scale_up(classes, room, matching, Turns(fleet, bounds), warm)
         total.blocked = step.blocked
         if not step.placed:
             return total, matching
         total.placed.update(step.placed)
         for placement, count in step.placed.items():
             stock.supply[Supply(SupplyKind.UNSENT, sku=placement.sku)] += count
-        matching = match(fleet, stock.supply, minimum, bounds)
+        matching = match(fleet, stock.supply, minimum, bounds, classes)
 
 
 def _due(fleet: Fleet) -> tuple[list[End], list[Doubt], list[Examine]]:
@@ -90,7 +91,7 @@ def _due(fleet: Fleet) -> tuple[list[End], list[Doubt], list[Examine]]:
 
 
 def _match_without_surplus(
-    fleet: Fleet,
+    classes: Classes,
     stock: Stock,
     minimum: Mapping[SkuName, int],
     bounds: Mapping[str, int],
@@ -98,7 +99,8 @@ def _match_without_surplus(
     leaving: set[MachineId],
 ) -> Matching:
     """Match; if registrations are left over, count their machines as parked soon and match again."""
-    matching = match(fleet, stock.supply, minimum, bounds)
+    fleet = classes.fleet
+    matching = match(fleet, stock.supply, minimum, bounds, classes)
     surplus = [
         w
         for w in surplus_registrations(fleet, matching, stock)
@@ -109,4 +111,4 @@ def _match_without_surplus(
     for withdrawal in surplus:
         withdraw(fleet, stock, withdrawal)
     withdrawals.extend(surplus)
-    return match(fleet, stock.supply, minimum, bounds)
+    return match(fleet, stock.supply, minimum, bounds, classes)

@@ -5,9 +5,8 @@ minute share a call. The limit is a token bucket for each account. Jobs whose tu
 ahead are no demand for machines yet.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, Seconds, SkuName
@@ -23,20 +22,19 @@ DEFAULT_BOOT: Mapping[str, Seconds] = {"linux": 60.0, "windows": 180.0}
 
 @dataclass(slots=True)
 class Turns:
-    """By account, for how many jobs machines may be there or on their way; and how many are new."""
+    """By account, for how many jobs machines may be there or on their way."""
 
     fleet: Fleet
     reach: Mapping[str, int]
-    taken: Counter[str] = field(default_factory=Counter)
 
     def allowed(self, account: str, matching: Matching) -> int:
         """How many more machines would find their turn within a minute of being parked."""
-        return self.reach[account] - matching.machines[account] - self.taken[account]
+        return self.reach[account] - matching.machines[account]
 
-    def worth_a_call(self, account: str, wanted: int, allowed: int) -> bool:
+    def worth_a_call(self, wanted: int, allowed: int) -> bool:
         """Whether to launch now, or wait until a minute's worth of turns can share the call."""
         full = max(1, int(self.fleet.catalogue.registration.per_second * SHARED_TURN))
-        return allowed + self.taken[account] >= min(wanted, full)
+        return allowed >= min(wanted, full)
 
 
 def reach(

@@ -3,9 +3,8 @@
 All caps hold at every moment; where one leaves too little for all, the oldest job goes first.
 """
 
-import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import Sku
@@ -13,6 +12,7 @@ from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.plan import Launch
+from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching
 from autoscaler.planner.placement import MAX_MACHINES_PER_CALL, Placement, Room, Search
 from autoscaler.planner.registration import Turns
@@ -49,84 +49,165 @@ class ScaleUp:
 
 @dataclass(slots=True)
 class _Placer:
-    """Hands out placements of each SKU while there is room, and remembers why there is none."""
+    """Hands out placements of each SKU while there is room, and remembers why there is none.
+
+    Where there was none, there is none until more is placed: room only shrinks.
+    """
 
     fleet: Fleet
     room: Room
     result: ScaleUp
     current: dict[SkuName, Placement] = field(default_factory=dict)
     reasons: dict[SkuName, str] = field(default_factory=dict)
+    machines: int = 0
+    _refused_at: dict[SkuName, int] = field(default_factory=dict)
 
     def place(self, sku: Sku) -> bool:
         """Place one more machine of a SKU, if there is room anywhere on its ladder."""
         placement = self.current.get(sku.name)
         if placement is None or not self.room.takes(placement):
+            if self._refused_at.get(sku.name) == self.machines:
+                return False
             search = Search(self.fleet, self.room, sku)
             placement = search.place()
             if placement is None:
                 self.reasons[sku.name] = "; ".join(search.reasons) or "a cap leaves no room for it"
+                self._refused_at[sku.name] = self.machines
                 return False
             self.current[sku.name] = placement
         self.room.take(placement)
         self.result.placed[placement] += 1
+        self.machines += 1
         return True
+
+    def place_warm(self, sku: Sku, missing: int) -> None:
+        """Place as many machines of a SKU as there is room for, up to this."""
+        while missing > 0 and self.place(sku):
+            placement = self.current[sku.name]
+            ahead = min(self.room.ahead(placement), self.room.ahead_of_all((placement,)))
+            more = min(missing - 1, ahead)
+            self.room.take(placement, more)
+            self.result.placed[placement] += more
+            self.machines += more
+            missing -= 1 + more
 
 
 def scale_up(
-    fleet: Fleet, room: Room, matching: Matching, turns: Turns, warm: Mapping[SkuName, int]
+    classes: Classes, room: Room, matching: Matching, turns: Turns, warm: Mapping[SkuName, int]
 ) -> ScaleUp:
     """Launch for unserved jobs and then for `warm`, the parked machines missing by SKU.
 
     What is placed is taken out of `room`.
     """
     result = ScaleUp()
+    fleet = classes.fleet
     placer = _Placer(fleet, room, result)
-    _for_jobs(fleet, matching, turns, placer)
+    _ForJobs(classes, matching, turns, placer).run()
     for name, missing in warm.items():
-        for _ in range(missing):
-            if not placer.place(fleet.catalogue.skus[name]):
-                break
+        placer.place_warm(fleet.catalogue.skus[name], missing)
     return result
 
 
-def _for_jobs(fleet: Fleet, matching: Matching, turns: Turns, placer: _Placer) -> None:
-    unserved = {
-        demand: missing
-        for demand, queue in sorted(fleet.queues.items())
-        if (missing := len(queue) - matching.matched[demand]) > 0
-    }
-    wanted: Counter[str] = Counter()
-    for demand, missing in unserved.items():
-        wanted[demand.account] += missing
-    heap = [(_queued_at(fleet, d, matching.matched[d]), i, d) for i, d in enumerate(unserved)]
-    heapq.heapify(heap)
-    while heap:
-        _, i, demand = heap[0]
-        allowed = turns.allowed(demand.account, matching)
-        if not turns.worth_a_call(demand.account, wanted[demand.account], allowed):
-            allowed = 0
-        if not _serve(fleet, demand, allowed, turns, placer):
-            heapq.heappop(heap)
-            continue
-        position = matching.matched[demand] + placer.result.launched[demand]
-        if position < len(fleet.queues[demand]):
-            heapq.heapreplace(heap, (_queued_at(fleet, demand, position), i, demand))
+class _ForJobs:
+    """Places a machine for each unserved job, the oldest first, many at a time where room is plenty."""
+
+    def __init__(self, classes: Classes, matching: Matching, turns: Turns, placer: _Placer) -> None:
+        self._classes, self._turns, self._placer = classes, turns, placer
+        self._skip = [matching.matched[demand] for demand in classes.demands]
+        self._skus = [placer.fleet.catalogue.skus[d.skus[0]] for d in classes.demands]
+        names = sorted({sku.name for sku in self._skus})
+        number = {name: n for n, name in enumerate(names)}
+        self._names, self._sku_of = names, [number[sku.name] for sku in self._skus]
+        self._left = self._turns_left(matching)
+        self._launched = [0] * len(classes.demands)
+        self._done = [False] * len(classes.demands)
+
+    def run(self) -> None:
+        """Go through the jobs that nothing serves yet, until each class is served or blocked."""
+        open_ = sum(w > n for w, n in zip(self._classes.waits, self._skip, strict=True))
+        self._look_ahead()
+        for piece in self._classes.by_age() if open_ else ():
+            at = 0
+            while at < len(piece) and open_:
+                at = self._quickly(piece, at)
+                if at < len(piece):
+                    open_ -= self._one(piece[at])
+                    at += 1
+            if not open_:
+                break
+        self._settle()
+        demands, result = self._classes.demands, self._placer.result
+        result.launched.update({d: n for d, n in zip(demands, self._launched, strict=True) if n})
+
+    def _turns_left(self, matching: Matching) -> dict[str, int]:
+        """By account, for how many machines a call is worth making now."""
+        wanted: Counter[str] = Counter()
+        classes = self._classes
+        for account, waits, skip in zip(classes.accounts, classes.waits, self._skip, strict=True):
+            wanted[account] += waits - skip
+        left = {}
+        for account, count in wanted.items():
+            allowed = self._turns.allowed(account, matching)
+            worth = self._turns.worth_a_call(count, allowed)
+            left[account] = allowed if worth else 0
+        return left
+
+    def _look_ahead(self) -> None:
+        """See how many machines may be placed in any case before a bound can be near."""
+        placer, room = self._placer, self._placer.room
+        self._current = [placer.current.get(name) for name in self._names]
+        self._cost = [one.dollars if one is not None else 0.0 for one in self._current]
+        self._ahead = [room.ahead(one) if one is not None else 0 for one in self._current]
+        self._before, self._dollars = list(self._ahead), room.dollars
+        self._most = room.ahead_of_all([one for one in self._current if one is not None])
+
+    def _quickly(self, ages: Sequence[int], at: int) -> int:
+        """Place as long as no bound can be near; the job at which it may be."""
+        sku_of, accounts, left = self._sku_of, self._classes.accounts, self._left
+        done, launched, skip, ahead = self._done, self._launched, self._skip, self._ahead
+        most, dollars, cost = self._most, self._dollars, self._cost
+        for at in range(at, len(ages)):  # noqa: B020
+            number = ages[at]
+            if skip[number]:
+                skip[number] -= 1
+            elif not done[number]:
+                sku, account = sku_of[number], accounts[number]
+                if not (most > 0 and ahead[sku] and left[account] > 0):
+                    break
+                ahead[sku] -= 1
+                left[account] -= 1
+                most -= 1
+                launched[number] += 1
+                dollars -= cost[sku]
         else:
-            heapq.heappop(heap)
+            at = len(ages)
+        self._most, self._dollars = most, dollars
+        return at
 
+    def _settle(self) -> None:
+        """Count in what was placed quickly."""
+        ahead = zip(self._current, self._before, self._ahead, strict=True)
+        counts = {one: was - now for one, was, now in ahead if one is not None and was > now}
+        if counts:
+            self._placer.room.take_together(counts, self._dollars)
+            self._placer.result.placed.update(counts)
+            self._placer.machines += sum(counts.values())
+            self._before = list(self._ahead)
 
-def _serve(fleet: Fleet, demand: DemandClass, allowed: int, turns: Turns, placer: _Placer) -> bool:
-    if allowed <= 0:
-        placer.result.blocked[demand] = "its turn to register at GitHub comes later"
-        return False
-    sku = fleet.catalogue.skus[demand.skus[0]]
-    if not placer.place(sku):
-        placer.result.blocked[demand] = placer.reasons[sku.name]
-        return False
-    turns.taken[demand.account] += 1
-    placer.result.launched[demand] += 1
-    return True
-
-
-def _queued_at(fleet: Fleet, demand: DemandClass, position: int) -> float:
-    return fleet.queues[demand].values()[position].queued_at
+    def _one(self, number: int) -> bool:
+        """Place one machine; whether no more are placed for this class, and say why."""
+        account, sku = self._classes.accounts[number], self._skus[number]
+        blocked, demand = self._placer.result.blocked, self._classes.demands[number]
+        if self._left[account] <= 0:
+            blocked[demand] = "its turn to register at GitHub comes later"
+            self._done[number] = True
+            return True
+        self._settle()
+        if self._placer.place(sku):
+            self._left[account] -= 1
+            self._launched[number] += 1
+            self._look_ahead()
+            return False
+        blocked[demand] = self._placer.reasons[sku.name]
+        self._done[number] = True
+        return True

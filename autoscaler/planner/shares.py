@@ -54,10 +54,15 @@ class Order:
     """Whose turn it is: the class of the next job to match, until every class is served or stuck."""
 
     def __init__(
-        self, classes: Sequence[DemandClass], shares: Shares, done: Mapping[DemandClass, int]
+        self,
+        classes: Sequence[DemandClass],
+        shares: Shares,
+        done: Sequence[int],
+        numbers: Sequence[int],
     ) -> None:
-        """`done` is how many of each class, its oldest, are matched; it is read again each time."""
+        """`done` is by the classes' `numbers` how many, the oldest, are matched: read again each time."""
         self._classes, self._shares, self._done = classes, shares, done
+        self._numbers = numbers
         fleet = shares.fleet
         self._lines: list[Mapping[str, Ordered[Job]]] = [
             fleet.lines.get(demand) or {_EVERYBODY: fleet.queues[demand]} for demand in classes
@@ -67,12 +72,12 @@ class Order:
             for repository in lines:
                 self._queue(number, repository)
 
-    def __iter__(self) -> Iterator[DemandClass]:
-        """The turns, each to be answered with `served` or `stuck` before the next."""
+    def __iter__(self) -> Iterator[int]:
+        """The class's number of each turn, to be answered with `served` or `stuck` before the next."""
         while self._heap:
             over, _, number, repository = self._heap[0]
             if over is self._shares.filled(self._classes[number], repository):
-                yield self._classes[number]
+                yield self._numbers[number]
             else:  # its share was filled meanwhile
                 heapq.heappop(self._heap)
                 self._queue(number, repository)
@@ -92,7 +97,9 @@ class Order:
     def _queue(self, number: int, repository: str) -> None:
         demand, line = self._classes[number], self._lines[number][repository]
         whole = repository == _EVERYBODY
-        done = self._done[demand] if whole else self._shares.matched[demand, repository]
+        done = (
+            self._done[self._numbers[number]] if whole else self._shares.matched[demand, repository]
+        )
         if done < len(line):
             over = self._shares.filled(demand, repository)
             turn = (over, line.values()[done].queued_at, number, repository)

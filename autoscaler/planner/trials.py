@@ -53,6 +53,12 @@ class Trials:
             return None
         return f"{row.reason}; one at a time is tried"
 
+    def tries_one_at_a_time(self, sku: SkuName, rung: int) -> bool:
+        """Whether each machine there may keep the next one from being launched."""
+        cooldowns = self.fleet.cooldowns
+        keys = (exits_key(sku), boots_key(sku), rung_key(sku, rung))
+        return any(on_trial(cooldowns, key) is not None for key in keys)
+
     def count(self, sku: SkuName, rung: int, machines: int) -> None:
         """So many more are launched; of what is never sent, so many fewer."""
         self.placed[sku, rung] += machines

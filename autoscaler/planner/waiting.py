@@ -4,7 +4,7 @@ Reasons are kept for runs of jobs of a class, oldest first, so that a queue of t
 no more to explain than a queue of two.
 """
 
-from autoscaler.model.cooldowns import held, mint_key
+from autoscaler.model.cooldowns import Cooldown, held, mint_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs import Admission
@@ -25,12 +25,13 @@ _UNADMITTED = {
     Admission.FORK: "the job's run comes from a fork, and access.forks is false",
 }
 
-_BY_KIND = {
-    SupplyKind.RUNNER: "a runner is ready for it: GitHub has to hand it out",
-    SupplyKind.PARKED: "a machine is parked for it and waits for its turn to register",
-    SupplyKind.COMING: "a machine for it is being launched or boots",
-    SupplyKind.UNSENT: "a machine for it is requested now",
-}
+_BY_KIND = (
+    "a runner is ready for it: GitHub has to hand it out",
+    "a machine is parked for it and waits for its turn to register",
+    "a machine for it is being launched or boots",
+    "a machine for it is requested now",
+)
+"""By the number of the SupplyKind."""
 
 
 def waiting_reasons(
@@ -42,15 +43,16 @@ def waiting_reasons(
     """
     reasons: dict[DemandClass, tuple[Waiting, ...]] = {}
     for demand, queue in fleet.queues.items():
-        runs = [Waiting(matching.served(demand, kind), text) for kind, text in _BY_KIND.items()]
-        if (hold := held(fleet.cooldowns, mint_key(demand.scope), fleet.now)) is not None:
+        served = matching.kinds[demand]
+        runs = [Waiting(count, _BY_KIND[kind]) for kind, count in enumerate(served) if count]
+        if served[SupplyKind.PARKED] and (hold := _registering(fleet, demand)) is not None:
             reason = f"registering runners in {demand.scope} is held back: {hold.reason}"
-            parked = runs[SupplyKind.PARKED].count
-            runs[SupplyKind.PARKED] = Waiting(parked, reason, blocked=True)
-        rest = len(queue) - sum(run.count for run in runs)
-        reason = launched.blocked.get(demand, "it is planned for next")
-        runs.append(Waiting(rest, reason + _shares(fleet, matching, demand), True))
-        reasons[demand] = tuple(run for run in runs if run.count > 0)
+            at = int(served[SupplyKind.RUNNER] > 0)
+            runs[at] = Waiting(served[SupplyKind.PARKED], reason, blocked=True)
+        if rest := len(queue) - sum(served):
+            reason = launched.blocked.get(demand, "it is planned for next")
+            runs.append(Waiting(rest, reason + _shares(fleet, matching, demand), True))
+        reasons[demand] = tuple(runs)
     for demand, jobs in fleet.held.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(len(jobs), _HELD, blocked=True))
     for demand, count in fleet.disputed.items():
@@ -61,8 +63,14 @@ def waiting_reasons(
     return reasons
 
 
+def _registering(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
+    return held(fleet.cooldowns, mint_key(demand.scope), fleet.now)
+
+
 def _shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
     """Which repositories of a class wait for others, in words to add to a reason."""
+    if not fleet.lines:
+        return ""
     sku, mine = demand.skus[0], fleet.lines.get(demand, {})
     full = sorted(r for r in mine if filled(fleet, matching.taken, demand, r))
     # Within the class GitHub decides; and what had its share before goes by age as this does.

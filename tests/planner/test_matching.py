@@ -9,15 +9,8 @@ from hypothesis import strategies as st
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs import JobState
-from autoscaler.planner.matching import (
-    Matching,
-    Supply,
-    SupplyKind,
-    covers,
-    match,
-    pools_of,
-    spare_class,
-)
+from autoscaler.planner.classes import Covering
+from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 
@@ -49,7 +42,11 @@ def matched(
 
 
 def flow(found: Matching) -> dict[tuple[DemandClass, Supply], int]:
-    return {key: count for key, count in found.flow.items() if count}
+    return {(demand, pool): count for demand, pool, count in found.flows}
+
+
+def covers(of_runner: DemandClass, demand: DemandClass) -> bool:
+    return list(Covering([of_runner]).of(demand)) == [0]
 
 
 @pytest.mark.parametrize(
@@ -76,15 +73,20 @@ def test_a_runner_for_the_empty_list_offers_its_skus_name() -> None:
 
 def test_pools_are_used_runners_first_then_parked_coming_and_unsent_in_sku_order() -> None:
     runners = [runner(ONLY_A), runner(EITHER)]
-    everything = dict.fromkeys((UNSENT_A, COMING_A, PARKED_B, PARKED_A), 1)
-    assert pools_of(EITHER, everything, runners) == (
-        runner(EITHER),
-        PARKED_A,
-        PARKED_B,
-        COMING_A,
-        UNSENT_A,
-    )
-    assert pools_of(ONLY_B, everything, runners) == (PARKED_B,)
+    everything = dict.fromkeys((UNSENT_A, COMING_A, PARKED_B, PARKED_A, *runners), 1)
+    order = (runner(EITHER), PARKED_A, PARKED_B, COMING_A, UNSENT_A)
+    for count in range(1, len(order) + 2):
+        used = flow(matched(["ab"] * count, everything))
+        assert used == {(EITHER, pool): 1 for pool in order[:count]}
+    assert flow(matched(["b"] * 2, everything)) == {(ONLY_B, PARKED_B): 1}
+
+
+def test_a_class_has_the_runners_that_cover_it_in_their_order() -> None:
+    runners = [klass("gpu"), klass("gpu", "x"), klass("gpu", "x", "y"), klass("y")]
+    assert list(Covering(runners).of(klass("gpu"))) == [0, 1, 2]
+    assert list(Covering(runners).of(klass("x"))) == [1, 2]
+    assert list(Covering(runners).of(klass("gpu", "z"))) == []
+    assert list(Covering([]).of(klass("gpu"))) == []
 
 
 def test_a_class_takes_from_its_pools_in_order() -> None:
@@ -123,8 +125,8 @@ def test_making_way_may_take_several_steps() -> None:
     supply = {runner(wide): 1, PARKED_A: 1, PARKED_B: 1}
     found = match(world.fleet(), supply, {})
     assert sum(found.matched.values()) == 3
-    assert found.flow[EITHER, PARKED_B] == 1
-    assert {found.flow[thin, PARKED_A], found.flow[thin, runner(wide)]} == {0, 1}
+    assert flow(found)[EITHER, PARKED_B] == 1
+    assert {flow(found).get((thin, pool), 0) for pool in (PARKED_A, runner(wide))} == {0, 1}
 
 
 def test_the_oldest_goes_first_where_there_is_too_little() -> None:
@@ -228,6 +230,6 @@ def test_it_is_a_maximum_and_serves_the_oldest(jobs: list[str], supply: dict[Sup
     for demand, label in ((ONLY_A, "a"), (ONLY_B, "b"), (EITHER, "ab")):
         assert found.matched[demand] == served.count(label)
     for pool in POOLS:
-        used = sum(n for (_, p), n in found.flow.items() if p == pool)
+        used = sum(n for _, p, n in found.flows if p == pool)
         assert used == found.used[pool] <= supply[pool]
     assert flow(found) == flow(matched(jobs, dict(reversed(supply.items()))))

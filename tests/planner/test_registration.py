@@ -98,13 +98,11 @@ def test_nor_does_a_machine_that_leaves() -> None:
     assert reach(world.fleet(), {}, leaving) == {"acme": 30 + 6}
 
 
-def test_what_serves_jobs_or_was_taken_already_is_left_out() -> None:
+def test_what_serves_jobs_already_is_left_out() -> None:
     matching = Matching()
     matching.machines["acme"] = 4
     known = Turns(World().fleet(), {"acme": 12})
     assert known.allowed("acme", matching) == 8
-    known.taken["acme"] = 5
-    assert known.allowed("acme", matching) == 3
 
 
 def test_a_slow_boot_lets_more_be_launched() -> None:
@@ -118,24 +116,21 @@ def test_a_slow_boot_lets_more_be_launched() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "wanted", "allowed", "taken", "worth"),
+    ("rate", "wanted", "allowed", "worth"),
     [
-        (GITHUB, 1000, 149, 0, False),
-        (GITHUB, 1000, 150, 0, True),
-        (GITHUB, 1000, 100, 50, True),
-        (GITHUB, 1000, 100, 49, False),
-        (GITHUB, 10, 9, 0, False),
-        (GITHUB, 10, 10, 0, True),
-        (RegistrationRate(burst=1, per_second=0.001), 5, 1, 0, True),
-        (RegistrationRate(burst=1, per_second=0.001), 5, 0, 0, False),
+        (GITHUB, 1000, 149, False),
+        (GITHUB, 1000, 150, True),
+        (GITHUB, 10, 9, False),
+        (GITHUB, 10, 10, True),
+        (RegistrationRate(burst=1, per_second=0.001), 5, 1, True),
+        (RegistrationRate(burst=1, per_second=0.001), 5, 0, False),
     ],
 )
 def test_a_call_waits_for_a_minutes_worth_of_turns_or_for_all_that_is_wanted(
-    rate: RegistrationRate, wanted: int, allowed: int, taken: int, worth: bool
+    rate: RegistrationRate, wanted: int, allowed: int, worth: bool
 ) -> None:
     known = Turns(World(catalogue(registration=rate)).fleet(), {})
-    known.taken["acme"] = taken
-    assert known.worth_a_call("acme", wanted, allowed) is worth
+    assert known.worth_a_call(wanted, allowed) is worth
 
 
 def test_the_burst_is_launched_for_at_once_and_no_more_than_can_register() -> None:

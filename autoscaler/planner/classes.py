@@ -1,0 +1,90 @@
+"""The classes of queued jobs, numbered once for a plan, so that matching works on numbers.
+
+A DemandClass is dear to hash and to compare: a plan of hundreds of classes would do little else.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.fleet import Fleet
+
+_PIECE = 4096
+_class_of = itemgetter(1)
+
+
+@dataclass(slots=True)
+class Classes:
+    """Every class with a queue, in the order of the classes; the index is its number.
+
+    `waits` is how many jobs of each wait, `accounts` whose registrations each counts against.
+    """
+
+    fleet: Fleet
+    demands: list[DemandClass]
+    waits: list[int]
+    accounts: list[str]
+    _ages: list[list[int]] = field(default_factory=list)
+
+    def by_age(self) -> Iterator[list[int]]:
+        """The number of each queued job's class, the oldest job first, ties by number; in pieces.
+
+        What is not asked for is not looked at: most plans end long before the youngest job.
+        """
+        at = 0
+        while at < len(self._ages) or self._more():
+            yield self._ages[at]
+            at += 1
+
+    def _more(self) -> bool:
+        begin = len(self._ages) * _PIECE
+        waiting = self.fleet.waiting[begin : begin + _PIECE]
+        if not waiting:
+            return False
+        numbers = {id(demand): n for n, demand in enumerate(self.demands)}
+        try:
+            self._ages.append(list(map(numbers.__getitem__, map(id, map(_class_of, waiting)))))
+        except KeyError:  # an equal class that is another object
+            known = {demand: n for n, demand in enumerate(self.demands)}
+            self._ages.append([known[demand] for _, demand, _ in waiting])
+        return True
+
+
+def classes_of(fleet: Fleet) -> Classes:
+    """Number the classes of a fleet's queues. O(classes), and O(jobs) as far as ages are asked for."""
+    demands = sorted(fleet.queues, key=_order)
+    waits = [len(fleet.queues[demand]) for demand in demands]
+    return Classes(fleet, demands, waits, [demand.account for demand in demands])
+
+
+def _order(demand: DemandClass) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+    """As the classes themselves compare, only faster."""
+    return demand.scope, demand.runner_group, demand.labels, demand.skus
+
+
+class Covering:
+    """Which of some runner pools may serve a class: those whose runners have all of its labels."""
+
+    def __init__(self, runners: Sequence[DemandClass]) -> None:
+        self._having: dict[tuple[str, str], dict[str, int]] = {}
+        self._all: dict[tuple[str, str], int] = {}
+        for number, runner in enumerate(runners):
+            where = (runner.scope, runner.runner_group)
+            having = self._having.setdefault(where, {})
+            self._all[where] = self._all.get(where, 0) | 1 << number
+            for label in runner.minted_labels:
+                having[label] = having.get(label, 0) | 1 << number
+
+    def of(self, demand: DemandClass) -> Iterable[int]:
+        """The indexes of the covering pools, in their order."""
+        where = (demand.scope, demand.runner_group)
+        found = self._all.get(where, 0)
+        if found:
+            having = self._having[where]
+            for label in demand.labels:
+                found &= having.get(label, 0)
+        while found:
+            lowest = found & -found
+            yield lowest.bit_length() - 1
+            found ^= lowest

@@ -1,0 +1,197 @@
+"""A fleet of any size in which many classes of jobs share labels, built event by event.
+
+Class after class may be served by several SKUs, and runners of some classes may serve others: the
+planner has to weigh them all against one another.
+"""
+
+import random
+from dataclasses import dataclass
+
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import (
+    Architecture,
+    CapacityType,
+    Catalogue,
+    Limits,
+    Offering,
+    OperatingSystem,
+    RegistrationRate,
+    Rung,
+    Scope,
+    Sku,
+)
+from autoscaler.model.demand import DemandClass
+from autoscaler.model.identifiers import (
+    CallId,
+    InstallationId,
+    Instant,
+    JobId,
+    MachineId,
+    ProviderMachineId,
+    ProviderName,
+    SkuName,
+)
+from autoscaler.model.installations import Installations
+from autoscaler.model.jobs import JobState
+from autoscaler.model.runners import Runner, runner_name
+
+NOW: Instant = 1_800_000_000.0
+EAST = ProviderName("east")
+OWN = InstallationId("0badcafe")
+LABELS = 20
+REPOSITORY = "acme/widgets"
+UNLIMITED = RegistrationRate(burst=10**9, per_second=1e9)
+_A_CALL = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """How many machines and queued jobs there are, in how many classes.
+
+    Of a hundred machines `working` are at work, `listening` have an idle runner, `ready` are parked, and
+    the rest boots. `jobs` wait beside those at work, each queued `apart` seconds after the one before.
+    """
+
+    machines: int
+    jobs: int
+    classes: int = 200
+    ready: int = 4
+    listening: int = 2
+    working: int = 90
+    skus: int = 20
+    registration: RegistrationRate = UNLIMITED
+    most_machines: int | None = None
+    apart: float = 0.0371
+    seed: int = 1
+
+
+def crowded(crowd: Crowd) -> Ledger:
+    """The ledger of such a fleet at `NOW`."""
+    known = catalogue(crowd)
+    ledger = Ledger(known)
+    began = NOW - crowd.jobs * crowd.apart - 300.0
+    ledger.apply(e.ControllerStarted(began, 0.0))
+    classes = label_sets(crowd.classes)
+    draw = random.Random(crowd.seed)
+    for number in range(crowd.jobs):
+        labels = classes[draw.randrange(len(classes))]
+        queue(ledger, number + 1, labels, NOW - (crowd.jobs - number) * crowd.apart)
+    skus = tuple(known.skus)
+    demands = [one for labels in classes if (one := ledger.state.class_of(REPOSITORY, labels))]
+    for number, start in enumerate(range(0, crowd.machines, _A_CALL)):
+        count = min(_A_CALL, crowd.machines - start)
+        _launch(ledger, known.skus[skus[number % len(skus)]], f"c{number}", count, NOW - 200.0)
+    for number, machine in enumerate(tuple(ledger.state.machines)):
+        share = (number * 61) % 100
+        if share < crowd.working + crowd.listening + crowd.ready:
+            _park(ledger, machine, NOW - 100.0 + number / max(1, crowd.machines))
+        if share < crowd.working + crowd.listening:
+            runner = _listen(ledger, machine, demands)
+            if share < crowd.working:
+                _work(ledger, runner, crowd.jobs + 1 + number)
+    ledger.apply(e.TimePassed(NOW))
+    ledger.take_changes()
+    return ledger
+
+
+def label_sets(count: int) -> list[tuple[str, ...]]:
+    """Single labels, then pairs: a runner with a pair may serve the jobs of either label."""
+    pairs = [
+        (f"label-{one:02}", f"label-{(one + apart) % LABELS:02}")
+        for apart in range(1, LABELS // 2)
+        for one in range(LABELS)
+    ]
+    return [*((f"label-{one:02}",) for one in range(LABELS)), *pairs][:count]
+
+
+def catalogue(crowd: Crowd) -> Catalogue:
+    """SKUs with half of the labels each; one alone has all."""
+    skus = {}
+    for number in range(crowd.skus):
+        first = number * LABELS // crowd.skus
+        name = SkuName(f"sku-{number:02}")
+        spread = LABELS // 2 if crowd.skus > 1 else LABELS
+        labels = {f"label-{(first + n) % LABELS:02}" for n in range(spread)}
+        offerings = tuple(
+            Offering(EAST, f"g{first}.xlarge", zone, CapacityType.ON_DEMAND, 1.0, f"q{first}", 4)
+            for zone in "abc"
+        )
+        skus[name] = Sku(
+            name=name,
+            labels=frozenset({name, *labels}),
+            os=OperatingSystem.LINUX,
+            arch=Architecture.X64,
+            ladder=(Rung(EAST, (CapacityType.ON_DEMAND,), offerings),),
+        )
+    return Catalogue(
+        fleet="ci",
+        installations=Installations(OWN),
+        skus=skus,
+        scopes=(Scope("acme", None),),
+        limits=Limits(machines=crowd.most_machines),
+        registration=crowd.registration,
+    )
+
+
+def queue(ledger: Ledger, job: int, labels: tuple[str, ...], at: Instant) -> None:
+    """GitHub says that a job is queued."""
+    ledger.apply(e.JobObserved(at, JobId(job), JobState.QUEUED, REPOSITORY, labels, at))
+
+
+def _launch(ledger: Ledger, sku: Sku, name: str, count: int, at: Instant) -> None:
+    slots = tuple(MachineId(f"{name}-{n}") for n in range(count))
+    rung = sku.ladder[0]
+    keys = tuple(offering.key for offering in rung.offerings)
+    kind = rung.capacity_types[0]
+    call = CallId(name)
+    ledger.apply(e.CallRecorded(at, call, sku.name, EAST, 0, kind, keys, slots, f"token-{name}"))
+    ledger.apply(e.CallPrepared(at, call, "{}"))
+    ledger.apply(e.CallSent(at, call))
+    given = tuple(
+        e.LaunchedMachine(
+            ProviderMachineId(f"i-{slot}"),
+            rung.offerings[0].instance_type,
+            "a",
+            kind,
+            "ami-1",
+            "t0",
+        )
+        for slot in slots
+    )
+    ledger.apply(e.CallAnswered(at, call, given, (), None))
+
+
+def _park(ledger: Ledger, machine: MachineId, at: Instant) -> None:
+    ledger.apply(e.MachineSaidHello(at, machine, "nonce"))
+    ledger.apply(e.MachineGateReported(at, machine, True, "ok"))
+
+
+def _listen(ledger: Ledger, machine: MachineId, demands: list[DemandClass]) -> Runner:
+    """Its runner is registered for a class that its SKU serves, and has no job yet."""
+    sku = ledger.state.machines[machine].sku
+    fitting = [demand for demand in demands if sku in demand.skus]
+    demand = fitting[len(ledger.state.runners) % len(fitting)]
+    name = runner_name("ci", OWN, machine, 1)
+    ledger.apply(e.RunnerNamed(NOW - 90.0, name, machine, demand))
+    ledger.apply(e.RunnerMinted(NOW - 89.0, name, len(ledger.state.runners)))
+    ledger.apply(e.RunnerHandedOver(NOW - 88.0, name))
+    ledger.apply(e.RunnerAcknowledged(NOW - 87.0, name))
+    return ledger.state.runners[name]
+
+
+def _work(ledger: Ledger, runner: Runner, job: int) -> None:
+    """GitHub has given the runner a job."""
+    labels = runner.demand.labels
+    queue(ledger, job, labels, NOW - 95.0)
+    ledger.apply(
+        e.JobObserved(
+            NOW - 80.0,
+            JobId(job),
+            JobState.IN_PROGRESS,
+            REPOSITORY,
+            labels,
+            NOW - 95.0,
+            runner_name=runner.name,
+        )
+    )

@@ -1,0 +1,71 @@
+"""What a plan costs as a fleet grows, in calls of functions: the same on every host."""
+
+import random
+import sys
+from dataclasses import replace
+from types import FrameType
+
+import pytest
+
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.plan import Launch
+from autoscaler.planner.planner import plan
+from benchmarks.crowded_fleet import NOW, Crowd, crowded
+
+
+def calls_of(fleet: Fleet) -> int:
+    """How many functions of ours a plan of this fleet calls."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        plan(fleet)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def fleet_of(**changes: int) -> Fleet:
+    return crowded(replace(Crowd(200, 400, skus=4), **changes)).fleet(NOW)  # type: ignore[arg-type]
+
+
+def test_classes_that_share_labels_cost_in_proportion() -> None:
+    few, many = (fleet_of(classes=n, most_machines=200) for n in (50, 200))
+    assert calls_of(many) < 6 * calls_of(few)
+    assert calls_of(many) < 100 * 200
+
+
+def test_jobs_of_the_same_classes_that_have_to_wait_cost_nothing_more() -> None:
+    some, many = (fleet_of(jobs=n, most_machines=200) for n in (1_000, 4_000))
+    assert calls_of(many) < 1.1 * calls_of(some)
+
+
+def test_a_burst_is_placed_many_machines_at_a_time() -> None:
+    some, many = (fleet_of(machines=0, jobs=n, classes=20) for n in (500, 4_000))
+    launches = [one for one in plan(many).intents if isinstance(one, Launch)]
+    assert sum(launch.count for launch in launches) == 4_000
+    assert calls_of(many) < 1.2 * calls_of(some)
+
+
+def test_machines_that_find_their_jobs_cost_a_few_calls_each() -> None:
+    fleet = fleet_of(working=0, listening=20, ready=40, skus=20)
+    assert calls_of(fleet) < 60_000
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_jobs_of_all_queues_are_known_by_age(seed: int) -> None:
+    ledger = crowded(Crowd(40, 60, 20, working=50, apart=0.5, seed=seed))
+    for job in random.Random(seed).sample(list(ledger.state.jobs.values()), 30):
+        with ledger.state.changing(job):
+            job.disputed = not job.disputed
+    fleet = ledger.fleet(NOW)
+    assert list(fleet.waiting) == sorted(
+        (job.queued_at, demand, job.id)
+        for demand, queue in fleet.queues.items()
+        for job in queue.values()
+    )
