@@ -13,6 +13,7 @@ from autoscaler.lab.ec2.idempotency import ClientTokens
 from autoscaler.lab.ec2.instances import InstanceState
 from autoscaler.lab.ec2.launching import Launcher, run_instances
 from autoscaler.lab.ec2.paging import empty_page
+from autoscaler.lab.ec2.price_list import PriceList
 from autoscaler.lab.ec2.query import Ec2Error, Tree, answer, element, nest, timestamp
 from autoscaler.lab.ec2.volumes import Volumes
 
@@ -23,6 +24,7 @@ MAX_CONSOLE = 64 * 1024
 RESULTS = {
     "DescribeInstances": "reservationSet",
     "DescribeLaunchTemplates": "launchTemplates",
+    "DescribeSpotPriceHistory": "spotPriceHistorySet",
     "DescribeVolumes": "volumeSet",
 }
 """The element that a list's results stand in, by its action: these may begin with an empty page."""
@@ -55,7 +57,9 @@ REFUSED = frozenset(
 class Actions:
     """The actions of one account's EC2."""
 
-    def __init__(self, launcher: Launcher, listing: InstanceList, volumes: Volumes) -> None:
+    def __init__(
+        self, launcher: Launcher, listing: InstanceList, volumes: Volumes, prices: PriceList
+    ) -> None:
         self._launcher = launcher
         self._listing = listing
         self._tokens = ClientTokens()
@@ -66,6 +70,7 @@ class Actions:
             "TerminateInstances": self._terminate,
             "DescribeInstances": _plain(listing.describe),
             "DescribeInstanceTypeOfferings": _plain(launcher.sales.describe),
+            "DescribeSpotPriceHistory": _plain(prices.spot_history),
             "DescribeVolumes": _plain(volumes.describe),
             "DeleteVolume": _plain(volumes.delete),
             "DescribeImages": _plain(images.describe),

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from autoscaler.lab.ec2 import event_queue, service_quotas
+from autoscaler.lab.ec2 import event_queue, price_list, service_quotas
 from autoscaler.lab.ec2.actions import Actions
 from autoscaler.lab.ec2.event_queue import EventQueue
 from autoscaler.lab.ec2.faults import Faults
 from autoscaler.lab.ec2.moto import MotoAnswer, MotoClient
+from autoscaler.lab.ec2.price_list import PriceList
 from autoscaler.lab.ec2.query import Ec2Error, parse_query
 from autoscaler.lab.ec2.service_quotas import ServiceQuotas
 from autoscaler.lab.ec2.subnets import Subnets
@@ -34,6 +35,7 @@ class Answerers:
 
     actions: Actions
     quotas: ServiceQuotas
+    prices: PriceList
     events: EventQueue
     subnets: Subnets
     moto: MotoClient
@@ -77,7 +79,7 @@ class Front:
         body = await request.read()
         scope = CREDENTIAL_SCOPE.search(request.headers.get("Authorization", ""))
         if scope is not None and scope[2] != "ec2":
-            return await self._other_service(request, scope[2], body)
+            return await self._other_service(request, scope[2], scope[1], body)
         action, silence = "?", None
         try:
             fields = parse_query(body)
@@ -122,14 +124,18 @@ class Front:
         return _passed_back(answer)
 
     async def _other_service(
-        self, request: web.Request, service: str, body: bytes
+        self, request: web.Request, service: str, region: str, body: bytes
     ) -> web.StreamResponse:
-        """Service Quotas and SQS here; STS and the rest are moto's, by the caller's own headers."""
+        """Service Quotas, the price list and SQS here; the rest is moto's, by the caller's headers."""
         self.calls[service] += 1
         if service == event_queue.SERVICE:
             target = request.headers.get("X-Amz-Target", "")
             status, text = await self._to.events.answer(target, body)
             return web.Response(status=status, text=text, content_type=event_queue.CONTENT_TYPE)
+        if service == price_list.SERVICE:
+            target = request.headers.get("X-Amz-Target", "")
+            status, text = self._to.prices.answer(target, region, body)
+            return web.Response(status=status, text=text, content_type=price_list.CONTENT_TYPE)
         if service == service_quotas.SERVICE:
             target = request.headers.get("X-Amz-Target", "")
             status, text = self._to.quotas.answer(target, body)

@@ -23,6 +23,7 @@ from autoscaler.lab.ec2.launching import Launcher
 from autoscaler.lab.ec2.lifecycle import Delays, Lifecycle
 from autoscaler.lab.ec2.metadata import MetadataService
 from autoscaler.lab.ec2.moto import MotoClient, MotoProcess
+from autoscaler.lab.ec2.price_list import PriceList
 from autoscaler.lab.ec2.quotas import Quotas
 from autoscaler.lab.ec2.sales import Sales
 from autoscaler.lab.ec2.seeding import Network, seed_network
@@ -58,7 +59,7 @@ class LabEc2:
     `host` runs the machines (it is the caller's to close); `clock` gives lab time. A `moto` that
     is given is shared and left running, one for each account; without it one is started here.
     Without a `signer` of identity documents a new one is made.
-    `faults`, `quotas`, `throttling` and `delays` may be turned at any time, `instances` is to
+    `faults`, `quotas`, `prices`, `throttling` and `delays` may be turned at any time, `instances` is to
     look at; `events` is the queue at `queue_url`, into which each change of a state goes.
     """
 
@@ -80,6 +81,7 @@ class LabEc2:
         self.throttling = Throttling(clock.now)
         self.instances = Instances()
         self.quotas = Quotas(self.instances)
+        self.prices = PriceList(self.region, clock.now)
         self.volumes = Volumes(self.instances)
         self.images = Images(self.account, clock.now)
         self.templates = LaunchTemplates(self.account, clock.now, self.faults)
@@ -130,8 +132,9 @@ class LabEc2:
         )
         listing = InstanceList(self.instances, self._lifecycle, self.account)
         answerers = Answerers(
-            actions=Actions(launcher, listing, self.volumes),
+            actions=Actions(launcher, listing, self.volumes, self.prices),
             quotas=ServiceQuotas(self.quotas, self.account, self.region),
+            prices=self.prices,
             events=self.events,
             subnets=subnets,
             moto=client,
