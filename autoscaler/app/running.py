@@ -21,6 +21,7 @@ from autoscaler.app.endpoints import admin_endpoints, webhook_endpoint
 from autoscaler.app.hints import hint
 from autoscaler.app.host import file_limit, keep_agent_beside, new_event_loop, raise_file_limit
 from autoscaler.app.preflight import load_for_service
+from autoscaler.app.pricing import make_pricing
 from autoscaler.app.translation import (
     catalogue,
     ec2_settings,
@@ -42,7 +43,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.launching import Launching
 from autoscaler.controller.loop import Loop, Pace, failure_of
 from autoscaler.controller.opening import Opening
-from autoscaler.controller.ports.store import SavedState, Store, StoreError
+from autoscaler.controller.ports.store import SavedState, StoreError
 from autoscaler.controller.releasing import Releasing
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.controller.unmatched import UnmatchedJobs
@@ -59,7 +60,7 @@ from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listener import ListenError
 from autoscaler.server.serving import Endpoint, Serving
-from autoscaler.store.opening import open_store
+from autoscaler.store.opening import OpenedStore, open_store
 
 STANDS_STILL_AFTER: Seconds = 60.0
 """A loop that has not turned for this long (real time) is reported as unhealthy."""
@@ -128,7 +129,7 @@ class _Fleet:
         self,
         configuration: config.Configuration,
         clock: SystemClock,
-        store: Store,
+        store: OpenedStore,
         saved: SavedState,
         workers: Mapping[ProviderName, WorkerChannel],
     ) -> None:
@@ -159,13 +160,21 @@ class _Fleet:
         world = World(
             store, self._client, self.github, self._ec2, self.providers, self._telemetry, clock
         )
+        self._sold: frozenset[ProviderName] = frozenset()
+        self._pricing = make_pricing(
+            ledger, self._ec2, store, self._sell_again, self._telemetry, clock
+        )
         self._opening = Opening(self.providers, self._open_and_list, self._sell, clock)
         self._reconciler = make_reconciler(
             self._journal,
             self._intake,
             world,
             arrived_until,
-            (self._opening.run, partial(self._opening.read_daily, self._read_again)),
+            (
+                self._opening.run,
+                partial(self._opening.read_daily, self._read_again),
+                self._pricing.run,
+            ),
         )
         self._desk = self._make_desk()
         self._loop = self._make_loop()
@@ -177,6 +186,7 @@ class _Fleet:
         except Exception as error:  # noqa: BLE001 - whatever it is, it stops this provider alone
             _log.error("provider_not_opened", provider=name, error=str(error), hint=hint(error))
             return False
+        await self._pricing.first_known(name)
         return await self._reconciler.sweep(name)
 
     async def _read_again(self, name: ProviderName) -> None:
@@ -187,10 +197,16 @@ class _Fleet:
 
     def _sell(self, opened: Collection[ProviderName]) -> None:
         installations = self._journal.ledger.state.catalogue.installations
-        sold = {name: self._ec2[name] for name in opened}
+        self._sold = frozenset(opened)
+        sold = {name: self._ec2[name] for name in self._sold}
         self._journal.ledger.replace_catalogue(
             catalogue(self._configuration, installations, sold, self._ec2)
         )
+
+    def _sell_again(self) -> None:
+        """Offer at other prices what is offered already."""
+        if self._sold:
+            self._sell(self._sold)
 
     async def resume(self, saved: SavedState) -> None:
         """Take over what an earlier process left. Raises StoreError."""

@@ -14,7 +14,14 @@ from autoscaler.config.settings import Ec2Settings as Ec2Section
 from autoscaler.config.settings import TokenBucket
 from autoscaler.config.sku_settings import Image, SkuSettings
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.model.catalogue import Architecture, Catalogue, Offering, OperatingSystem, Rung
+from autoscaler.model.catalogue import (
+    Architecture,
+    CapacityType,
+    Catalogue,
+    Offering,
+    OperatingSystem,
+    Rung,
+)
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2 import instance_types
@@ -146,10 +153,24 @@ def _ec2(
         account=ec2.account,
         prices=ec2.prices,
         spot_price_factor=ec2.spot_price_factor,
+        offered=_offered(settings, name),
         quotas=_quotas(configuration, name),
         request_buckets=_buckets(ec2.request_buckets),
         resource_buckets=_buckets(ec2.resource_buckets),
     )
+
+
+def _offered(
+    settings: config.Settings, provider: str
+) -> dict[CapacityType, frozenset[tuple[str, OperatingSystem]]]:
+    """The instance types that SKUs launch at a provider; every one stands under on-demand."""
+    found: dict[CapacityType, set[tuple[str, OperatingSystem]]] = {k: set() for k in CapacityType}
+    for sku in settings.skus.values():
+        for rung in sku.ladder:
+            if rung.provider == provider:
+                for kind in {*rung.capacity, CapacityType.ON_DEMAND}:
+                    found[kind].update((one, sku.os) for one in rung.instance_types or ())
+    return {kind: frozenset(types) for kind, types in found.items()}
 
 
 def _quotas(configuration: config.Configuration, provider: str) -> dict[str, int]:

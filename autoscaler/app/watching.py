@@ -48,9 +48,9 @@ def make_reconciler(
     intake: Intake,
     world: World,
     arrived_until: Instant,
-    opening: Sequence[Duty],
+    own: Sequence[Duty],
 ) -> Reconciler:
-    """The reconciler with every duty beside its own; `opening` are those of opening providers."""
+    """The reconciler with every duty beside its own; `own` are the caller's."""
     lists = GuardedGitHubLists(world.client.lists)
     syncing = Syncing(journal, lists, world.github, intake.recall, world.telemetry, world.clock)
     groups = GroupWatch(journal, world.github, lists, world.telemetry, world.clock)
@@ -71,7 +71,7 @@ def make_reconciler(
         world.clock,
         arrived_until,
         (
-            *opening,
+            *own,
             syncing.run,
             groups.run,
             rerunning.run,

@@ -4,7 +4,7 @@ What wraps an adapter here may raise only what its port says, so that a bug in o
 with the growing delay of an unknown outcome instead of ending the process.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 import structlog
@@ -25,6 +25,7 @@ from autoscaler.controller.ports.github_lists import (
     Listing,
 )
 from autoscaler.controller.ports.notices import Message, NoticeQueue
+from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -36,6 +37,7 @@ from autoscaler.controller.ports.provider import (
 )
 from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
 from autoscaler.model.access import RunnerGroup
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import JobObserved, ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
@@ -47,6 +49,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.prices import Price, PriceSource
 
 T = TypeVar("T")
 RETRY_AFTER: Seconds = 60.0
@@ -242,6 +245,36 @@ class GuardedNotices:
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """See `NoticeQueue`."""
         return await _guard(lambda: self._queue.shown(machines), _LISTED, OutcomeUnknownError)
+
+
+class GuardedPrices:
+    """A PriceReader that raises only what the port names."""
+
+    def __init__(self, reader: PriceReader) -> None:
+        self._reader = reader
+
+    @property
+    def price_kinds(self) -> Collection[CapacityType]:
+        """See `PriceReader`."""
+        return self._reader.price_kinds
+
+    async def read_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
+        """See `PriceReader`."""
+        return await _guard(
+            lambda: self._reader.read_prices(capacity_type), _LISTED, OutcomeUnknownError
+        )
+
+    def use_prices(self, prices: Sequence[Price], source: PriceSource) -> bool:
+        """See `PriceReader`."""
+        return self._reader.use_prices(prices, source)
+
+    def price_sources(self, capacity_type: CapacityType) -> Mapping[PriceSource, int]:
+        """See `PriceReader`."""
+        return self._reader.price_sources(capacity_type)
+
+    def spot_prices(self) -> tuple[Price, ...]:
+        """See `PriceReader`."""
+        return self._reader.spot_prices()
 
 
 _LISTED = (ProviderError, OutcomeUnknownError)

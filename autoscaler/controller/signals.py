@@ -51,7 +51,9 @@ def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
         machines_foreign=sum(len(machines) for machines in state.foreign.values()),
         machines_unclear=state.tallies.unclear,
         machines_not_terminating=state.tallies.not_terminating,
-        dollars_per_hour=max(0.0, state.dollars_used),
+        dollars_per_hour=max(
+            0.0, state.dollars_used - state.spot_costs.below_limits(state.catalogue)
+        ),
         on_trial=tuple(sku for sku in state.catalogue.skus if _is_on_trial(state, sku)),
     )
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sortedcontainers import SortedDict, SortedList
 
+from autoscaler.ledger.costs import SpotCosts
 from autoscaler.ledger.tallies import Tallies
 from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import Catalogue
@@ -77,6 +78,7 @@ class IndexedRecords:
         self.tallies = Tallies()
         self.machines_used = 0
         self.dollars_used = 0.0
+        self.spot_costs = SpotCosts()
         self.used_by_sku: Counter[SkuName] = Counter()
         self.used_by_quota: Counter[str] = Counter()
 
@@ -191,6 +193,7 @@ class IndexedRecords:
             ordered = self.by_state[key] = SortedDict()
         ordered[machine.since, machine.id] = machine
         self.tallies.machine(machine, self.calls.get(machine.call), 1)
+        self.spot_costs.count(machine, 1)
         if machine.due is not None:
             self.due[machine.due, machine.id] = machine
         if machine.provider_id is not None:
@@ -203,6 +206,7 @@ class IndexedRecords:
     def _unindex_machine(self, machine: Machine) -> None:
         self.by_state[machine.sku, machine.state].pop((machine.since, machine.id), None)
         self.tallies.machine(machine, self.calls.get(machine.call), -1)
+        self.spot_costs.count(machine, -1)
         if machine.due is not None:
             self.due.pop((machine.due, machine.id), None)
         if machine.provider_id is not None:

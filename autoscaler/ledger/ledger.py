@@ -7,7 +7,7 @@ O(jobs that GitHub is asked about) while one of its class is among them. A start
 and cooldowns).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from autoscaler.ledger import (
@@ -32,9 +32,10 @@ from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import Changes, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.fleet import Fleet, Usage
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
+from autoscaler.model.prices import Price
 from autoscaler.model.runners import runner_names
 
 REMEMBERED_FOR: Seconds = 600.0
@@ -73,6 +74,10 @@ class Ledger:
         The installation's ids stay those that the ledger knows: it alone hears of a take-over.
         """
         self._state.use_catalogue(catalogue.bearing(self._state.catalogue.installations))
+
+    def use_spot_prices(self, prices: Mapping[ProviderName, Iterable[Price]]) -> None:
+        """Say what spot machines cost at these prices from now on; limits stay as they are."""
+        self._state.spot_costs.use(prices)
 
     def recall(self, job: Job) -> None:
         """Take one job back that has left memory."""

@@ -5,16 +5,18 @@ configuration.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, Histogram
 
 from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, ExitReason
+from autoscaler.model.prices import PriceSource
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import BoundedLabel
 from autoscaler.observability.series import Series
@@ -126,6 +128,19 @@ class PrometheusTelemetry:
         """See `Telemetry.job_outside_access`."""
         values = self._sku.value(sku), self._access.value(reason)
         self._series.outside_access.labels(*values).inc()
+
+    def prices(
+        self,
+        provider: ProviderName,
+        capacity_type: CapacityType,
+        sources: Mapping[PriceSource, int],
+        read_at: Instant | None,
+    ) -> None:
+        """See `Telemetry.prices`."""
+        place = self._provider.value(provider), capacity_type.value
+        for source in PriceSource:
+            self._series.prices.labels(*place, source.value).set(sources.get(source, 0))
+        self._series.prices_read_at.labels(*place).set(read_at or 0.0)
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         """See `Telemetry.launches`."""

@@ -19,11 +19,13 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, ExitReason, MachineState
+from autoscaler.model.prices import PriceSource
 from autoscaler.model.unmatched import Unmatched
 
 WAIT_BUCKETS = (1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 21600)
@@ -47,6 +49,7 @@ class Series:
         self.shown: dict[tuple[Gauge, tuple[str, ...]], float] = {}
         """The gauges that a picture of the fleet sets, as they stand."""
         self._show_zeroes(tuple(skus), tuple(providers))
+        self._show_no_prices(tuple(providers))
 
     def render(self) -> bytes:
         """All metrics in Prometheus' text format."""
@@ -102,8 +105,18 @@ class Series:
         self.reruns = self._counter(
             "jobs_interrupted", "Jobs whose machine was taken from under them.", ("sku", "outcome")
         )
+        self.prices = self._gauge(
+            "prices",
+            "Prices in use by where they come from.",
+            ("provider", "capacity_type", "source"),
+        )
+        self.prices_read_at = self._gauge(
+            "prices_read_timestamp_seconds",
+            "When the provider gave the prices in use, 0 if never.",
+            ("provider", "capacity_type"),
+        )
         self.dollars = self._gauge(
-            "cost_dollars_per_hour", "What the machines cost now, in US dollars an hour.", ()
+            "cost_dollars_per_hour", "Cost of the machines now, in US dollars an hour.", ()
         )
 
     def _make_calls(self) -> None:
@@ -187,6 +200,13 @@ class Series:
         self.refused.labels(sku, Admission.FORK.value)
         for reason in ("repository", "fork", "scope"):
             self.outside_access.labels(sku, reason)
+
+    def _show_no_prices(self, providers: tuple[ProviderName, ...]) -> None:
+        for provider in providers:
+            for kind in CapacityType:
+                self.prices_read_at.labels(provider, kind.value)
+                for source in PriceSource:
+                    self.prices.labels(provider, kind.value, source.value)
 
     def _show(self, gauge: Gauge, *labels: str) -> None:
         gauge.labels(*labels).set(0)

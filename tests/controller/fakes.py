@@ -1,12 +1,15 @@
 """Telemetry that remembers, beside the simulator's ids and fuse, for tests."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, ExitReason
+from autoscaler.model.prices import PriceSource
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.simulator.world.fuse import Fuse as Fuse
 from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
@@ -16,6 +19,9 @@ from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
 class RecordingTelemetry:
     """Keeps every word: (method, label values), and the last counts of the fleet."""
 
+    prices_told: list[
+        tuple[ProviderName, CapacityType, Mapping[PriceSource, int], Instant | None]
+    ] = field(default_factory=list)
     said: list[tuple[str, ...]] = field(default_factory=list)
     started: list[tuple[SkuName, Seconds]] = field(default_factory=list)
     counts: FleetCounts = field(default_factory=FleetCounts)
@@ -66,6 +72,15 @@ class RecordingTelemetry:
 
     def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
         self.said.append(("runner_group", account, group, reason, str(too_wide)))
+
+    def prices(
+        self,
+        provider: ProviderName,
+        capacity_type: CapacityType,
+        sources: Mapping[PriceSource, int],
+        read_at: Instant | None,
+    ) -> None:
+        self.prices_told.append((provider, capacity_type, sources, read_at))
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         self.said.extend([("launches", sku, provider)] * count)

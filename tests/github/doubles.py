@@ -1,13 +1,16 @@
 """A clock that only moves when told, and a telemetry that remembers."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, ExitReason
+from autoscaler.model.prices import PriceSource
 from autoscaler.model.unmatched import Unmatched
 
 START: Instant = 1_800_000_000.0
@@ -78,6 +81,14 @@ class RememberingTelemetry:
 
     def job_unmatched(self, reason: Unmatched) -> None:
         raise AssertionError("the controller's")
+
+    def prices(
+        self,
+        provider: ProviderName,
+        capacity_type: CapacityType,
+        sources: Mapping[PriceSource, int],
+        read_at: Instant | None,
+    ) -> None: ...
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         raise AssertionError("the controller's")

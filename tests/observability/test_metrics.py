@@ -11,11 +11,13 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, ExitReason, MachineState
+from autoscaler.model.prices import PriceSource
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import OTHER, BoundedLabel
 from autoscaler.observability.metrics import PrometheusTelemetry
@@ -61,6 +63,22 @@ def test_known_series_are_there_from_the_start_at_zero() -> None:
             assert value(telemetry, "launch_failures_total", sku=sku, reason=failure) == 0
         for ground in EndGround:
             assert value(telemetry, "machines_ended_total", sku=sku, ground=ground) == 0
+
+
+def test_prices_are_shown_by_their_source_and_when_they_were_read() -> None:
+    telemetry = make()
+    for kind in CapacityType:
+        where = {"provider": EAST, "capacity_type": kind.value}
+        assert value(telemetry, "prices_read_timestamp_seconds", **where) == 0
+        for source in PriceSource:
+            assert value(telemetry, "prices", **where, source=source.value) == 0
+    where = {"provider": EAST, "capacity_type": "on-demand"}
+    telemetry.prices(EAST, CapacityType.ON_DEMAND, {PriceSource.CACHE: 4}, 1.8e9)
+    assert value(telemetry, "prices", **where, source="cache") == 4
+    assert value(telemetry, "prices_read_timestamp_seconds", **where) == 1.8e9
+    telemetry.prices(EAST, CapacityType.ON_DEMAND, {PriceSource.API: 4}, 1.9e9)
+    assert value(telemetry, "prices", **where, source="cache") == 0
+    assert value(telemetry, "prices", **where, source="api") == 4
 
 
 def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
@@ -231,6 +249,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "notice": (EAST, "poison"),
     "machine_interrupted": (GPU, NoticeKind.SPOT_INTERRUPTION),
     "rerun": (GPU, RerunOutcome.ACCEPTED),
+    "prices": (EAST, CapacityType.SPOT, {PriceSource.API: 3}, 1.8e9),
 }
 """One call of each method of the port that has a label which is not of a fixed list."""
 
@@ -240,6 +259,7 @@ MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "ground": 10, "state"
 MOST_VALUES |= {"runner_group": 66, "code": len(Admission) + 1}
 ACCESS = {"repository", "fork", "scope", "public_repositories", "outside_access", OTHER}
 MOST_VALUES |= {"reason": len({*FailureClass, *Unmatched, *ExitReason, *ACCESS})}
+MOST_VALUES |= {"capacity_type": len(CapacityType), "source": len(PriceSource)}
 
 
 def flooded(method: str, places: Collection[int], floods: int = 200) -> PrometheusTelemetry:
@@ -265,7 +285,7 @@ def label_values(telemetry: PrometheusTelemetry) -> dict[str, set[str]]:
 
 def words(method: str) -> list[int]:
     """The places of a call's labels that take any word."""
-    fixed = (FailureClass, EndGround, ExitReason, NoticeKind, RerunOutcome)
+    fixed = (FailureClass, CapacityType, EndGround, ExitReason, NoticeKind, RerunOutcome)
     labels = 1 if method == "github_budget" else 0
     return [
         place

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, ExitReason
+from autoscaler.model.prices import PriceSource
 from autoscaler.model.unmatched import Unmatched
 
 
@@ -65,6 +67,14 @@ class RememberingTelemetry:
     def job_completed(self, sku: SkuName, conclusion: str) -> None: ...
 
     def job_unmatched(self, reason: Unmatched) -> None: ...
+
+    def prices(
+        self,
+        provider: ProviderName,
+        capacity_type: CapacityType,
+        sources: Mapping[PriceSource, int],
+        read_at: Instant | None,
+    ) -> None: ...
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None: ...
 

@@ -6,6 +6,7 @@ import pytest
 
 from autoscaler import config
 from autoscaler.app.translation import ec2_settings, offering_problems
+from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.instance_types import Prices
@@ -70,15 +71,47 @@ def test_the_accounts_own_buckets(tmp_path: Path) -> None:
     assert made.resource_buckets == {"CreateFleet": Bucket(9000, 10.5)}
 
 
-def test_another_region_without_prices_is_an_error_that_names_type_region_and_fix(
+def test_a_region_that_aws_lists_needs_no_prices_of_the_operators(tmp_path: Path) -> None:
+    assert offering_problems(loaded(tmp_path, "eu-west-1", "quotas: {}").document) == ()
+
+
+def test_the_types_that_skus_launch_are_those_whose_prices_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    ladder = (
+        "[{provider: there, instance_types: [g5.xlarge], capacity: [spot]}, "
+        "{provider: there, instance_types: [g4dn.xlarge]}]"
+    )
+    more = (
+        "  win:\n    on: "
+        + ladder.replace("g5", "g6")
+        + "\n    os: windows\n    image: {name: w}\n"
+    )
+    text = TEXT.replace("[{provider: there, instance_types: [g5.xlarge]}]", ladder) + more
+    path.write_text(text.replace("REGION", "eu-west-1").replace("MORE", "quotas: {}"))
+    made = ec2_settings(
+        config.load(path, files=False), Installations(InstallationId("0badcafe")), "0" * 64
+    )
+    linux, windows = OperatingSystem.LINUX, OperatingSystem.WINDOWS
+    assert made[ProviderName("there")].offered == {
+        CapacityType.SPOT: {("g5.xlarge", linux), ("g6.xlarge", windows)},
+        CapacityType.ON_DEMAND: {
+            ("g5.xlarge", linux),
+            ("g4dn.xlarge", linux),
+            ("g6.xlarge", windows),
+            ("g4dn.xlarge", windows),
+        },
+    }
+
+
+def test_a_region_without_prices_in_dollars_is_an_error_that_names_type_region_and_fix(
     tmp_path: Path,
 ) -> None:
-    (problem,) = offering_problems(loaded(tmp_path, "eu-west-1", "quotas: {}").document)
+    (problem,) = offering_problems(loaded(tmp_path, "cn-north-1", "quotas: {}").document)
     assert problem.key == "skus.gpu.on[0].instance_types[0]"
-    assert problem.what.startswith("no price is known for instance type g5.xlarge in eu-west-1")
+    assert problem.what.startswith("no price is known for instance type g5.xlarge in cn-north-1")
     assert "prices: {g5.xlarge: DOLLARS_PER_HOUR}" in problem.fix
     assert (
-        offering_problems(loaded(tmp_path, "eu-west-1", "prices: {g5.xlarge: 1.1}").document) == ()
+        offering_problems(loaded(tmp_path, "cn-north-1", "prices: {g5.xlarge: 1.1}").document) == ()
     )
 
 

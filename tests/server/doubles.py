@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.bootstrap import (
@@ -13,6 +13,7 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     Instant,
@@ -24,6 +25,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, ExitReason
+from autoscaler.model.prices import PriceSource
 from autoscaler.model.unmatched import Unmatched
 
 NONCE = "0f" * 32
@@ -79,6 +81,14 @@ class CountingTelemetry:
 
     def job_unmatched(self, reason: Unmatched) -> None:
         raise AssertionError("not the server's")
+
+    def prices(
+        self,
+        provider: ProviderName,
+        capacity_type: CapacityType,
+        sources: Mapping[PriceSource, int],
+        read_at: Instant | None,
+    ) -> None: ...
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         raise AssertionError("not the server's")

@@ -4,10 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, ExitReason, MachineState
+from autoscaler.model.prices import PriceSource
 from autoscaler.model.unmatched import Unmatched
 
 
@@ -78,6 +80,15 @@ class Telemetry(Protocol):
 
     def job_outside_access(self, sku: SkuName, reason: str) -> None:
         """A job ran on a machine whose SKU's `access` does not admit it: repository, fork or scope."""
+
+    def prices(
+        self,
+        provider: ProviderName,
+        capacity_type: CapacityType,
+        sources: Mapping[PriceSource, int],
+        read_at: Instant | None,
+    ) -> None:
+        """How many prices in use come from where, and when the provider gave them; None: never."""
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         """Machines asked for."""

@@ -14,6 +14,7 @@ from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import CallId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.providers.ec2.errors import NOT_TRIED, ending_meaning, says_unsupported
 from autoscaler.providers.ec2.errors import meaning as error_meaning
+from autoscaler.providers.ec2.instance_types import Prices
 from autoscaler.providers.ec2.offerings import quota_holds, running_cost
 from autoscaler.providers.ec2.rows import FleetErrorRow, FleetInstanceRow, InstanceRow
 from autoscaler.providers.ec2.settings import Ec2Settings
@@ -102,8 +103,13 @@ def _failure(provider: ProviderName, capacity_type: str, row: FleetErrorRow) -> 
     return LaunchFailure(failure, row.code, row.message, offering, meaning.reach)
 
 
-def listed_machine(settings: Ec2Settings, row: InstanceRow) -> ListedMachine:
-    """One machine of a list, with its price by its SKU's operating system, else its platform's."""
+def listed_machine(
+    settings: Ec2Settings, row: InstanceRow, prices: Prices | None = None
+) -> ListedMachine:
+    """One machine of a list, with its price by its SKU's operating system, else its platform's.
+
+    No `prices` are those of the settings.
+    """
     capacity_type = _capacity_type(row.lifecycle)
     terminated, leaving = row.state == "terminated", row.state in _ENDING
     ending = ending_meaning(row.ended_by) if terminated or leaving else None
@@ -117,7 +123,7 @@ def listed_machine(settings: Ec2Settings, row: InstanceRow) -> ListedMachine:
         zone=row.zone,
         capacity_type=capacity_type,
         dollars_per_hour=running_cost(
-            row.instance_type, _os(settings, row), settings.price_list, capacity_type
+            row.instance_type, _os(settings, row), prices or settings.price_list, capacity_type
         ),
         holds=() if terminated else quota_holds(settings.name, row.instance_type, capacity_type),
         image=row.image,

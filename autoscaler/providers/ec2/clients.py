@@ -42,6 +42,11 @@ class Clients:
         """SQS's client."""
         return self._client("sqs")
 
+    @property
+    def pricing(self) -> Any:
+        """The Price List's client, which has endpoints in few regions."""
+        return self._client("pricing")
+
     def _client(self, service: str) -> Any:
         with self._lock:
             if service not in self._made:

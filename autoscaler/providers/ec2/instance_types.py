@@ -3,8 +3,10 @@
 A table of the project's own, `data/instance_types.csv`, made by scripts/instance_types.py from
 aws/karpenter-provider-aws at 1d92708 (prices that its authors generated on 2026-07-20 from
 AWS's price list, us-east-1, Linux, on demand). It asks no one and knows nothing of discounts.
-Another region has no price but the operator's, for guessed dollars would make a cap a guess; spot
-counts at the on-demand price, which it does not exceed, unless the operator says otherwise.
+What AWS lists itself comes before it (`Prices.listed`). Until then another region counts at twice
+the table's price, so that a limit stays one; where AWS lists no dollars at all, the operator says
+what a type costs. Spot counts at the on-demand price, which it does not exceed, unless the operator
+says otherwise.
 """
 
 import csv
@@ -16,12 +18,17 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
+from autoscaler.providers.ec2.price_regions import pricing_region
 
 PRICES_DATED = "2026-07-20"
 """When the table's prices were read from AWS's price list."""
 
 PRICES_REGION = "us-east-1"
 """The one region whose prices the table has."""
+
+ELSEWHERE = 2.0
+"""How much of the table's price a type counts at in another region until AWS has listed it: more
+than any commercial region asks for, as far as we know (the dearest, sa-east-1, some 1.7)."""
 
 WINDOWS_DOLLARS_PER_VCPU_HOUR = 0.046
 """On top of Linux (EC2 User Guide, "Optimize CPUs for License-Included instances"). The `t`
@@ -39,15 +46,17 @@ class InstanceTypeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What machines cost in one region, as far as the operator says it.
+    """What machines cost in one region, as far as the operator and AWS say it.
 
-    `overrides` are Linux on-demand dollars an hour by type, before the table; `spot_factor` is
+    `overrides` are the operator's Linux on-demand dollars an hour by type, before all else;
+    `listed` are AWS's by type and system, licence included, before the table; `spot_factor` is
     what spot counts at, as a part of the on-demand price.
     """
 
     region: str = PRICES_REGION
     overrides: Mapping[str, float] = field(default_factory=dict)
     spot_factor: float = 1.0
+    listed: Mapping[tuple[str, OperatingSystem], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +82,24 @@ class InstanceType:
         Windows' licence has no spot discount.
         """
         prices = prices or Prices()
-        dollars = self._linux(prices)
+        windows = os is OperatingSystem.WINDOWS
+        licence = self.vcpus * WINDOWS_DOLLARS_PER_VCPU_HOUR if windows else 0.0
+        listed = prices.listed.get((self.name, os))
+        if listed is None or self.name in prices.overrides:
+            dollars = self._linux(prices)
+        else:
+            dollars = max(0.0, listed - licence)
         if capacity_type is CapacityType.SPOT:
             dollars *= prices.spot_factor
-        if os is OperatingSystem.WINDOWS:
-            dollars += self.vcpus * WINDOWS_DOLLARS_PER_VCPU_HOUR
-        return round(dollars, 6)
+        return round(dollars + licence, 6)
 
     def _linux(self, prices: Prices) -> float:
         known = prices.overrides.get(self.name)
         if known is None and prices.region == PRICES_REGION:
             known = self.linux_dollars_per_hour
+        elif known is None and pricing_region(prices.region) is not None:
+            table = self.linux_dollars_per_hour
+            known = ELSEWHERE * table if table is not None else None
         if known is not None:
             return known
         there = ""

@@ -4,7 +4,7 @@ It decides which messages are set aside: those that cannot be understood, and th
 often that applying them must have failed again and again. It never takes one off by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from autoscaler.controller.ports.notices import Message
 from autoscaler.controller.ports.provider import ProviderError
@@ -13,6 +13,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.providers.ec2.answers import listed_machine
 from autoscaler.providers.ec2.calls import MeteredApi
+from autoscaler.providers.ec2.instance_types import Prices
 from autoscaler.providers.ec2.notices import PoisonError, parse_notice
 from autoscaler.providers.ec2.rows import InstanceRow, MessageRow
 from autoscaler.providers.ec2.settings import Ec2Settings
@@ -29,7 +30,15 @@ _EXCERPT = 200
 class Ec2NoticeQueue:
     """One queue, read through the provider's own worker."""
 
-    def __init__(self, settings: Ec2Settings, api: MeteredApi, url: str) -> None:
+    def __init__(
+        self,
+        settings: Ec2Settings,
+        api: MeteredApi,
+        url: str,
+        prices: Callable[[], Prices] | None = None,
+    ) -> None:
+        """`prices` gives what machines cost now; without it they cost what the settings say."""
+        self._prices = prices or (lambda: settings.price_list)
         self._settings = settings
         self._api = api
         self._url = url
@@ -62,7 +71,8 @@ class Ec2NoticeQueue:
             rows, page = await self._api.call("DescribeInstances", arguments)
             listed = (InstanceRow(*row) for row in rows)
             of_ours = (row for row in listed if row.fleet == self._settings.fleet)
-            found += [listed_machine(self._settings, row) for row in of_ours]
+            prices = self._prices()
+            found += [listed_machine(self._settings, row, prices) for row in of_ours]
             if not page:
                 return tuple(found)
 

@@ -5,7 +5,12 @@ The functions run in the worker process only. Nothing is called here.
 
 from collections.abc import Callable, Mapping
 
-from autoscaler.providers.ec2 import account_operations, machine_operations, queue_operations
+from autoscaler.providers.ec2 import (
+    account_operations,
+    machine_operations,
+    price_operations,
+    queue_operations,
+)
 from autoscaler.providers.ec2.clients import Arguments, Clients
 
 OPERATIONS: Mapping[str, Callable[[Clients, Arguments], object]] = {
@@ -18,10 +23,12 @@ OPERATIONS: Mapping[str, Callable[[Clients, Arguments], object]] = {
     "DescribeInstanceTypeOfferings": account_operations.describe_instance_type_offerings,
     "DescribeInstances": machine_operations.describe_instances,
     "DescribeLaunchTemplates": account_operations.describe_launch_templates,
+    "DescribeSpotPriceHistory": price_operations.describe_spot_price_history,
     "DescribeSubnets": account_operations.describe_subnets,
     "DescribeVolumes": account_operations.describe_volumes,
     "GetCallerIdentity": account_operations.get_caller_identity,
     "GetConsoleOutput": machine_operations.get_console_output,
+    "GetProducts": price_operations.get_products,
     "ListServiceQuotas": account_operations.list_service_quotas,
     "ReceiveMessage": queue_operations.receive_message,
     "TerminateInstances": machine_operations.terminate_instances,

@@ -43,6 +43,7 @@ from autoscaler.providers.ec2.identity import IdentityVerifier, pinned_certifica
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
 from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
 from autoscaler.providers.ec2.offerings import price_offerings
+from autoscaler.providers.ec2.prices import Ec2Prices
 from autoscaler.providers.ec2.quotas import (
     COUNTED_STATES,
     account_quotas,
@@ -89,6 +90,7 @@ class Ec2Provider:
         self._api = MeteredApi(worker, settings.name, telemetry, clock, throttle)
         self._resources = Resources(settings, self._api, clock)
         self._collector = Collector(settings, self._api, clock, self._resources)
+        self.prices = Ec2Prices(settings, self._api, clock)
         self._quota_problem = ""
         self._verifier = IdentityVerifier(
             settings.region, pinned_certificates(settings.region, settings.identity_certificates)
@@ -104,7 +106,9 @@ class Ec2Provider:
     def notices(self) -> Ec2NoticeQueue | None:
         """Its queue of interruption notices, where it has one."""
         url = self._settings.interruption_queue
-        return Ec2NoticeQueue(self._settings, self._api, url) if url is not None else None
+        if url is None:
+            return None
+        return Ec2NoticeQueue(self._settings, self._api, url, self.prices.listed)
 
     @property
     def launch_rate(self) -> LaunchRate:
@@ -158,7 +162,7 @@ class Ec2Provider:
                 raise InstanceTypeError(f"instance type {name} is not {arch.value}")
         wanted = (instance_types, capacity_types, os)
         zones = self._resources.zones
-        prices = self._settings.price_list
+        prices = self.prices.listed()
         found = price_offerings(self.name, zones, self._resources.sold, wanted, prices)
         for name in set(instance_types) - {one.instance_type for one in found} if zones else ():
             _log.warning(
@@ -217,7 +221,8 @@ class Ec2Provider:
         page: str | None = None
         while True:
             rows, page = await self._page(f"tag:{FLEET}", (self._settings.fleet,), page)
-            yield tuple(listed_machine(self._settings, row) for row in rows)
+            prices = self.prices.listed()
+            yield tuple(listed_machine(self._settings, row, prices) for row in rows)
             if not page:
                 return
 

@@ -99,3 +99,21 @@ class MessageRow(NamedTuple):
     receipt: str
     body: str
     receives: int
+
+
+class PriceRow(NamedTuple):
+    """One on-demand price of the price list. `os` is its operating system in lower case."""
+
+    instance_type: str
+    os: str
+    dollars: float
+
+
+class SpotPriceRow(NamedTuple):
+    """One spot price, with EC2's decimal text. It holds since `since`, in Unix seconds."""
+
+    instance_type: str
+    zone: str
+    product: str
+    dollars: str
+    since: float

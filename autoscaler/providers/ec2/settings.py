@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.instance_types import Prices
@@ -90,6 +90,8 @@ class Ec2Settings:
     which has us-east-1's alone; `spot_price_factor` is what spot counts at, as a part of them.
     `quotas` are vCPUs by quota name, such as `spot/G and VT`, before what Service Quotas says.
     `request_buckets` and `resource_buckets` replace EC2's published limits by API name.
+    `offered` are the instance types of the SKUs, with their system, by the capacity type that they
+    are bought as; all of them stand under on-demand, at whose prices limits count.
     `installations` are those whose left-overs are ours; its own is tagged with.
     `identity_certificates` are PEM files whose certificates are believed beside AWS's own;
     `interruption_queue` is the URL of the SQS queue with EventBridge's events.
@@ -109,6 +111,9 @@ class Ec2Settings:
     endpoint_url: str | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
     spot_price_factor: float = 1.0
+    offered: Mapping[CapacityType, frozenset[tuple[str, OperatingSystem]]] = field(
+        default_factory=dict
+    )
     quotas: Mapping[str, int] = field(default_factory=dict)
     request_buckets: Mapping[str, Bucket] = field(default_factory=dict)
     resource_buckets: Mapping[str, Bucket] = field(default_factory=dict)

@@ -32,8 +32,8 @@ RESOURCE_BUCKETS: Mapping[str, Bucket] = {"TerminateInstances": Bucket(1000, 20)
 """Machines in requests by API (same page). RunInstances has 1000 and 2 there, which a large fleet
 would be held up by at 2.4 jobs a second; CreateFleet is not listed, so EC2 is left to refuse."""
 
-LISTING_QUOTAS = Bucket(5, 5)
-"""Service Quotas publishes no size; a few calls every ten minutes need no more."""
+SPARING = Bucket(5, 5)
+"""Service Quotas and the Price List publish no size; a few calls at a time need no more."""
 
 FIRST_BACK_OFF: Seconds = 1.0
 LONGEST_BACK_OFF: Seconds = 60.0
@@ -44,8 +44,8 @@ def request_bucket(api: str, given: Mapping[str, Bucket]) -> Bucket:
     known = given.get(api) or REQUEST_BUCKETS.get(api)
     if known is not None:
         return known
-    if api == "ListServiceQuotas":
-        return LISTING_QUOTAS
+    if api in {"GetProducts", "ListServiceQuotas"}:
+        return SPARING
     return READING if api.startswith(("Describe", "Get")) else MUTATING
 
 

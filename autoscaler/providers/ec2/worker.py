@@ -21,6 +21,7 @@ from autoscaler.providers.ec2.clients import Clients
 from autoscaler.providers.ec2.departures import Departures
 from autoscaler.providers.ec2.frames import encode, read_frame
 from autoscaler.providers.ec2.operations import OPERATIONS
+from autoscaler.providers.ec2.price_regions import pricing_region
 from autoscaler.providers.ec2.proxies import keep_metadata_direct
 from autoscaler.providers.ec2.rows import MAX_TEXT
 
@@ -60,7 +61,7 @@ def _serve(calls: BinaryIO, answers: BinaryIO, setup: Mapping[str, Any]) -> None
 
 def _client(setup: Mapping[str, Any], service: str) -> Any:
     config = Config(
-        region_name=setup["region"],
+        region_name=pricing_region(setup["region"]) if service == "pricing" else setup["region"],
         connect_timeout=setup["connect"],
         read_timeout=setup["read"],
         # One attempt: a request that launches or ends machines is never repeated unseen.

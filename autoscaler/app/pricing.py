@@ -1,0 +1,34 @@
+"""Puts together what reads the providers' prices, and where they are used."""
+
+from collections.abc import Callable, Mapping
+
+from autoscaler.controller.guards import GuardedPrices
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.prices import PriceCache
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.pricing import Pricing
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.providers.ec2.provider import Ec2Provider
+
+
+def make_pricing(
+    ledger: Ledger,
+    ec2: Mapping[ProviderName, Ec2Provider],
+    cache: PriceCache,
+    sell: Callable[[], None],
+    telemetry: Telemetry,
+    clock: Clock,
+) -> Pricing:
+    """Prices of every EC2 provider: `sell` prices offerings anew, the ledger has the spot prices."""
+
+    def changed(kind: CapacityType) -> None:
+        if kind is CapacityType.SPOT:
+            known = {name: provider.prices.spot_prices() for name, provider in ec2.items()}
+            ledger.use_spot_prices(known)
+        else:
+            sell()
+
+    readers = {name: GuardedPrices(provider.prices) for name, provider in ec2.items()}
+    return Pricing(readers, cache, changed, telemetry, clock)

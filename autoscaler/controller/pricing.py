@@ -1,0 +1,155 @@
+"""Reads providers' prices again and again, keeps them, and says where those in use come from.
+
+What the store kept serves from the start on, then what the provider says. A provider that refuses
+stops no launch: the prices known until then stay in use.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.prices import PriceCache, PriceReader
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderName, Seconds
+from autoscaler.model.prices import Price, PriceSource
+
+READ_EVERY: Mapping[CapacityType, Seconds] = {
+    CapacityType.ON_DEMAND: 12 * 3600.0,
+    CapacityType.SPOT: 3600.0,
+}
+"""Karpenter reads both every 12 hours; a spot price is to be that of the hour."""
+
+AGAIN_FIRST: Seconds = 300.0
+"""After a failure; doubles up to the usual time."""
+
+FIRST_WAIT: Seconds = 20.0
+"""How long what a provider sells waits for its first prices, where none were kept."""
+
+Changed = Callable[[CapacityType], None]
+"""Is told that prices of this capacity type are other ones than before."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Pricing:
+    """One task for each provider and capacity type; `changed` is called between two awaits."""
+
+    def __init__(
+        self,
+        readers: Mapping[ProviderName, PriceReader],
+        cache: PriceCache,
+        changed: Changed,
+        telemetry: Telemetry,
+        clock: Clock,
+    ) -> None:
+        self._readers = readers
+        self._cache = cache
+        self._changed = changed
+        self._telemetry = telemetry
+        self._clock = clock
+        self._known = {name: asyncio.Event() for name in readers}
+        self._read_at: dict[tuple[ProviderName, CapacityType], float] = {}
+        self._told: dict[tuple[ProviderName, CapacityType], object] = {}
+
+    async def first_known(self, name: ProviderName) -> None:
+        """Return once a provider's on-demand prices were read or refused, or after FIRST_WAIT."""
+        known = asyncio.ensure_future(self._known[name].wait())
+        patience = asyncio.ensure_future(self._clock.sleep(FIRST_WAIT))
+        try:
+            await asyncio.wait({known, patience}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            known.cancel()
+            patience.cancel()
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises StoreError."""
+        kept = await self._cache.load_prices()
+        async with asyncio.TaskGroup() as group:
+            for name, reader in self._readers.items():
+                prices = kept.get(name, ())
+                reader.use_prices(prices, PriceSource.CACHE)
+                for kind in CapacityType:
+                    of_kind = [price for price in prices if price.capacity_type is kind]
+                    self._take_in(name, kind, of_kind, any(of_kind))
+                if CapacityType.ON_DEMAND not in reader.price_kinds or self._complete(reader):
+                    self._known[name].set()
+                for kind in reader.price_kinds:
+                    group.create_task(self._read_again_and_again(name, kind))
+
+    async def _read_again_and_again(self, name: ProviderName, kind: CapacityType) -> None:
+        usual, again = READ_EVERY[kind], AGAIN_FIRST
+        await self._clock.sleep(self._first_pause(name, kind))
+        while True:
+            if await self._read(name, kind):
+                again = AGAIN_FIRST
+                await self._clock.sleep(usual)
+            else:
+                await self._clock.sleep(min(again, usual))
+                again *= 2.0
+
+    def _first_pause(self, name: ProviderName, kind: CapacityType) -> Seconds:
+        """On-demand prices that are all kept and young are not read again at each start."""
+        read_at = self._read_at.get((name, kind))
+        if kind is CapacityType.SPOT or read_at is None or not self._complete(self._readers[name]):
+            return 0.0
+        return max(0.0, read_at + READ_EVERY[kind] - self._clock.now())
+
+    @staticmethod
+    def _complete(reader: PriceReader) -> bool:
+        return not reader.price_sources(CapacityType.ON_DEMAND)[PriceSource.BUILT_IN]
+
+    async def _read(self, name: ProviderName, kind: CapacityType) -> bool:
+        """Read prices once, and return True if there were any."""
+        reader = self._readers[name]
+        prices: tuple[Price, ...] = ()
+        problem = "the provider lists none of these types"
+        fix = None
+        try:
+            prices = await reader.read_prices(kind)
+        except (ProviderError, OutcomeUnknownError) as error:
+            problem = str(error)
+            if isinstance(error, ProviderError) and error.failure is FailureClass.CONFIGURATION:
+                fix = "allow what docs/ec2.md#permissions lists, or give prices in the provider"
+        if not prices:
+            self._warn(name, kind, problem, fix)
+        changed = reader.use_prices(prices, PriceSource.API)
+        self._take_in(name, kind, prices, changed or not prices)
+        if kind is CapacityType.ON_DEMAND:
+            self._known[name].set()
+        if prices:
+            await self._cache.save_prices(name, kind, prices)
+        return bool(prices)
+
+    def _take_in(
+        self, name: ProviderName, kind: CapacityType, prices: Sequence[Price], changed: bool
+    ) -> None:
+        """Say what is in use now, and have it used."""
+        where = name, kind
+        if prices:
+            self._read_at[where] = min(price.read_at for price in prices)
+        sources = self._readers[name].price_sources(kind)
+        self._telemetry.prices(name, kind, sources, self._read_at.get(where))
+        in_use = {source.value: number for source, number in sources.items() if number}
+        if self._told.get(where) != in_use:
+            self._told[where] = in_use
+            if in_use:
+                _log.info("prices_in_use", provider=name, capacity_type=kind.value, sources=in_use)
+        if changed:
+            self._changed(kind)
+
+    def _warn(self, name: ProviderName, kind: CapacityType, problem: str, fix: str | None) -> None:
+        """Say that prices could not be read; the ones known until now stay in use."""
+        sources = self._readers[name].price_sources(kind)
+        _log.warning(
+            "prices_not_read",
+            provider=name,
+            capacity_type=kind.value,
+            error=problem,
+            fix=fix,
+            in_use={source.value: number for source, number in sources.items() if number},
+        )

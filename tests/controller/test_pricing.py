@@ -1,0 +1,215 @@
+"""Prices are read when they are due, kept, and told of; a provider that refuses stops nothing."""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from structlog.testing import capture_logs
+
+from autoscaler.controller.guards import GuardedPrices
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.pricing import AGAIN_FIRST, FIRST_WAIT, READ_EVERY, Pricing
+from autoscaler.model.catalogue import CapacityType, OperatingSystem
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import Instant, ProviderName
+from autoscaler.model.prices import Price, PriceSource
+from tests.controller.controllers import cancelled
+from tests.controller.fakes import RecordingTelemetry
+from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
+from tests.planner.fleets import EAST
+
+ON_DEMAND, SPOT = CapacityType.ON_DEMAND, CapacityType.SPOT
+G5 = Price(ON_DEMAND, "g5.xlarge", OperatingSystem.LINUX, "", 1.1, EPOCH)
+G5_SPOT = Price(SPOT, "g5.xlarge", OperatingSystem.LINUX, "a", 0.4, EPOCH)
+DENIED = ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not you")
+
+
+@dataclass
+class FakeReader:
+    """A provider with one type. Scripts are consumed from the left, then the price is given."""
+
+    clock: VirtualClock
+    kinds: Sequence[CapacityType] = (ON_DEMAND, SPOT)
+    latency: float = 1.0
+    script: deque[Exception | tuple[Price, ...]] = field(default_factory=deque)
+    reads: list[tuple[CapacityType, Instant]] = field(default_factory=list)
+    used: dict[CapacityType, tuple[Price, PriceSource]] = field(default_factory=dict)
+
+    @property
+    def price_kinds(self) -> Sequence[CapacityType]:
+        return self.kinds
+
+    async def read_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
+        self.reads.append((capacity_type, self.clock.now() - EPOCH))
+        await asyncio.sleep(self.latency)
+        if self.script and capacity_type is ON_DEMAND:
+            step = self.script.popleft()
+            if isinstance(step, Exception):
+                raise step
+            return step
+        price = G5 if capacity_type is ON_DEMAND else G5_SPOT
+        return (replace(price, read_at=self.clock.now()),)
+
+    def use_prices(self, prices: Sequence[Price], source: PriceSource) -> bool:
+        before = {kind: price.dollars_per_hour for kind, (price, _) in self.used.items()}
+        self.used.update({price.capacity_type: (price, source) for price in prices})
+        after = {kind: price.dollars_per_hour for kind, (price, _) in self.used.items()}
+        return before != after
+
+    def price_sources(self, capacity_type: CapacityType) -> Mapping[PriceSource, int]:
+        found = dict.fromkeys(PriceSource, 0)
+        used = self.used.get(capacity_type)
+        found[used[1] if used is not None else PriceSource.BUILT_IN] = 1
+        return found
+
+    def spot_prices(self) -> tuple[Price, ...]:
+        return tuple(price for kind, (price, _) in self.used.items() if kind is SPOT)
+
+
+class FakeCache:
+    """Prices in memory."""
+
+    def __init__(self, *prices: Price) -> None:
+        self.kept: dict[CapacityType, tuple[Price, ...]] = {}
+        for price in prices:
+            self.kept[price.capacity_type] = (price,)
+
+    async def load_prices(self) -> Mapping[ProviderName, tuple[Price, ...]]:
+        await asyncio.sleep(0.01)
+        return {EAST: tuple(price for some in self.kept.values() for price in some)}
+
+    async def save_prices(
+        self, provider: ProviderName, capacity_type: CapacityType, prices: Sequence[Price]
+    ) -> None:
+        assert provider == EAST
+        self.kept[capacity_type] = tuple(prices)
+
+
+class Scene:
+    """One provider's prices, and all that hears of them."""
+
+    def __init__(self, *cached: Price, kinds: Sequence[CapacityType] = (ON_DEMAND, SPOT)) -> None:
+        self.clock = VirtualClock()
+        self.reader = FakeReader(self.clock, kinds)
+        self.cache = FakeCache(*cached)
+        self.telemetry = RecordingTelemetry()
+        self.changed: list[CapacityType] = []
+        self.pricing = Pricing(
+            {EAST: GuardedPrices(self.reader)},
+            self.cache,
+            self.changed.append,
+            self.telemetry,
+            self.clock,
+        )
+
+    async def run(self, seconds: float) -> None:
+        task = asyncio.create_task(self.pricing.run())
+        await asyncio.sleep(seconds)
+        if task.done():
+            await task
+        await cancelled(task)
+
+    def read_at(self, kind: CapacityType) -> list[float]:
+        return [round(at) for one, at in self.reader.reads if one is kind]
+
+
+@on_virtual_time
+async def test_on_demand_is_read_twice_a_day_and_spot_every_hour() -> None:
+    scene = Scene()
+    await scene.run(24 * 3600.0)
+    day, hour = READ_EVERY[ON_DEMAND], READ_EVERY[SPOT]
+    assert [round(at / day) for at in scene.read_at(ON_DEMAND)] == [0, 1]
+    assert [round(at / hour) for at in scene.read_at(SPOT)] == list(range(24))
+    assert scene.changed == [ON_DEMAND, SPOT], "nothing is priced anew for the same price"
+    assert {kind: len(kept) for kind, kept in scene.cache.kept.items()} == {ON_DEMAND: 1, SPOT: 1}
+
+
+@on_virtual_time
+async def test_kept_prices_serve_from_the_start_and_young_ones_are_not_read_again() -> None:
+    scene = Scene(replace(G5, read_at=EPOCH - 3600.0), replace(G5_SPOT, read_at=EPOCH - 600.0))
+    known = asyncio.create_task(scene.pricing.first_known(EAST))
+    scene.reader.latency = 600.0
+    await scene.run(0.5)
+    assert known.done(), "nothing to wait for"
+    assert set(scene.changed) == {ON_DEMAND, SPOT}
+    assert scene.reader.used[ON_DEMAND][1] is PriceSource.CACHE
+    again = Scene(replace(G5, read_at=EPOCH - 3600.0))
+    await again.run(READ_EVERY[ON_DEMAND])
+    assert again.read_at(ON_DEMAND) == [round(READ_EVERY[ON_DEMAND] - 3600.0)]
+    assert again.read_at(SPOT)[0] < 5
+
+
+@on_virtual_time
+async def test_a_first_start_waits_for_prices_no_longer_than_a_bound() -> None:
+    for latency, waits in ((5.0, 5.0), (3600.0, FIRST_WAIT)):
+        scene = Scene()
+        scene.reader.latency = latency
+        running = asyncio.create_task(scene.pricing.run())
+        began = scene.clock.now()
+        await scene.pricing.first_known(EAST)
+        assert waits <= scene.clock.now() - began < waits + 0.1
+        await cancelled(running)
+
+
+@on_virtual_time
+async def test_where_nothing_can_be_read_nothing_is_waited_for() -> None:
+    scene = Scene(kinds=())
+    running = asyncio.create_task(scene.pricing.run())
+    began = scene.clock.now()
+    await scene.pricing.first_known(EAST)
+    assert scene.clock.now() - began < 0.1
+    assert scene.reader.reads == []
+    await cancelled(running)
+
+
+@on_virtual_time
+async def test_a_refusal_is_warned_of_with_a_fix_and_asked_about_ever_more_seldom() -> None:
+    scene = Scene(kinds=(ON_DEMAND,))
+    scene.reader.script.extend([DENIED] * 3)
+    with capture_logs() as logs:
+        known = asyncio.create_task(scene.pricing.first_known(EAST))
+        await scene.run(8 * AGAIN_FIRST)
+    assert known.done(), "a refusal holds nothing up"
+    gaps = [
+        b - a for a, b in zip(scene.read_at(ON_DEMAND), scene.read_at(ON_DEMAND)[1:], strict=False)
+    ]
+    assert [round(gap / AGAIN_FIRST) for gap in gaps] == [1, 2, 4]
+    warned = [line for line in logs if line["event"] == "prices_not_read"]
+    assert len(warned) == 3
+    assert "AccessDeniedException" in warned[0]["error"]
+    assert "docs/ec2.md#permissions" in warned[0]["fix"]
+    assert warned[0]["in_use"] == {"built_in": 1}
+    told = [
+        line["sources"]
+        for line in logs
+        if line["event"] == "prices_in_use" and line["capacity_type"] == "on-demand"
+    ]
+    assert told == [{"built_in": 1}, {"api": 1}]
+
+
+@on_virtual_time
+async def test_what_was_known_stays_in_use_while_nothing_can_be_read() -> None:
+    scene = Scene(
+        replace(G5, dollars_per_hour=1.3, read_at=EPOCH - 99 * 3600.0), kinds=(ON_DEMAND,)
+    )
+    scene.reader.script.extend([OutcomeUnknownError("time-out"), TypeError("a bug"), ()])
+    with capture_logs() as logs:
+        await scene.run(2 * AGAIN_FIRST)
+    used, source = scene.reader.used[ON_DEMAND]
+    assert (used.dollars_per_hour, source) == (1.3, PriceSource.CACHE)
+    assert scene.cache.kept[ON_DEMAND][0].dollars_per_hour == 1.3
+    assert [line["fix"] for line in logs if line["event"] == "prices_not_read"] == [None] * 2
+
+
+@on_virtual_time
+async def test_metrics_say_which_source_is_in_use_and_of_when_it_is() -> None:
+    scene = Scene(replace(G5, read_at=EPOCH - 99 * 3600.0), kinds=(ON_DEMAND,))
+    await scene.run(5.0)
+    told = [said[1:] for said in scene.telemetry.prices_told if said[1] is ON_DEMAND]
+    assert [
+        (next(source for source, number in sources.items() if number), read_at)
+        for _, sources, read_at in told
+    ] == [(PriceSource.CACHE, EPOCH - 99 * 3600.0), (PriceSource.API, told[1][2])]
+    assert told[1][2] is not None
+    assert told[1][2] >= EPOCH

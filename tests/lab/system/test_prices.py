@@ -1,0 +1,108 @@
+"""Prices in a whole laboratory: read from AWS, kept in the store, and doing without.
+
+One laboratory for all stories, one after the other.
+"""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from autoscaler.lab.ec2.moto import MotoProcess
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.model.machines import MachineState
+from tests.lab.system.harness import at_rest, job, log_lines, read_records, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PATIENCE = 30.0
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
+ON_DEMAND, SPOT = 2.0, 0.4
+SKUS: dict[str, Any] = {
+    "gpu": {"on": [{"provider": "lab", "instance_types": ["g5.xlarge"], "capacity": ["spot"]}]}
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
+    fleet = LabFleet("acme", ("widgets",), SKUS, scale=60.0, most_machines=20)
+    async with Laboratory(fleet, moto) as laboratory:
+        laboratory.ec2.prices.set_on_demand("g5.xlarge", ON_DEMAND)
+        for zone in ZONES:
+            laboratory.ec2.prices.set_spot("g5.xlarge", zone, SPOT)
+        await laboratory.start_controller()
+        yield laboratory
+
+
+async def metric(lab: Laboratory, name: str, **labels: str) -> float | None:
+    """One of the controller's metrics."""
+    for key, number in (await lab.controller.metrics()).items():
+        found, _, rest = key.partition("{")
+        if found == name and all(f'{label}="{text}"' in rest for label, text in labels.items()):
+            return number
+    return None
+
+
+async def prices(lab: Laboratory, capacity_type: str, source: str) -> float | None:
+    return await metric(lab, "autoscaler_prices", capacity_type=capacity_type, source=source)
+
+
+async def shows(lab: Laboratory, capacity_type: str, source: str, number: float) -> None:
+    """Return once so many prices of a kind come from a source."""
+    for _ in range(600):
+        if await prices(lab, capacity_type, source) == number:
+            return
+        await lab.clock.sleep(5.0)
+    raise AssertionError((capacity_type, source, await lab.controller.metrics()))
+
+
+async def run_job(lab: Laboratory, name: str) -> None:
+    (pushed,) = lab.github.push([job(name, "gpu", 120.0)])
+    await until(lambda: bool(pushed.conclusion), PATIENCE, lab.controller.log_end)
+    assert (pushed.conclusion, len(pushed.starts)) == ("success", 1)
+
+
+async def test_prices_are_read_kept_and_used(lab: Laboratory) -> None:
+    await shows(lab, "on-demand", "api", 1)
+    await shows(lab, "spot", "api", len(ZONES))
+    (pushed,) = lab.github.push([job("first", "gpu", 300.0)])
+    await until(lambda: bool(pushed.starts), PATIENCE, lab.controller.log_end)
+    assert await metric(lab, "autoscaler_cost_dollars_per_hour") == pytest.approx(SPOT)
+    (machine,) = (one for one in read_records(lab).machines if one.state is MachineState.GRANTED)
+    assert machine.dollars_per_hour == ON_DEMAND, "in the limit"
+    await until(lambda: bool(pushed.conclusion), PATIENCE, lab.controller.log_end)
+
+
+async def test_after_a_restart_the_kept_prices_serve_and_are_not_read_again(
+    lab: Laboratory,
+) -> None:
+    asked = lab.ec2.calls["pricing"]
+    assert asked > 0
+    await lab.controller.kill()
+    await lab.start_controller()
+    await shows(lab, "on-demand", "cache", 1)
+    await run_job(lab, "second")
+    assert lab.ec2.calls["pricing"] == asked
+
+
+async def test_without_leave_to_read_prices_the_kept_ones_serve_and_jobs_run(
+    lab: Laboratory,
+) -> None:
+    assert await lab.controller.terminate() == 0
+    lab.ec2.prices.denied = True
+    with closing(sqlite3.connect(lab.folder / "state.db")) as store, store:
+        store.execute("UPDATE prices SET read_at = read_at - 200000 WHERE zone = ''")
+    await lab.start_controller()
+    await run_job(lab, "third")
+    assert await prices(lab, "on-demand", "cache") == 1
+    refused = list(log_lines(lab, "prices_not_read"))
+    assert {line["capacity_type"] for line in refused} == {"on-demand"}
+    assert "AccessDeniedException" in refused[0]["error"]
+    assert refused[0]["in_use"] == {"cache": 1}
+    newest = list(read_records(lab).machines)[-1]
+    assert newest.dollars_per_hour == ON_DEMAND
+    await at_rest(lab, PATIENCE)
+    assert lab.wrong_jobs() == []

@@ -1,0 +1,71 @@
+"""Spot costs its price of the hour in its zone; in a limit it counts like on-demand."""
+
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.controller.signals import fleet_counts
+from autoscaler.model.catalogue import CapacityType, OperatingSystem
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.prices import Price
+from tests.ledger.builders import World
+from tests.planner.fleets import EAST
+
+PRICE = Price(CapacityType.SPOT, "g5.xlarge", OperatingSystem.LINUX, "a", 0.4, 1000.0)
+
+
+def costs(world: World) -> float:
+    return fleet_counts(world.state, world.now).dollars_per_hour
+
+
+def spot_machines(world: World, count: int = 2, name: str = "c") -> None:
+    """Machines whose call was answered with spot ones in zone a."""
+    for machine in world.launch(count, name):
+        found = world.machine(machine)
+        with world.state.changing(found):
+            found.capacity_type = CapacityType.SPOT
+            found.instance_type, found.zone = "g5.xlarge", "a"
+
+
+def test_a_spot_machine_costs_its_zones_price_and_counts_at_on_demand_in_the_limit() -> None:
+    world = World()
+    spot_machines(world)
+    counted = world.state.dollars_used
+    assert costs(world) == pytest.approx(counted), "no price is known"
+    world.ledger.use_spot_prices({EAST: [PRICE, replace(PRICE, zone="b", dollars_per_hour=9.0)]})
+    assert costs(world) == pytest.approx(0.8)
+    assert world.state.dollars_used == counted
+    assert world.fleet().usage.dollars_per_hour == counted
+
+
+def test_the_price_changes_with_the_hour_and_is_another_ones_nowhere() -> None:
+    world = World()
+    spot_machines(world)
+    counted = world.state.dollars_used
+    for price, dollars in ((0.4, 0.8), (0.5, 1.0)):
+        world.ledger.use_spot_prices({EAST: [replace(PRICE, dollars_per_hour=price)]})
+        assert costs(world) == pytest.approx(dollars)
+    for other in (
+        {"zone": "b"},
+        {"instance_type": "g6.xlarge"},
+        {"os": OperatingSystem.WINDOWS},
+    ):
+        world.ledger.use_spot_prices({EAST: [replace(PRICE, **other)]})
+        assert costs(world) == pytest.approx(counted)
+    world.ledger.use_spot_prices({})
+    assert costs(world) == pytest.approx(counted)
+
+
+def test_an_on_demand_machine_and_one_that_is_gone_cost_no_spot_price() -> None:
+    world = World()
+    world.launch(1, "plain")
+    plain = world.state.dollars_used
+    world.ledger.use_spot_prices({EAST: [PRICE]})
+    assert costs(world) == pytest.approx(plain)
+    spot_machines(world, 2, "c")
+    assert costs(world) == pytest.approx(plain + 0.8)
+    world.lists(world.listed("plain0"), world.listed("c0", terminated=True), world.listed("c1"))
+    assert MachineId("c0") in world.state.machines
+    assert costs(world) == pytest.approx(plain + 0.4)
+    world.lists(*(world.listed(one, terminated=True) for one in ("plain0", "c1")))
+    assert costs(world) == 0.0

@@ -1,0 +1,313 @@
+"""Prices as AWS lists them: which are read, which are used, and what serves until then."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.catalogue import CapacityType, OperatingSystem
+from autoscaler.model.prices import Price, PriceSource
+from autoscaler.providers.ec2.instance_types import (
+    ELSEWHERE,
+    InstanceTypeError,
+    Prices,
+    instance_type,
+)
+from autoscaler.providers.ec2.price_book import SPOT_KEPT_FOR, PriceBook
+from autoscaler.providers.ec2.price_operations import describe_spot_price_history, get_products
+from autoscaler.providers.ec2.price_reading import MAX_PAGES, read_on_demand, read_spot
+from autoscaler.providers.ec2.price_regions import has_spot_dollars, pricing_region
+from autoscaler.providers.ec2.prices import Ec2Prices
+from autoscaler.providers.ec2.settings import Ec2Settings
+from tests.providers.doubles import ManualClock, ScriptedApi
+
+LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
+ON_DEMAND, SPOT = CapacityType.ON_DEMAND, CapacityType.SPOT
+NOW = 1.8e9
+G5 = Price(ON_DEMAND, "g5.xlarge", LINUX, "", 1.123, NOW)
+G5_SPOT = Price(SPOT, "g5.xlarge", LINUX, "us-east-1a", 0.4, NOW)
+WANTED = {
+    ON_DEMAND: {("g5.xlarge", LINUX), ("g4dn.xlarge", WINDOWS)},
+    SPOT: {("g5.xlarge", LINUX)},
+}
+
+
+@pytest.mark.parametrize(
+    ("region", "endpoint", "spot"),
+    [
+        ("us-east-1", "us-east-1", True),
+        ("us-west-2", "us-east-1", True),
+        ("ca-central-1", "us-east-1", True),
+        ("eu-west-1", "eu-central-1", True),
+        ("ap-northeast-2", "ap-south-1", True),
+        ("us-gov-west-1", None, True),
+        ("cn-north-1", None, False),
+        ("eusc-de-east-1", None, False),
+        ("eu-isoe-west-1", None, True),
+        ("us-iso-east-1", None, True),
+    ],
+)
+def test_which_endpoint_lists_a_regions_prices_in_dollars(
+    region: str, endpoint: str | None, spot: bool
+) -> None:
+    """Karpenter asks the same; yuan and euros are no dollars, and GovCloud has no endpoint."""
+    assert pricing_region(region) == endpoint
+    assert has_spot_dollars(region) is spot
+
+
+def test_a_listed_price_comes_before_the_table_and_the_operators_before_it() -> None:
+    listed = {("g5.xlarge", LINUX): 1.123, ("g4dn.xlarge", WINDOWS): 0.9}
+    prices = Prices("eu-west-1", {}, 0.5, listed)
+    g5, g4 = instance_type("g5.xlarge"), instance_type("g4dn.xlarge")
+    assert g5.dollars_per_hour(LINUX, prices) == 1.123
+    assert g4.dollars_per_hour(WINDOWS, prices) == pytest.approx(0.9)
+    # The licence, 4 vCPUs of 0.046, is not cheaper as spot.
+    assert g4.dollars_per_hour(WINDOWS, prices, SPOT) == pytest.approx((0.9 - 0.184) / 2 + 0.184)
+    own = replace(prices, overrides={"g5.xlarge": 0.7})
+    assert g5.dollars_per_hour(LINUX, own) == 0.7
+
+
+def test_until_it_is_listed_a_type_counts_at_twice_the_tables_price_in_another_region() -> None:
+    """A limit of dollars stays one: no region asks for twice as much."""
+    g5 = instance_type("g5.xlarge")
+    assert g5.dollars_per_hour(LINUX, Prices("sa-east-1")) == pytest.approx(ELSEWHERE * 1.006)
+    assert g5.dollars_per_hour(LINUX, Prices("us-east-1")) == 1.006
+    for region in ("cn-north-1", "us-gov-west-1"):
+        with pytest.raises(InstanceTypeError, match=f"g5.xlarge in {region}"):
+            g5.dollars_per_hour(LINUX, Prices(region))
+
+
+def test_the_book_says_where_each_price_comes_from() -> None:
+    book = PriceBook(Prices("eu-west-1", {"g4dn.xlarge": 0.5}), WANTED)
+    assert book.wanted(ON_DEMAND) == {("g5.xlarge", LINUX)}
+    sources = book.sources(ON_DEMAND, NOW)
+    assert (sources[PriceSource.CONFIGURED], sources[PriceSource.BUILT_IN]) == (1, 1)
+    assert book.use([G5], PriceSource.CACHE)
+    assert book.sources(ON_DEMAND, NOW)[PriceSource.CACHE] == 1
+    assert not book.use([G5], PriceSource.API), "the same price"
+    sources = book.sources(ON_DEMAND, NOW)
+    assert (
+        sources[PriceSource.API],
+        sources[PriceSource.CACHE],
+        sources[PriceSource.BUILT_IN],
+    ) == (
+        1,
+        0,
+        0,
+    )
+    assert book.prices.listed == {("g5.xlarge", LINUX): 1.123}
+    assert book.use([replace(G5, dollars_per_hour=1.2)], PriceSource.API)
+
+
+def test_a_price_that_aws_no_longer_lists_stays_in_use() -> None:
+    book = PriceBook(Prices("eu-west-1"), WANTED)
+    book.use([G5], PriceSource.API)
+    assert not book.use([], PriceSource.API)
+    assert book.prices.listed == {("g5.xlarge", LINUX): 1.123}
+
+
+def test_the_table_of_a_newer_version_comes_before_an_older_cache() -> None:
+    before = datetime(2026, 7, 19, tzinfo=UTC).timestamp()
+    book = PriceBook(Prices("us-east-1"), WANTED)
+    assert not book.use([replace(G5, read_at=before)], PriceSource.CACHE)
+    assert book.use([replace(G5, read_at=before + 2 * 86400)], PriceSource.CACHE)
+    # Elsewhere an old price is still better than twice the table's.
+    assert PriceBook(Prices("eu-west-1"), WANTED).use(
+        [replace(G5, read_at=before)], PriceSource.CACHE
+    )
+
+
+def test_a_spot_price_is_this_hours_for_a_day() -> None:
+    book = PriceBook(Prices("us-east-1"), WANTED)
+    assert book.use([G5_SPOT], PriceSource.API)
+    assert book.spot(NOW + SPOT_KEPT_FOR) == (G5_SPOT,)
+    assert book.spot(NOW + SPOT_KEPT_FOR + 1) == ()
+    assert book.sources(SPOT, NOW)[PriceSource.API] == 1
+    assert book.sources(SPOT, NOW + SPOT_KEPT_FOR + 1)[PriceSource.API] == 0
+    assert book.prices.listed == {}, "limits count on demand"
+
+
+class Listing:
+    """An Api that answers in pages: an error, or rows, by operation and page number."""
+
+    def __init__(self, **pages: list[Any]) -> None:
+        self.pages = pages
+
+    def answer(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        pages = self.pages[operation]
+        number = int(arguments["page"] or 0)
+        return pages[number], str(number + 1) if number + 1 < len(pages) else ""
+
+
+async def test_one_price_for_each_type_of_the_configuration_is_asked_for_and_no_other() -> None:
+    listing = Listing(
+        GetProducts=[[["g5.xlarge", "linux", 1.1]], [], [["g5.xlarge", "linux", 1.3]]]
+    )
+    api = ScriptedApi(listing.answer)
+    wanted = [("g5.xlarge", LINUX), ("g4dn.xlarge", WINDOWS)]
+    found = await read_on_demand(api, "eu-west-1", wanted, NOW)
+    # The dearest of several, behind an empty page; what is not listed is left out.
+    assert found == (replace(G5, dollars_per_hour=1.3),)
+    asked = [(a["instance_type"], a["os"], a["region"]) for _, a in api.calls if not a["page"]]
+    assert asked == [("g4dn.xlarge", "windows", "eu-west-1"), ("g5.xlarge", "linux", "eu-west-1")]
+
+
+async def test_the_newest_spot_price_of_each_zone_is_taken_and_nothing_else() -> None:
+    rows = [
+        ["g5.xlarge", "a", "Linux/UNIX", "0.5", NOW - 60],
+        ["g5.xlarge", "a", "Linux/UNIX (Amazon VPC)", "0.4", NOW - 7200],
+        ["g5.xlarge", "b", "Linux/UNIX", "0.6", NOW - 10],
+        ["g5.xlarge", "a", "Windows", "9", NOW],
+        ["g6.xlarge", "a", "Linux/UNIX", "9", NOW],
+        ["g5.xlarge", "c", "SUSE Linux", "9", NOW],
+        ["g5.xlarge", "c", "Linux/UNIX", "nonsense", NOW],
+        ["g5.xlarge", "c", "Linux/UNIX", "1e9", NOW],
+        ["g5.xlarge", "c", "Linux/UNIX", "nan", NOW],
+    ]
+    listing = Listing(DescribeSpotPriceHistory=[rows[:1], [], rows[1:]])
+    api = ScriptedApi(listing.answer)
+    found = await read_spot(api, [("g5.xlarge", LINUX)], NOW)
+    assert [(one.zone, one.dollars_per_hour) for one in found] == [("a", 0.5), ("b", 0.6)]
+    _, first = api.calls[0]
+    assert first["products"] == ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
+    assert (first["instance_types"], first["at"]) == (["g5.xlarge"], NOW)
+
+
+async def test_a_list_without_an_end_is_an_error_and_not_for_ever() -> None:
+    same = ScriptedApi(lambda *_: ([], "again"))
+    with pytest.raises(ProviderError, match="EndlessPages"):
+        await read_spot(same, [("g5.xlarge", LINUX)], NOW)
+    assert len(same.calls) == 2
+    grows = ScriptedApi(lambda _, arguments: ([], f"{arguments['page']}x"))
+    with pytest.raises(ProviderError, match="EndlessPages"):
+        await read_on_demand(grows, "eu-west-1", [("g5.xlarge", LINUX)], NOW)
+    assert len(grows.calls) == MAX_PAGES
+
+
+@pytest.mark.parametrize(
+    ("region", "kinds"),
+    [
+        ("us-east-1", {ON_DEMAND, SPOT}),
+        ("us-gov-west-1", {SPOT}),
+        ("cn-north-1", set()),
+    ],
+)
+async def test_what_has_no_dollars_is_never_asked_for(
+    settings: Ec2Settings, region: str, kinds: set[CapacityType]
+) -> None:
+    offered = {kind: frozenset(types) for kind, types in WANTED.items()}
+    there = replace(settings, region=region, offered=offered)
+    prices = Ec2Prices(there, ScriptedApi(lambda *_: ([], None)), ManualClock())
+    assert set(prices.price_kinds) == kinds
+    nothing_bought = replace(there, offered={})
+    assert not Ec2Prices(nothing_bought, ScriptedApi(lambda *_: None), ManualClock()).price_kinds
+
+
+class Aws:
+    """The clients of the worker, whose answer is given and whose parameters are kept."""
+
+    def __init__(self, **answer: Any) -> None:
+        self._answer = answer
+        self.asked: dict[str, Any] = {}
+
+    @property
+    def pricing(self) -> "Aws":
+        return self
+
+    @property
+    def ec2(self) -> "Aws":
+        return self
+
+    def get_products(self, **parameters: Any) -> dict[str, Any]:
+        self.asked = parameters
+        return self._answer
+
+    def describe_spot_price_history(self, **parameters: Any) -> dict[str, Any]:
+        self.asked = parameters
+        return self._answer
+
+
+def product(dollars: str, **attributes: str) -> str:
+    known = {"instanceType": "g5.xlarge", "operatingSystem": "Linux"} | attributes
+    dimension = {"pricePerUnit": {"USD": dollars}}
+    terms = {"OnDemand": {"A.B": {"priceDimensions": {"A.B.C": dimension}}}}
+    return json.dumps({"product": {"attributes": known}, "terms": terms})
+
+
+def ask(name: str, os: str, page: str | None = None) -> dict[str, Any]:
+    return {"region": "eu-west-1", "instance_type": name, "os": os, "page": page}
+
+
+@pytest.mark.parametrize(
+    ("name", "os", "tenancy", "family"),
+    [
+        ("g5.xlarge", "linux", "Shared", "Compute Instance"),
+        ("g4dn.xlarge", "windows", "Shared", "Compute Instance"),
+        ("g4dn.metal", "linux", "Dedicated", "Compute Instance (bare metal)"),
+        ("c7i.metal-24xl", "linux", "Dedicated", "Compute Instance (bare metal)"),
+    ],
+)
+def test_the_filters_leave_one_product(name: str, os: str, tenancy: str, family: str) -> None:
+    """Not the SQL server's, not a reservation's, and of Windows not that of an own licence."""
+    aws = Aws(PriceList=[], NextToken=None)
+    get_products(aws, ask(name, os))  # type: ignore[arg-type]
+    filters = {one["Field"]: one["Value"] for one in aws.asked["Filters"]}
+    assert filters == {
+        "instanceType": name,
+        "regionCode": "eu-west-1",
+        "operatingSystem": os.capitalize(),
+        "licenseModel": "No License required",
+        "preInstalledSw": "NA",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+        "tenancy": tenancy,
+        "productFamily": family,
+    }
+    assert {one["Type"] for one in aws.asked["Filters"]} == {"TERM_MATCH"}
+    assert "NextToken" not in aws.asked
+
+
+def test_items_are_texts_of_json_and_those_of_another_form_are_passed_over() -> None:
+    items = [
+        product("1.1230000000"),
+        product("0.0000000000"),
+        product("free"),
+        "{",
+        "[]",
+        "{}",
+        json.dumps({"product": {"attributes": {}}, "terms": {"OnDemand": 3}}),
+        product("2.5", operatingSystem="Windows"),
+    ]
+    rows, page = get_products(
+        Aws(PriceList=items, NextToken="more"),  # type: ignore[arg-type]
+        ask("g5.xlarge", "linux", "before"),
+    )
+    assert rows == [("g5.xlarge", "linux", 1.123), ("g5.xlarge", "windows", 2.5)]
+    assert page == "more"
+
+
+def test_the_spot_prices_of_this_moment_are_asked_for() -> None:
+    moment = datetime(2026, 11, 22, 4, tzinfo=UTC)
+    shown = {
+        "InstanceType": "g5.xlarge",
+        "AvailabilityZone": "us-east-1a",
+        "ProductDescription": "Linux/UNIX",
+        "SpotPrice": "0.412300",
+        "Timestamp": moment,
+    }
+    aws = Aws(SpotPriceHistory=[shown], NextToken="")
+    arguments = {
+        "instance_types": ["g5.xlarge"],
+        "products": ["Linux/UNIX"],
+        "at": moment.timestamp(),
+        "page": None,
+    }
+    rows, page = describe_spot_price_history(aws, arguments)  # type: ignore[arg-type]
+    assert rows == [("g5.xlarge", "us-east-1a", "Linux/UNIX", "0.412300", moment.timestamp())]
+    assert not page
+    assert aws.asked["StartTime"] == moment
+    assert "EndTime" not in aws.asked
