@@ -13,7 +13,6 @@ import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
-    MOST_CONSOLE,
     LaunchAnswer,
     LaunchOrder,
     ProofRefusedError,
@@ -37,6 +36,7 @@ from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.canary import sku_for
 from autoscaler.providers.ec2.channel import Api, WorkerChannel
 from autoscaler.providers.ec2.collecting import Collector
+from autoscaler.providers.ec2.console import read_console
 from autoscaler.providers.ec2.endings import end_machines
 from autoscaler.providers.ec2.errors import first_part
 from autoscaler.providers.ec2.identity import IdentityVerifier, pinned_certificates
@@ -61,6 +61,7 @@ PAGE = 500
 """Machines a page of the list: some 0.2 s of the worker's parsing."""
 
 _TEMPLATE_GONE = frozenset({"InvalidLaunchTemplateId", "InvalidLaunchTemplateName"})
+_GONE = frozenset({"InvalidLaunchTemplateId", "InvalidLaunchTemplateName"})
 _NOT_NOW = frozenset({"IncorrectInstanceState", "UnsupportedOperation"})
 """The latest output is for Nitro types alone (EC2 API Reference, GetConsoleOutput), and for
 machines that are up; what EC2 kept at the last transition is there for every other one."""
@@ -250,16 +251,7 @@ class Ec2Provider:
 
     async def console(self, machine: ProviderMachineId) -> str:
         """What it shows now, else what EC2 kept at its last transition (see `Provider`)."""
-        arguments = {"id": machine, "most": MOST_CONSOLE}
-        try:
-            shown = await self._api.call("GetConsoleOutput", arguments | {"latest": True})
-        except ProviderError as error:
-            if first_part(error.code) not in _NOT_NOW:
-                raise
-            shown = ""
-        if not shown:
-            shown = await self._api.call("GetConsoleOutput", arguments | {"latest": False})
-        return str(shown)
+        return await read_console(self._api, machine)
 
     def verify(self, proof: bytes) -> ProvenIdentity:
         """Check an instance identity document (see `Provider`)."""

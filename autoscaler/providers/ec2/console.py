@@ -1,0 +1,24 @@
+"""Reads a machine's console output: what it shows now, else what EC2 kept at its last transition."""
+
+from autoscaler.controller.ports.provider import MOST_CONSOLE, ProviderError
+from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.providers.ec2.channel import Api
+from autoscaler.providers.ec2.errors import first_part
+
+_NOT_NOW = frozenset({"IncorrectInstanceState", "UnsupportedOperation"})
+"""The latest output is for Nitro types alone (EC2 API Reference, GetConsoleOutput), and for
+machines that are up; what EC2 kept at the last transition is there for every other one."""
+
+
+async def read_console(api: Api, machine: ProviderMachineId) -> str:
+    """Return the end of the output, or an empty text. Raises ProviderError, OutcomeUnknownError."""
+    arguments = {"id": machine, "most": MOST_CONSOLE}
+    try:
+        shown = await api.call("GetConsoleOutput", arguments | {"latest": True})
+    except ProviderError as error:
+        if first_part(error.code) not in _NOT_NOW:
+            raise
+        shown = ""
+    if not shown:
+        shown = await api.call("GetConsoleOutput", arguments | {"latest": False})
+    return str(shown)
