@@ -208,6 +208,20 @@ def test_runs_are_remembered_from_lists_and_from_the_ledger_until_they_are_over(
     assert set(desk.book.known(NOW).runs) == {(WIDGETS, 8)}
 
 
+def test_a_run_whose_jobs_were_read_since_it_changed_is_read_at_its_own_pace_again(
+    desk: Desk,
+) -> None:
+    """A run that stays marked as changed would be read every 15 s, ahead of all others, for ever."""
+    desk.hear(told(1))
+    desk.book.listed_runs(WIDGETS, [ACTIVE], NOW)
+    desk.book.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
+    assert desk.book.known(NOW).runs[KEY].changed
+    desk.read(listed(1))
+    assert not desk.book.known(NOW).runs[KEY].changed
+    desk.book.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
+    assert not desk.book.known(NOW).runs[KEY].changed
+
+
 def test_repositories_of_no_scope_crowd_out_none_that_is() -> None:
     scope = Scope("acme", None, repositories=("acme/w*",))
     desk = Desk(replace(catalogue(), scopes=(scope,)))

@@ -72,6 +72,22 @@ async def test_what_has_not_changed_is_read_again_for_nothing(
     assert [one.state for one in changed.items] == [JobState.QUEUED] * 4 + [JobState.COMPLETED]
 
 
+async def test_each_app_has_etags_of_its_own(world: World) -> None:
+    """GitHub answers 304 for what one App was shown; another may be shown other repositories."""
+    world.github.installed["2", "acme"] = 78
+    world.github.lists.etags = True
+    world.github.lists.repositories = [{"full_name": "acme/widgets"}]
+    async with world.client(apps=(1, 2)) as client:
+        first = await client.lists.repositories("org:acme")
+        assert (first.calls, world.github.lists.conditional) == (2, 0)
+        world.github.lists.repositories = [{"full_name": "acme/gadgets"}]
+        second = await client.lists.repositories("org:acme")
+        assert (second.calls, world.github.lists.conditional) == (2, 2)
+        third = await client.lists.repositories("org:acme")
+        assert (third.calls, world.github.lists.conditional) == (0, 4)
+        assert [one.name for one in third.items] == ["acme/gadgets"]
+
+
 async def test_what_nobody_has_asked_for_in_an_hour_is_forgotten(
     world: World, client: GitHubClient
 ) -> None:

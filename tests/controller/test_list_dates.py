@@ -1,0 +1,95 @@
+"""A list is as old as the moment at which its reading began: what happens meanwhile is not in it."""
+
+import asyncio
+
+import pytest
+
+from autoscaler.controller.ports.github import RegisteredRunner
+from autoscaler.controller.sync_registrations import CONFIRMED_AFTER
+from autoscaler.controller.sync_schedule import INTERVALS, RUNNERS_SOON, Kind
+from autoscaler.model.identifiers import Seconds
+from tests.controller.agents import launched, queue
+from tests.controller.controllers import World, cancelled
+from tests.controller.test_syncing import OURS, begin, syncing_of
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
+
+SLOW: Seconds = 20.0
+
+
+@on_virtual_time
+async def test_a_machine_launched_during_a_providers_list_is_not_missing_from_it() -> None:
+    world = World()
+    controller, _ = await launched(world)
+    world.east.latency = SLOW
+    sweep = asyncio.create_task(controller.reconciler.sweep(EAST))
+    await asyncio.sleep(1.0)
+    world.east.latency = 0.5
+    await queue(controller, 2)
+    await controller.turn()
+    assert len(world.east.running) == 2
+    began_at = world.clock.now() - 6.0
+    assert await sweep
+    assert [machine.absent_since for machine in controller.state.machines.values()] == [None] * 2
+    assert controller.state.swept_at[EAST] == pytest.approx(began_at, abs=0.5)
+
+
+@on_virtual_time
+async def test_a_list_of_runners_tells_of_the_moment_at_which_it_began() -> None:
+    """A runner that was handed over while it was read is in no page of it."""
+    world = World()
+    controller, lists = await begin(world)
+    lists.latency = SLOW
+    began_at = controller.journal.now
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(SLOW + 10.0)
+    listed_at = controller.state.every_scope_listed_at
+    assert began_at <= listed_at <= world.clock.now() - SLOW
+    await cancelled(task)
+
+
+@on_virtual_time
+async def test_a_registration_is_suspected_from_the_beginning_of_a_list_on() -> None:
+    """Two lists that began a minute apart take it away, however long each of them took."""
+    world = World()
+    controller, lists = await begin(world)
+    await controller.reconciler.sweep(EAST)
+    lists.latency = SLOW
+    lists.registrations = [RegisteredRunner(1, OURS, online=False, busy=False)]
+    deleted = []
+
+    async def delete(scope: str, github_id: int) -> bool:
+        deleted.append(world.clock.now())
+        return True
+
+    world.github.delete_runner = delete  # type: ignore[method-assign]
+    began_at = world.clock.now()
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    while world.clock.now() < began_at + 200.0:
+        await asyncio.sleep(29.0)
+        lists.latency = 0.3  # the first list alone took long
+        await controller.reconciler.sweep(EAST)
+    assert RUNNERS_SOON == CONFIRMED_AFTER
+    assert deleted[0] - began_at == pytest.approx(RUNNERS_SOON, abs=3.0)
+    await cancelled(task)
+
+
+@on_virtual_time
+async def test_what_took_long_to_read_is_read_again_an_interval_after_it_began() -> None:
+    world = World()
+    controller, lists = await begin(world)
+    lists.queue("acme/widgets", 1, 1, world.clock.now())
+    lists.latency = SLOW
+    began: list[float] = []
+    newest = lists.newest_runs
+
+    async def noted(repository: str):  # type: ignore[no-untyped-def]
+        began.append(world.clock.now())
+        return await newest(repository)
+
+    lists.newest_runs = noted  # type: ignore[method-assign]
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(240.0)
+    assert began[1] - began[0] == pytest.approx(INTERVALS[Kind.NEWEST], abs=2.0)
+    assert world.telemetry.staleness["acme"] >= SLOW
+    await cancelled(task)
