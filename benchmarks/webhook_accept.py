@@ -33,6 +33,7 @@ from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
+from autoscaler.model.events import JobObserved
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
 from autoscaler.server.webhook import WebhookEndpoint
@@ -152,10 +153,10 @@ def _drive(orders: Connection) -> None:
             orders.send(runner.run(_apply(load)))
 
 
-def _endpoint() -> WebhookEndpoint:
+def _endpoint() -> WebhookEndpoint[JobObserved]:
     kept: set[str] = set()
 
-    async def accept(delivery: Delivery) -> bool:
+    async def accept(delivery: Delivery, _: JobObserved) -> bool:
         await asyncio.sleep(0)
         before = len(kept)
         kept.add(delivery.id)

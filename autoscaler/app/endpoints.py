@@ -14,6 +14,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
+from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.server.admin import AdminEndpoint
@@ -23,7 +24,7 @@ from autoscaler.server.webhook import WebhookEndpoint
 
 def webhook_endpoint(
     configuration: config.Configuration, intake: Intake, clock: Clock, telemetry: Telemetry
-) -> WebhookEndpoint:
+) -> WebhookEndpoint[JobObserved]:
     """/webhook. Raises ConfigurationError."""
     secrets = [one.get_secret_value() for one in config.read_webhook_secrets(configuration)]
     return WebhookEndpoint(

@@ -10,6 +10,7 @@ import structlog
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store, StoreError
 from autoscaler.ledger.ledger import REMEMBERED_FOR
+from autoscaler.model.demand import scope_of
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs import JobState
@@ -30,12 +31,21 @@ class Intake:
         self._store = store
         self._journal = journal
         self._parse = parse
-        self._waiting: list[tuple[DeliveryKey, JobObserved | None]] = []
+        self._waiting: list[tuple[DeliveryKey | None, JobObserved | None]] = []
         self._failure: StoreError | None = None
         self.jobs_queued = 0
 
-    async def accept(self, delivery: Delivery) -> bool:
-        """Keep a delivery; False if it was known. Durable on return. Raises StoreError."""
+    async def accept(self, delivery: Delivery, event: JobObserved | None = None) -> bool | None:
+        """Keep a delivery; False if it was known. Durable on return. Raises StoreError.
+
+        `event` is the fact in the body, where the caller has read it. One about a repository
+        outside every scope is not kept, and None is returned: it is nobody's demand here.
+        """
+        if event is None:
+            event = self._read(delivery)
+        if event is not None and self._is_outside(event):
+            self._waiting.append((None, event))
+            return None
         try:
             new = await self._store.accept(delivery)
         except StoreError as error:
@@ -45,15 +55,17 @@ class Intake:
             self._journal.changed.set()
             raise
         if new:
-            self.resume(delivery)
+            self._take(delivery.key, event)
         return new
 
     def resume(self, *deliveries: Delivery) -> None:
         """Queue stored deliveries for the loop."""
         for delivery in deliveries:
-            event = self._read(delivery)
-            self._waiting.append((delivery.key, event))
-            self.jobs_queued += event is not None and event.state is JobState.QUEUED
+            self._take(delivery.key, self._read(delivery))
+
+    def _take(self, key: DeliveryKey, event: JobObserved | None) -> None:
+        self._waiting.append((key, event))
+        self.jobs_queued += event is not None and event.state is JobState.QUEUED
         self._journal.changed.set()
 
     async def apply_waiting(self) -> int:
@@ -68,7 +80,7 @@ class Intake:
             if event is not None:
                 await self.recall(event)
                 self._journal.note(event)
-        await self._journal.commit([key for key, _ in waiting])
+        await self._journal.commit([key for key, _ in waiting if key is not None])
         return len(waiting)
 
     def _read(self, delivery: Delivery) -> JobObserved | None:
@@ -79,12 +91,18 @@ class Intake:
             _log.error("delivery_not_understood", delivery=delivery.id, error=str(error))
             return None
 
+    def _is_outside(self, event: JobObserved) -> bool:
+        catalogue = self._journal.ledger.state.catalogue
+        return scope_of(catalogue, event.repository) is None
+
     async def recall(self, event: JobObserved) -> None:
         """Bring a job back from the store that has left memory. Raises StoreError."""
         # A job that ended long ago has left memory: its row says so, or a re-run's repeated
         # `completed` would bring it back to life.
         state = self._journal.ledger.state
         if event.id in state.jobs or event.queued_at > self._journal.now - REMEMBERED_FOR:
+            return
+        if self._is_outside(event):
             return
         job = await self._store.find_job(event.id)
         if job is not None and event.id not in state.jobs:

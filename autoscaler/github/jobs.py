@@ -8,7 +8,7 @@ Fields and oddities: octokit/webhooks `workflow_job` schemas; docs.github.com "w
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -79,7 +79,59 @@ class Sighting:
     read: bool
 
 
-def observe(job: WorkflowJob, state: JobState, sighting: Sighting) -> JobObserved:
+class JobFields(Protocol):
+    """What a fact is made of; None where GitHub gave nothing."""
+
+    @property
+    def id(self) -> int:
+        """The job's id."""
+
+    @property
+    def labels(self) -> list[str]:
+        """As `runs-on` gives them."""
+
+    @property
+    def name(self) -> str | None:
+        """As GitHub shows it."""
+
+    @property
+    def workflow_name(self) -> str | None:
+        """As GitHub shows it."""
+
+    @property
+    def run_id(self) -> int | None:
+        """Of the workflow run."""
+
+    @property
+    def run_attempt(self) -> int | None:
+        """From 1 on."""
+
+    @property
+    def runner_name(self) -> str | None:
+        """Empty for none."""
+
+    @property
+    def runner_id(self) -> int | None:
+        """0 for none."""
+
+    @property
+    def conclusion(self) -> str | None:
+        """Of a completed job."""
+
+    @property
+    def created_at(self) -> str | None:
+        """ISO 8601."""
+
+    @property
+    def started_at(self) -> str | None:
+        """ISO 8601."""
+
+    @property
+    def completed_at(self) -> str | None:
+        """ISO 8601."""
+
+
+def observe(job: JobFields, state: JobState, sighting: Sighting) -> JobObserved:
     """The fact that GitHub gave, in `state`. Raises ValueError on a timestamp that is none.
 
     - `queued_at` is `created_at`; where GitHub left that out `started_at`, which it sets on queued
@@ -115,4 +167,5 @@ def observe(job: WorkflowJob, state: JobState, sighting: Sighting) -> JobObserve
 
 def _shown(text: str | None) -> str:
     # For people only, so cut and cleaned rather than refused: a long matrix name loses no job.
-    return "".join(c if c.isprintable() else " " for c in (text or "")[:MAX_TEXT])
+    shown = (text or "")[:MAX_TEXT]
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else " " for c in shown)

@@ -34,6 +34,8 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
     before = job.state if job is not None else None
     was_fork = job is not None and job.admission is Admission.FORK
     if job is None:
+        if scope_of(state.catalogue, event.repository) is None:
+            return  # No runner of ours is for it: it would stay in memory for days.
         job = _new_job(state, event)
         state.add(job)
         state.note(job, event.at, event.state, _source(event))

@@ -9,7 +9,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import structlog
 from aiohttp import web
@@ -26,14 +26,20 @@ from autoscaler.server.refusal_log import RefusalLog
 Verify = Callable[[bytes, str | None], bool]
 """Whether this X-Hub-Signature-256 header is the body's; must not raise."""
 
-Parse = Callable[[bytes, Instant], object | None]
-"""Check a workflow_job body: None for one of no interest.
+Fact = TypeVar("Fact")
+"""What a body says. The server hands it on and does not look into it."""
+
+Parse = Callable[[bytes, Instant], Fact | None]
+"""Read a workflow_job body: None for one of no interest.
 
 Raises ValueError, whose text says where it is wrong and holds nothing of the body.
 """
 
-Accept = Callable[[Delivery], Awaitable[bool]]
-"""Keep a delivery, durably on return; False if it is known. Raises StoreError."""
+Accept = Callable[[Delivery, Fact], Awaitable[bool | None]]
+"""Keep a delivery, durably on return; False if it is known, None if it need not be kept.
+
+Raises StoreError. This is where another process can stand between the server and the ledger.
+"""
 
 _DELIVERY_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 _EVENT = re.compile(r"[a-z][a-z_]{0,63}")
@@ -92,14 +98,14 @@ class WebhookLimits:
     oldest_pending: Seconds = 5.0
 
 
-class WebhookEndpoint:
+class WebhookEndpoint(Generic[Fact]):
     """The webhook's route. The callables and ports decide; this class answers."""
 
     def __init__(
         self,
         verify: Verify,
-        parse: Parse,
-        accept: Accept,
+        parse: Parse[Fact],
+        accept: Accept[Fact],
         clock: Clock,
         telemetry: Telemetry,
         limits: WebhookLimits | None = None,
@@ -161,25 +167,27 @@ class WebhookEndpoint:
 
     async def _judge_job(self, delivery: Delivery) -> str:
         try:
-            wanted = self._parse(delivery.body, delivery.received_at)
+            fact = self._parse(delivery.body, delivery.received_at)
         except (ValueError, RecursionError) as error:
             self._refusals.note("malformed delivery", delivery=delivery.id, reason=str(error))
             return "malformed"
-        if wanted is None:
+        if fact is None:
             return "ignored"
-        return await self._completion.run(self._keep(delivery))
+        return await self._completion.run(self._keep(delivery, fact))
 
-    async def _keep(self, delivery: Delivery) -> str:
+    async def _keep(self, delivery: Delivery, fact: Fact) -> str:
         """Goes on when GitHub hangs up: half a commit is nobody's wish."""
         token = object()
         self._pending[token] = asyncio.get_running_loop().time()
         try:
-            fresh = await self._accept(delivery)
+            fresh = await self._accept(delivery, fact)
         except StoreError as error:
             _log.error("delivery not stored", delivery=delivery.id, reason=str(error))
             return "store_failed"
         finally:
             del self._pending[token]
+        if fresh is None:
+            return "ignored"
         return "accepted" if fresh else "duplicate"
 
     def _overloaded(self) -> bool:

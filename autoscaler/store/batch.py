@@ -19,10 +19,9 @@ from autoscaler.controller.ports.store import (
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.installations import Installations
 from autoscaler.store.rows import (
+    InboxRow,
     Row,
-    checked_key,
     cooldown_row,
-    delivery_key,
     delivery_row,
     history_row,
     moment,
@@ -35,7 +34,7 @@ from autoscaler.store.rows import (
 class Arrival:
     """One webhook delivery to keep."""
 
-    row: Row
+    row: InboxRow
 
     @classmethod
     def of(cls, delivery: Delivery) -> "Arrival":
@@ -45,7 +44,7 @@ class Arrival:
     @property
     def key(self) -> DeliveryKey:
         """What it is known by."""
-        return delivery_key(self.row)
+        return self.row.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class Decision:
         return cls(
             records=tuple(record_row(record) for record in records),
             history=tuple(history_row(row) for row in history),
-            applied=tuple(checked_key(key) for key in applied),
+            applied=tuple(applied),
             cooldowns=tuple(cooldown_row(cooldown) for cooldown in cooldowns),
             installations=installations,
         )
@@ -100,7 +99,7 @@ Change = Arrival | Decision | Beat
 class Batch:
     """What one transaction writes."""
 
-    inbox: dict[DeliveryKey, Row] = field(default_factory=dict)
+    inbox: dict[DeliveryKey, InboxRow] = field(default_factory=dict)
     applied: dict[DeliveryKey, None] = field(default_factory=dict)
     records: dict[Table, dict[object, Row]] = field(default_factory=dict)
     history: list[Row] = field(default_factory=list)
@@ -132,7 +131,7 @@ class Batch:
         for key in decision.applied:
             self.applied[key] = None
             if key in self.inbox:
-                self.inbox[key] = {**self.inbox[key], "applied": True}
+                self.inbox[key] = self.inbox[key]._replace(applied=True)
         for row in decision.cooldowns:
             self.cooldowns[row["key"]] = row
         self.installations = decision.installations or self.installations

@@ -5,7 +5,7 @@ one caller's bad value must never fail the transaction that it would share with 
 """
 
 import math
-import zlib
+from typing import NamedTuple
 
 from sqlalchemy import Table
 
@@ -28,12 +28,22 @@ from autoscaler.store.rerun_codec import encode_rerun
 
 Row = dict[str, object]
 
+
+class InboxRow(NamedTuple):
+    """One delivery to keep; the body is as it came."""
+
+    id: str
+    event: str
+    received_at: Instant
+    applied: bool
+    key: DeliveryKey
+    body: bytes
+
+
 DETAIL_LIMIT = 8192
 """How many characters of one history row's free text are kept; the rest is cut off."""
 
 _LARGEST_INTEGER = 2**63 - 1
-# Level 1: a 12 KB webhook body takes 0.1 ms and shrinks to a quarter.
-_COMPRESSION = 1
 
 
 def record_row(record: Record) -> tuple[Table, Row]:
@@ -88,44 +98,16 @@ def cooldown_row(cooldown: Cooldown) -> Row:
     }
 
 
-def delivery_row(delivery: Delivery) -> Row:
-    """A delivery that is not applied yet; the body is still as it came."""
-    return {
-        "id": name(delivery.id, "delivery id"),
-        "body_sha256": delivery.key.body_sha256,
-        "event": name(delivery.event, "delivery event"),
-        "received_at": moment(delivery.received_at, "delivery"),
-        "applied": False,
-        "body": bytes(delivery.body),
-    }
-
-
-def delivery_key(row: Row) -> DeliveryKey:
-    """What an inbox row is known by."""
-    digest = row["body_sha256"]
-    assert isinstance(digest, bytes)
-    return DeliveryKey(str(row["id"]), digest)
-
-
-def checked_key(key: DeliveryKey) -> DeliveryKey:
-    """The same. Raises StoreError if it can be no row's."""
-    name(key.id, "delivery id")
-    return key
-
-
-def compress(row: Row) -> Row:
-    """The same inbox row with its body compressed."""
-    body = row["body"]
-    assert isinstance(body, bytes)
-    return {**row, "body": zlib.compress(body, _COMPRESSION)}
-
-
-def read_body(body: bytes) -> bytes:
-    """A compressed body as it came. Raises ValueError when it is damaged."""
-    try:
-        return zlib.decompress(body)
-    except zlib.error as error:
-        raise ValueError(str(error)) from error
+def delivery_row(delivery: Delivery) -> InboxRow:
+    """Return the row of a delivery that is not applied yet. Raises StoreError."""
+    return InboxRow(
+        id=name(delivery.id, "delivery id"),
+        event=name(delivery.event, "delivery event"),
+        received_at=moment(delivery.received_at, "delivery"),
+        applied=False,
+        key=delivery.key,
+        body=bytes(delivery.body),
+    )
 
 
 def name(value: str, what: str) -> str:

@@ -31,7 +31,8 @@ from autoscaler.store.batch import Arrival, Batch, Beat, Change, Decision
 from autoscaler.store.group_commit import GroupCommit
 from autoscaler.store.prices import price_rows, read_prices, replace_prices
 from autoscaler.store.rows import job_key, name
-from autoscaler.store.sqlite_file import SqliteDialect, SqliteFile
+from autoscaler.store.sqlite_bulk import SqliteDialect
+from autoscaler.store.sqlite_file import SqliteFile
 
 Answer = TypeVar("Answer")
 
@@ -108,6 +109,8 @@ class SqliteStore:
         while await self._transact(lambda c: statements.forget_deliveries(c, before)):
             pass
         await self._transact(lambda c: statements.forget_leftovers(c, before))
+        while await self._in_thread(self._file.shrink):
+            pass
         return gone
 
     async def load_prices(self) -> Mapping[ProviderName, tuple[Price, ...]]:
@@ -139,9 +142,11 @@ class SqliteStore:
         return await self._commits.submit(change)
 
     async def _transact(self, do: Callable[[Connection], Answer]) -> Answer:
+        return await self._in_thread(lambda: self._file.transaction(do))
+
+    async def _in_thread(self, do: Callable[[], Answer]) -> Answer:
         self._refuse_if_closed()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._file.transaction, do)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, do)
 
     def _refuse_if_closed(self) -> None:
         if self._closing is not None:

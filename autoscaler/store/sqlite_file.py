@@ -1,7 +1,7 @@
 """One SQLite file, held by one process: opened, locked, brought up to date, and spoken to.
 
 Used from one thread only. Everything that is SQLite's own (pragmas, the file and its lock, error
-words, inserts) stands here; it decides nothing about what is written.
+words) stands here, the bulk writes in `sqlite_bulk`; it decides nothing about what is written.
 """
 
 import fcntl
@@ -10,10 +10,10 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import Column, Connection, Engine, Executable, NullPool, Table, create_engine, event
-from sqlalchemy.dialects.sqlite import insert
+import structlog
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -23,6 +23,11 @@ from autoscaler.store.schema import migrate
 Answer = TypeVar("Answer")
 
 _OWNER_ONLY = 0o600
+_INCREMENTAL = 2
+_PAGES_AT_ONCE = 256
+"""Of 4 KB, freed in one transaction."""
+
+_log = structlog.get_logger(__name__)
 
 _ERROR_WORDS = {
     "SQLITE_FULL": "the disk is full: make room on it, then start again",
@@ -40,24 +45,6 @@ _ERROR_WORDS = {
 }
 
 
-class SqliteDialect:
-    """The `Dialect` of SQLite."""
-
-    def insert_unknown(self, table: Table, *key: Column[Any]) -> Executable:
-        """`ON CONFLICT DO NOTHING`, returning what went in."""
-        return insert(table).on_conflict_do_nothing(index_elements=key).returning(*key)
-
-    def upsert(self, table: Table) -> Executable:
-        """`ON CONFLICT DO UPDATE` of every column."""
-        statement = insert(table)
-        values = {
-            column.name: statement.excluded[column.name]
-            for column in table.columns
-            if not column.primary_key
-        }
-        return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values)
-
-
 class SqliteFile:
     """An open file. Made, used and closed in the same thread."""
 
@@ -73,6 +60,7 @@ class SqliteFile:
                 self._connection = undo.enter_context(engine.connect())
             except SQLAlchemyError as error:
                 raise self._explained(error) from error
+            self._make_shrinkable()
             self.transaction(migrate)
             self._release = undo.pop_all()
 
@@ -86,9 +74,41 @@ class SqliteFile:
         except StoreError as error:
             raise StoreError(f"{self.path}: {error}") from error
 
+    def shrink(self) -> bool:
+        """Give some of the file's free pages back to the disk; False when there are none left.
+
+        A short transaction, so that deliveries need not wait long. Raises StoreError.
+        """
+        try:
+            free = self._driver().execute("PRAGMA freelist_count").fetchone()[0]
+            if free:
+                # A step frees a page, and only a script is run to its end.
+                vacuum = f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})"
+                self._driver().executescript(f"BEGIN IMMEDIATE; {vacuum}; COMMIT")
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        return bool(free > _PAGES_AT_ONCE)
+
     def close(self) -> None:
         """Release file and lock. Idempotent."""
         self._release.close()
+
+    def _driver(self) -> sqlite3.Connection:
+        driver = self._connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        return driver
+
+    def _make_shrinkable(self) -> None:
+        """Write a file of an earlier release anew, once: only then can its pages be given back."""
+        try:
+            if self._driver().execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+                self._driver().execute("PRAGMA auto_vacuum = INCREMENTAL")
+                self._driver().execute("VACUUM")
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", "") != "SQLITE_FULL":
+                raise self._explained(error) from error
+            # It takes as much room again for a while. Without that the store works as before.
+            _log.warning("store_not_compacted", path=str(self.path), reason=str(error))
 
     def _lock(self) -> int:
         # Never on the database file itself: closing any descriptor of it drops SQLite's locks.
@@ -124,13 +144,15 @@ class SqliteFile:
                 "own that it may write to"
             ) from error
 
-    def _explained(self, error: SQLAlchemyError) -> StoreError:
-        cause = error.orig if isinstance(error, DBAPIError) else None
+    def _explained(self, error: SQLAlchemyError | sqlite3.Error) -> StoreError:
+        cause = error.orig if isinstance(error, DBAPIError) else error
         name = getattr(cause, "sqlite_errorname", "")
         for prefix, words in _ERROR_WORDS.items():
             if name.startswith(prefix):
                 return StoreError(f"{self.path}: {words} ({name})")
-        return StoreError(f"{self.path}: {cause or type(error).__name__}")
+        return StoreError(
+            f"{self.path}: {cause if isinstance(cause, sqlite3.Error) else type(error).__name__}"
+        )
 
 
 def _engine(path: Path) -> Engine:
@@ -139,8 +161,6 @@ def _engine(path: Path) -> Engine:
         poolclass=NullPool,
         # Bodies and records must not appear in error messages.
         hide_parameters=True,
-        # The default of 1,000 rows a statement is beyond what old SQLite builds bind.
-        insertmanyvalues_page_size=200,
     )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
@@ -150,6 +170,8 @@ def _engine(path: Path) -> Engine:
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     # sqlite3 would begin transactions too late, and not at all before CREATE TABLE.
     connection.isolation_level = None
+    # Before anything is written to a new file, or it has no effect.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise sqlite3.OperationalError(f"this file system allows no WAL (journal mode {mode})")

@@ -1,31 +1,27 @@
 """What is asked of the database, in portable SQL on one open transaction.
 
-The two kinds of insert that SQL leaves to each database come in as a `Dialect`. Nothing here
+What is written in bulk, which SQL leaves to each database, goes through a `Dialect`. Nothing here
 begins or ends a transaction, and nothing here decides what is worth keeping.
 """
 
 import json
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    Executable,
     Select,
     Table,
     Text,
-    bindparam,
     cast,
     delete,
-    insert,
     not_,
     or_,
     select,
     true,
-    update,
 )
 
 from autoscaler.controller.ports.store import (
@@ -41,10 +37,11 @@ from autoscaler.model.identifiers import InstallationId, Instant
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import Job
 from autoscaler.store.batch import Batch
+from autoscaler.store.bodies import decompress
 from autoscaler.store.codec import decode_call, decode_job, decode_machine, decode_runner
 from autoscaler.store.fields import CorruptRecordError, Fields
 from autoscaler.store.rerun_codec import decode_rerun
-from autoscaler.store.rows import Row, compress, read_body, read_history
+from autoscaler.store.rows import InboxRow, Row, read_history
 from autoscaler.store.tables import (
     calls,
     cooldowns,
@@ -63,41 +60,38 @@ FORGET_AT_ONCE = 500
 """Rows of one table that one transaction of `forget` deletes, so that arrivals need not wait long."""
 
 
-_APPLY = (
-    update(inbox)
-    .where(inbox.c.id == bindparam("its_id"), inbox.c.body_sha256 == bindparam("its_body"))
-    .values(applied=True)
-)
-
-
 class Dialect(Protocol):
-    """The inserts that differ between databases."""
+    """The writes that differ between databases, each for many rows at once. No list is empty."""
 
-    def insert_unknown(self, table: Table, *key: Column[Any]) -> Executable:
-        """Insert rows whose `key` is new, and return the keys that went in."""
+    def insert_unknown(
+        self, connection: Connection, rows: Sequence[InboxRow]
+    ) -> frozenset[DeliveryKey]:
+        """Insert the deliveries whose bodies are new; return the keys that went in."""
 
-    def upsert(self, table: Table) -> Executable:
-        """Insert rows, or replace the ones with the same primary key."""
+    def mark_applied(self, connection: Connection, keys: Sequence[DeliveryKey]) -> None:
+        """Mark those of these deliveries that are there."""
+
+    def insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Insert rows that all have the same columns."""
+
+    def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Insert rows of all columns, or replace the ones with the same primary key."""
 
 
 def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[DeliveryKey]:
     """Write a batch; returns the keys of the deliveries that were new."""
     if batch.applied:
         # Before the inserts: a delivery that is accepted after it was applied is a new one.
-        connection.execute(
-            _APPLY, [{"its_id": key.id, "its_body": key.body_sha256} for key in batch.applied]
-        )
+        dialect.mark_applied(connection, list(batch.applied))
     fresh: frozenset[DeliveryKey] = frozenset()
     if batch.inbox:
-        statement = dialect.insert_unknown(inbox, inbox.c.id, inbox.c.body_sha256)
-        rows = [compress(row) for row in batch.inbox.values()]
-        fresh = frozenset(DeliveryKey(*key) for key in connection.execute(statement, rows))
+        fresh = dialect.insert_unknown(connection, list(batch.inbox.values()))
     for table, changed in batch.records.items():
-        connection.execute(dialect.upsert(table), list(changed.values()))
+        dialect.upsert(connection, table, list(changed.values()))
     if batch.history:
-        connection.execute(insert(history), batch.history)
+        dialect.insert(connection, history, batch.history)
     if batch.cooldowns:
-        connection.execute(dialect.upsert(cooldowns), list(batch.cooldowns.values()))
+        dialect.upsert(connection, cooldowns, list(batch.cooldowns.values()))
     if batch.installations is not None:
         former = json.dumps({"ids": batch.installations.former})
         _set_meta(connection, dialect, "installation", batch.installations.own)
@@ -262,7 +256,7 @@ def _delivery(row: Row) -> Delivery:
     assert isinstance(body, bytes)
     try:
         return Delivery(
-            str(row["id"]), str(row["event"]), float(str(row["received_at"])), read_body(body)
+            str(row["id"]), str(row["event"]), float(str(row["received_at"])), decompress(body)
         )
     except ValueError as error:
         raise StoreError(f"the delivery {row['id']} in inbox is damaged: {error}") from error
@@ -290,4 +284,4 @@ def _get_meta(connection: Connection, key: str) -> str | None:
 
 
 def _set_meta(connection: Connection, dialect: Dialect, key: str, value: str) -> None:
-    connection.execute(dialect.upsert(meta), [{"key": key, "value": value}])
+    dialect.upsert(connection, meta, [{"key": key, "value": value}])

@@ -87,7 +87,7 @@ inbox = Table(
     Column("received_at", Double, nullable=False),
     Column("applied", Boolean, nullable=False),
     Column("body", LargeBinary, nullable=False),
-    UniqueConstraint("id", "body_sha256", name="inbox_delivery"),
+    UniqueConstraint("body_sha256", name="inbox_body"),
     Index("inbox_received_at", "received_at"),
     Index(
         "inbox_unapplied",
@@ -98,7 +98,7 @@ inbox = Table(
     ),
 )
 """`seq` is the order of arrival; `id` is X-GitHub-Delivery, which no signature covers, so the
-body's digest stands beside it in the key; `body` is zlib-compressed."""
+body's digest is the key; `body` is compressed."""
 
 history = Table(
     "history",

@@ -146,7 +146,7 @@ async def test_a_delivery_that_comes_twice_is_applied_once() -> None:
     await controller.resume()
     made = delivery(1, 1, Q, world.clock.now())
     answers = await asyncio.gather(*(controller.intake.accept(made) for _ in range(3)))
-    assert sorted(answers) == [False, False, True]
+    assert sorted(map(bool, answers)) == [False, False, True]
     assert await controller.intake.apply_waiting() == 1
     assert await controller.intake.accept(made) is False
     assert await controller.intake.apply_waiting() == 0
@@ -204,7 +204,8 @@ async def test_an_action_that_means_nothing_here_is_applied_as_nothing() -> None
     await controller.intake.accept(Delivery("d", "workflow_job", EPOCH, body))
     await controller.intake.apply_waiting()
     assert controller.state.jobs == {}
-    assert {key.id for key in world.store.applied} == {"d"}
+    assert [one.id for one in world.store.inbox.values()] == ["d"]
+    assert world.store.applied == set(world.store.inbox)
 
 
 @on_virtual_time
@@ -231,3 +232,53 @@ async def _late(controller: Controller, number: int, state: JobState, queued_at:
     now = controller.world.clock.now()
     await controller.intake.accept(delivery(number, 1, state, now, queued_at=queued_at))
     await controller.intake.apply_waiting()
+
+
+@on_virtual_time
+async def test_a_body_is_read_once() -> None:
+    """The server has read it, and hands over what it says."""
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    made = delivery(1, 1, Q, world.clock.now())
+    fact = parse(made.body, made.received_at)
+    assert fact is not None
+    unread = replace(made, body=b"nothing that could be read")
+    assert await controller.intake.accept(unread, fact) is True
+    await controller.intake.apply_waiting()
+    assert set(controller.state.jobs) == {JobId(1)}
+
+
+@on_virtual_time
+async def test_what_is_outside_every_scope_is_neither_stored_nor_kept_in_memory() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    made = delivery(1, 1, Q, world.clock.now())
+    fact = parse(made.body, made.received_at)
+    assert fact is not None
+    for state in (Q, P, C):
+        elsewhere = replace(fact, repository="strangers/widgets", state=state)
+        assert await controller.intake.accept(made, elsewhere) is None
+    await controller.intake.apply_waiting()
+    assert world.store.inbox == {}
+    assert controller.state.jobs == {}
+    assert controller.intake.jobs_queued == 0
+    assert not [record for commit in world.store.commits for record in commit.records]
+    assert await controller.intake.accept(made, fact) is True
+
+
+@on_virtual_time
+async def test_the_end_of_a_job_whose_repository_left_the_scopes_is_heard() -> None:
+    """It is in memory already, and must not stay there as one that runs."""
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    await queue(controller, 1)
+    await controller.intake.apply_waiting()
+    ended = delivery(9, 1, C, world.clock.now())
+    fact = parse(ended.body, world.clock.now())
+    assert fact is not None
+    await controller.intake.accept(ended, replace(fact, repository="strangers/widgets"))
+    await controller.intake.apply_waiting()
+    assert controller.state.jobs[JobId(1)].state is C

@@ -19,6 +19,7 @@ from multidict import CIMultiDict
 
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
+from autoscaler.model.events import JobObserved
 from autoscaler.server.webhook import ANSWERS, Parse, Verify, WebhookEndpoint
 from autoscaler.store.sqlite import SqliteStore
 from tests.fuzz.mutations import mutated, mutated_text
@@ -46,7 +47,7 @@ class Parts:
     """The code under test; a test of the fuzzer puts one with a hole in its place."""
 
     verify: Verify = verify_live
-    parse: Parse = parse_workflow_job
+    parse: Parse[JobObserved] = parse_workflow_job
     accept: Accept = accept
 
 
@@ -65,7 +66,7 @@ class WebhookTarget:
         self._endpoint = WebhookEndpoint(
             parts.verify,
             parts.parse,
-            partial(parts.accept, self._store),
+            lambda delivery, _: parts.accept(self._store, delivery),
             StillClock(),
             CountingTelemetry(),
         )

@@ -249,7 +249,7 @@ def test_what_is_no_event_is_refused_by_type(body: bytes) -> None:
 def test_a_refusal_repeats_no_value_of_the_body() -> None:
     with pytest.raises(MalformedPayloadError) as caught:
         parse_workflow_job(event(id="hunter2"), RECEIVED)
-    assert str(caught.value) == "workflow_job.id: int_type"
+    assert str(caught.value) == "Expected `int`, got `str` - at `$.workflow_job.id`"
     assert caught.value.__suppress_context__
 
 

@@ -47,7 +47,7 @@ async def front(tmp_path: Path, empty_store: Path) -> AsyncIterator[Front]:
         endpoint = WebhookEndpoint(
             lambda body, header: verify_signature(body, header, SECRETS),
             parse_workflow_job,
-            store.accept,
+            lambda delivery, _: store.accept(delivery),
             StillClock(),
             telemetry,
             WebhookLimits(body_timeout=BODY_TIMEOUT),

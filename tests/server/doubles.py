@@ -140,12 +140,14 @@ class Inbox:
     broken: bool = False
     open: asyncio.Event = field(default_factory=asyncio.Event)
     asked: int = 0
+    facts: list[object] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.open.set()
 
-    async def accept(self, delivery: Delivery) -> bool:
+    async def accept(self, delivery: Delivery, fact: object) -> bool | None:
         self.asked += 1
+        self.facts.append(fact)
         await self.open.wait()
         if self.broken:
             raise StoreError("disk full")

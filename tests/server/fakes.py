@@ -104,7 +104,7 @@ class Backstage:
     unready: list[str] = field(default_factory=list)
 
     def serving(
-        self, settings: ServerSettings = LOOPBACK, webhook: WebhookEndpoint | None = None
+        self, settings: ServerSettings = LOOPBACK, webhook: WebhookEndpoint[Any] | None = None
     ) -> Serving:
         telemetry: Telemetry = self.telemetry
         bootstrap: Bootstrap = self.bootstrap
@@ -170,7 +170,7 @@ class Reply:
 async def running(
     behind: Backstage | None = None,
     settings: ServerSettings = LOOPBACK,
-    webhook: WebhookEndpoint | None = None,
+    webhook: WebhookEndpoint[Any] | None = None,
 ) -> AsyncIterator[Caller]:
     """A server on loopback, and a client of it."""
     behind = behind or Backstage()

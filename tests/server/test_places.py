@@ -99,14 +99,13 @@ async def test_a_peer_at_its_share_closes_one_of_its_own() -> None:
 @on_virtual_time
 async def test_none_is_left_where_all_are_served_or_idle() -> None:
     hall = Hall()
-    for name in "abcd":
-        place = hall.taken(name)
+    places = [hall.taken(name) for name in "abcd"]
+    for place in places:
         place.serve()
-        if name in "ab":
-            place.rest()
+    places[0].rest()
     assert hall.take("e") is None
-    place.leave()
-    place.leave()
+    places[3].leave()
+    places[3].leave()
     assert hall.take("e") is not None
     assert len(hall.places) == 4
     assert hall.closed == []

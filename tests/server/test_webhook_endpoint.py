@@ -253,7 +253,7 @@ async def test_a_delivery_under_way_is_kept_though_github_hangs_up(caller: Calle
 
 
 async def test_a_defect_is_answered_500_and_counted() -> None:
-    async def defective(_: Delivery) -> bool:
+    async def defective(_: Delivery, _fact: object) -> bool:
         raise LookupError
 
     behind = Backstage()

@@ -19,7 +19,7 @@ WORKERS = 16
 async def work(store: SqliteStore, numbers: "itertools.count[int]") -> None:
     while True:
         number = next(numbers)
-        delivery = Delivery(str(number), "workflow_job", float(number), b"x" * 3000)
+        delivery = Delivery(str(number), "workflow_job", float(number), b"%06d" % number * 500)
         await store.accept(delivery)
         say(f"a {number}\n")
         await store.commit(

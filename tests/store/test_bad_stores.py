@@ -149,7 +149,9 @@ async def fill(path: Path) -> None:
     """A store with deliveries that were answered, closed well."""
     store = await SqliteStore.open(path)
     for job in JOBS:
-        assert await store.accept(Delivery(f"d-{job}", "workflow_job", float(job), b"{}" * 500))
+        assert await store.accept(
+            Delivery(f"d-{job}", "workflow_job", float(job), b"%06d" % job * 166)
+        )
     await store.close()
 
 

@@ -49,5 +49,6 @@ async def test_what_was_answered_before_a_kill_is_in_the_file(path: Path, lines:
     for number in jobs:
         assert len(await store.history("job", number)) == 1
     for number in accepted:
-        assert not await store.accept(Delivery(number, "workflow_job", 1.0, b"x" * 3000))
+        body = b"%06d" % int(number) * 500
+        assert not await store.accept(Delivery(number, "workflow_job", 1.0, body))
     await store.close()

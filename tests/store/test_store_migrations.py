@@ -18,7 +18,8 @@ from autoscaler.controller.ports.store import Cooldown, Delivery, StoreError
 from autoscaler.model.failures import FailureClass
 from autoscaler.store.schema import MIGRATIONS, _config
 from autoscaler.store.sqlite import SqliteStore
-from autoscaler.store.sqlite_file import SqliteDialect, SqliteFile
+from autoscaler.store.sqlite_bulk import SqliteDialect
+from autoscaler.store.sqlite_file import SqliteFile
 from autoscaler.store.statements import load
 from autoscaler.store.tables import metadata
 
@@ -69,7 +70,7 @@ def test_opening_again_changes_nothing(path: Path) -> None:
         seen.append(file.transaction(everything))
         file.close()
     assert seen[0] == seen[1]
-    assert ("0006",) in seen[0]
+    assert ("0007",) in seen[0]
 
 
 def everything(connection: Connection) -> list[tuple[object, ...]]:
@@ -86,7 +87,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(path: 
     with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
         await SqliteStore.open(path)
     assert get_version(path) == "9999"
-    set_version(path, "0006")
+    set_version(path, "0007")
     again = await SqliteStore.open(path)
     assert (await again.load(0.0)).installations == installations
     await again.close()
@@ -102,7 +103,21 @@ async def test_deliveries_of_the_first_schema_are_moved_with_their_order_and_mar
     assert [d.body for d in waiting] == bodies[1::2]
     assert [d.id for d in waiting] == [f"d-{n}" for n in range(1, 450, 2)]
     assert not await store.accept(Delivery("d-0", "workflow_job", 9.0, bodies[0]))
-    assert await store.accept(Delivery("d-0", "workflow_job", 9.0, bodies[1]))
+    assert not await store.accept(Delivery("d-0", "workflow_job", 9.0, bodies[1]))
+    assert await store.accept(Delivery("d-0", "workflow_job", 9.0, b"{}"))
+    await store.close()
+
+
+async def test_copies_of_a_body_under_other_ids_become_one_delivery(path: Path) -> None:
+    """One that was applied under any of its ids is not applied again."""
+    applied, waiting = b'{"n": 0}', b'{"n": 1}'
+    make_first_schema(path, [waiting, applied, applied, waiting, b"{}", waiting, b"[]", waiting])
+    # Every second one is applied: put that right for the copies of `waiting`.
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE inbox SET applied = 0 WHERE id = 'd-0'")
+    store = await SqliteStore.open(path)
+    assert [(d.id, d.body) for d in (await store.load(0.0)).unapplied] == [("d-0", waiting)]
+    assert not await store.accept(Delivery("new", "workflow_job", 9.0, applied))
     await store.close()
 
 
@@ -145,6 +160,20 @@ def make_cooldowns(path: Path, version: str, row: str) -> None:
         command.upgrade(_config(connection), version)
         connection.exec_driver_sql(f"INSERT INTO cooldowns VALUES ({row})")
     engine.dispose()
+
+
+async def test_a_file_that_could_not_shrink_is_written_anew_once(path: Path) -> None:
+    make_first_schema(path, [b"{}"])
+    assert auto_vacuum(path) == 0
+    store = await SqliteStore.open(path)
+    assert not await store.accept(Delivery("other", "workflow_job", 9.0, b"{}"))
+    await store.close()
+    assert auto_vacuum(path) == 2
+
+
+def auto_vacuum(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("PRAGMA auto_vacuum").fetchone()[0])
 
 
 def make_first_schema(path: Path, bodies: Sequence[bytes]) -> None:

@@ -1,0 +1,96 @@
+"""Writes many rows in one step of SQLite's, however many they are.
+
+The driver gives up the interpreter's lock for every step that a statement takes and then has to
+wait for it, up to 5 ms each while the event loop computes: rows one by one would wait for seconds.
+So the rows go in as one JSON text, and what is no text as one blob that is cut up. Decides
+nothing about what is written.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+
+import msgspec
+from sqlalchemy import Connection, Table
+
+from autoscaler.controller.ports.store import DeliveryKey
+from autoscaler.store.bodies import compress
+from autoscaler.store.rows import InboxRow, Row
+
+_DIGEST = 32
+
+_INSERT_DELIVERIES = """
+INSERT INTO inbox (id, event, received_at, applied, body_sha256, body)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+  json_extract(value, '$[3]'), substr(?2, key * 32 + 1, 32),
+  substr(?3, json_extract(value, '$[4]') + 1, json_extract(value, '$[5]'))
+FROM json_each(?1) WHERE true
+ON CONFLICT (body_sha256) DO NOTHING
+"""
+_LAST_DELIVERY = "SELECT ifnull(max(seq), 0) FROM inbox"
+_DELIVERIES_SINCE = "SELECT group_concat(hex(body_sha256), '') FROM inbox WHERE seq > ?"
+_MARK_APPLIED = """
+UPDATE inbox SET applied = 1
+WHERE body_sha256 IN (SELECT substr(?2, key * 32 + 1, 32) FROM json_each(?1))
+"""
+
+
+class SqliteDialect:
+    """The `Dialect` of SQLite."""
+
+    def insert_unknown(
+        self, connection: Connection, rows: Sequence[InboxRow]
+    ) -> frozenset[DeliveryKey]:
+        """Insert the deliveries whose bodies are new; return the keys that went in."""
+        last = connection.exec_driver_sql(_LAST_DELIVERY).scalar_one()
+        bodies = [compress(row.body) for row in rows]
+        told, start = [], 0
+        for row, body in zip(rows, bodies, strict=True):
+            told.append((row.id, row.event, row.received_at, int(row.applied), start, len(body)))
+            start += len(body)
+        digests = b"".join(row.key for row in rows)
+        went_in = connection.exec_driver_sql(
+            _INSERT_DELIVERIES, (_json(told), digests, b"".join(bodies))
+        ).rowcount
+        if went_in == len(rows):
+            return frozenset(row.key for row in rows)
+        found = connection.exec_driver_sql(_DELIVERIES_SINCE, (last,)).scalar_one() or ""
+        return frozenset(_cut(bytes.fromhex(found)))
+
+    def mark_applied(self, connection: Connection, keys: Sequence[DeliveryKey]) -> None:
+        """Mark those of these deliveries that are there."""
+        connection.exec_driver_sql(_MARK_APPLIED, (_json([0] * len(keys)), b"".join(keys)))
+
+    def insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Insert rows that all have the same columns."""
+        connection.exec_driver_sql(_insert(table, tuple(rows[0])), (_json(map(_values, rows)),))
+
+    def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Insert rows of all columns, or replace the ones with the same primary key."""
+        names = tuple(rows[0])
+        key = [column.name for column in table.primary_key]
+        changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
+        sql = f"{_insert(table, names)} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}"
+        connection.exec_driver_sql(sql, (_json(map(_values, rows)),))
+
+
+@cache
+def _insert(table: Table, names: tuple[str, ...]) -> str:
+    values = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(names)))
+    # Without WHERE, SQLite takes ON CONFLICT for a join's ON.
+    return (
+        f"INSERT INTO {table.name} ({', '.join(names)}) "  # noqa: S608 - names of our own tables
+        f"SELECT {values} FROM json_each(?1) WHERE true"
+    )
+
+
+def _values(row: Mapping[str, object]) -> list[object]:
+    return list(row.values())
+
+
+def _json(rows: Iterable[object]) -> str:
+    return msgspec.json.encode(list(rows)).decode()
+
+
+def _cut(digests: bytes) -> Iterable[DeliveryKey]:
+    for start in range(0, len(digests), _DIGEST):
+        yield DeliveryKey(digests[start : start + _DIGEST])
