@@ -19,6 +19,7 @@ root, or to the agent's own user, and be writable by nobody else.
 # ruff: noqa: PTH110, PTH118, PTH120, PTH123, PTH103, PTH208, PYI024
 from __future__ import annotations
 
+import binascii
 import collections
 import email.utils
 import http.client
@@ -53,6 +54,7 @@ FREEZE = 20.0
 NO_WORKER = 12 * 60.0
 WORKER_GONE = 5 * 60.0
 EXIT_REPORT = 5 * 60.0
+STOP = 30.0
 RETRY_FIRST = 1.0
 RETRY_MOST = 30.0
 
@@ -94,6 +96,8 @@ VERSION_TIMEOUT = 60.0
 """Seconds for `Runner.Listener --version`: a new volume loads its blocks when they are first read."""
 
 WINDOWS = sys.platform == "win32"
+DISARMED = (0, 1116)
+"""Exit statuses of `shutdown /a`: done, and ERROR_NO_SHUTDOWN_IN_PROGRESS (WinError.h)."""
 SEAT_CLOSED = "the controller has closed this seat"
 
 # The kernel spares the agent when memory runs out (the unit's OOMScoreAdjust), but not the runner.
@@ -129,6 +133,10 @@ class HelloAgain(Exception):  # noqa: N818
 
 class PowerOff(Exception):  # noqa: N818
     """There is nothing left for this machine to do."""
+
+
+class Stopped(PowerOff):
+    """The machine is being shut down, by its provider or by a person."""
 
 
 class Settings(Exception):  # noqa: N818
@@ -265,8 +273,40 @@ class Host:
 # --- HTTP -----------------------------------------------------------------------------------------
 
 
+def proxy_for(host: str, port: int) -> tuple[str, int, dict[str, str]] | None:
+    """Host and port of the proxy for an https origin, with its credentials as headers, or None.
+
+    HTTPS_PROXY and NO_PROXY as curl(1) and actions/runner read them: names of NO_PROXY stand for
+    themselves and for what ends with them; `*` stands for everything. Raises Settings.
+    """
+    url = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
+    if not url:
+        return None
+    for name in (os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or "").split(","):
+        name, _, of_port = name.strip().lower().lstrip(".").partition(":")
+        matches = name == "*" or host == name or host.endswith("." + name)
+        if name and matches and of_port in ("", str(port)):
+            return None
+    parts = urllib.parse.urlsplit(url if "://" in url else "http://" + url)
+    try:
+        place = (parts.hostname or "", parts.port or 80)
+    except ValueError:
+        place = ("", 0)
+    if parts.scheme != "http" or not place[0]:
+        raise Settings("HTTPS_PROXY must be an http URL")
+    headers = {}
+    if parts.username is not None:
+        words = (urllib.parse.unquote(one or "") for one in (parts.username, parts.password))
+        encoded = binascii.b2a_base64(":".join(words).encode(), newline=False)
+        headers["Proxy-Authorization"] = "Basic " + encoded.decode()
+    return (*place, headers)
+
+
 class Link:
-    """One kept connection to one HTTP origin. `ca` is PEM text, the only authority then trusted."""
+    """One kept connection to one HTTP origin. `ca` is PEM text, the only authority then trusted.
+
+    https goes through the proxy of the environment, plain http (the metadata service) never.
+    """
 
     def __init__(self, url: str, ca: str | None = None) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -298,8 +338,10 @@ class Link:
                 if not reused:
                     raise
                 return self._ask(method, path, headers, body, timeout)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, Settings) as error:
             self.close()
+            if isinstance(error, Settings):
+                raise Again(str(error)) from error
             raise Again(f"{self._address[0]}: {type(error).__name__}") from error
 
     def close(self) -> None:
@@ -338,7 +380,13 @@ class Link:
             import ssl  # not needed on loopback
 
             self._context = ssl.create_default_context(cadata=self._ca)
-        return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
+        proxy = proxy_for(host, port or 443)
+        if proxy is None:
+            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
+        through, at, headers = proxy
+        made = http.client.HTTPSConnection(through, at, timeout=timeout, context=self._context)
+        made.set_tunnel(host, port or 443, headers)
+        return made
 
 
 def _seconds(text: str | None) -> float | None:
@@ -661,6 +709,20 @@ def readable(line: bytes) -> str:
     return " ".join(word if len(word) <= MOST_WORD else "[...]" for word in words)[:MOST_ERROR]
 
 
+def search_path(directory: str) -> dict[str, str]:
+    """PATH as the image's `.path` says, which config.sh and env.sh write for runsvc.sh.
+
+    The listener reads `.env` by itself (Program.cs, LoadAndSetEnv), but `.path` is for whoever starts
+    it. Nothing where there is no such file, or not one line of text.
+    """
+    try:
+        with open(os.path.join(directory, ".path"), encoding="utf-8") as file:
+            text = file.read(MOST_BODY).strip()
+    except (OSError, ValueError):
+        return {}
+    return {"PATH": text} if text and text.isprintable() else {}
+
+
 class Lines:
     """Cuts what comes in pieces at line ends, so that each phrase is seen whole and once."""
 
@@ -791,6 +853,7 @@ class LinuxRunner:
         environment = {
             **os.environ,
             **variables,
+            **search_path(self._host.runner_directory),
             DEPRECATED_EXIT_VARIABLE: "1",
             "ACTIONS_RUNNER_INPUT_JITCONFIG": jit_config,
         }
@@ -851,6 +914,16 @@ class LinuxRunner:
     def frozen(self) -> bool:
         """Whether it is still stopped."""
         return bool(self._frozen)
+
+    def interrupt(self) -> None:
+        """Tell the listener to stop: it cancels its job within 30 seconds (Runner_Unloading).
+
+        Not run.sh: it forwards signals only with RUNNER_MANUALLY_TRAP_SIG.
+        """
+        self.resume()
+        for pid in descendants(self._started().pid):
+            if process_name(pid) == "Runner.Listener":
+                _signal(pid, signal.SIGTERM)
 
     def kill(self) -> None:
         """End everything below run.sh, and run.sh."""
@@ -1077,6 +1150,9 @@ if sys.platform == "win32":
             """Whether it is still suspended."""
             return bool(self._frozen)
 
+        def interrupt(self) -> None:
+            """Windows tells every process itself that it shuts down."""
+
         def kill(self) -> None:
             """End listener and worker (PROCESS_TERMINATE)."""
             for pid, name in _processes().items():
@@ -1166,6 +1242,18 @@ class Agent:
         self._backoff = Backoff()
         self._beat_at: float | None = None
         self._closed = ""
+        self._supervising = False
+        self._stop_by: float | None = None
+
+    def stop(self, *_signal: object) -> None:
+        """The service is being stopped. A runner gets its time, nothing else needs any.
+
+        Raises Stopped where no runner was started.
+        """
+        if not self._supervising:
+            raise Stopped("the machine is being shut down")
+        if self._stop_by is None:
+            self._stop_by = self._clock.now() + STOP
 
     def live(self) -> NoReturn:
         """Everything. Ends by raising PowerOff, which says why."""
@@ -1173,12 +1261,16 @@ class Agent:
         runner = self._make_runner(self._host)
         try:
             self._mark()
+            self._supervising = True
             runner.start(grant.jit_config)
         except (OSError, Settings, subprocess.SubprocessError) as error:
             left = Left("not_started", f"the runner could not be started: {type(error).__name__}")
         else:
             say(f"runner {grant.runner} started")
             left = self.supervise(runner)
+        if self._stop_by is not None:
+            self.report_exit(left, 0.0)
+            raise Stopped(left.detail)
         self.report_exit(left)
         raise PowerOff(left.detail)
 
@@ -1275,9 +1367,18 @@ class Agent:
         """Watch the runner to its end; returns why it ended. The controller's silence is no reason."""
         watch = Watch(self._clock.now())
         tick = max(0.2, 1.0 / self._clock.scale)
+        told = False
         while True:
             signs = runner.look(tick)
             decision = watch.decide(self._clock.now(), signs)
+            if self._stop_by is not None:
+                if not told:
+                    runner.interrupt()
+                    told = True
+                if signs.exited is not None or self._clock.now() >= self._stop_by:
+                    decision = Left("stopped", "the machine is being shut down")
+                elif not isinstance(decision, Left):
+                    continue
             if decision is None and self._closed and not watch.job_possible:
                 decision = self._give_up(runner, watch)
             elif decision == Watch.RELEASE:
@@ -1338,10 +1439,10 @@ class Agent:
         runner.resume()
         return None
 
-    def report_exit(self, why: Left) -> None:
-        """Say that the runner has left, for five minutes at most."""
+    def report_exit(self, why: Left, patience: float = EXIT_REPORT) -> None:
+        """Say that the runner has left, for five minutes at most; once, where `patience` is 0."""
         self._backoff.reset()
-        end = self._clock.now() + EXIT_REPORT
+        end = self._clock.now() + patience
         while True:
             try:
                 self._controller.report("exit", why._asdict())
@@ -1358,8 +1459,8 @@ class Agent:
                 return
 
 
-def command(argv: list[str]) -> bool:
-    """Run one of the host's commands; whether it went well."""
+def command(argv: list[str], fine: tuple[int, ...] = (0,)) -> bool:
+    """Run one of the host's commands; whether it ended with one of the statuses that are `fine`."""
     try:
         done = subprocess.run(  # noqa: S603 - argv comes from the root-only host file
             argv, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60
@@ -1367,13 +1468,13 @@ def command(argv: list[str]) -> bool:
     except (OSError, subprocess.SubprocessError) as error:
         say(f"{argv[0]}: {type(error).__name__}")
         return False
-    return done.returncode == 0
+    return done.returncode in fine
 
 
 def disarm(argv: list[str], tries: int = 5, pause: float = 2.0) -> None:
     """Take the armed shutdown back. Raises PowerOff if it stays: it would hit a running job."""
     for _ in range(tries):
-        if command(argv):
+        if command(argv, DISARMED):
             return
         time.sleep(pause)
     raise PowerOff("the armed shutdown could not be taken back")
@@ -1429,10 +1530,17 @@ def main() -> int:
         refuse_second_boot(host)
         folder = os.path.dirname(path)
         agent = build(host, os.path.join(folder, "controller.json"))
+        signal.signal(signal.SIGTERM, agent.stop)
         disarm(host.disarm)
         agent.live()
+    except Stopped as reason:
+        # Whoever stops the service waits for it; its end is followed by a power-off all the same.
+        say(f"stopped: {reason}")
+        return 1
     except (PowerOff, Settings) as reason:
         say(f"powering off: {reason}")
+    # The shutdown stops this service too, and must not wait for it.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     power_off(host.power_off)
     return 1
 

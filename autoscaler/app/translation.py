@@ -114,7 +114,9 @@ def gates(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
             # An image takes its share of the disk; a tenth of it free is a disk that was made.
             "disk_gb": max(1, (sku.disk_gb or 0) // 10),
             "clock_skew_s": CLOCK_SKEW,
-            "github": settings.github.api_url,
+            # Costs nothing (REST API, "Rate limit"); other calls without a token have 60 an hour for
+            # everything behind one address.
+            "github": settings.github.api_url.rstrip("/") + "/rate_limit",
         }
         for name, sku in settings.skus.items()
     }

@@ -21,8 +21,8 @@ LOOK_EVERY: Seconds = 60.0
 """How often the images of SKUs with an open circuit breaker are read."""
 
 _OPENED = "opened"
-_EXPECTED = frozenset({ExitReason.UNUSED, ExitReason.SEAT_CLOSED})
-"""A runner that no job came to is given back: nothing is wrong with its machine."""
+_EXPECTED = frozenset({ExitReason.UNUSED, ExitReason.SEAT_CLOSED, ExitReason.STOPPED})
+"""A runner that no job came to is given back, or its machine is taken: nothing is wrong with it."""
 
 _log = structlog.get_logger(__name__)
 

@@ -100,7 +100,7 @@ def on_exited(state: LedgerState, event: MachineExited) -> None:
             machine.exit_reason = event.reason
         if event.reason is ExitReason.VERSION_DEPRECATED and _had_no_job(state, machine):
             note_refused_image(state, machine, event.at, event.detail)
-        elif _left_at_once(state, machine, event.at):
+        elif event.reason is not ExitReason.STOPPED and _left_at_once(state, machine, event.at):
             note_early_exit(state, machine, event.at, event.detail)
         close_its_runner(state, machine, event.at, event.detail)
         move(state, machine, _S.EXITED, event.at, event.detail)

@@ -101,6 +101,7 @@ class ExitReason(StrEnum):
     UNUSED = "unused"
     SEAT_CLOSED = "seat_closed"
     HUNG = "hung"
+    STOPPED = "stopped"
     UNKNOWN = "unknown"
 
 

@@ -86,6 +86,8 @@ class ScriptedRunner:
         self.froze = 0
         self.killed = False
         self.while_frozen: dict[str, Any] = {}
+        self.interrupted_at: list[float] = []
+        self.on_interrupt: Callable[[], None] = lambda: None
 
     def start(self, jit_config: str) -> None:
         self.started_with = jit_config
@@ -118,6 +120,10 @@ class ScriptedRunner:
 
     def resume(self) -> None:
         self.frozen = False
+
+    def interrupt(self) -> None:
+        self.interrupted_at.append(self.clock.now())
+        self.on_interrupt()
 
     def kill(self) -> None:
         self.killed = True

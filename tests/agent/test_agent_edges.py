@@ -1,9 +1,13 @@
 """The agent against real files, real processes and a real server."""
 
 import ast
+import contextlib
 import http.server
 import json
 import os
+import signal
+import socket
+import socketserver
 import ssl
 import subprocess
 import sys
@@ -302,6 +306,37 @@ def test_a_runner_from_start_to_exit(installed: Any, open_folder: Path) -> None:
     assert "the-jit-config" not in (open_folder / "argv").read_text()
     if os.geteuid() == 0:
         assert (open_folder / "jit").stat().st_uid != 0
+
+
+def test_path_is_that_of_the_image_and_its_files_stay_as_they_are(
+    agent: ModuleType, open_folder: Path
+) -> None:
+    """`.env` is the listener's own to read; `.path` is for whoever starts it (runsvc.sh)."""
+    program = open_folder / "run.sh"
+    program.write_text('#!/bin/bash\n[[ "$PATH" == /image/bin:/usr/bin:/bin ]] && exit 4\n')
+    program.chmod(0o755)
+    (open_folder / ".path").write_text("/image/bin:/usr/bin:/bin\n")
+    (open_folder / ".env").write_text("LANG=C.UTF-8\n")
+    host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
+    runner = agent.LinuxRunner(host)
+    runner.start("the-jit-config")
+    assert see(runner, lambda signs: signs.exited is not None).exited == 4
+    close_pipes(runner)
+    assert (open_folder / ".path").read_text() == "/image/bin:/usr/bin:/bin\n"
+    assert (open_folder / ".env").read_text() == "LANG=C.UTF-8\n"
+    for text in ("", "two\nlines", "\x1b[2J"):
+        (open_folder / ".path").write_text(text)
+        assert agent.search_path(str(open_folder)) == {}
+
+
+def test_a_stop_reaches_the_listener_and_nothing_else(installed: Any, open_folder: Path) -> None:
+    """run.sh forwards no signal by default, and the worker's steps are the listener's to end."""
+    (open_folder / "job").touch()
+    see(installed, lambda signs: signs.worker)
+    installed.freeze()
+    installed.interrupt()
+    assert not installed.frozen
+    see(installed, lambda signs: signs.exited is not None)
 
 
 REFUSED_RUN = f"""#!/bin/bash
@@ -705,6 +740,102 @@ def test_only_the_given_authority_is_trusted(
             agent.Link(url, authority).ask("GET", "/", {})
 
 
+@pytest.mark.parametrize(
+    ("variables", "proxy"),
+    [
+        ({}, None),
+        ({"HTTPS_PROXY": "http://proxy:3128"}, ("proxy", 3128, {})),
+        ({"https_proxy": "proxy:3128"}, ("proxy", 3128, {})),
+        (
+            {"HTTPS_PROXY": "http://us%40er:pa%3Ass@proxy"},
+            ("proxy", 80, {"Proxy-Authorization": "Basic dXNAZXI6cGE6c3M="}),
+        ),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "a.example, fleet.example"}, None),
+        ({"HTTPS_PROXY": "http://p:1", "no_proxy": ".example"}, None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "ci.fleet.example:8443"}, None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "*"}, None),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "ci.fleet.example:443,,"}, ("p", 1, {})),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "i.fleet.example"}, ("p", 1, {})),
+    ],
+)
+def test_the_proxy_of_the_environment(
+    agent: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    proxy: tuple[str, int, dict[str, str]] | None,
+) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert agent.proxy_for("ci.fleet.example", 8443) == proxy
+
+
+@pytest.mark.parametrize("url", ["https://proxy:1", "http://proxy:port", "http://"])
+def test_a_proxy_that_cannot_be_used_is_told(
+    agent: ModuleType, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", url)
+    monkeypatch.setenv("NO_PROXY", "")
+    with pytest.raises(agent.Again, match="HTTPS_PROXY"):
+        agent.Link("https://ci.fleet.example").ask("GET", "/", {})
+
+
+class Tunnel(socketserver.StreamRequestHandler):
+    """A proxy that connects whoever asks to the one server it knows."""
+
+    def handle(self) -> None:
+        lines = iter(self.rfile.readline, b"\r\n")
+        self.server.asked.extend(lines)  # type: ignore[attr-defined]
+        with socket.create_connection(self.server.behind) as behind:  # type: ignore[attr-defined]
+            self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=self._copy, args=(behind, self.connection))
+            back.start()
+            self._copy(self.connection, behind)
+            back.join()
+
+    @staticmethod
+    def _copy(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while piece := source.recv(65536):
+                target.sendall(piece)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+
+def test_https_goes_through_the_proxy_and_plain_http_does_not(
+    agent: ModuleType, server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = make_certificate("127.0.0.1")
+    (tmp_path / "both.pem").write_bytes(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "both.pem")
+    server.socket = context.wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
+    server.answers = {"/": (200, {"Connection": "close"}, b"hello")}
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel) as proxy:
+        proxy.behind, proxy.asked = server.server_address, []  # type: ignore[attr-defined]
+        thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        monkeypatch.setenv("HTTPS_PROXY", f"http://user:pass@127.0.0.1:{proxy.server_address[1]}")
+        monkeypatch.setenv("NO_PROXY", "")
+        link = agent.Link(url_of(server, "https"), certificate.decode())
+        try:
+            assert link.ask("GET", "/", {}).body == b"hello"
+            with pytest.raises(agent.Again):
+                agent.Link("http://127.0.0.1:1").ask("GET", "/", {})
+        finally:
+            link.close()
+            proxy.shutdown()
+            thread.join()
+        asked = b"".join(proxy.asked)  # type: ignore[attr-defined]
+    port = server.server_address[1]
+    assert asked.startswith(f"CONNECT 127.0.0.1:{port} HTTP/1.".encode())
+    assert b"Proxy-Authorization: Basic dXNlcjpwYXNz" in asked
+    assert asked.count(b"CONNECT") == 1
+
+
 def test_a_kept_connection_that_was_closed_is_opened_again(agent: ModuleType, server: Any) -> None:
     server.answers = {"/": (200, {}, b"hello")}
     link = agent.Link(url_of(server))
@@ -732,6 +863,15 @@ def run_agent(folder: Path, host: dict[str, Any] | str) -> subprocess.CompletedP
         timeout=PATIENCE,
         env={"PATH": str(folder)},
     )
+
+
+def test_the_shutdown_that_it_asked_for_does_not_wait_for_it(tmp_path: Path) -> None:
+    """systemd signals the service that called `shutdown`, and would wait for it."""
+    script = tmp_path / "signals"
+    script.write_text("#!/bin/bash\nkill -TERM $PPID\n")
+    script.chmod(0o755)
+    done = run_agent(tmp_path, {"root": str(tmp_path), "power_off": [str(script)]})
+    assert done.returncode == -signal.SIGTERM
 
 
 def test_a_boot_that_finds_the_marker_powers_off(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import subprocess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -65,7 +66,7 @@ def test_the_table_in_the_documentation_is_true(agent: ModuleType) -> None:
     block = source[source.index("# Timers") : source.index("# Bounds")]
     names = re.findall(r"^([A-Z_]+) =", block, re.M)
     assert told == {name: getattr(agent, name) for name in names}
-    assert len(names) == 11
+    assert len(names) == 12
 
 
 def test_a_whole_life(stage: Stage) -> None:
@@ -377,3 +378,63 @@ def test_a_machine_serves_once(agent: ModuleType, tmp_path: Path) -> None:
     Path(host.marker).symlink_to("nowhere")
     with pytest.raises(agent.PowerOff):
         agent.refuse_second_boot(host)
+
+
+@pytest.mark.parametrize("takes", [8.0, None])
+def test_a_stop_is_passed_on_and_leaves_the_runner_half_a_minute(
+    stage: Stage, takes: float | None
+) -> None:
+    """A runner that cancels its job in time is not killed before; one that does not is."""
+    stage.grant()
+    stage.runner.script = {1: {"message": True, "worker": True}}
+    stopped: list[float] = []
+
+    def look(wait: float) -> Any:
+        if not stopped and stage.runner.started_with and stage.lasted >= 100:
+            stage.agent.stop()
+            stage.agent.stop()
+            stopped.append(stage.clock.now())
+        return seen(wait)
+
+    def cancels() -> None:
+        if takes is not None:
+            gone = stage.lasted + takes
+            stage.runner.script[gone] = {"exited": 143, "worker": False}
+
+    seen, stage.runner.look = stage.runner.look, look  # type: ignore[method-assign]
+    stage.runner.on_interrupt = cancels
+    with pytest.raises(stage.module.Stopped):
+        stage.agent.live()
+    assert len(stage.runner.interrupted_at) == 1
+    took = stage.clock.now() - stopped[0]
+    assert took == pytest.approx(30.0 if takes is None else takes, abs=2.5)
+    assert stage.controller.bodies["exit"]["reason"] == "stopped"
+
+
+def test_a_stop_before_any_runner_ends_the_agent_at_once(stage: Stage) -> None:
+    with pytest.raises(stage.module.Stopped):
+        stage.agent.stop()
+
+
+def test_where_the_controller_is_away_too_a_stop_waits_for_nobody(stage: Stage) -> None:
+    stage.grant()
+    stage.controller.usual["exit"] = stage.module.Again("no answer")
+    stage.runner.script = {1: {"exited": 143}}
+    stage.agent._stop_by = stage.clock.now() + 30
+    with pytest.raises(stage.module.Stopped):
+        stage.agent.live()
+    assert len(stage.controller.times("exit")) == 1
+
+
+@pytest.mark.parametrize(("status", "well"), [(0, True), (1116, True), (1, False), (5, False)])
+def test_a_shutdown_that_was_not_armed_is_taken_back_already(
+    agent: ModuleType, monkeypatch: pytest.MonkeyPatch, status: int, well: bool
+) -> None:
+    """`shutdown /a` with nothing pending ends with ERROR_NO_SHUTDOWN_IN_PROGRESS, 1116."""
+    done = subprocess.CompletedProcess[bytes](["shutdown", "/a"], status)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    if well:
+        agent.disarm(["shutdown", "/a"], pause=0.0)
+    else:
+        with pytest.raises(agent.PowerOff):
+            agent.disarm(["shutdown", "/a"], pause=0.0)

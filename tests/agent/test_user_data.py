@@ -1,9 +1,11 @@
 """The user data of both platforms: small, safe to read by any job, well formed."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from pygments.lexers import PowerShellLexer  # type: ignore[import-untyped]
@@ -58,6 +60,17 @@ def test_the_unit_is_hard_to_stop_and_spared_when_memory_runs_out() -> None:
     assert "\nFailureAction=poweroff-force\n" in head
     assert "\nOOMScoreAdjust=-900\n" in service
     assert "\nOOMPolicy=continue\n" in service
+
+
+def test_the_unit_leaves_a_stop_to_the_agent_and_the_agent_its_time(agent: ModuleType) -> None:
+    """systemd.kill(5): `mixed` signals the main process alone; the rest is killed at the timeout."""
+    text = render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA)
+    unit = text[text.index("[Unit]") : text.index("\nUNIT\n")]
+    service = unit.partition("[Service]")[2].partition("[Install]")[0]
+    assert "\nKillMode=mixed\n" in service
+    (timeout,) = re.findall(r"\nTimeoutStopSec=(\d+)\n", service)
+    assert agent.STOP == 30 < int(timeout) <= 60
+    assert "\nEnvironmentFile=-$etc/environment\n" in service
 
 
 @BOTH

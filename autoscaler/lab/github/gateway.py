@@ -89,8 +89,14 @@ def page_of(request: web.Request) -> Page:
     return Page(max(number, 1), min(max(size, 1), 100))
 
 
+ANONYMOUS_AN_HOUR = 60
+
+
 class Gateway:
     """Wraps handlers. `calls` counts by (`METHOD /route`, status).
+
+    `anonymous` counts the requests without credentials that GitHub takes off the 60 an hour of
+    everything behind one address ("Rate limits for the REST API"); /rate_limit costs nothing.
 
     `origin` is the server's URL; the API's has the base path behind it.
     """
@@ -108,6 +114,7 @@ class Gateway:
         self.limits = limits
         self.faults = faults
         self.calls: Counter[tuple[str, int]] = Counter()
+        self.anonymous = 0
         self._credentials = credentials
         self._clock = clock
         self._latency = options.latency
@@ -126,6 +133,7 @@ class Gateway:
         """A route without credentials and limits."""
 
         async def serve(request: web.Request) -> web.Response:
+            self.anonymous += "Authorization" not in request.headers
             try:
                 return await handle(request)
             except RefusedError as refused:
@@ -177,6 +185,13 @@ class Gateway:
         async def serve(request: web.Request) -> web.Response:
             caller: Caller | None = None
             entered: str | None = None
+            if "Authorization" not in request.headers:
+                if resource is None:
+                    left = max(0, ANONYMOUS_AN_HOUR - self.anonymous)
+                    return web.json_response(
+                        {"rate": {"limit": ANONYMOUS_AN_HOUR, "remaining": left}}
+                    )
+                self.anonymous += 1
             try:
                 caller = authenticate(_bearer(request))
                 self._enter(caller)

@@ -234,6 +234,11 @@ class LabGitHub:
         return self._faults.met
 
     @property
+    def anonymous_calls(self) -> int:
+        """Requests without credentials that count in the hour of their address."""
+        return self._gateway.anonymous
+
+    @property
     def protocol_calls(self) -> Counter[tuple[str, int]]:
         """Runners' requests by (step, status)."""
         return self._protocol.calls

@@ -34,6 +34,8 @@ with urllib.request.urlopen(url, timeout=30, context=context) as answer:
 with open(sys.argv[2], 'wb') as file:
     file.write(text)"""
 
+# KillMode=mixed: a shutdown, such as spot's, signals the agent alone, which tells the runner and gives
+# it 30 s; the unit's default would end the steps of a job at once. EnvironmentFile: proxies.
 # systemd: whichever way the service ends, and at the latest when it fails to start, the machine
 # powers off. OOMPolicy, OOMScoreAdjust: the kernel ends the processes of a job, which are not spared
 # (the agent sees to that), and that must not end the service. RefuseManualStop: a job with sudo that
@@ -48,6 +50,12 @@ root="${RUNNER_AGENT_ROOT:-}"
 etc="$root/etc/runner-agent"
 agent="$root/opt/runner-agent/agent.py"
 mkdir -p "$etc" "$root/opt/runner-agent"
+if [ -r "$etc/environment" ]; then
+  set -a
+  # shellcheck source=/dev/null
+  . "$etc/environment"
+  set +a
+fi
 cat > "$etc/controller.json" <<'JSON'
 @CONTROLLER@
 JSON
@@ -70,8 +78,11 @@ RefuseManualStop=true
 SuccessAction=poweroff-force
 FailureAction=poweroff-force
 [Service]
+EnvironmentFile=-$etc/environment
 ExecStart=/usr/bin/env python3 -I -S $agent --host-file $etc/host.json
 ExecStopPost=/usr/bin/env shutdown -P now
+KillMode=mixed
+TimeoutStopSec=40
 OOMPolicy=continue
 OOMScoreAdjust=-900
 TasksMax=infinity

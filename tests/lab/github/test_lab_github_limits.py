@@ -109,3 +109,15 @@ async def test_what_a_caller_has_already_costs_nothing_of_its_hour(make: Make) -
         assert changed.status == 200
         assert changed.headers["etag"] != first.headers["etag"]
         assert int(changed.headers["x-ratelimit-remaining"]) == 8
+
+
+async def test_anonymous_calls_count_but_those_for_the_rate_limit(client: Client) -> None:
+    for _ in range(3):
+        asked = await client.call("GET", f"{client.lab.api_url}/rate_limit", None)
+        assert (asked.status, asked.json["rate"]["limit"]) == (200, 60)
+    assert client.lab.anonymous_calls == 0
+    assert (await client.call("GET", f"{client.lab.api_url}/", None)).status == 200
+    assert (
+        await client.call("GET", f"{client.lab.api_url}/orgs/acme/actions/runners", None)
+    ).status == 401
+    assert client.lab.anonymous_calls == 2

@@ -157,6 +157,23 @@ async def test_the_agents_death_powers_the_machine_off(
         assert members(sessions) == set()
 
 
+async def test_a_stop_of_the_agent_lets_the_runner_cancel_its_job(
+    process_host: MakeHost, user_data: UserData, open_folder: Path
+) -> None:
+    """As when spot takes a machine: the unit signals the agent alone (`KillMode=mixed`)."""
+    async with running(World(scale=20, jobs=[3600])) as world:
+        host = process_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: world.count("started") == 1)
+        (agent,) = [pid for pid in members(host.sessions("i-1")[:1]) if is_agent(pid)]
+        os.kill(agent, signal.SIGTERM)
+        await until(lambda: bool(world.off))
+        assert world.count("completed") == 1
+        assert world.count("exit") == 1
+        log = (open_folder / "i-1" / "var" / "log" / "agent.log").read_text()
+        assert "stopped: the machine is being shut down" in log
+
+
 async def test_a_reboot_leaves_the_disk_and_nothing_that_ran(
     process_host: MakeHost, user_data: UserData, open_folder: Path
 ) -> None:

@@ -1,0 +1,55 @@
+"""An image whose runner GitHub refuses: what it costs, what the operator reads, how it ends."""
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from autoscaler.lab.ec2.lifecycle import RUNNER_TAG
+from autoscaler.lab.ec2.moto import MotoProcess
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.model.machines import ExitReason
+from tests.lab.system.harness import SKU_TAG, at_rest, ec2_sku, job, read_records, until
+
+PATIENCE = 60.0
+OLD, NEW = "2.320.0", "2.336.0"
+
+
+@pytest_asyncio.fixture
+async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
+    skus = {"gpu": ec2_sku("g5.xlarge", max_machines=10)}
+    fleet = LabFleet("acme", ("widgets",), skus, scale=60.0, runner_versions={"gpu": OLD})
+    async with Laboratory(fleet, moto) as made:
+        await made.start_controller()
+        yield made
+
+
+def logged(lab: Laboratory, event: str) -> list[dict[str, object]]:
+    """The controller's log lines of one event."""
+    lines = (lab.folder / "controller.log").read_text().splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return [one for one in found if one.get("event") == event]
+
+
+async def test_an_image_that_is_too_old_costs_a_machine_a_job_until_it_is_replaced(
+    lab: Laboratory,
+) -> None:
+    jobs = lab.github.push([job(f"build-{number}", "gpu", 30.0) for number in range(4)])
+    await until(lambda: bool(logged(lab, "circuit_opened")), PATIENCE, lab.controller.log_end)
+    (opened, *_) = logged(lab, "circuit_opened")
+    (image,) = lab.ec2.images.named("gpu-*")
+    assert f"GitHub refuses actions/runner {OLD} in image {image.id}" in str(opened["reason"])
+    assert logged(lab, "runner_exited_without_job")[0]["runner_version"] == OLD
+    lab.ec2.images.publish(image, "gpu-2", {RUNNER_TAG: NEW})
+    await at_rest(lab, PATIENCE)
+    assert [one.conclusion for one in jobs] == ["success"] * 4
+    assert [len(one.starts) for one in jobs] == [1] * 4
+    machines = read_records(lab).machines
+    refused = [m for m in machines if m.exit_reason is ExitReason.VERSION_DEPRECATED]
+    assert {machine.runner_version for machine in refused} == {OLD}
+    # One for each job, and a probe where the host is so slow that five minutes pass.
+    assert 1 <= len(refused) <= 5
+    assert len([one for one in lab.ec2.instances if one.tags[SKU_TAG] == "gpu"]) <= 9
+    assert len(logged(lab, "circuit_closed")) == 1
+    # The health checks of all these machines have taken nothing of the address's 60 an hour.
+    assert lab.github.anonymous_calls == 0
