@@ -3,7 +3,7 @@
 Looks at the file as written, like `checks`. A SKU that is not right by itself is passed over.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autoscaler.config.checks import text
@@ -23,6 +23,7 @@ class _Offer:
     labels: frozenset[str]
     platform: tuple[str, str]
     unlabelled: bool
+    forks: bool
     repositories: tuple[str, ...]
 
 
@@ -56,7 +57,7 @@ def _offer(document: Document, name: str, sku: Node) -> _Offer | None:
         return None
     labels, unlabelled = sku.child("labels"), sku.child("unlabelled")
     given = labels.plain() if labels else []
-    globs = sku.get("access", "repositories")
+    globs, forks = sku.get("access", "repositories"), sku.get("access", "forks")
     repositories = globs.plain() if globs else ["*"]
     os, arch = (text(sku, key) if sku.child(key) else usual for key, usual in _PLATFORM)
     if os is None or arch is None or not _texts(given) or not _texts(repositories):
@@ -68,6 +69,7 @@ def _offer(document: Document, name: str, sku: Node) -> _Offer | None:
         frozenset({name.lower(), *(label.lower() for label in given)}),
         (os, arch),
         unlabelled is not None and unlabelled.value is True,
+        forks is not None and forks.value is True,
         tuple(glob.lower() for glob in [*owned, *repositories] if glob != "*" or not owned),
     )
 
@@ -89,18 +91,18 @@ def _owned(document: Document) -> list[str]:
 
 
 def _has_labels_of(above: _Offer, offer: _Offer) -> bool:
-    same = above.platform == offer.platform and offer.labels <= above.labels
-    return same and _admits(above.repositories, offer.repositories)
+    return offer.labels <= above.labels and _admits(above, offer)
 
 
 def _takes_unlabelled_of(above: _Offer, offer: _Offer) -> bool:
-    same = above.platform == offer.platform and above.unlabelled
-    return same and _admits(above.repositories, offer.repositories)
+    return above.unlabelled and _admits(above, offer)
 
 
-def _admits(wider: Sequence[str], narrower: Sequence[str]) -> bool:
-    """Whether every repository of `narrower` surely is one of `wider`; False where it cannot be told."""
-    return all(any(_covers(one, glob) for one in wider) for glob in narrower)
+def _admits(above: _Offer, offer: _Offer) -> bool:
+    """Whether every job that `offer` admits surely is admitted above; False where it cannot be told."""
+    if above.platform != offer.platform or (offer.forks and not above.forks):
+        return False
+    return all(any(_covers(one, glob) for one in above.repositories) for glob in offer.repositories)
 
 
 def _covers(wider: str, narrower: str) -> bool:

@@ -1,6 +1,6 @@
 """A SKU that no job reaches, because SKUs above it take all of its jobs, is an error."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given
@@ -51,6 +51,7 @@ def test_a_sku_whose_jobs_all_go_to_one_above(folder: Folder, first: str, second
             "    access: {repositories: [acme/*]}\n",
         ),
         ("    labels: [gpus]\n", ""),
+        ("    labels: [other]\n", "    access: {forks: true}\n"),
     ],
 )
 def test_a_sku_that_some_job_reaches_is_none_of_them(
@@ -67,19 +68,20 @@ def test_a_sku_without_jobs_is_found_beside_another_error(folder: Folder) -> Non
 def sku(name: str) -> st.SearchStrategy[Sku]:
     """A SKU with some of three labels, its neighbours' names among them."""
     return st.builds(
-        lambda labels, os, unlabelled, globs: Sku(
+        lambda labels, os, unlabelled, globs, forks: Sku(
             SkuName(name),
             frozenset({name, *labels}),
             os,
             Architecture.X64,
             (),
             unlabelled=unlabelled,
-            access=Access(tuple(globs)),
+            access=Access(tuple(globs), forks),
         ),
         st.sets(st.sampled_from(["a", "b", "c"])),
         st.sampled_from([OperatingSystem.LINUX, OperatingSystem.LINUX, OperatingSystem.WINDOWS]),
         st.booleans(),
         st.lists(st.sampled_from(["*", "acme/*", "acme/two*", *REPOSITORIES]), min_size=1),
+        st.booleans(),
     )
 
 
@@ -91,7 +93,8 @@ def written(skus: list[Sku]) -> bytes:
         globs = ", ".join(f'"{glob}"' for glob in one.access.repositories)
         lines.append(
             f"  {one.name}: {{labels: [{labels}], os: {one.os}, "
-            f"unlabelled: {str(one.unlabelled).lower()}, access: {{repositories: [{globs}]}}}}"
+            f"unlabelled: {str(one.unlabelled).lower()}, "
+            f"access: {{repositories: [{globs}], forks: {str(one.access.forks).lower()}}}}}"
         )
     return "\n".join(lines).encode()
 
@@ -102,8 +105,8 @@ def reached(skus: list[Sku]) -> set[str]:
     every = sorted({label for one in skus for label in one.offered_labels})
     for count in range(len(every) + 1):
         for labels in combinations(every, count):
-            for repository in REPOSITORIES:
-                first = next((one for one in skus if serves(one, labels, repository)), None)
+            for repository, fork in product(REPOSITORIES, (False, True)):
+                first = next((one for one in skus if serves(one, labels, repository, fork)), None)
                 found |= {first.name} if first is not None else set()
     return found
 
