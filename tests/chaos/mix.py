@@ -83,7 +83,7 @@ HABITS: Mapping[FaultKind, Habit] = {
     K.LIST_BREAKS: Habit(every=(1, 2)),
     K.EMPTY_PAGES: Habit(lasts=(300, 3000), every=(1, 2)),
     K.END_REFUSED: Habit(every=(1, 2)),
-    K.END_IGNORED: Habit(lasts=(900, 3600), every=(1, 2)),
+    K.END_IGNORED: Habit(lasts=(1800, 6000), every=(1,)),
     K.END_SWALLOWED: Habit(every=(1, 2)),
     K.HUNG_BOOT: Habit(every=(1, 2, 3)),
     K.SLOW_BOOT: Habit(every=(1, 2, 3)),
