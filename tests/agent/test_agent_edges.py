@@ -870,7 +870,12 @@ def test_the_shutdown_that_it_asked_for_does_not_wait_for_it(tmp_path: Path) -> 
     script = tmp_path / "signals"
     script.write_text("#!/bin/bash\nkill -TERM $PPID\n")
     script.chmod(0o755)
-    done = run_agent(tmp_path, {"root": str(tmp_path), "power_off": [str(script)]})
+    nobody = "http://127.0.0.1:1"
+    controller = {"controller": nobody, "provider": "p"}
+    (tmp_path / "controller.json").write_text(json.dumps(controller))
+    host = {"root": str(tmp_path), "metadata": nobody, "time_scale": 1e6, "disarm": ["/bin/true"]}
+    done = run_agent(tmp_path, {**host, "power_off": [str(script)]})
+    assert "powering off: no answer that knows this machine" in done.stderr
     assert done.returncode == -signal.SIGTERM
 
 

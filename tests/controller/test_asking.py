@@ -204,7 +204,7 @@ async def test_a_404_is_no_word_about_a_disputed_job() -> None:
     assert world.east.prepared == []
 
 
-async def lingers(world: World, *, registered: bool) -> Controller:
+async def lingers(world: World, *, registered: bool, online: bool = False) -> Controller:
     """A machine whose job GitHub shows as completed, and whose agent speaks for forty minutes more."""
     controller, (agent,) = await launched(world)
     granted = await agent.start_runner()
@@ -213,6 +213,8 @@ async def lingers(world: World, *, registered: bool) -> Controller:
     await say(controller, 1, JobState.COMPLETED, granted.runner)
     if not registered:
         del world.github.registrations[granted.runner]
+    else:
+        world.github.registrations[granted.runner].online = online
     for _ in range(40):
         await wait(controller, 60.0)
         if world.east.ended:
@@ -234,9 +236,13 @@ async def test_a_job_that_stops_its_listener_and_worker_keeps_its_machine_half_a
     assert ("machine_ended", "gpu", EndGround.FINISHED) in world.telemetry.said
 
 
-@on_virtual_time
-async def test_a_machine_whose_registration_is_still_there_is_kept_while_it_speaks() -> None:
-    world = World()
-    await lingers(world, registered=True)
-    assert world.east.ended == []
-    assert world.github.asked.count("read_runner") >= 2
+@pytest.mark.parametrize("online", [False, True])
+def test_a_machine_whose_registration_is_still_there_is_kept_while_it_speaks(online: bool) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        await lingers(world, registered=True, online=online)
+        assert world.east.ended == []
+        assert world.github.asked.count("read_runner") >= 2
+
+    scenario()

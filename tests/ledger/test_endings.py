@@ -305,6 +305,24 @@ def test_two_answers_close_together_are_one() -> None:
     assert world.intents(End) == []
 
 
+def test_a_machine_that_was_asked_about_early_has_its_half_hour_all_the_same() -> None:
+    """Its agent was silent when GitHub said that its job is completed, and speaks again."""
+    world = World()
+    world.queue(1)
+    runner = world.ready()
+    world.starts(1, runner)
+    world.now += 870
+    world.completes(1, runner_name=runner)
+    world.now += 30
+    unregistered(world)
+    beats(world, 900)
+    unregistered(world)
+    assert world.intents(End) == []
+    beats(world, 900)
+    unregistered(world)
+    assert [end.ground for end in world.intents(End)] == [EndGround.FINISHED]
+
+
 def test_what_is_known_of_a_lingering_machine_outlasts_a_restart() -> None:
     world = stopped()
     beats(world, 900)

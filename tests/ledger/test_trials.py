@@ -321,3 +321,12 @@ def test_a_replaced_image_closes_nothing_else() -> None:
         late_boot(world, name)
     world.do(e.CircuitClosed, GPU, "another image")
     assert boots(world) == 3
+
+
+def test_runners_of_machines_that_are_being_shut_down_are_no_row() -> None:
+    """Spot takes several at a time, just as they came up."""
+    world = World()
+    for name in "abcd":
+        machine = world.runner(world.ready(name)).machine
+        world.do(e.MachineExited, machine, "shut down", ExitReason.STOPPED)
+    assert exits(world) == 0
