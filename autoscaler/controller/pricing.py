@@ -118,7 +118,9 @@ class Pricing:
         if not prices:
             self._warn(name, kind, problem, fix)
         changed = reader.use_prices(prices, PriceSource.API)
-        self._take_in(name, kind, prices, changed or not prices)
+        # Spot prices that were not read again may have become too old to be this hour's.
+        too_old = kind is CapacityType.SPOT and not prices
+        self._take_in(name, kind, prices, changed or too_old)
         if kind is CapacityType.ON_DEMAND:
             self._known[name].set()
         if prices:

@@ -196,6 +196,7 @@ async def test_what_was_known_stays_in_use_while_nothing_can_be_read() -> None:
     scene.reader.script.extend([OutcomeUnknownError("time-out"), TypeError("a bug"), ()])
     with capture_logs() as logs:
         await scene.run(2 * AGAIN_FIRST)
+    assert scene.changed == [ON_DEMAND], "nothing is priced anew for a failure"
     used, source = scene.reader.used[ON_DEMAND]
     assert (used.dollars_per_hour, source) == (1.3, PriceSource.CACHE)
     assert scene.cache.kept[ON_DEMAND][0].dollars_per_hour == 1.3
