@@ -5,14 +5,14 @@ has an entry for GitHub's host (`ClientSession._request`: "Cannot combine AUTHOR
 """
 
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies_environment, proxy_bypass
 
 
 def proxy_for(url: str) -> str | None:
     """Return the proxy's URL for requests to this one, or None to connect directly."""
     proxies = getproxies_environment()
     parts = urlsplit(url)
-    if proxy_bypass_environment(parts.netloc, proxies):
+    if proxy_bypass(parts.netloc, proxies):
         return None
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy:

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies_environment, proxy_bypass
 
 import pytest
 from aiohttp import web
@@ -100,6 +100,6 @@ async def test_metadata_services_join_no_proxy(
         monkeypatch.setenv(key, value)
     proxies = getproxies_environment()
     for host in ("169.254.169.254", "[fd00:ec2::254]", "169.254.170.2", "169.254.170.23"):
-        assert proxy_bypass_environment(host, proxies)
-    assert bool(proxy_bypass_environment("example.com", proxies)) is bool(known)
-    assert bool(proxy_bypass_environment("ec2.amazonaws.com", proxies)) is (known == "*")
+        assert proxy_bypass(host, proxies)
+    assert bool(proxy_bypass("example.com", proxies)) is bool(known)
+    assert bool(proxy_bypass("ec2.amazonaws.com", proxies)) is (known == "*")
