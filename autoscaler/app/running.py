@@ -280,9 +280,10 @@ class _Fleet:
     def _make_serving(self, agent: bytes) -> Serving:
         webhook = webhook_endpoint(self._configuration, self._intake, self._clock, self._telemetry)
         earlier = keep_agent_beside(self._configuration.sqlite_file(), agent)
+        tokens = [one.get_secret_value() for one in config.read_metrics_tokens(self._configuration)]
         others: list[Endpoint] = [
             BootstrapEndpoint(self._desk, agent, self._telemetry, earlier=earlier),
-            HealthEndpoint(self._unhealthy, self._unready, self._metrics),
+            HealthEndpoint(self._unhealthy, self._unready, self._metrics, tokens),
             *admin_endpoints(self._configuration, self._journal, self._client, self._ec2),
         ]
         settings = server_settings(self._configuration)

@@ -4,6 +4,7 @@ from autoscaler.config.catalogue import limits, registration_rate, scopes, sku
 from autoscaler.config.credentials import (
     AppCredentials,
     read_admin_tokens,
+    read_metrics_tokens,
     read_private_keys,
     read_webhook_secrets,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "load",
     "not_in_force",
     "read_admin_tokens",
+    "read_metrics_tokens",
     "read_private_keys",
     "read_webhook_secrets",
     "registration_rate",

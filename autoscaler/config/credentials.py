@@ -26,10 +26,12 @@ SHORTEST_TOKEN = 32
 
 _WEBHOOK: KeyPath = ("github", "webhook_secret_file")
 _ADMIN: KeyPath = ("server", "admin_token_file")
+_METRICS: KeyPath = ("server", "metrics_token_file")
 _TOKEN = re.compile(rb"[!-~]{%d,1024}" % SHORTEST_TOKEN)
 _FIXES = {
     _WEBHOOK: "write one secret a line",
     _ADMIN: "write one token a line, such as openssl rand -hex 32 prints",
+    _METRICS: "write one token a line, such as openssl rand -hex 32 prints",
 }
 
 
@@ -75,11 +77,20 @@ def read_admin_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
     return _tokens(configuration.document, _ADMIN, configuration.file(name))
 
 
+def read_metrics_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
+    """One token of /metrics a line, likewise; none where no file is named. Raises ConfigurationError."""
+    name = configuration.settings.server.metrics_token_file
+    if name is None:
+        return ()
+    return _tokens(configuration.document, _METRICS, configuration.file(name))
+
+
 def secret_problems(document: Document, folder: Path) -> Iterator[Problem]:
     """What makes secret files unusable; of those that are not there, `files` tells."""
     apps = document.root.get("github", "apps")
     keys = [_app_path(index) for index, _ in (apps.items() if apps else ())]
     readers = {**dict.fromkeys(keys, _app_key), _WEBHOOK: _secrets, _ADMIN: _tokens}
+    readers[_METRICS] = _tokens
     for path, read in readers.items():
         file = named_file(document, folder, *path)
         if file is None:

@@ -7,6 +7,7 @@ the secret itself where its file should stand.
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -22,7 +23,13 @@ _PAGE = 4096
 """Bytes: what SQLite writes at least (sqlite.org, "Database File Format", 1.3.2)."""
 _SQLITE_MAGIC = b"SQLite format 3\0"
 """How every database begins that is not empty (sqlite.org, "Database File Format", 1.2)."""
-_SECRET = {"private_key_file", "webhook_secret_file", "key_file", "admin_token_file"}
+_SECRET = {
+    "private_key_file",
+    "webhook_secret_file",
+    "key_file",
+    "admin_token_file",
+    "metrics_token_file",
+}
 
 
 def check_files(document: Document, folder: Path) -> Iterator[Problem]:
@@ -51,6 +58,16 @@ def empty_store(document: Document, folder: Path) -> Iterator[Problem]:
         yield document.problem(("store",), what, fix, warning=True)
 
 
+def exposed_secrets(document: Document, folder: Path) -> Iterator[Problem]:
+    """A warning about every secret that users of other groups may read, too."""
+    for path in _paths(document):
+        file = named_file(document, folder, *path) if path[-1] in _SECRET else None
+        if file is None or not file.stat().st_mode & stat.S_IROTH:
+            continue
+        what = f"{show(file.name)} can be read by every user of this host"
+        yield document.problem(path, what, f"run chmod o-rwx {file}", warning=True)
+
+
 def named_file(document: Document, folder: Path, *path: str | int) -> Path | None:
     """The file that is named at a path; None where none is named, or none that can be read."""
     name = valid(document.root, FilePath, *path)
@@ -68,6 +85,7 @@ def _paths(document: Document) -> Iterator[KeyPath]:
     for key in ("certificate_file", "key_file", "ca_file"):
         yield ("server", "tls", key)
     yield ("server", "admin_token_file")
+    yield ("server", "metrics_token_file")
     providers = root.child("providers")
     for name, provider in providers.entries() if providers else ():
         certificates = provider.get("ec2", "identity_certificates")

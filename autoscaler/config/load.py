@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from autoscaler.config.checks import check
 from autoscaler.config.document import MAX_BYTES, Document, parse
 from autoscaler.config.explain import explain
-from autoscaler.config.files import SQLITE, check_files, empty_store
+from autoscaler.config.files import SQLITE, check_files, empty_store, exposed_secrets
 from autoscaler.config.ladders import check_skus
 from autoscaler.config.overlaps import find_warnings
 from autoscaler.config.placeholders import check_placeholders
@@ -75,7 +75,9 @@ def load(path: Path, *, files: bool = True, also: DocumentCheck | None = None) -
     if problems or settings is None:
         raise ConfigurationError(problems)
     warnings = [*find_warnings(document, settings), *stock_images(document, settings)]
-    warnings += empty_store(document, path.parent) if files else ()
+    if files:
+        warnings += empty_store(document, path.parent)
+        warnings += exposed_secrets(document, path.parent)
     return Configuration(path, settings, tuple(warnings), document)
 
 

@@ -96,6 +96,8 @@ class ServerSettings(Section):
     """`host:port` of /webhook alone, plain HTTP; left out, /webhook is on `listen`."""
     admin_token_file: FilePath | None = None
     """A file with one operator's token a line; left out, /admin is not there."""
+    metrics_token_file: FilePath | None = None
+    """A file with one token a line; left out, anyone who reaches `listen` may read /metrics."""
 
 
 class LimitSettings(Section):

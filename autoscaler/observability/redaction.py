@@ -29,13 +29,19 @@ _SECRET_KEYS = (
     "jwt",
 )
 
+_ESCAPED = r"\\?\\/|\\?\\u00[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}"
+"""How JSON and URLs write the letters of base64 that are special to them (RFC 8259, 7; RFC 3986, 2.1)."""
+
 _SECRET_TEXTS = re.compile(
     r"\bgh[a-z]_[A-Za-z0-9_.\-]{10,}"
     r"|\bgithub_pat_\w{10,}"
     r"|\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"
     # A JIT configuration: base64 of {".runner": ...} or of any other JSON object.
-    r"|\bey[IJ][A-Za-z0-9+/_\-]{97,}=*"
-    r"|\b[A-Za-z0-9+/_\-]{300,}=*"
+    r"|(?:\b|(?<=\\[nrt]))ey[IJ](?:[A-Za-z0-9+/_\-]|" + _ESCAPED + r"){97,}=*"
+    r"|\b(?:[A-Za-z0-9+/_\-]|" + _ESCAPED + r"){300,}=*"
+    # Whatever an error quotes beside the name, however short or odd.
+    r"|(?<=jit_config)[\\\"' ]{0,6}[:=][\\\"' ]{0,6}[^\\\"',}\s]+"
+    r"|(?<=--jitconfig)[=\s]+\S+"
     r"|\b[0-9A-Fa-f]{64}\b"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|\b(?i:bearer)\s+[^\s'\",]+"

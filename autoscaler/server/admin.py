@@ -4,8 +4,6 @@ Decides who may ask and which requests have a shape. Whether a confirmation is b
 the Confirmations port. Tokens and requests are never logged; a reason goes to who showed a token.
 """
 
-import hashlib
-import hmac
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +20,7 @@ from autoscaler.controller.ports.confirmations import (
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.server.answers import error_answer, json_answer
+from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.bodies import Bodies, BodyRefusedError
 from autoscaler.server.refusal_log import RefusalLog
 
@@ -29,7 +28,6 @@ MOST_SHOWN = 10_000
 """Machines in one answer: some 5 MB."""
 
 _LARGEST_BODY = 4096
-_LONGEST_TOKEN = 1024
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _INSTALLATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _STATUS = {RefusalKind.UNKNOWN: 404, RefusalKind.CONTRADICTED: 409, RefusalKind.UNREACHABLE: 503}
@@ -47,7 +45,7 @@ class AdminEndpoint:
 
     def __init__(self, confirmations: Confirmations, tokens: Sequence[bytes]) -> None:
         self._confirmations = confirmations
-        self._tokens = [hashlib.sha256(token).digest() for token in tokens]
+        self._tokens = BearerTokens(tokens)
         self._bodies = Bodies(_LARGEST_BODY)
         self._refusals = RefusalLog()
 
@@ -59,7 +57,7 @@ class AdminEndpoint:
         app.router.add_post("/admin/circuits/{sku}/close", partial(self._answer, self._circuit))
 
     async def _answer(self, act: _Act, request: web.Request) -> web.Response:
-        if not self._believes(request.headers.getall("Authorization", [])):
+        if not self._tokens.accept(request.headers.getall("Authorization", [])):
             self._refusals.note("admin_refused", "token", reason="token")
             answer = error_answer(401, "token")
             answer.headers["WWW-Authenticate"] = "Bearer"
@@ -117,15 +115,6 @@ class AdminEndpoint:
         if not isinstance(told, dict) or not set(told) <= keys:
             raise _MalformedError
         return told
-
-    def _believes(self, headers: Sequence[str]) -> bool:
-        """Compared by digest and with every token, so that its time tells nothing of them."""
-        scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
-        if scheme.lower() != "bearer" or not 0 < len(token) <= _LONGEST_TOKEN:
-            return False
-        digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
-        same = [hmac.compare_digest(digest, known) for known in self._tokens]
-        return any(same)
 
 
 def _flag(told: dict[str, object], key: str) -> bool:

@@ -47,6 +47,7 @@ class Folder:
         self.path = path
         for name, content in NAMED_FILES.items():
             (path / name).write_text(content)
+            (path / name).chmod(0o600)
 
     def load(self, text: str) -> Configuration:
         """Raises ConfigurationError."""

@@ -136,6 +136,16 @@ def test_a_queue_of_another_region_is_a_warning(folder: Folder, host: str, warne
     assert keys == [("providers.east.ec2.interruption_queue", True)] * warned
 
 
+def test_secrets_that_every_user_can_read_are_a_warning(folder: Folder) -> None:
+    assert folder.load(MINIMAL).warnings == ()
+    (folder.path / "secret").chmod(0o644)
+    (warning,) = folder.load(MINIMAL).warnings
+    assert (warning.key, warning.warning) == ("github.webhook_secret_file", True)
+    assert "can be read by every user of this host" in warning.what
+    (folder.path / "secret").chmod(0o640)
+    assert folder.load(MINIMAL).warnings == ()
+
+
 def test_an_empty_store_is_a_warning(folder: Folder) -> None:
     store = folder.path / "state.db"
     store.touch()

@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
-from autoscaler.observability.redaction import REDACTED, TEXT_LIMIT, is_secret_key, redact
+from autoscaler.observability.redaction import (
+    REDACTED,
+    TEXT_LIMIT,
+    is_secret_key,
+    redact,
+    redact_text,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -242,3 +248,27 @@ def test_any_entry_comes_out_as_json_without_what_stood_under_secret_keys(
     clean = redact(None, "", {**entry, "nonce": "0123456789abcdef"})
     assert "0123456789abcdef" not in json.dumps(clean)
     assert all(clean[key] == REDACTED for key in entry if is_secret_key(key))
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "{0}",
+        "\\n{0}",
+        '{{"encoded_jit_config":"{0}"}}',
+        '{{\\"encoded_jit_config\\":\\"{0}\\"}}',
+        "config.sh --jitconfig {0} failed",
+    ],
+)
+@pytest.mark.parametrize(
+    ("letter", "written"), [("/", "/"), ("/", "\\/"), ("/", "%2F"), ("+", "\\u002B")]
+)
+def test_a_jit_configuration_that_an_error_quotes_is_not_written(
+    quoted: str, letter: str, written: str
+) -> None:
+    """As .NET, JSON and URLs escape its letters, which cut it into pieces that look like words."""
+    secret = "eyJ" + ("A1b2C3d4" * 3 + letter) * 20
+    told = redact_text("GitHub said: " + quoted.format(secret.replace(letter, written)) + " (422)")
+    assert "A1b2C3d4" not in told
+    assert "GitHub said" in told
+    assert "(422)" in told

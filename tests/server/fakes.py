@@ -102,6 +102,12 @@ class Backstage:
     earlier: tuple[bytes, ...] = ()
     unhealthy: list[str] = field(default_factory=list)
     unready: list[str] = field(default_factory=list)
+    metrics: tuple[tuple[bytes, ...], float] = ((), 1.0)
+    scrapes: int = 0
+
+    def _exposed(self) -> tuple[bytes, str]:
+        self.scrapes += 1
+        return b"up 1\n", "text/plain; v=1"
 
     def serving(
         self, settings: ServerSettings = LOOPBACK, webhook: WebhookEndpoint[Any] | None = None
@@ -115,7 +121,7 @@ class Backstage:
             bootstrap, AGENT, telemetry, self.bootstrap_limits, self.earlier
         )
         health = HealthEndpoint(
-            lambda: self.unhealthy, lambda: self.unready, lambda: (b"up 1\n", "text/plain; v=1")
+            lambda: self.unhealthy, lambda: self.unready, self._exposed, *self.metrics
         )
         return Serving(settings, webhook, [machines, health])
 

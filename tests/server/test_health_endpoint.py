@@ -2,7 +2,10 @@
 
 import pytest
 
-from tests.server.fakes import Caller
+from autoscaler.server.health import METRICS_AGE
+from tests.server.fakes import Backstage, Caller, running
+
+TOKEN = "0123456789abcdef" * 2
 
 
 async def test_well_and_ready(caller: Caller) -> None:
@@ -36,3 +39,34 @@ async def test_metrics_are_passed_on(caller: Caller) -> None:
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 async def test_they_are_for_reading(caller: Caller, path: str) -> None:
     assert (await caller.post(path)).status == 405
+
+
+@pytest.mark.parametrize(("age", "scrapes"), [(3600.0, 1), (0.0, 20)])
+async def test_metrics_are_written_out_no_oftener_than_their_age_allows(
+    age: float, scrapes: int
+) -> None:
+    """A stranger who asks for them all the time takes nothing from the deliveries."""
+    behind = Backstage(metrics=((), age))
+    async with running(behind) as caller:
+        replies = [await caller.get("/metrics") for _ in range(20)]
+    assert {reply.body for reply in replies} == {b"up 1\n"}
+    assert behind.scrapes == scrapes
+    assert METRICS_AGE == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer other"}, 401),
+        ({"Authorization": f"Basic {TOKEN}"}, 401),
+        ({"Authorization": f"Bearer {TOKEN}"}, 200),
+    ],
+)
+async def test_metrics_want_a_token_where_there_is_one(given: dict[str, str], status: int) -> None:
+    async with running(Backstage(metrics=((b"old", TOKEN.encode()), 1.0))) as caller:
+        reply = await caller.get("/metrics", headers=given)
+        assert reply.status == status
+        assert (reply.body == b"up 1\n") is (status == 200)
+        assert (await caller.get("/healthz")).status == 200
+        assert (await caller.get("/readyz")).status == 200
