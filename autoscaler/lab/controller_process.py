@@ -57,7 +57,7 @@ class ControllerProcess:
             raise RuntimeError("the controller was not started")
         return self._process.pid
 
-    async def ready(self, patience: float = 60.0) -> None:
+    async def ready(self, patience: float = 300.0) -> None:
         """Return once it says that it is ready. Raises RuntimeError with its log's end if it does not."""
         try:
             async with asyncio.timeout(patience), aiohttp.ClientSession() as session:
@@ -81,7 +81,7 @@ class ControllerProcess:
         """SIGKILL, and wait for its end."""
         await self._end(signal.SIGKILL)
 
-    async def terminate(self, patience: float = 60.0) -> int:
+    async def terminate(self, patience: float = 300.0) -> int:
         """SIGTERM, and SIGKILL if it is still there after so many seconds; its exit status."""
         try:
             async with asyncio.timeout(patience):

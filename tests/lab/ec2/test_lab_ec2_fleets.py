@@ -229,15 +229,17 @@ async def test_a_name_that_is_taken_is_refused_as_moto_does(ec2: Fixture) -> Non
     assert code(error) == "InvalidLaunchTemplateName.AlreadyExistsException"
 
 
-async def test_a_thousand_machines_in_one_call_answer_quickly(ec2: Fixture) -> None:
-    took = []
-    for _ in range(2):
-        started = time.perf_counter()
-        fleet = await ec2.fleet(1000)
-        took.append(time.perf_counter() - started)
-        assert len(set(launched(fleet))) == 1000
-    # The better of two: others may be using this machine.
-    assert min(took) < 1.0
-    assert ec2.lab.instances.peak == 2000
+async def test_ten_times_the_machines_in_one_call_take_no_more_than_thirty_times_the_work(
+    ec2: Fixture,
+) -> None:
+    async def work(machines: int) -> float:
+        began = time.process_time()
+        assert len(set(launched(await ec2.fleet(machines)))) == machines
+        return time.process_time() - began
+
+    await work(100)  # the SDK reads its model of the service first
+    small = max([await work(100) for _ in range(3)])
+    assert min([await work(1000), await work(1000)]) < 30 * small
+    assert ec2.lab.instances.peak == 2400
     await ec2.clock.advance(PENDING)
-    assert len(ec2.host.machines) == 2000
+    assert len(ec2.host.machines) == 2400

@@ -8,6 +8,7 @@ import pytest_asyncio
 from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import ec2_sku
+from tests.lab.system.pace import yielding
 
 STORIES: dict[str, dict[str, Any]] = {
     "zones": ec2_sku("g5.xlarge"),
@@ -27,12 +28,12 @@ STORIES: dict[str, dict[str, Any]] = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
-    """A laboratory whose controller is ready; a lab minute takes a second."""
+    """A laboratory whose controller is ready; a lab minute takes a second on a quiet host."""
     fleet = LabFleet(
         "acme",
         ("widgets", "gadgets"),
         STORIES,
-        scale=60.0,
+        scale=yielding(60.0),
         most_machines=150,
         group_repositories=("widgets",),
     )

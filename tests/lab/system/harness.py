@@ -25,6 +25,7 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.store.codec import decode_call, decode_job, decode_machine, decode_runner
+from tests.lab.system.pace import stretched
 
 ORGANIZATION = "acme"
 REPOSITORY = "acme/widgets"
@@ -95,9 +96,9 @@ def job(name: str, sku: str, seconds: float, repository: str = REPOSITORY) -> Jo
 
 
 async def until(what: Callable[[], bool], patience: float, why: Callable[[], object]) -> None:
-    """Return once `what` holds. Raises AssertionError with `why()` after `patience` real seconds."""
+    """Return once `what` holds. Raises AssertionError with `why()` after `patience` s of a quiet host."""
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(stretched(patience)):
             while not what():  # noqa: ASYNC110 - what is waited for is another process's doing
                 await asyncio.sleep(_LOOK_EVERY)
     except TimeoutError as error:

@@ -18,11 +18,9 @@ from autoscaler.lab.machines.misbehaviour import Misbehaviour
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import EndGround, Machine, MachineState
 from tests.lab.system.harness import SKU_TAG, Records, ec2_sku, read_records, until
+from tests.lab.system.pace import PATIENCE, yielding
 
 SCALE = 100.0
-PATIENCE = 80.0
-"""Real seconds for all stories; on an idle host they take less than half of it."""
-
 FOR_EVER = 86_400.0
 Sample = tuple[float, dict[str, float]]
 """When somebody looked, and every metric by its name and labels."""
@@ -168,13 +166,13 @@ class Outcome:
 
 
 def fleet() -> LabFleet:
-    """A SKU for each story; a lab minute takes 0.6 s."""
+    """A SKU for each story; a lab minute takes 0.6 s on a quiet host."""
     skus = {
         name: ec2_sku("g5.xlarge", max_machines=story.cap, **story.sku)
         for name, story in STORIES.items()
     }
     misbehaving = {name: (story.kind,) for name, story in STORIES.items()}
-    return LabFleet("acme", ("widgets",), skus, scale=SCALE, misbehaving=misbehaving)
+    return LabFleet("acme", ("widgets",), skus, scale=yielding(SCALE), misbehaving=misbehaving)
 
 
 async def live(lab: Laboratory, jobs: dict[str, list[PushedJob]], samples: list[Sample]) -> None:

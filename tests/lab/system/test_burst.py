@@ -18,6 +18,7 @@ from tests.lab.system.harness import (
     wrong_runners,
     wrong_slots,
 )
+from tests.lab.system.pace import PATIENCE, yielding
 
 pytestmark = pytest.mark.whole_host
 
@@ -34,15 +35,15 @@ LONGEST_PARKED = 120.0
 """Seconds that a machine may wait for its turn to register."""
 
 
-async def _run(lab: Laboratory, jobs: int, seconds: float, patience: float) -> None:
+async def _run(lab: Laboratory, jobs: int, seconds: float) -> None:
     await lab.start_controller()
     pushed = lab.github.push([job(f"j{n}", SKU, seconds) for n in range(jobs)])
-    await until(lambda: not lab.github.unfinished, patience, lab.controller.log_end)
+    await until(lambda: not lab.github.unfinished, PATIENCE, lab.controller.log_end)
     assert started(pushed)
 
 
 async def _ended_well(lab: Laboratory) -> None:
-    await at_rest(lab, 20.0)
+    await at_rest(lab, PATIENCE)
     assert await lab.controller.terminate() == 0
     assert lab.wrong_jobs() == []
     assert wrong_slots(lab) == []
@@ -68,12 +69,12 @@ async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
         {SKU: ec2_sku("g5.xlarge")},
         # Not faster: where a busy host takes three lab minutes to start a runner that has its
         # grant, it is no supply any more, and another machine is launched for its job.
-        scale=6.0,
+        scale=yielding(6.0),
         most_machines=1000,
     )
     async with Laboratory(fleet) as lab:
         began = lab.clock.now()
-        await _run(lab, 1000, 20.0, 60.0)
+        await _run(lab, 1000, 20.0)
         minutes = (lab.clock.now() - began) / 60.0
         assert lab.ec2.calls["CreateFleet"] <= 5
         assert lab.github.calls[MINT, 201] <= 1000
@@ -93,14 +94,14 @@ async def test_within_githubs_limits_and_with_bad_deliveries_no_machine_waits_lo
         {SKU: ec2_sku("g5.xlarge", idle={"timeout": "60s"})},
         # Not faster: the controller plans once a real second under load, and must not let more
         # turns to register go by meanwhile than the burst holds.
-        scale=18.0,
+        scale=yielding(18.0),
         most_machines=1000,
         limits=Limits(),
         registrations=AS_SHIPPED,
         faults=DeliveryFaults(fail=0.2, duplicate=0.2, reorder=0.2),
     )
     async with Laboratory(fleet) as lab:
-        await _run(lab, 1000, 60.0, 90.0)
+        await _run(lab, 1000, 60.0)
         calls = github_calls(lab)
         assert calls["403"] + calls["429"] < 0.01 * calls.total(), lab.github.calls
         assert lab.github.deliveries["redelivered"] > 400

@@ -33,11 +33,11 @@ from tests.lab.system.harness import (
     wrong_runners,
     wrong_slots,
 )
+from tests.lab.system.pace import PATIENCE, yielding
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SCALE = 100.0
-PATIENCE = 30.0
 """Real seconds; no story takes a third of it."""
 SEED = 11
 MOST = 12
@@ -71,7 +71,7 @@ SKUS: dict[str, Any] = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
     """A laboratory with machines of the crowd, whose controller is ready."""
-    fleet = LabFleet("acme", ("widgets",), SKUS, scale=SCALE, most_machines=150)
+    fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(SCALE), most_machines=150)
     async with Laboratory(fleet, moto) as laboratory:
         # Read by the controller when it starts.
         laboratory.ec2.quotas.set(P_ON_DEMAND, P_VCPUS)

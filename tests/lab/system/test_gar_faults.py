@@ -33,11 +33,11 @@ from tests.lab.system.harness import (
     wrong_runners,
     wrong_slots,
 )
+from tests.lab.system.pace import PATIENCE, yielding
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SCALE = 60.0
-PATIENCE = 30.0
 """Real seconds; no story takes half of it."""
 QUOTA_POOLS = [
     Pool("f2.6xlarge", zone, CapacityType.ON_DEMAND)
@@ -63,7 +63,7 @@ Pushed = Mapping[str, list[PushedJob]]
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
     """A laboratory with machines of the crowd, whose controller is ready."""
-    fleet = LabFleet("acme", ("widgets",), SKUS, scale=SCALE, most_machines=150)
+    fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(SCALE), most_machines=150)
     async with Laboratory(fleet, moto) as laboratory:
         await laboratory.start_controller()
         yield laboratory

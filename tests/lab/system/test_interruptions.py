@@ -16,6 +16,7 @@ from tests.lab.system.harness import (
     started,
     until,
 )
+from tests.lab.system.pace import PATIENCE, yielding
 
 SKUS = {
     "again": ec2_sku("g5.xlarge", rerun_interrupted=1),
@@ -23,7 +24,6 @@ SKUS = {
     "off": ec2_sku("g4dn.xlarge"),
     "warm": ec2_sku("g4dn.2xlarge", idle={"min": 1}),
 }
-PATIENCE = 40.0
 
 
 def alive(lab: Laboratory, sku: str) -> list[Instance]:
@@ -43,7 +43,7 @@ def runs_of(lab: Laboratory, sku: str) -> list[str | None]:
 async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again(
     moto: MotoProcess,
 ) -> None:
-    fleet = LabFleet("acme", ("widgets",), SKUS, scale=150.0)
+    fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(150.0))
     async with Laboratory(fleet, moto) as lab:
         await lab.start_controller()
         names = ("again", "quiet", "off")

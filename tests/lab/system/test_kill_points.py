@@ -9,8 +9,6 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.identifiers import Seconds
@@ -26,6 +24,7 @@ from tests.lab.system.harness import (
     wrong_slots,
 )
 from tests.lab.system.kill_points import POINTS, Place, Trial, Witness, recorded_late
+from tests.lab.system.pace import PATIENCE, yielding
 
 ROUNDS = 5
 SEED = 5
@@ -39,8 +38,6 @@ AT_ONCE = 8
 ANY_MOMENT: Seconds = 2.5
 """Real seconds: a controller opens its store and provider, and launches, mints and hands over what
 came while it was away."""
-PATIENCE: Seconds = 90.0
-"""Real seconds, for a host that is busy with other things; it takes one or two."""
 MORTAL = (str(Path(__file__).with_name("mortal_controller.py")),)
 
 
@@ -86,11 +83,10 @@ async def _keep_killing(trial: Trial, chance: random.Random) -> Counter[str]:
     return kills
 
 
-@pytest.mark.timeout(900)
 async def test_killed_at_every_point_while_jobs_flow(tmp_path: Path, moto: MotoProcess) -> None:
     witness, order = Witness(), tmp_path / "order"
     fleet = LabFleet(
-        "acme", ("widgets",), SKUS, scale=30.0, ear=witness, program=(*MORTAL, str(order))
+        "acme", ("widgets",), SKUS, scale=yielding(30.0), ear=witness, program=(*MORTAL, str(order))
     )
     async with Laboratory(fleet, moto) as lab:
         trial = Trial(lab, witness, order)

@@ -31,6 +31,7 @@ from tests.lab.system.harness import (
     started,
     until,
 )
+from tests.lab.system.pace import PATIENCE, yielding
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -40,7 +41,6 @@ LONG = 1500.0
 """Lab seconds: longer than it takes to come to the backup, to restore it and to start again."""
 LONGER = 3000.0
 """Lab seconds: so long that most are at work still when an operator has given five commands more."""
-PATIENCE = 60.0
 INSTALLATION_TAG = "autoscaler:installation"
 
 
@@ -69,7 +69,7 @@ class StaysOn:
 
 def fleet(ear: StaysOn) -> LabFleet:
     skus = {SKU: ec2_sku("g5.xlarge")}
-    return LabFleet("acme", ("widgets",), skus, scale=SCALE, most_machines=300, ear=ear)
+    return LabFleet("acme", ("widgets",), skus, scale=yielding(SCALE), most_machines=300, ear=ear)
 
 
 def push(lab: Laboratory, name: str, count: int, seconds: float) -> list[PushedJob]:

@@ -25,14 +25,13 @@ from tests.lab.system.harness import (
     until,
     wrong_slots,
 )
+from tests.lab.system.pace import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Pushed = Mapping[str, list[PushedJob]]
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
-PATIENCE = 30.0
-"""Real seconds; no story takes half of it."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -8,11 +8,11 @@ from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.github.settings import DeliveryFaults, Limits
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import at_rest, ec2_sku, job, read_records, until
+from tests.lab.system.pace import PATIENCE, yielding
 
 pytestmark = pytest.mark.asyncio
 
 SCALE = 30.0
-PATIENCE = 60.0
 SLACK = 15.0
 """Lab seconds: half a real one, for a machine that has other things to do."""
 WORK = 30.0
@@ -29,13 +29,13 @@ async def test_every_job_has_its_machine_asked_for_within_a_minute_and_runs_once
         "acme",
         ("widgets", "gadgets"),
         {"gpu": ec2_sku("g5.xlarge")},
-        scale=SCALE,
+        scale=yielding(SCALE),
         limits=Limits(requests_per_hour=15_000),
         faults=DeliveryFaults(drop=1.0),
     )
     async with Laboratory(fleet, moto) as lab:
         await lab.start_controller()
-        await asyncio.sleep(20.0 / SCALE)
+        await asyncio.sleep(20.0 / lab.fleet.scale)
         for repository in fleet.repositories:
             name = f"acme/{repository}"
             lab.github.push([job(f"{repository} {n}", "gpu", WORK, name) for n in range(4)])

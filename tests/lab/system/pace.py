@@ -1,0 +1,34 @@
+"""How fast a laboratory's clock may run on a host that is busy with other things."""
+
+import time
+
+PATIENCE = 100.0
+"""Seconds on a quiet host, for what takes 20 there. A net for what would hang: nothing is measured by it."""
+
+_SPIN = 0.25
+_measured = [1.0]
+
+
+def slowness() -> float:
+    """How many real seconds a second of computing takes on this host now; 1.0 on a quiet one.
+
+    It takes 0.25 s of CPU time to find out.
+    """
+    began, cpu = time.perf_counter(), time.thread_time()
+    while time.thread_time() - cpu < _SPIN:
+        pass
+    return max(1.0, (time.perf_counter() - began) / (time.thread_time() - cpu))
+
+
+def yielding(scale: float) -> float:
+    """A clock's scale, slowed by as much as the host is: deadlines of the lab leave the same work time.
+
+    Take it when the laboratory starts. Real time that the scale divides comes out longer by as much.
+    """
+    _measured.append(slowness())
+    return scale / _measured[-1]
+
+
+def stretched(patience: float) -> float:
+    """Real seconds to wait for what a quiet host brings about in `patience`."""
+    return 2.0 * patience * _measured[-1]
