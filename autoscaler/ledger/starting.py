@@ -42,6 +42,8 @@ HAPPENED: dict[type[Record], tuple[str, ...]] = {
         "last_seen",
         "absent_since",
         "finished_at",
+        "examined_at",
+        "unregistered_at",
         "taken_at",
     ),
     Runner: ("since", "named_at", "handed_over_at", "acknowledged_at"),
