@@ -34,9 +34,13 @@ APART = (
     K.EMPTY_PAGES,
     K.OVERRIDE_REFUSED,
     K.END_IGNORED,
+    K.WRONG_ANSWERS,
 )
 """Kinds that are drawn by a generator of their own: a new one leaves every other fault and job of a
 seed as they are, and the kept schedules of the planted bugs with them."""
+
+HEALED_BY_LISTS = (K.WRONG_ANSWERS,)
+"""Those of them that nothing else heals: only seeds whose lists are read have any."""
 
 APART_SHARE = 0.2
 """The part of the seeds that has a kind of `APART`; the share of the others is about the same."""
@@ -106,6 +110,7 @@ HABITS: Mapping[FaultKind, Habit] = {
     K.STORE_SLOW: Habit(lasts=(60, 900), every=(1,)),
     K.CLOCK_JUMP: Habit(times=(1, 2), lasts=(60, 1800), every=(1,), target=(-600, 1200)),
     K.STORE_RESTORED: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(30, 3400)),
+    K.WRONG_ANSWERS: Habit(times=(1, 1), lasts=(2700, 4000), every=(1,)),
     K.STORE_LOST: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,)),
 }
 
@@ -119,7 +124,8 @@ def schedule_of(seed: int) -> Schedule:
     if lists:
         kinds.append(NEED_LISTS[seed // LISTS_EVERY % len(NEED_LISTS)])
     faults = [fault for kind in kinds for fault in _faults(random, kind)]
-    faults += [fault for kind in APART for fault in _drawn_apart(seed, kind)]
+    apart = [kind for kind in APART if lists or kind not in HEALED_BY_LISTS]
+    faults += [fault for kind in apart for fault in _drawn_apart(seed, kind)]
     jobs = _jobs(random)
     faults = [_with_a_backup(fault) for fault in faults]
     for fault in [fault for fault in faults if fault.kind is K.STORE_RESTORED]:
@@ -130,8 +136,45 @@ def schedule_of(seed: int) -> Schedule:
     faults += [_left_behind(fault) for fault in faults if fault.kind in _REWOUND]
     faults += [_held_before(fault) for fault in faults if fault.kind is K.DELETE_OF_BUSY]
     jobs += _afterwards(Random(f"{seed} afterwards"), len(jobs))
+    for fault in [fault for fault in faults if fault.kind is K.WRONG_ANSWERS]:
+        jobs += _at_work_unseen(fault, len(jobs))
+        faults += _nobody_says_so(fault)
+    jobs += _of_new_repositories(Random(f"{seed} new"), len(jobs))
     faults.sort(key=lambda fault: (fault.at, fault.kind))
     return Schedule(seed, tuple(jobs), tuple(faults), lists)
+
+
+def _at_work_unseen(fault: Fault, jobs: int) -> list[JobArrival]:
+    """Jobs that are queued as GitHub's answers turn wrong, start soon after and outlast them."""
+    began = max(0.0, fault.at - 10.0)
+    return [
+        JobArrival(round(began + n, 2), jobs + n, (sku,), round(fault.lasts + 600.0, 1))
+        for n, sku in enumerate(("arm", "arm", "gpu", "cpu"), 1)
+    ]
+
+
+def _nobody_says_so(fault: Fault) -> list[Fault]:
+    """Their agents are silent, and no webhook tells of them."""
+    lasts = round(fault.lasts - 300.0, 1)
+    cut_off = [Fault(fault.at + 300.0, K.CUT_OFF, lasts, target=n) for n in range(10)]
+    vanished = Fault(fault.at, K.WEBHOOK_VANISHED, fault.lasts)
+    return [*cut_off, vanished]
+
+
+def _of_new_repositories(random: Random, jobs: int) -> list[JobArrival]:
+    """Jobs of repositories that were created just before, in every fifth world."""
+    if random.random() >= APART_SHARE:
+        return []
+    return [
+        JobArrival(
+            round(random.uniform(0.0, LASTS), 2),
+            jobs + n,
+            random.choice(LABELS),
+            round(random.uniform(30.0, 600.0), 1),
+            repository=f"acme/new-{n}",
+        )
+        for n in range(1, 5)
+    ]
 
 
 def _afterwards(random: Random, jobs: int) -> list[JobArrival]:

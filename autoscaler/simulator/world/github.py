@@ -77,7 +77,8 @@ class SimulatedGitHub:
             stale = self._weather.strikes(FaultKind.STALE_LIST)
             then = self._now() - (stale.target if stale is not None else 0.0)
             found = self._actions.registrations.get(name)
-            if found is None or found.scope != scope or not found.listed_by(then):
+            hidden = self._weather.strikes(FaultKind.WRONG_ANSWERS) is not None
+            if hidden or found is None or found.scope != scope or not found.listed_by(then):
                 return None
             busy = found.busy_by(then)
             if busy and self._weather.strikes(FaultKind.LIST_SAYS_IDLE):
@@ -123,7 +124,8 @@ class SimulatedGitHub:
                 return None
             stale = self._weather.strikes(FaultKind.STALE_JOB)
             then = self._now() - (stale.target if stale is not None else 0.0)
-            return found.word_at(then).fact(now, read=True)
+            wrong = self._weather.strikes(FaultKind.WRONG_ANSWERS)
+            return found.word_at(then if wrong is None else 0.0).fact(now, read=True)
 
         return await self._answer(carry_out, _later())
 

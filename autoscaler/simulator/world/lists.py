@@ -81,7 +81,8 @@ class SimulatedLists:
                 return []
             stale = self._weather.strikes(FaultKind.STALE_JOB)
             then = self._now() - (stale.target if stale is not None else 0.0)
-            word = job.word_at(then)
+            wrong = self._weather.strikes(FaultKind.WRONG_ANSWERS)
+            word = job.word_at(then if wrong is None else 0.0)
             if word.state is not JobState.COMPLETED:
                 self.shown.add(job.id)
             return [word.fact(now, read=True)]
@@ -95,6 +96,8 @@ class SimulatedLists:
             stale = self._weather.strikes(FaultKind.STALE_LIST)
             then = self._now() - (stale.target if stale is not None else 0.0)
             idle = self._weather.strikes(FaultKind.LIST_SAYS_IDLE) is not None
+            if self._weather.strikes(FaultKind.WRONG_ANSWERS):
+                return []
             return [
                 RegisteredRunner(r.id, r.name, r.online_by(then), r.busy_by(then) and not idle)
                 for r in self._actions.registrations.values()
@@ -109,6 +112,8 @@ class SimulatedLists:
         return 0.0 if self._weather.holding(FaultKind.SECONDARY_LIMIT) else PER_SECOND
 
     def _runs(self, repository: str, status: str | None = None) -> list[ListedRun]:
+        if self._weather.strikes(FaultKind.WRONG_ANSWERS):
+            return []
         return [
             ListedRun(
                 run,

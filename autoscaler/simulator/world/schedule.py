@@ -33,6 +33,7 @@ class FaultKind(StrEnum):
     MINT_REFUSED = "mint_refused"  # 403: somebody took the App's permission away
     STALE_LIST = "stale_list"  # runners as they were `target` seconds ago
     STALE_JOB = "stale_job"  # jobs as they were `target` seconds ago
+    WRONG_ANSWERS = "wrong_answers"  # lists hide runs and runners, and jobs read as queued
     LIST_SAYS_IDLE = "list_says_idle"  # of runners at work
     DELETE_SAYS_BUSY = "delete_says_busy"  # 422 for an idle runner
     DELETE_OF_BUSY = "delete_of_busy"  # 204 for a runner at work, or one that was just given a job
