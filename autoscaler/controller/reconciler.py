@@ -20,6 +20,10 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 
 SWEEP_EVERY: Seconds = 30.0
 SWEEP_SOON: Seconds = 2.0
+
+LISTED_AT_ONCE = 1000
+"""Machines of a provider's list that are taken in before everybody else has a turn."""
+
 UPKEEP_EVERY: Seconds = 600.0
 REDELIVER_EVERY: Seconds = 20.0
 REDELIVERY_WINDOW: Seconds = 3 * 86400.0
@@ -95,10 +99,25 @@ class Reconciler:
         except (ProviderError, OutcomeUnknownError) as error:
             _log.warning("list_incomplete", provider=name, error=str(error))
             complete = False
+        last = await self._take_in(name, began_at, machines)
+        shown = frozenset(one.provider_id for one in machines)
         await self._journal.record(
-            MachinesListed(self._journal.now, name, began_at, complete, tuple(machines))
+            MachinesListed(self._journal.now, name, began_at, complete, last, shown=shown)
         )
         return complete
+
+    async def _take_in(
+        self, name: ProviderName, began_at: Instant, machines: Sequence[ListedMachine]
+    ) -> tuple[ListedMachine, ...]:
+        """Take in a list but for its last piece, which is left, and let others go on in between."""
+        first = 0
+        while len(machines) - first > LISTED_AT_ONCE:
+            piece = tuple(machines[first : first + LISTED_AT_ONCE])
+            now = self._journal.now
+            self._journal.note(MachinesListed(now, name, began_at, False, piece, more=True))
+            first += LISTED_AT_ONCE
+            await asyncio.sleep(0)
+        return tuple(machines[first:])
 
     async def _sweeps(self, name: ProviderName) -> None:
         soon = self._sweep_soon[name]

@@ -37,7 +37,7 @@ _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 
 def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     """Believe what the list shows, then what it does not show."""
-    own = state.catalogue.installations.all
+    own, unproven = state.catalogue.installations.all, state.tallies.unproven
     for listed in event.machines:
         if listed.provider_id in state.by_provider_id:
             _forget_foreign(state, event, listed.provider_id)  # by another tag before: counted once
@@ -51,7 +51,9 @@ def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     if event.complete:
         _believe_absence(state, event)
         state.swept_at[event.provider] = event.began_at
-    doubt(state, event.at)
+    # What a piece proves holds at once; what needs no proof is looked at once a list.
+    if not event.more or state.tallies.unproven > unproven:
+        doubt(state, event.at)
 
 
 def on_quotas_read(state: LedgerState, event: QuotasRead) -> None:
@@ -62,7 +64,7 @@ def on_quotas_read(state: LedgerState, event: QuotasRead) -> None:
 
 
 def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
-    shown = {listed.provider_id for listed in event.machines}
+    shown = event.shown.union(listed.provider_id for listed in event.machines)
     for machine in tuple(state.machines.values()):
         if machine.provider == event.provider and machine.provider_id not in shown:
             _miss(state, machine, event)

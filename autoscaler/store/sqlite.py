@@ -7,6 +7,7 @@ nothing of the batch was kept, and that the store may be asked again.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +31,7 @@ from autoscaler.store import statements
 from autoscaler.store.batch import Arrival, Batch, Beat, Change, Decision
 from autoscaler.store.group_commit import GroupCommit
 from autoscaler.store.prices import price_rows, read_prices, replace_prices
+from autoscaler.store.pruning import START, Cursor, prune_cooldowns, prune_history
 from autoscaler.store.rows import job_key, name
 from autoscaler.store.sqlite_bulk import SqliteDialect
 from autoscaler.store.sqlite_file import SqliteFile
@@ -108,7 +110,10 @@ class SqliteStore:
             gone += some
         while await self._transact(lambda c: statements.forget_deliveries(c, before)):
             pass
-        await self._transact(lambda c: statements.forget_leftovers(c, before))
+        after: Cursor | None = START
+        while after is not None:
+            after = await self._transact(partial(prune_history, before=before, after=after))
+        await self._transact(partial(prune_cooldowns, before=before))
         while await self._in_thread(self._file.shrink):
             pass
         return gone

@@ -13,10 +13,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    Select,
     Table,
-    Text,
-    cast,
     delete,
     not_,
     or_,
@@ -56,7 +53,7 @@ from autoscaler.store.tables import (
 
 Record = TypeVar("Record")
 
-FORGET_AT_ONCE = 500
+FORGET_AT_ONCE = 100
 """Rows of one table that one transaction of `forget` deletes, so that arrivals need not wait long."""
 
 
@@ -153,16 +150,17 @@ def read_rows_of(
 
 
 def forget(connection: Connection, before: Instant) -> int:
-    """Delete some of what ended before this moment; how many records. 0 when none are left."""
-    gone = _forget_some(connection, "job", jobs, jobs.c.ended_at < before)
-    gone += _forget_some(connection, "machine", machines, machines.c.ended_at < before)
+    """Delete some of one kind of what ended before this moment; how many. 0 when none are left."""
     # A machine's call and runners stay as long as it does, so that they can be found from it.
     used = select(machines.c.id).where(machines.c.call == calls.c.id).exists()
-    gone += _forget_some(connection, "call", calls, calls.c.ended_at < before, not_(used))
     carried = select(machines.c.id).where(machines.c.id == runners.c.machine).exists()
-    gone += _forget_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
-    gone += _forget_some(connection, "rerun", reruns, reruns.c.ended_at < before)
-    return gone
+    return (
+        _forget_some(connection, "job", jobs, jobs.c.ended_at < before)
+        or _forget_some(connection, "machine", machines, machines.c.ended_at < before)
+        or _forget_some(connection, "call", calls, calls.c.ended_at < before, not_(used))
+        or _forget_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
+        or _forget_some(connection, "rerun", reruns, reruns.c.ended_at < before)
+    )
 
 
 def forget_deliveries(connection: Connection, before: Instant) -> int:
@@ -170,21 +168,6 @@ def forget_deliveries(connection: Connection, before: Instant) -> int:
     some = select(inbox.c.seq).where(inbox.c.received_at < before, inbox.c.applied)
     gone = connection.execute(delete(inbox).where(inbox.c.seq.in_(some.limit(FORGET_AT_ONCE))))
     return gone.rowcount
-
-
-def forget_leftovers(connection: Connection, before: Instant) -> None:
-    """Delete old history of records that have no row, and cooldowns long over."""
-    stays = or_(
-        *(
-            (history.c.kind == kind) & history.c.record.in_(_keys_as_text(table))
-            for kind, table in _KINDS.items()
-        )
-    )
-    connection.execute(delete(history).where(history.c.at < before, not_(stays)))
-    connection.execute(delete(cooldowns).where(cooldowns.c.until < before))
-
-
-_KINDS = {"job": jobs, "call": calls, "machine": machines, "runner": runners, "rerun": reruns}
 
 
 def _forget_some(
@@ -199,10 +182,6 @@ def _forget_some(
         )
         connection.execute(delete(table).where(key.in_(keys)))
     return len(keys)
-
-
-def _keys_as_text(table: Table) -> Select[tuple[str]]:
-    return select(cast(_key(table), Text))
 
 
 def _key(table: Table) -> Column[Any]:

@@ -9,6 +9,7 @@ from autoscaler.model.machines import EndGround, MachineState
 from autoscaler.model.plan import End, Examine
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU, START, World, listed
+from tests.planner.fleets import EAST
 
 
 def misses(world: World, *moments: float, complete: bool = True) -> list[str]:
@@ -288,3 +289,26 @@ def test_a_machine_shown_as_a_stranger_s_before_it_is_known_as_ours_is_counted_o
     world.lists(listed("i-c0"), complete=False)
     assert world.fleet().usage.machines == 1
     assert world.state.foreign == {"east": {}}
+
+
+@pytest.mark.parametrize("cut", [(), (1,), (3, 4), (1, 2, 5)])
+def test_a_list_in_pieces_says_what_the_whole_list_says(cut: tuple[int, ...]) -> None:
+    def after(cuts: tuple[int, ...]) -> tuple[object, ...]:
+        world = World()
+        world.park(4)
+        world.launch(2, "d")
+        stranger, unknown = listed("i-x", installation="of others"), listed("i-9", call="unknown")
+        shown = (listed("i-c0"), stranger, listed("i-c2"), unknown, listed("i-d1", call="d"))
+        for _ in range(2):
+            world.now += 100.0
+            began, first = world.now, 0
+            for end in cuts:
+                piece = shown[first:end]
+                world.do(e.MachinesListed, EAST, began, False, piece, True)
+                first = end
+            ids = frozenset(one.provider_id for one in shown)
+            world.do(e.MachinesListed, EAST, began, True, shown[first:], False, ids)
+        state = world.state
+        return state.machines, state.foreign, state.swept_at, state.machines_used
+
+    assert after(cut) == after(())

@@ -5,9 +5,11 @@ import dataclasses
 import random
 import stat
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select
 
 from autoscaler.controller.ports.store import (
     Cooldown,
@@ -24,8 +26,11 @@ from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import RunnerState
+from autoscaler.store import statements
+from autoscaler.store.pruning import LOOK_AT_ONCE, START, Cursor, prune_history
 from autoscaler.store.rows import DETAIL_LIMIT
 from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.tables import history
 from tests.store.records import call, job, machine, runner
 
 
@@ -35,6 +40,11 @@ def delivery(name: str, at: float = 100.0) -> Delivery:
 
 def row(kind: str, record: str, at: float = 100.0, event: str = "seen") -> HistoryRow:
     return HistoryRow(at, kind, record, event, "why")
+
+
+async def rows_of_history(store: SqliteStore) -> int:
+    count = select(func.count()).select_from(history)
+    return await store._transact(lambda c: c.execute(count).scalar_one())
 
 
 async def test_it_is_a_store(store: SqliteStore) -> None:
@@ -393,3 +403,35 @@ async def test_of_two_take_overs_at_once_the_last_says_all_ids(store: SqliteStor
         store.commit([machine("m-1")], []),
     )
     assert (await store.load(0.0)).installations == twice
+
+
+async def test_no_transaction_of_forget_takes_or_looks_at_more_than_a_few_rows(
+    store: SqliteStore,
+) -> None:
+    """Deliveries wait for each: pruning stopped them for up to 592 ms."""
+    many = 5 * LOOK_AT_ONCE
+    living = [job(number) for number in range(100)]
+    rows = [row("job", str(number % 200), float(number % 7)) for number in range(many)]
+    await store.commit(living, rows)
+    rows_before = await rows_of_history(store)
+    after: Cursor | None = START
+    pieces = 0
+    while after is not None:
+        before = await rows_of_history(store)
+        after = await store._transact(partial(prune_history, before=60.0, after=after))
+        pieces += 1
+        assert before - await rows_of_history(store) <= LOOK_AT_ONCE
+    assert pieces > 5
+    assert await rows_of_history(store) == sum(int(one.record) < 100 for one in rows) < rows_before
+    assert await store.history("job", "7") != ()
+    assert await store.history("job", "107") == ()
+
+
+async def test_forget_deletes_a_few_records_in_each_transaction(store: SqliteStore) -> None:
+    ended = [job(number, JobState.COMPLETED, 50.0) for number in range(1000)]
+    await store.commit([*ended, machine("m", MachineState.GONE, 50.0)], [])
+    gone = []
+    while some := await store._transact(partial(statements.forget, before=60.0)):
+        gone.append(some)
+    assert sum(gone) == 1001
+    assert max(gone) == statements.FORGET_AT_ONCE == 100

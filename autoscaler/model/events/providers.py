@@ -41,12 +41,18 @@ class ListedMachine:
 
 @dataclass(frozen=True, slots=True)
 class MachinesListed(Event):
-    """A list of this fleet's machines at one provider. Only a `complete` one says anything by absence."""
+    """A list of this fleet's machines at one provider. Only a `complete` one says anything by absence.
+
+    A long list comes in pieces, each with `more` but the last one, which names in `shown` what the
+    earlier ones showed.
+    """
 
     provider: ProviderName
     began_at: Instant
     complete: bool
     machines: tuple[ListedMachine, ...]
+    more: bool = False
+    shown: frozenset[ProviderMachineId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

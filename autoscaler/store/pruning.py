@@ -1,0 +1,64 @@
+"""Deletes the history of records that have left the store, a piece at a time.
+
+A transaction keeps deliveries waiting as long as it takes, so none looks at more than a few rows.
+"""
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, Integer, delete, literal, select, tuple_
+
+from autoscaler.model.identifiers import Instant
+from autoscaler.store.tables import calls, cooldowns, history, jobs, machines, reruns, runners
+
+LOOK_AT_ONCE = 500
+"""Rows of history that one transaction looks at."""
+
+Cursor = tuple[Instant, int]
+"""The moment and number of the row of history that was looked at last."""
+
+START: Cursor = (0.0, -1)
+
+_KINDS = {"job": jobs, "call": calls, "machine": machines, "runner": runners, "rerun": reruns}
+
+
+def prune_history(connection: Connection, before: Instant, after: Cursor) -> Cursor | None:
+    """Delete, of the next old rows of history, those of records that have no row themselves.
+
+    Returns where to go on, or None at the end.
+    """
+    place = tuple_(history.c.at, history.c.seq)
+    rows = connection.execute(
+        select(history.c.seq, history.c.at, history.c.kind, history.c.record)
+        .where(
+            history.c.at < before, history.c.at >= after[0], place > tuple_(*map(literal, after))
+        )
+        .order_by(history.c.at, history.c.seq)
+        .limit(LOOK_AT_ONCE)
+    ).all()
+    named: dict[str, set[str]] = {}
+    for row in rows:
+        named.setdefault(row.kind, set()).add(row.record)
+    stays = {kind: _there(connection, kind, names) for kind, names in named.items()}
+    gone = [row.seq for row in rows if row.record not in stays[row.kind]]
+    if gone:
+        connection.execute(delete(history).where(history.c.seq.in_(gone)))
+    return (rows[-1].at, rows[-1].seq) if len(rows) == LOOK_AT_ONCE else None
+
+
+def prune_cooldowns(connection: Connection, before: Instant) -> None:
+    """Delete cooldowns that were over long ago."""
+    connection.execute(delete(cooldowns).where(cooldowns.c.until < before))
+
+
+def _there(connection: Connection, kind: str, names: Collection[str]) -> frozenset[str]:
+    """Which of these records of one kind are in the store."""
+    table = _KINDS.get(kind)
+    if table is None:
+        return frozenset()
+    key = next(iter(table.primary_key))
+    keys: list[int] | list[str] = list(names)
+    if isinstance(key.type, Integer):
+        keys = [int(one) for one in names if one.isascii() and one.isdecimal() and len(one) < 19]
+    return frozenset(
+        str(one) for one in connection.execute(select(key).where(key.in_(keys))).scalars()
+    )
