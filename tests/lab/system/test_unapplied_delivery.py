@@ -1,0 +1,51 @@
+"""A delivery that was stored and not applied is taken in at the next start, whatever GitHub answers."""
+
+import json
+from datetime import UTC, datetime
+
+from autoscaler.controller.ports.store import Delivery
+from autoscaler.lab.ec2.moto import MotoProcess
+from autoscaler.lab.github.settings import AnswerFault
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.model.identifiers import JobId
+from autoscaler.store.sqlite import SqliteStore
+from tests.lab.system.harness import ec2_sku, read_records, until
+
+SKU = "linux.g5"
+JOB = JobId(10**12)
+
+
+async def test_a_stored_delivery_is_applied_at_the_start_while_all_lists_fail(
+    moto: MotoProcess,
+) -> None:
+    """The lists would heal its loss within minutes, and so would hide it."""
+    fleet = LabFleet("acme", ("widgets",), {SKU: ec2_sku("g5.xlarge")}, scale=60.0)
+    async with Laboratory(fleet, moto) as lab:
+        store = await SqliteStore.open(lab.folder / "state.db")
+        assert await store.accept(delivery(lab.clock.now()))
+        await store.close()
+        lab.github.spoil(AnswerFault("status", None, None))
+        await lab.controller.start()
+        await until(
+            lambda: JOB in {job.id for job in read_records(lab).jobs},
+            30.0,
+            lab.controller.log_end,
+        )
+        lab.github.spoil()
+
+
+def delivery(now: float) -> Delivery:
+    event = {
+        "action": "queued",
+        "workflow_job": {
+            "id": JOB,
+            "run_id": 1,
+            "run_attempt": 1,
+            "status": "queued",
+            "name": "test",
+            "labels": [SKU],
+            "created_at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
+        },
+        "repository": {"full_name": "acme/widgets"},
+    }
+    return Delivery("stored", "workflow_job", now, json.dumps(event).encode())
