@@ -1,6 +1,7 @@
 """Mutation testing of the pure rooms: does a test fail when a line of planner/ or ledger/ is wrong?
 
     python scripts/mutants.py [--processes N] [MODULE ...]        MODULE as in planner.grants
+    python scripts/mutants.py --sample N --rooms ROOM ...         see mutant_sample.py
 
 Copies the two rooms and their tests below .cache/mutants, lets mutmut change one thing at a time
 there, and judges what came out: each room has at least 90 % of its mutants killed (one that makes
@@ -222,6 +223,9 @@ def report(results: dict[Mutant, str]) -> str:
 
 def main() -> int:
     """Prepare, run, judge. 1 if something is wrong with the results, 2 if there are none."""
+    if "--sample" in sys.argv:
+        sample = str(Path(__file__).with_name("mutant_sample.py"))
+        os.execv(sys.executable, [sys.executable, sample, *sys.argv[1:]])
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="only these")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
