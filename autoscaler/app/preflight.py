@@ -26,13 +26,18 @@ from autoscaler.providers.ec2.user_data import render_user_data
 _ANY_SHA256 = "0" * 64
 
 
-def load_for_service(path: Path, *, files: bool = True) -> config.Configuration:
-    """A configuration that can be served. Raises ConfigurationError, all errors at once."""
+def load_for_service(
+    path: Path, *, files: bool = True, try_store: bool = True
+) -> config.Configuration:
+    """A configuration that can be served. Raises ConfigurationError, all errors at once.
+
+    `try_store`: whether to test that the store can be written; who opens it learns that anyway.
+    """
 
     def also(document: Document) -> tuple[config.Problem, ...]:
         return preflight(document, path.parent, files=files)
 
-    return config.load(path, files=files, also=also)
+    return config.load(path, files=files, try_store=try_store, also=also)
 
 
 def preflight(

@@ -78,7 +78,8 @@ def serve(
 
     Raises ConfigurationError. A `clock_scale` other than 1 is for the lab.
     """
-    configuration = load_for_service(path)
+    # A full disk is no error of fleet.yaml: opening the store tells it, in the log.
+    configuration = load_for_service(path, try_store=False)
     configure_logging(LogLevel(log_level), LogStyle(log_format))
     for warning in configuration.warnings:
         _log.warning("configuration", problem=str(warning))

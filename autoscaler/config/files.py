@@ -32,7 +32,7 @@ _SECRET = {
 }
 
 
-def check_files(document: Document, folder: Path) -> Iterator[Problem]:
+def check_files(document: Document, folder: Path, *, try_store: bool) -> Iterator[Problem]:
     """Every named file that is missing or cannot be read; names are relative to `folder`."""
     for path in _paths(document):
         name = text(document.root, *path)
@@ -45,7 +45,7 @@ def check_files(document: Document, folder: Path) -> Iterator[Problem]:
         # Where nothing is there, the name itself may be the secret.
         secret = path[-1] in _SECRET and not _exists(folder / name)
         yield document.problem(path, what if secret else f"{show(name)} {what}", fix)
-    yield from _store(document, folder)
+    yield from _store(document, folder, try_store)
 
 
 def empty_store(document: Document, folder: Path) -> Iterator[Problem]:
@@ -115,7 +115,7 @@ def _exists(file: Path) -> bool:
         return False
 
 
-def _store(document: Document, folder: Path) -> Iterator[Problem]:
+def _store(document: Document, folder: Path, try_store: bool) -> Iterator[Problem]:
     url = text(document.root, "store")
     if url is None or not url.startswith(SQLITE) or "\0" in url:
         return
@@ -128,7 +128,9 @@ def _store(document: Document, folder: Path) -> Iterator[Problem]:
         what = f"the folder of {show(url)} is not there"
         yield document.problem(("store",), what, f"make the folder {file.parent}, or name another")
         return
-    trouble = _store_trouble(file) or _unwritable(file)
+    trouble = _store_trouble(file)
+    if trouble is None and try_store:
+        trouble = _unwritable(file)
     if trouble is not None:
         yield document.problem(("store",), f"{show(url)} {trouble[0]}", trouble[1])
 

@@ -48,8 +48,16 @@ DocumentCheck = Callable[[Document], Iterable[Problem]]
 """What somebody who knows more than this room finds in a file as it is written."""
 
 
-def load(path: Path, *, files: bool = True, also: DocumentCheck | None = None) -> Configuration:
+def load(
+    path: Path,
+    *,
+    files: bool = True,
+    try_store: bool = True,
+    also: DocumentCheck | None = None,
+) -> Configuration:
     """Read and check `path`; `files` says whether the files it names must be there.
+
+    `try_store` says whether to test that the store can be written, for who does not open it.
 
     Raises ConfigurationError with every error that was found, by whom ever: `also` passes over what
     has not the right shape.
@@ -66,7 +74,7 @@ def load(path: Path, *, files: bool = True, also: DocumentCheck | None = None) -
     problems += check_skus(document)
     problems += check_shadowed(document)
     if files:
-        problems += check_files(document, path.parent)
+        problems += check_files(document, path.parent, try_store=try_store)
     problems += also(document) if also is not None else ()
     # What else is wrong with a placeholder is no news.
     unfilled = [*check_placeholders(document)]
