@@ -41,8 +41,8 @@ async def pushed(lab: Laboratory) -> Pushed:
     for zone, machines in zip(ZONES, (1, 0, 5), strict=True):
         faults.set_capacity(_pool("g5.xlarge", zone), machines)
         faults.set_capacity(_pool("g6.xlarge", zone), 0)
-        faults.set_capacity(_pool("g4ad.xlarge", zone), 1)
-        faults.refuse(_pool("p3.2xlarge", zone), "VcpuLimitExceeded")
+        faults.set_capacity(_pool("g5.4xlarge", zone), 1)
+        faults.refuse(_pool("p5.4xlarge", zone), "VcpuLimitExceeded")
         faults.refuse(_pool("f2.6xlarge", zone), "VcpuLimitExceeded")
     refused = lab.github.push([job("refused", "private", 30.0, "acme/gadgets")])
     forked = [replace(job("forked", "closed", 30.0), workflow="PR", fork="stranger/widgets")]
