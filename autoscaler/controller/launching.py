@@ -85,7 +85,9 @@ class Launching:
             )
 
     async def _refused(self, call: Call, error: ProviderError) -> None:
-        failure = LaunchFailure(error.failure, error.code, error.message, reach=error.reach)
+        failure = LaunchFailure(
+            error.failure, error.code, error.message, error.offering, error.reach
+        )
         await self._journal.record(
             CallAnswered(self._journal.now, call.id, (), (failure,), error.retry_after)
         )

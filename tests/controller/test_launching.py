@@ -165,6 +165,23 @@ async def test_a_refused_repeat_says_nothing_about_the_first_try() -> None:
     assert states(controller) == [MachineState.REQUESTED]
 
 
+B_ZONE = "east/g5.xlarge/b/on-demand"
+
+
+@on_virtual_time
+async def test_a_refusal_that_names_an_offering_holds_back_that_one_alone() -> None:
+    world = World()
+    refused = ProviderError(FailureClass.UNSUPPORTED, "Unsupported", "not here", offering=B_ZONE)
+    world.east.launch_script.append(refused)
+    controller = await controller_with_jobs(world, 1)
+    await controller.turn()
+    assert states(controller) == [MachineState.FAILED]
+    await controller.turn()
+    again = json.loads(world.east.sent[-1].request)
+    assert again["offerings"] == ["east/g5.xlarge/a/on-demand"]
+    assert len(world.east.running) == 1
+
+
 @on_virtual_time
 async def test_slots_are_written_off_after_a_repeat_and_two_complete_lists() -> None:
     world = World()

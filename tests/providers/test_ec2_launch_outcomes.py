@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.events import LaunchFailure
 from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.requests import template_of
@@ -190,8 +191,13 @@ async def test_a_full_subnet_holds_its_zone_and_another_one_of_the_zone_is_taken
     error = ERROR.format(code=code).replace("us-east-1b", "us-east-1a")
     body = PARTIAL.format(subnet=subnets[2], errors=error)
     front.script("CreateFleet", Reply(400, code, text) if whole else Reply(200, body=body))
-    answer = await provider.launch(request)
-    (failure,) = answer.failures
+    failure: ProviderError | LaunchFailure
+    if whole:
+        with pytest.raises(ProviderError, match=code) as refusal:
+            await provider.launch(request)
+        failure = refusal.value
+    else:
+        (failure,) = (await provider.launch(request)).failures
     assert (failure.failure, failure.reach) == (FailureClass.CAPACITY, Reach.ZONE)
     assert failure.offering is not None
     assert failure.offering.split("/")[2] == "us-east-1a"

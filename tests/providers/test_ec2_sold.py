@@ -172,14 +172,13 @@ def test_what_says_that_a_zone_does_not_sell_a_type(
 
 
 def refusal(message: str, code: str = "InvalidFleetConfiguration") -> str | None:
-    error = ProviderError(FailureClass.CONFIGURATION, code, message)
+    error = ProviderError(FailureClass.CONFIGURATION, code, message, retry_after=7.0)
     refused = refused_override(EAST, json.loads(json.dumps(REQUEST)), error)
     if refused is None:
         return None
-    (failure,) = refused[1].failures
-    assert failure.failure is FailureClass.UNSUPPORTED
-    assert failure.reach is None
-    return failure.offering
+    assert refused[1].failure is FailureClass.UNSUPPORTED
+    assert (refused[1].reach, refused[1].retry_after) == (None, 7.0)
+    return refused[1].offering
 
 
 def test_a_call_refused_whole_for_one_pool_is_told_of_that_pool_alone() -> None:
@@ -190,10 +189,40 @@ def test_a_call_refused_whole_for_one_pool_is_told_of_that_pool_alone() -> None:
     assert refusal("the security group does not exist") is None
 
 
+@pytest.mark.parametrize(
+    ("code", "message", "named"),
+    [
+        ("Unsupported", NOT_THERE, "g5.xlarge/us-east-1e"),
+        ("InsufficientFreeAddressesInSubnet", "subnet-0a is full", "g5.xlarge/us-east-1a"),
+    ],
+)
+async def test_a_refused_call_is_an_error_whatever_it_names(
+    settings: Ec2Settings, code: str, message: str, named: str
+) -> None:
+    # Of a repeat, only an error says nothing about the first try: an answer would end the call.
+    reach = Reach.ZONE if named.endswith("a") else None
+
+    def answer(operation: str, arguments: Mapping[str, Any]) -> Any:
+        assert operation == "CreateFleet"
+        raise ProviderError(FailureClass.CAPACITY, code, message, None, reach)
+
+    telemetry, api = RememberingTelemetry(), ScriptedApi(answer)
+    provider = Ec2Provider(settings, telemetry, ManualClock(), api)
+    template = {"LaunchTemplateSpecification": {"LaunchTemplateId": "lt-1", "Version": "1"}}
+    request = {**REQUEST, "LaunchTemplateConfigs": [REQUEST["LaunchTemplateConfigs"][0] | template]}
+    with pytest.raises(ProviderError, match=code) as refusal:
+        await provider.launch(json.dumps(request))
+    assert refusal.value.offering == f"{settings.name}/{named}/on-demand"
+
+
 def test_a_full_subnet_is_named_as_before() -> None:
     code = "InsufficientFreeAddressesInSubnet"
     error = ProviderError(FailureClass.CAPACITY, code, "subnet-0e is full", None, Reach.ZONE)
     refused = refused_override(EAST, REQUEST, error)
     assert refused is not None
     assert refused[0] == "subnet-0e"
-    assert refused[1].failures[0].failure is FailureClass.CAPACITY
+    assert refused[1].failure is FailureClass.CAPACITY
+    assert (refused[1].reach, refused[1].offering) == (
+        Reach.ZONE,
+        f"east/g5.xlarge/{B}/on-demand",
+    )

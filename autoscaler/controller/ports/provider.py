@@ -27,7 +27,7 @@ class ProviderError(Exception):
     """The provider refused, or could not be asked. `failure` says what to do next.
 
     `retry_after` (seconds) is set where the provider gave one, `reach` where the failure goes
-    farther than its class says.
+    farther than its class says, `offering` (a key) where the provider named the one that it refuses.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class ProviderError(Exception):
         message: str,
         retry_after: Seconds | None = None,
         reach: Reach | None = None,
+        offering: str | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}")
         self.failure = failure
@@ -44,6 +45,7 @@ class ProviderError(Exception):
         self.message = message
         self.retry_after = retry_after
         self.reach = reach
+        self.offering = offering
 
 
 class OutcomeUnknownError(Exception):

@@ -43,8 +43,8 @@ def launch_answer(
 
 def refused_override(
     provider: ProviderName, request: Mapping[str, Any], error: ProviderError
-) -> tuple[str, LaunchAnswer] | None:
-    """The subnet of the one override that a whole call was refused for, and that as an answer.
+) -> tuple[str, ProviderError] | None:
+    """Return the subnet of the one override that a whole call was refused for, and the error of it.
 
     None if none is named. EC2 names a full subnet, or an instance type and a zone that does not sell
     it, in the message alone; without it all offerings of the call would be held.
@@ -61,8 +61,9 @@ def refused_override(
             sold = f"{override['InstanceType']}/{override['AvailabilityZone']}/{kind}"
             offering = f"{provider}/{sold}"
             failure = FailureClass.UNSUPPORTED if unsupported else error.failure
-            told = LaunchFailure(failure, error.code, error.message, offering, error.reach)
-            return override["SubnetId"], LaunchAnswer((), (told,))
+            wait, reach = error.retry_after, error.reach
+            named_one = ProviderError(failure, error.code, error.message, wait, reach, offering)
+            return override["SubnetId"], named_one
     return None
 
 

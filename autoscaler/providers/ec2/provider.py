@@ -61,11 +61,6 @@ PAGE = 500
 """Machines a page of the list: some 0.2 s of the worker's parsing."""
 
 _TEMPLATE_GONE = frozenset({"InvalidLaunchTemplateId", "InvalidLaunchTemplateName"})
-_GONE = frozenset({"InvalidLaunchTemplateId", "InvalidLaunchTemplateName"})
-_NOT_NOW = frozenset({"IncorrectInstanceState", "UnsupportedOperation"})
-"""The latest output is for Nitro types alone (EC2 API Reference, GetConsoleOutput), and for
-machines that are up; what EC2 kept at the last transition is there for every other one."""
-
 _GONE = _TEMPLATE_GONE | {"InvalidAMIID", "InvalidSubnetID"}
 
 _log = structlog.get_logger(__name__)
@@ -198,7 +193,7 @@ class Ec2Provider:
         try:
             answer = await self._api.call("CreateFleet", body)
         except ProviderError as error:
-            return self._refused(body, template, error)
+            raise self._refused(body, template, error) from error
         result = launch_answer(self.name, body, answer, self._resources.image_of(template))
         # One subnet a zone; EC2 may name a pool that was not asked for, which says nothing of ours.
         subnets = {
@@ -290,8 +285,8 @@ class Ec2Provider:
         self._quota_problem = ""
         return found
 
-    def _refused(self, body: Any, template: str, error: ProviderError) -> LaunchAnswer:
-        """What a refusal of the whole call means. Raises ProviderError."""
+    def _refused(self, body: Any, template: str, error: ProviderError) -> ProviderError:
+        """Return what a refusal of the whole call means."""
         refused = refused_override(self.name, body, error)
         if refused is not None:
             if error.reach is Reach.ZONE:
@@ -300,9 +295,9 @@ class Ec2Provider:
         if first_part(error.code) in _TEMPLATE_GONE and self._resources.is_new(template):
             # Just made and not yet visible everywhere: a dearer rung would be no better.
             text = f"the new launch template is not visible yet: {error.message}"
-            raise ProviderError(FailureClass.THROTTLED, error.code, text, error.retry_after)
+            return ProviderError(FailureClass.THROTTLED, error.code, text, error.retry_after)
         self._note(error.code)
-        raise error
+        return error
 
     def _note(self, code: str) -> None:
         if first_part(code) in _GONE:
