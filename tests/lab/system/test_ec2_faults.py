@@ -42,7 +42,7 @@ SCALE = 100.0
 SEED = 11
 MOST = 12
 JOB = 20.0
-P_ON_DEMAND, P_VCPUS, VCPUS_EACH = "L-417A185B", 20, 8
+INF_ON_DEMAND, INF_VCPUS, VCPUS_EACH = "L-1945791B", 20, 8
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
 
@@ -55,12 +55,12 @@ def _rung(*instance_types: str, capacity: tuple[CapacityType, ...] = (ON_DEMAND,
 SKUS: dict[str, Any] = {
     "partial": {"on": [_rung("g6e.xlarge", capacity=(SPOT, ON_DEMAND))]},
     "stillborn": {"on": [_rung("g5.2xlarge"), _rung("c7i.2xlarge")]},
-    "swallowed": {"on": [_rung("g4ad.xlarge")]},
+    "swallowed": {"on": [_rung("g4dn.2xlarge")]},
     "storm": {
         "on": [_rung("g5.xlarge", "g6.xlarge", capacity=(SPOT, ON_DEMAND)), _rung("g4dn.xlarge")],
         "max_machines": MOST,
     },
-    "quota": {"on": [_rung("p3.2xlarge")]},
+    "quota": {"on": [_rung("inf1.2xlarge")]},
     "paged": {"on": [_rung("c7i.xlarge")]},
     "role": {"on": [_rung("m7i.2xlarge", capacity=(SPOT, ON_DEMAND))]},
     "addresses": {"on": [_rung("m7i.4xlarge")]},
@@ -74,7 +74,7 @@ async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
     fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(SCALE), most_machines=150)
     async with Laboratory(fleet, moto) as laboratory:
         # Read by the controller when it starts.
-        laboratory.ec2.quotas.set(P_ON_DEMAND, P_VCPUS)
+        laboratory.ec2.quotas.set(INF_ON_DEMAND, INF_VCPUS)
         laboratory.ec2.faults.pending_late = 7.0
         await laboratory.start_controller()
         yield laboratory
@@ -143,7 +143,7 @@ async def test_the_rest_of_a_partial_fleet_comes_from_the_next_offering(lab: Lab
 
 async def test_a_quota_that_was_read_is_kept_and_not_run_into(lab: Laboratory) -> None:
     await _run(lab, _push(lab, "quota", 5))
-    assert _peak(_instances(lab, "quota")) == P_VCPUS // VCPUS_EACH
+    assert _peak(_instances(lab, "quota")) == INF_VCPUS // VCPUS_EACH
     assert {call.failure for call in _calls(lab, "quota")} == {None}
 
 
