@@ -183,7 +183,7 @@ def fill_in(
             machine.dollars_per_hour = offering.dollars_per_hour
             machine.holds = ((offering.quota_key, offering.quota_units),)
     if offering is not None:
-        lift_offering(state, offering, machine.created_at, at)
+        lift_offering(state, call.sku, offering, machine.created_at, at)
 
 
 def free_slots(state: LedgerState, call: Call) -> list[Machine]:

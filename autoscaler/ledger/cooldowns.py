@@ -19,12 +19,13 @@ from autoscaler.model.cooldowns import (
     on_trial,
     quota_key,
     rung_key,
+    sku_offering_key,
     throttle_key,
     zone_key,
 )
 from autoscaler.model.events import CallAnswered, LaunchFailure
 from autoscaler.model.failures import FailureClass, Reach
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.machines import Machine
 
 
@@ -86,8 +87,9 @@ def hold_back_answered(
 ) -> None:
     """Hold back what the failures of one answer reach.
 
-    An error of one override holds back its offering alone. The launch option is at fault only where
-    every override says so, and never where machines were launched.
+    An error of one override holds back its offering alone, and for the call's SKU alone: another
+    SKU has another image. The launch option is at fault only where every override says so, and
+    never where machines were launched.
     """
     wrong = {f.offering for f in answer.failures if f.failure in _NOT_FOR_WANT_OF_CAPACITY}
     every = not answer.launched and wrong.issuperset(call.offerings)
@@ -99,8 +101,8 @@ def hold_back_answered(
             if not of_one:
                 continue
         if of_one and not every and failure.failure in _MAY_BE_OF_ONE_OVERRIDE:
-            reason = _reason(failure)
-            strike(state, offering_key(str(named)), failure.failure, answer.at, reason, at_least)
+            key, reason = sku_offering_key(call.sku, str(named)), _reason(failure)
+            strike(state, key, failure.failure, answer.at, reason, at_least)
         else:
             hold_back(state, call, failure, answer.at, at_least)
     if every and all(f.failure is FailureClass.UNSUPPORTED for f in answer.failures):
@@ -227,8 +229,11 @@ def lift(state: LedgerState, key: str, at: Instant) -> None:
         state.cool(Cooldown(key, at, 0, ""))
 
 
-def lift_offering(state: LedgerState, offering: Offering, asked_at: Instant, at: Instant) -> None:
-    """A machine that was asked for then came from this offering: it and its quota work again."""
+def lift_offering(
+    state: LedgerState, sku: SkuName, offering: Offering, asked_at: Instant, at: Instant
+) -> None:
+    """A machine of the SKU that was asked for then came from this offering: it and its quota work."""
+    _lift_by(state, sku_offering_key(sku, offering.key), asked_at, at)
     _lift_by(state, offering_key(offering.key), asked_at, at)
     _lift_by(state, quota_key(offering.quota_key), asked_at, at)
     _lift_by(state, throttle_key(offering.provider), asked_at, at)

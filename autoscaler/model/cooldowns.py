@@ -31,6 +31,11 @@ def offering_key(offering: str) -> str:
     return f"offering:{offering}"
 
 
+def sku_offering_key(sku: SkuName, offering: str) -> str:
+    """The cooldown of one offering for one SKU: its image or template does not go with it."""
+    return f"offering:{offering}/{sku}"
+
+
 def quota_key(quota: str) -> str:
     """The cooldown of everything under one quota (`Offering.quota_key`)."""
     return f"quota:{quota}"

@@ -15,6 +15,7 @@ from autoscaler.model.cooldowns import (
     offering_key,
     quota_key,
     rung_key,
+    sku_offering_key,
     throttle_key,
     zone_key,
 )
@@ -263,6 +264,7 @@ class Search:
             (capacity_type_key(offering.provider, kind), f"{kind} at {offering.provider}"),
             (zone_key(offering.provider, zone), f"zone {zone} of {offering.provider}"),
             (offering_key(offering.key), offering.key),
+            (sku_offering_key(self.sku.name, offering.key), f"{offering.key} for {self.sku.name}"),
             (quota_key(offering.quota_key), offering.key),
         ):
             hold = held(self.fleet.cooldowns, key, self.fleet.now)

@@ -186,7 +186,7 @@ def test_a_full_answer_with_failures_elsewhere_still_holds_those() -> None:
         (failure(FailureClass.QUOTA, A), {"quota:east/G": 600.0}),
         (failure(FailureClass.QUOTA), {"quota:east/G": 600.0}),
         (failure(FailureClass.THROTTLED), {"throttle:east": 5.0}),
-        (failure(FailureClass.CONFIGURATION, A), {f"offering:{A}": 60.0}),
+        (failure(FailureClass.CONFIGURATION, A), {f"offering:{A}/gpu": 60.0}),
         (failure(FailureClass.CONFIGURATION), {"rung:gpu/0": 60.0}),
         (failure(FailureClass.UNKNOWN), {"rung:gpu/0": 30.0}),
     ],

@@ -11,12 +11,13 @@ from autoscaler.model.cooldowns import (
     capacity_type_key,
     offering_key,
     quota_key,
+    sku_offering_key,
     throttle_key,
     zone_key,
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import EndGround
-from tests.ledger.builders import World, failure
+from tests.ledger.builders import GPU, World, failure
 from tests.planner.fleets import EAST, catalogue, offering
 
 HOLDS = {
@@ -131,12 +132,13 @@ def test_lifting_what_is_not_held_stores_nothing() -> None:
 
 def test_a_machine_lifts_its_offering_its_quota_and_the_throttle() -> None:
     state, sold = LedgerState(catalogue()), offering()
-    keys = (offering_key(sold.key), quota_key("east/G"), throttle_key(EAST))
+    for_sku = sku_offering_key(GPU, sold.key)
+    keys = (for_sku, offering_key(sold.key), quota_key("east/G"), throttle_key(EAST))
     for key in (*keys, "rung:gpu/0"):
         strike(state, key, FailureClass.QUOTA, 0.0, "why")
-    lift_offering(state, sold, 599.9, 610.0)
+    lift_offering(state, GPU, sold, 599.9, 610.0)
     assert all(c.strikes for c in state.cooldowns.values()), "asked for during the hold"
-    lift_offering(state, sold, 600.0, 610.0)
+    lift_offering(state, GPU, sold, 600.0, 610.0)
     assert {k for k, c in state.cooldowns.items() if not c.strikes} == set(keys)
 
 

@@ -4,9 +4,11 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.cooldowns import held, offering_key, rung_key
+from autoscaler.model.cooldowns import held, offering_key, rung_key, sku_offering_key
 from autoscaler.model.failures import FailureClass, Reach
-from tests.ledger.builders import World, failure
+from autoscaler.model.identifiers import SkuName
+from autoscaler.planner.placement import Room, Search
+from tests.ledger.builders import GPU, World, failure
 from tests.planner.fleets import catalogue, offering, sku
 
 ZONES = tuple(offering("g5.xlarge", zone) for zone in ("a", "b", "c"))
@@ -36,7 +38,7 @@ def test_an_error_of_one_override_holds_back_its_offering_alone(
 ) -> None:
     world = world_after(failure(kind, B), given=given)
     first = 60.0 if kind is CONFIGURATION else 30.0
-    assert holds(world) == {offering_key(B): first}
+    assert holds(world) == {sku_offering_key(GPU, B): first}
 
 
 def test_what_a_zone_does_not_sell_is_held_back_for_hours() -> None:
@@ -65,7 +67,7 @@ def test_one_override_for_want_of_capacity_keeps_the_launch_option() -> None:
         failure(CONFIGURATION, A), failure(UNSUPPORTED, B), failure(FailureClass.CAPACITY, C)
     )
     assert holds(world) == {
-        offering_key(A): 60.0,
+        sku_offering_key(GPU, A): 60.0,
         offering_key(B): 6 * 3600.0,
         offering_key(C): 180.0,
     }
@@ -79,16 +81,28 @@ def test_beside_machines_a_configuration_error_holds_back_nothing_else(named: st
 
 def test_beside_machines_a_configuration_error_of_far_reach_holds_back_its_offering() -> None:
     no_role = e.LaunchFailure(CONFIGURATION, "Code", "words", B, Reach.CAPACITY_TYPE)
-    assert holds(world_after(no_role, given=1)) == {offering_key(B): 60.0}
+    assert holds(world_after(no_role, given=1)) == {sku_offering_key(GPU, B): 60.0}
     reached = f"capacity_type:east/{CapacityType.ON_DEMAND}"
     assert holds(world_after(no_role)) == {reached: 60.0}
 
 
 def test_every_override_beside_machines_holds_back_each_and_not_the_launch_option() -> None:
     world = world_after(*(failure(CONFIGURATION, key) for key in (A, B, C)), given=1)
-    assert holds(world) == {offering_key(key): 60.0 for key in (A, B, C)}
+    assert holds(world) == {sku_offering_key(GPU, key): 60.0 for key in (A, B, C)}
 
 
 def test_the_failure_of_the_slots_is_named_before_the_want_of_capacity() -> None:
     world = world_after(failure(FailureClass.CAPACITY, A), failure(UNSUPPORTED, B, "Unsupported"))
     assert {m.failure for m in world.state.machines.values()} == {UNSUPPORTED}
+
+
+def test_what_is_wrong_with_a_skus_image_keeps_the_offering_for_other_skus() -> None:
+    other = SkuName("other")
+    world = World(catalogue(sku(offerings=ZONES), sku("other", offerings=ZONES)))
+    world.send(3)
+    world.answer("c", failures=[failure(CONFIGURATION, B), failure(FailureClass.CAPACITY, C)])
+    asked = {}
+    for name in (GPU, other):
+        found = Search(world.fleet(), Room(world.fleet()), world.catalogue.skus[name]).place()
+        asked[name] = [] if found is None else [one.key for one in found.offerings]
+    assert asked == {GPU: [A], other: [A, B]}

@@ -22,6 +22,7 @@ from autoscaler.model.cooldowns import (
     offering_key,
     quota_key,
     rung_key,
+    sku_offering_key,
     throttle_key,
 )
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
@@ -70,6 +71,7 @@ def test_a_scope_is_an_organisation_or_a_repository() -> None:
 
 def test_cooldown_keys_tell_what_is_held() -> None:
     assert offering_key("east/g5/a/spot") == "offering:east/g5/a/spot"
+    assert sku_offering_key(SkuName("gpu"), "east/g5/a/spot") == "offering:east/g5/a/spot/gpu"
     assert quota_key("east/G") == "quota:east/G"
     assert throttle_key(ProviderName("east")) == "throttle:east"
     assert rung_key(SkuName("gpu"), 2) == "rung:gpu/2"
