@@ -120,15 +120,19 @@ async def test_a_call_that_outlasts_its_patience_ends_the_worker(
 ) -> None:
     channel = WorkerChannel(REGION, endpoint)
     await channel.call("GetCallerIdentity", {})  # starting it takes as long as the host is busy
-    channel._timeouts = Timeouts(connect=5, read=PATIENCE, answer=2)
-    silent = await held(front, channel)
-    pid = channel.pid
+    pid, patient = channel.pid, channel._timeouts
     assert pid is not None
+    front.release.clear()
+    front.script("GetCallerIdentity", Reply(-1))
+    # Whether the call arrives before that does not matter: the front never answers it.
+    channel._timeouts = Timeouts(connect=5, read=PATIENCE, answer=0.5)
     with pytest.raises(OutcomeUnknownError, match="WorkerTimeout"):
-        await silent
+        await channel.call("GetCallerIdentity", {})
     assert await asyncio.to_thread(wait_until_gone, pid)
     front.release.set()
+    channel._timeouts = patient  # the next worker's start counts as part of its first call
     assert await channel.call("GetCallerIdentity", {}) == ACCOUNT
+    assert channel.pid != pid
     await channel.close()
 
 
