@@ -160,6 +160,8 @@ def test_unfulfillable_capacity_alone_is_want_of_capacity(given: int) -> None:
         ("Unsupported", NOT_THERE, True),
         ("Unsupported", "The requested configuration is currently not supported.", False),
         ("InvalidFleetConfiguration", "the security group does not exist", False),
+        ("InvalidParameterCombination", "Enclaves are not supported on g5.xlarge.", False),
+        ("Unsupported", "The boot mode of the image is not supported on g5.xlarge.", False),
         ("InsufficientInstanceCapacity", NOT_THERE, False),
         ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "not supported", False),
         ("SomethingNew", NOT_THERE, False),

@@ -165,9 +165,12 @@ def says_unsupported(code: str, message: str) -> bool:
 
     "Your requested instance type (g5.xlarge) is not supported in your requested Availability Zone
     (us-east-1e)": `Unsupported` of RunInstances, `InvalidFleetConfiguration` of an instant fleet
-    (hashicorp/packer#9946). What is "currently not supported" may be there in a moment.
+    (hashicorp/packer#9946). What is "currently not supported" may be there in a moment, and what does
+    not name the zone is a mistake that an operator mends: neither deserves a hold of hours.
     """
     if "not supported" not in message or "currently not supported" in message:
+        return False
+    if "availability zone" not in message.lower():
         return False
     found = meaning(code)
     of_the_offering = code == "Unsupported" or found.failure is FailureClass.CONFIGURATION
