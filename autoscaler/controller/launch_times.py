@@ -17,7 +17,7 @@ _log = structlog.get_logger(__name__)
 def launch_times_fit(machine: Machine, identity: ProvenIdentity) -> bool:
     """Return whether a machine was launched when its proof says, give or take five minutes.
 
-    Logs a difference. Texts that are no ISO 8601 times must be equal.
+    Logs a difference, also one that is refused. Texts that are no ISO 8601 times must be equal.
     """
     if machine.launch_time == identity.launch_time:
         return True
@@ -27,6 +27,7 @@ def launch_times_fit(machine: Machine, identity: ProvenIdentity) -> bool:
     except (ValueError, TypeError):
         return False
     fit = abs(apart) <= MAY_DIFFER_BY
-    if fit:
-        _log.info("launch_time_differs", machine=machine.id, proven_later_by_seconds=apart)
+    # A proof that does not fit comes with every attempt of its machine, so it is worth a warning.
+    log = _log.info if fit else _log.warning
+    log("launch_time_differs", machine=machine.id, proven_later_by_seconds=apart)
     return fit

@@ -159,7 +159,12 @@ def test_the_proven_launch_time_may_differ_by_five_minutes_and_that_is_logged(
             else:
                 assert await refusal(agent.hello(proof)) == (403, "launch_time")
         seconds = [one["proven_later_by_seconds"] for one in logs if "differs" in one["event"]]
-        differ = {"2026-11-22T04:05:00Z": [300.0], "2026-11-22T03:55:00Z": [-300.0]}
+        differ = {
+            "2026-11-22T04:05:00Z": [300.0],
+            "2026-11-22T03:55:00Z": [-300.0],
+            "2026-11-22T04:05:01Z": [301.0],
+            "2026-11-22T03:54:59Z": [-301.0],
+        }
         assert seconds == differ.get(proven, [])
 
     scenario()
