@@ -26,7 +26,7 @@ NOT_THERE = (
     "(us-east-1e). Please retry your request by not specifying an Availability Zone or choosing "
     "us-east-1a, us-east-1b."
 )
-REQUEST = {
+REQUEST: dict[str, Any] = {
     "TargetCapacitySpecification": {
         "TotalTargetCapacity": 2,
         "DefaultTargetCapacityType": "on-demand",
