@@ -21,7 +21,6 @@ STORIES: dict[str, dict[str, Any]] = {
     "warm": ec2_sku("g4dn.4xlarge", idle={"min": 2}),
     "aged": ec2_sku("g4dn.8xlarge", idle={"min": 1, "max_age": "3m"}),
     "private": ec2_sku("g6.2xlarge", access={"repositories": ["acme/widgets"]}),
-    "restarted": ec2_sku("g6.4xlarge"),
     "closed": ec2_sku("c7i.4xlarge"),
 }
 

@@ -1,4 +1,4 @@
-"""What the controller does when capacity is short, jobs go away, machines grow old, and it is stopped.
+"""What the controller does when capacity is short, jobs go away, and machines grow old.
 
 All stories begin together, in one laboratory, and are then looked at one by one.
 """
@@ -13,7 +13,6 @@ from autoscaler.lab.ec2.instances import Instance, InstanceState, Pool
 from autoscaler.lab.github.records import Job as PushedJob
 from autoscaler.lab.github.records import JobStatus
 from autoscaler.lab.laboratory import Laboratory
-from autoscaler.model.calls import CallState
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.machines import EndGround, Machine, MachineState
 from tests.lab.system.harness import (
@@ -235,20 +234,6 @@ async def test_a_job_held_for_quota_runs_once_there_is_some(
     await _all_run_once(lab, "quota", pushed["quota"])
 
 
-async def test_sigterm_finishes_what_is_in_flight_and_nothing_is_done_twice(
-    lab: Laboratory,
-) -> None:
-    templates = lab.ec2.calls["CreateLaunchTemplate"]
-    jobs = _push(lab, "restarted", 30)
-    await until(
-        lambda: lab.ec2.calls["CreateLaunchTemplate"] > templates, PATIENCE, lab.controller.log_end
-    )
-    assert await lab.controller.terminate() == 0
-    calls = [call for call in read_records(lab).calls if call.sku == "restarted"]
-    assert sum(len(call.slots) for call in calls) == 30
-    assert {call.state for call in calls} == {CallState.SETTLED}
-    assert len(_instances(lab, "restarted")) == 30
-    await lab.start_controller()
-    await _all_run_once(lab, "restarted", jobs)
-    assert len(_instances(lab, "restarted")) == 30
+async def test_no_slot_of_any_story_has_a_second_machine(lab: Laboratory) -> None:
+    assert _alive(lab, "warm")
     assert wrong_slots(lab) == []

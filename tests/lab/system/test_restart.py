@@ -1,0 +1,66 @@
+"""SIGTERM in the middle of a burst, and a start after it: nothing is lost and nothing is done twice.
+
+In a laboratory of its own, whose clock is slower than that of the other stories. A machine that
+reaches no controller for 15 minutes powers itself off (docs/agent.md), and a restart takes real
+seconds: at 60 times real time, a busy host brings every machine past its 15 minutes.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from autoscaler.lab.ec2.instances import Instance
+from autoscaler.lab.ec2.moto import MotoProcess
+from autoscaler.lab.laboratory import LabFleet, Laboratory
+from autoscaler.model.calls import CallState
+from autoscaler.model.machines import Machine, MachineState
+from tests.lab.system.harness import SKU_TAG, ec2_sku, job, read_records, until, wrong_slots
+from tests.lab.system.pace import PATIENCE, yielding
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SKUS = {"burst": ec2_sku("g6.4xlarge"), "warm": ec2_sku("g4dn.4xlarge", idle={"min": 2})}
+SCALE = 15.0
+JOBS = 30
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
+    fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(SCALE), most_machines=150)
+    async with Laboratory(fleet, moto) as laboratory:
+        await laboratory.start_controller()
+        yield laboratory
+
+
+def _instances(lab: Laboratory, sku: str) -> list[Instance]:
+    return [one for one in lab.ec2.instances if one.tags[SKU_TAG] == sku]
+
+
+def _parked(lab: Laboratory) -> list[Machine]:
+    return [one for one in read_records(lab).machines if one.state is MachineState.PARKED]
+
+
+async def test_sigterm_finishes_what_is_in_flight_and_nothing_is_done_twice(
+    lab: Laboratory,
+) -> None:
+    await until(lambda: len(_parked(lab)) == 2, PATIENCE, lab.controller.log_end)
+    parked = {one.id for one in _parked(lab)}
+    templates = lab.ec2.calls["CreateLaunchTemplate"]
+    jobs = lab.github.push([job(f"burst-{n}", "burst", 30.0) for n in range(JOBS)])
+    await until(
+        lambda: lab.ec2.calls["CreateLaunchTemplate"] > templates, PATIENCE, lab.controller.log_end
+    )
+    assert await lab.controller.terminate() == 0
+    calls = [call for call in read_records(lab).calls if call.sku == "burst"]
+    assert sum(len(call.slots) for call in calls) == JOBS
+    assert {call.state for call in calls} == {CallState.SETTLED}
+    assert len(_instances(lab, "burst")) == JOBS
+
+    await lab.start_controller()
+    await until(lambda: all(one.conclusion for one in jobs), PATIENCE, lab.controller.log_end)
+    assert [(one.conclusion, len(one.starts)) for one in jobs] == [("success", 1)] * JOBS
+    assert len(_instances(lab, "burst")) == JOBS
+    assert len(_instances(lab, "warm")) == 2
+    assert {one.id for one in _parked(lab)} == parked
+    assert wrong_slots(lab) == []
