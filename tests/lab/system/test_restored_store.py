@@ -156,13 +156,13 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         long = push(lab, "before", 50, LONG)
         await until(lambda: started(long), PATIENCE, lab.controller.log_end)
         lab.ec2.faults.lose_answers("CreateFleet", 1, then=lambda _: back_up(lab, backup))
-        half = push(lab, "half way", 30, LONG)
+        half = push(lab, "half way", 30, LONGER)
         await until(backup.exists, PATIENCE, lab.controller.log_end)
         assert not any(one.starts for one in half)
         # Of what the backup knows much can be told.
         ear.spared = frozenset(str(machine.id) for machine in read_records(lab).machines)
         ear.wanted = 3
-        later = [*half, *push(lab, "after", 50, LONG), *push(lab, "short", 20, 30.0)]
+        later = [*half, *push(lab, "after", 50, LONGER), *push(lab, "short", 20, 30.0)]
         await until(lambda: started(later) and len(ear.hung) == 3, PATIENCE, lab.controller.log_end)
         await lab.controller.kill()
         lose(lab)
@@ -179,6 +179,8 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         await lab.start_controller()
         assert ids_of(await operator.unclear()) >= unknown & at_work(lab)
         status, said = await operator.says("confirm", ear.hung[0])
+        left = sum(not one.conclusion for one in later)
+        assert left > 40, "most are at work still: this is about them"
         assert (status, "runners at work may be on it" in said) == (1, True), said
         push(lab, "new", 10, 30.0)
         await all_have_ended(lab, lambda: set(ear.hung))
