@@ -15,14 +15,17 @@ stopped=""
 trap 'stopped=1' INT
 
 # run PART ... : keeps what each prints, and prints it. What a shell runs in the background ignores Ctrl-C
-# unless `env` takes that back.
+# unless `env` takes that back. Bash may leave its trap out where `tee` outlives the Ctrl-C, so the status
+# of a part that died of SIGINT (130) counts too.
 run() {
-  local part began
+  local part began status
   for part in "$@"; do
     [[ -z "$stopped" ]] || return
     began=$SECONDS
     env --default-signal=INT,QUIT make --no-print-directory "$part" 2>&1 | tee -i "$logs/$part.log"
-    echo "${PIPESTATUS[0]} $((SECONDS - began))" > "$logs/$part.result"
+    status="${PIPESTATUS[0]}"
+    ((status != 130)) || stopped=1
+    echo "$status $((SECONDS - began))" > "$logs/$part.result"
   done
 }
 
