@@ -52,7 +52,11 @@ summarise() {
 
 beside=(lint types contracts rooms)
 run crowds
-run laboratory > "$logs/laboratory.all" 2>&1 &
+# Ctrl-C ends the part itself, not the shell that writes its result down.
+(
+  trap '' INT
+  run laboratory
+) > "$logs/laboratory.all" 2>&1 &
 laboratory=$!
 run "${beside[@]}"
 # A wait that Ctrl-C broke off is taken up again.
