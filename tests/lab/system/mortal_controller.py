@@ -7,6 +7,7 @@ is left beside the order. It knows the store by its SQL alone, and has no part i
 
 import json
 import os
+import re
 import signal
 import sys
 from dataclasses import asdict, dataclass
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
+
+_INSERT = re.compile(r"\s*INSERT INTO (?P<table>\w+) \((?P<columns>[\w, ]+)\)")
+"""Rows go in as one JSON list of lists, the first parameter, in the order of these columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +55,11 @@ class _Fate:
         if self._row is not None or not self._order.exists():
             return
         order = LastWrite(**json.loads(self._order.read_text()))
-        if not statement.startswith(f"INSERT INTO {order.table} "):
+        into = _INSERT.match(statement)
+        if into is None or into["table"] != order.table:
             return
-        rows = rest[1].compiled_parameters
+        columns = into["columns"].split(", ")
+        rows = (dict(zip(columns, row, strict=True)) for row in json.loads(rest[0][0]))
         self._row = next((row for row in rows if row.get(order.column) == order.value), None)
 
     def commit(self, _connection: Connection) -> None:
