@@ -1,6 +1,6 @@
-"""What can come back from GitHub, how each is told from the others, and what is done about it.
+"""The outcomes of a request to GitHub, how each is recognized, and the next action.
 
-The table is the code's own and docs/github.md's; `api` and `refusals` carry it out. Pure.
+A test compares this table with docs/github.md; `api` and `refusals` act on it. Pure.
 """
 
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ from autoscaler.github.exchange import Answer, Effect, Request
 
 
 class Action(StrEnum):
-    """What to do next.
+    """The next action after a request.
 
-    take       it is an answer: the caller reads it
-    again      ask twice more, after 1 and 3 seconds, then as `later`
-    later      RetryLaterError: nothing is lost by asking again later
-    hold       LimitError: this App leaves GitHub alone for a while, another may go on
-    look up    MintOutcomeUnknownError: the registration's name is looked up before anything else
-    renew      once more at once with a new token, then as `other app`
-    other app  NotAllowedError: another App may be allowed; with none left, the operator's
-    follow     ask where the answer points, three times at most, within the API's origin
-    operator   OperatorError: somebody must change something first
+    take       return the answer to the caller
+    again      repeat the request after 1 and 3 seconds, then as `later`
+    later      raise RetryLaterError: the controller tries again later
+    hold       raise LimitError: send nothing for this App for a while; another App may be used
+    look up    raise MintOutcomeUnknownError: the registration may exist, so look for its name first
+    renew      repeat once with a new token, then as `other app`
+    other app  raise NotAllowedError: use another App; if there is none left, as `operator`
+    follow     request the URL that the answer names, at most three times, within the API's origin
+    operator   raise OperatorError: an operator must change something
     """
 
     TAKE = "take"
@@ -36,7 +36,7 @@ class Action(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What came back of one request."""
+    """The outcome of one request."""
 
     ANSWERED = "answered"
     UNREADABLE = "unreadable"
@@ -55,7 +55,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How an outcome is known, and what is done by the effect of the request."""
+    """How to recognize an outcome, and the action for each effect of a request."""
 
     known_by: str
     read: Action
@@ -63,7 +63,7 @@ class Policy:
     mint: Action
 
     def action(self, effect: Effect) -> Action:
-        """What to do about a request of this effect."""
+        """Return the action for a request with this effect."""
         return {Effect.READ: self.read, Effect.WRITE: self.write, Effect.MINT: self.mint}[effect]
 
 
@@ -71,8 +71,8 @@ _A = Action
 
 POLICIES: Mapping[Outcome, Policy] = {
     Outcome.ANSWERED: Policy(
-        "2xx; 304 where what we have was named; a 404, 409 or 422 that the request expects, in "
-        "GitHub's own form",
+        "2xx; 304 to a request with an ETag; a 404, 409 or 422 that the request expects, in "
+        "GitHub's own format",
         *(_A.TAKE, _A.TAKE, _A.TAKE),
     ),
     Outcome.UNREADABLE: Policy(
@@ -80,31 +80,32 @@ POLICIES: Mapping[Outcome, Policy] = {
         *(_A.AGAIN, _A.LATER, _A.LOOK_UP),
     ),
     Outcome.MISSHAPEN: Policy(
-        "2xx with JSON of another shape than documented", *(_A.LATER, _A.LATER, _A.LOOK_UP)
+        "2xx with JSON in another form than documented", *(_A.LATER, _A.LATER, _A.LOOK_UP)
     ),
     Outcome.UNANSWERED: Policy(
-        "the time is over, or the connection broke after sending",
+        "a timeout, or a connection that broke after the request was sent",
         *(_A.AGAIN, _A.LATER, _A.LOOK_UP),
     ),
     Outcome.NOT_SENT: Policy(
-        "no name, no connection, no TLS session", *(_A.AGAIN, _A.LATER, _A.LATER)
+        "no DNS name, no connection or no TLS session", *(_A.AGAIN, _A.LATER, _A.LATER)
     ),
     Outcome.BARRED: Policy(
         "a certificate that is not trusted; a link away from the API's origin",
         *(_A.OPERATOR, _A.OPERATOR, _A.OPERATOR),
     ),
     Outcome.LIMITED: Policy(
-        "429; 403 with `retry-after`, `x-ratelimit-remaining: 0` or a limit's words",
+        "429; 403 with `retry-after`, `x-ratelimit-remaining: 0` or the message of a rate limit",
         *(_A.HOLD, _A.HOLD, _A.HOLD),
     ),
     Outcome.UNAUTHORISED: Policy("401", *(_A.RENEW, _A.RENEW, _A.RENEW)),
     Outcome.FORBIDDEN: Policy(
-        "403 in GitHub's own form, no limit", *(_A.OTHER_APP, _A.OTHER_APP, _A.OTHER_APP)
+        "403 in GitHub's own format, without a rate limit",
+        *(_A.OTHER_APP, _A.OTHER_APP, _A.OTHER_APP),
     ),
     Outcome.MOVED: Policy("3xx", *(_A.FOLLOW, _A.OPERATOR, _A.OPERATOR)),
     Outcome.OUTAGE: Policy("5xx, 408", *(_A.AGAIN, _A.LATER, _A.LOOK_UP)),
     Outcome.FOREIGN: Policy(
-        "403, 404, 409 or 422 not in GitHub's own form, as a proxy's",
+        "403, 404, 409 or 422 not in GitHub's own format, such as from a proxy",
         *(_A.LATER, _A.LATER, _A.LOOK_UP),
     ),
     Outcome.REFUSED: Policy("any other 4xx", *(_A.OPERATOR, _A.OPERATOR, _A.OPERATOR)),
@@ -116,7 +117,7 @@ _PROXIES_SAY_TOO = frozenset({403, 404, 409, 422})
 
 
 def outcome_of(request: Request, answer: Answer) -> Outcome:
-    """Which of the outcomes this answer is. The first that fits."""
+    """Return the outcome of an answered request: the first that fits."""
     if answer.ok or (answer.status in request.expected and answer.genuine):
         return Outcome.ANSWERED
     if answer.status == UNCHANGED and request.etag is not None:
@@ -135,7 +136,7 @@ def outcome_of(request: Request, answer: Answer) -> Outcome:
 
 
 def is_limit(answer: Answer) -> bool:
-    """Whether this is a primary or secondary limit's refusal."""
+    """Return whether GitHub refused because of a primary or secondary rate limit."""
     if answer.status == 429:
         return True
     if answer.status != 403:
