@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from autoscaler.controller.guards import GuardedPrices
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.prices import PriceCache
+from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.pricing import Pricing
 from autoscaler.ledger.ledger import Ledger
@@ -16,7 +16,7 @@ from autoscaler.providers.ec2.provider import Ec2Provider
 def make_pricing(
     ledger: Ledger,
     ec2: Mapping[ProviderName, Ec2Provider],
-    cache: PriceCache,
+    cache: ReadingCache,
     sell: Callable[[], None],
     telemetry: Telemetry,
     clock: Clock,

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.prices import PriceCache, PriceReader
+from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds
-from autoscaler.model.prices import Price, PriceSource
+from autoscaler.model.prices import READ_AS, Price, PriceSource, price_of
 
 READ_EVERY: Mapping[CapacityType, Seconds] = {
     CapacityType.ON_DEMAND: 12 * 3600.0,
@@ -42,7 +43,7 @@ class Pricing:
     def __init__(
         self,
         readers: Mapping[ProviderName, PriceReader],
-        cache: PriceCache,
+        cache: ReadingCache,
         changed: Changed,
         telemetry: Telemetry,
         clock: Clock,
@@ -68,10 +69,10 @@ class Pricing:
 
     async def run(self) -> None:
         """Run until cancelled. Raises StoreError."""
-        kept = await self._cache.load_prices()
+        kept = {name: await self._load(name) for name in self._readers}
         async with asyncio.TaskGroup() as group:
             for name, reader in self._readers.items():
-                prices = kept.get(name, ())
+                prices = kept[name]
                 reader.use_prices(prices, PriceSource.CACHE)
                 for kind in CapacityType:
                     of_kind = [price for price in prices if price.capacity_type is kind]
@@ -80,6 +81,13 @@ class Pricing:
                     self._known[name].set()
                 for kind in reader.price_kinds:
                     group.create_task(self._read_again_and_again(name, kind))
+
+    async def _load(self, name: ProviderName) -> tuple[Price, ...]:
+        found = []
+        for kind in CapacityType:
+            readings = await self._cache.load_readings(name, READ_AS[kind])
+            found += [price_of(kind, reading) for reading in readings]
+        return tuple(price for price in found if price is not None)
 
     async def _read_again_and_again(self, name: ProviderName, kind: CapacityType) -> None:
         usual, again = READ_EVERY[kind], AGAIN_FIRST
@@ -124,7 +132,8 @@ class Pricing:
         if kind is CapacityType.ON_DEMAND:
             self._known[name].set()
         if prices:
-            await self._cache.save_prices(name, kind, prices)
+            readings = [price.reading() for price in prices]
+            await self._cache.save_readings(name, READ_AS[kind], readings)
         return bool(prices)
 
     def _take_in(

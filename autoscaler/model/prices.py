@@ -5,6 +5,13 @@ from enum import StrEnum
 
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.readings import Reading, ReadingKind
+
+READ_AS = {
+    CapacityType.ON_DEMAND: ReadingKind.ON_DEMAND_PRICE,
+    CapacityType.SPOT: ReadingKind.SPOT_PRICE,
+}
+"""As what the prices of a capacity type are kept."""
 
 
 class PriceSource(StrEnum):
@@ -30,3 +37,18 @@ class Price:
     zone: str
     dollars_per_hour: float
     read_at: Instant
+
+    def reading(self) -> Reading:
+        """Return the price as it is kept, among those of its capacity type."""
+        name = f"{self.instance_type}/{self.os.value}/{self.zone}"
+        return Reading(name, self.dollars_per_hour, self.read_at)
+
+
+def price_of(capacity_type: CapacityType, reading: Reading) -> Price | None:
+    """Return the price that was kept as this reading; None if it is none."""
+    instance_type, _, rest = reading.name.partition("/")
+    os, _, zone = rest.partition("/")
+    if os not in set(OperatingSystem) or reading.value <= 0:
+        return None
+    dollars, system = reading.value, OperatingSystem(os)
+    return Price(capacity_type, instance_type, system, zone, dollars, reading.read_at)

@@ -6,13 +6,13 @@ A `sqlite:` URL has three slashes before a relative path and four before an abso
 from pathlib import Path
 from typing import Protocol
 
-from autoscaler.controller.ports.prices import PriceCache
+from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.store import Store, StoreError
 
 _SQLITE = "sqlite:///"
 
 
-class OpenedStore(Store, PriceCache, Protocol):
+class OpenedStore(Store, ReadingCache, Protocol):
     """All that is kept in one database."""
 
 

@@ -5,7 +5,7 @@ nothing of the batch was kept, and that the store may be asked again.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,16 +22,15 @@ from autoscaler.controller.ports.store import (
     SavedState,
     StoreError,
 )
-from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import Instant, JobId, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import Job
-from autoscaler.model.prices import Price
+from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.store import statements
 from autoscaler.store.batch import Arrival, Batch, Beat, Change, Decision
 from autoscaler.store.group_commit import GroupCommit
-from autoscaler.store.prices import price_rows, read_prices, replace_prices
 from autoscaler.store.pruning import START, Cursor, prune_cooldowns, prune_history
+from autoscaler.store.readings import read_readings, reading_rows, replace_readings
 from autoscaler.store.rows import job_key, name
 from autoscaler.store.sqlite_bulk import SqliteDialect
 from autoscaler.store.sqlite_file import SqliteFile
@@ -118,18 +117,16 @@ class SqliteStore:
             pass
         return gone
 
-    async def load_prices(self) -> Mapping[ProviderName, tuple[Price, ...]]:
-        """See `PriceCache.load_prices`."""
-        return await self._transact(read_prices)
+    async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
+        """See `ReadingCache.load_readings`."""
+        return await self._transact(lambda connection: read_readings(connection, provider, kind))
 
-    async def save_prices(
-        self, provider: ProviderName, capacity_type: CapacityType, prices: Sequence[Price]
+    async def save_readings(
+        self, provider: ProviderName, kind: ReadingKind, readings: Sequence[Reading]
     ) -> None:
-        """See `PriceCache.save_prices`."""
-        rows = price_rows(provider, prices)
-        await self._transact(
-            lambda connection: replace_prices(connection, provider, capacity_type, rows)
-        )
+        """See `ReadingCache.save_readings`."""
+        rows = reading_rows(provider, kind, readings)
+        await self._transact(lambda connection: replace_readings(connection, provider, kind, rows))
 
     async def close(self) -> None:
         """See `Store.close`. Whatever is asked for later raises StoreError."""

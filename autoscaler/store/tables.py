@@ -124,18 +124,16 @@ cooldowns = Table(
     Column("image", Text, nullable=False, server_default=""),
 )
 
-prices = Table(
-    "prices",
+readings = Table(
+    "readings",
     metadata,
     Column("provider", Text, primary_key=True),
-    Column("capacity_type", Text, primary_key=True),
-    Column("instance_type", Text, primary_key=True),
-    Column("os", Text, primary_key=True),
-    Column("zone", Text, primary_key=True),
-    Column("dollars_per_hour", Double, nullable=False),
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Double, nullable=False),
     Column("read_at", Double, nullable=False),
 )
-"""The prices that providers gave last; `zone` is empty where a whole region has one price."""
+"""The numbers that providers gave last, such as prices and quotas (see `ReadingCache`)."""
 
 lease = Table(
     "lease",

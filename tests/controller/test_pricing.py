@@ -12,10 +12,12 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.controller.pricing import AGAIN_FIRST, FIRST_WAIT, READ_EVERY, Pricing
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import Instant, ProviderName
-from autoscaler.model.prices import Price, PriceSource
+from autoscaler.model.identifiers import Instant
+from autoscaler.model.prices import READ_AS, Price, PriceSource
+from autoscaler.model.readings import ReadingKind
 from tests.controller.controllers import cancelled
 from tests.controller.fakes import RecordingTelemetry
+from tests.controller.fakes_readings import FakeReadings
 from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
 from tests.planner.fleets import EAST
 
@@ -67,32 +69,15 @@ class FakeReader:
         return tuple(price for kind, (price, _) in self.used.items() if kind is SPOT)
 
 
-class FakeCache:
-    """Prices in memory."""
-
-    def __init__(self, *prices: Price) -> None:
-        self.kept: dict[CapacityType, tuple[Price, ...]] = {}
-        for price in prices:
-            self.kept[price.capacity_type] = (price,)
-
-    async def load_prices(self) -> Mapping[ProviderName, tuple[Price, ...]]:
-        await asyncio.sleep(0.01)
-        return {EAST: tuple(price for some in self.kept.values() for price in some)}
-
-    async def save_prices(
-        self, provider: ProviderName, capacity_type: CapacityType, prices: Sequence[Price]
-    ) -> None:
-        assert provider == EAST
-        self.kept[capacity_type] = tuple(prices)
-
-
 class Scene:
     """One provider's prices, and all that hears of them."""
 
     def __init__(self, *cached: Price, kinds: Sequence[CapacityType] = (ON_DEMAND, SPOT)) -> None:
         self.clock = VirtualClock()
         self.reader = FakeReader(self.clock, kinds)
-        self.cache = FakeCache(*cached)
+        self.cache = FakeReadings()
+        for price in cached:
+            self.cache.kept[EAST, READ_AS[price.capacity_type]] = (price.reading(),)
         self.telemetry = RecordingTelemetry()
         self.changed: list[CapacityType] = []
         self.pricing = Pricing(
@@ -122,7 +107,10 @@ async def test_on_demand_is_read_twice_a_day_and_spot_every_hour() -> None:
     assert [round(at / day) for at in scene.read_at(ON_DEMAND)] == [0, 1]
     assert [round(at / hour) for at in scene.read_at(SPOT)] == list(range(24))
     assert scene.changed == [ON_DEMAND, SPOT], "nothing is priced anew for the same price"
-    assert {kind: len(kept) for kind, kept in scene.cache.kept.items()} == {ON_DEMAND: 1, SPOT: 1}
+    assert {kind: len(kept) for (_, kind), kept in scene.cache.kept.items()} == {
+        ReadingKind.ON_DEMAND_PRICE: 1,
+        ReadingKind.SPOT_PRICE: 1,
+    }
 
 
 @on_virtual_time
@@ -199,7 +187,7 @@ async def test_what_was_known_stays_in_use_while_nothing_can_be_read() -> None:
     assert scene.changed == [ON_DEMAND], "nothing is priced anew for a failure"
     used, source = scene.reader.used[ON_DEMAND]
     assert (used.dollars_per_hour, source) == (1.3, PriceSource.CACHE)
-    assert scene.cache.kept[ON_DEMAND][0].dollars_per_hour == 1.3
+    assert scene.cache.kept[EAST, ReadingKind.ON_DEMAND_PRICE][0].value == 1.3
     assert [line["fix"] for line in logs if line["event"] == "prices_not_read"] == [None] * 2
 
 

@@ -59,7 +59,7 @@ def test_migrating_from_nothing_makes_the_tables_that_the_code_knows(path: Path)
     assert migrated == made
     assert set(made) == {
         *("jobs", "calls", "machines", "runners", "inbox"),
-        *("history", "cooldowns", "lease", "meta", "reruns", "prices"),
+        *("history", "cooldowns", "lease", "meta", "reruns", "readings"),
     }
 
 
@@ -70,7 +70,7 @@ def test_opening_again_changes_nothing(path: Path) -> None:
         seen.append(file.transaction(everything))
         file.close()
     assert seen[0] == seen[1]
-    assert ("0007",) in seen[0]
+    assert ("0008",) in seen[0]
 
 
 def everything(connection: Connection) -> list[tuple[object, ...]]:
@@ -87,7 +87,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(path: 
     with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
         await SqliteStore.open(path)
     assert get_version(path) == "9999"
-    set_version(path, "0007")
+    set_version(path, "0008")
     again = await SqliteStore.open(path)
     assert (await again.load(0.0)).installations == installations
     await again.close()

@@ -1,10 +1,9 @@
-"""Prices as they are read, used and kept between restarts."""
+"""Prices as they are read and used."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.prices import Price, PriceSource
 
 
@@ -30,15 +29,3 @@ class PriceReader(Protocol):
 
     def spot_prices(self) -> tuple[Price, ...]:
         """The spot prices in use."""
-
-
-class PriceCache(Protocol):
-    """Where prices are kept between restarts. Every method raises StoreError and nothing else."""
-
-    async def load_prices(self) -> Mapping[ProviderName, tuple[Price, ...]]:
-        """What was kept last of each provider."""
-
-    async def save_prices(
-        self, provider: ProviderName, capacity_type: CapacityType, prices: Sequence[Price]
-    ) -> None:
-        """Keep these in place of all of this provider and capacity type. Durable on return."""

@@ -105,7 +105,9 @@ async def test_without_leave_to_read_prices_the_kept_ones_serve_and_jobs_run(
     assert await lab.controller.terminate() == 0
     lab.ec2.prices.denied = True
     with closing(sqlite3.connect(lab.folder / "state.db")) as store, store:
-        store.execute("UPDATE prices SET read_at = read_at - 200000 WHERE zone = ''")
+        store.execute(
+            "UPDATE readings SET read_at = read_at - 200000 WHERE kind = 'on_demand_price'"
+        )
     await lab.start_controller()
     await run_job(lab, "third")
     assert await prices(lab, "on-demand", "cache") == 1

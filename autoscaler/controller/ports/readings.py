@@ -1,0 +1,19 @@
+"""Where the controller keeps what providers said, so that a restart can do without them."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.readings import Reading, ReadingKind
+
+
+class ReadingCache(Protocol):
+    """Keeps the last readings. Every method raises StoreError and nothing else."""
+
+    async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
+        """Return what was kept last of this provider and kind, by name."""
+
+    async def save_readings(
+        self, provider: ProviderName, kind: ReadingKind, readings: Sequence[Reading]
+    ) -> None:
+        """Keep these in place of all of this provider and kind. Durable on return."""

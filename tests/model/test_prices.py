@@ -1,0 +1,25 @@
+"""A price is kept as a reading; what is no price of ours makes none."""
+
+import pytest
+
+from autoscaler.model.catalogue import CapacityType, OperatingSystem
+from autoscaler.model.prices import Price, price_of
+from autoscaler.model.readings import Reading
+
+
+@pytest.mark.parametrize("zone", ["", "us-east-1a"])
+@pytest.mark.parametrize("os", OperatingSystem)
+@pytest.mark.parametrize("kind", CapacityType)
+def test_a_price_comes_back_from_its_reading(
+    kind: CapacityType, os: OperatingSystem, zone: str
+) -> None:
+    price = Price(kind, "g5.xlarge", os, zone, 0.41, 1.8e9)
+    assert price_of(kind, price.reading()) == price
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("g5.xlarge/beos/", 1.0), ("g5.xlarge", 1.0), ("", 1.0), ("g5.xlarge/linux/", 0.0)],
+)
+def test_what_is_no_price_makes_none(name: str, value: float) -> None:
+    assert price_of(CapacityType.SPOT, Reading(name, value, 1.8e9)) is None

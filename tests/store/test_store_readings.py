@@ -1,0 +1,98 @@
+"""What providers said is kept in the store: by provider and kind, the last readings alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from alembic import command
+from sqlalchemy import NullPool, create_engine, update
+
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.catalogue import CapacityType, OperatingSystem
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.prices import Price, price_of
+from autoscaler.model.readings import Reading, ReadingKind
+from autoscaler.store.schema import _config
+from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite_file import SqliteFile
+from autoscaler.store.tables import readings
+
+EAST, WEST = ProviderName("east"), ProviderName("west")
+SPOT, QUOTA = ReadingKind.SPOT_PRICE, ReadingKind.QUOTA
+A = Reading("g5.xlarge/linux/us-east-1a", 0.41, 1.8e9)
+B = Reading("g5.xlarge/linux/us-east-1b", 0.52, 1.8e9)
+NOTHING_OF_P = Reading("on-demand/P", 0.0, 1.8e9)
+
+
+async def test_readings_are_there_after_a_restart_each_kind_replaced_by_itself(
+    tmp_path: Path,
+) -> None:
+    store = await SqliteStore.open(tmp_path / "state.db")
+    assert await store.load_readings(EAST, SPOT) == ()
+    await store.save_readings(EAST, QUOTA, [NOTHING_OF_P])
+    await store.save_readings(EAST, SPOT, [B, A])
+    await store.save_readings(WEST, SPOT, [A])
+    cheaper = replace(B, value=0.4, read_at=1.8e9 + 3600)
+    await store.save_readings(EAST, SPOT, [cheaper])
+    await store.close()
+    again = await SqliteStore.open(tmp_path / "state.db")
+    assert await again.load_readings(EAST, SPOT) == (cheaper,)
+    assert await again.load_readings(WEST, SPOT) == (A,)
+    assert await again.load_readings(EAST, QUOTA) == (NOTHING_OF_P,), "zero is a quota"
+    assert await again.load_readings(WEST, QUOTA) == ()
+    await again.close()
+
+
+@pytest.mark.parametrize(
+    "broken", [{"value": -1.0}, {"value": float("inf")}, {"read_at": float("inf")}]
+)
+async def test_a_row_that_makes_no_sense_is_left_out(
+    tmp_path: Path, broken: dict[str, object]
+) -> None:
+    path = tmp_path / "state.db"
+    store = await SqliteStore.open(path)
+    await store.save_readings(EAST, SPOT, [A, B])
+    await store.close()
+    file = SqliteFile(path)
+    file.transaction(
+        lambda c: c.execute(update(readings).where(readings.c.name == A.name).values(**broken))
+    )
+    file.close()
+    store = await SqliteStore.open(path)
+    assert await store.load_readings(EAST, SPOT) == (B,)
+    await store.close()
+
+
+@pytest.mark.parametrize("reading", [replace(A, value=float("nan")), replace(A, name="a\0")])
+async def test_a_reading_that_cannot_be_stored_is_refused_and_nothing_changes(
+    tmp_path: Path, reading: Reading
+) -> None:
+    store = await SqliteStore.open(tmp_path / "state.db")
+    await store.save_readings(EAST, SPOT, [B])
+    with pytest.raises(StoreError):
+        await store.save_readings(EAST, SPOT, [reading])
+    assert await store.load_readings(EAST, SPOT) == (B,)
+    await store.close()
+
+
+async def test_prices_of_the_seventh_schema_stay(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
+    with engine.begin() as connection:
+        command.upgrade(_config(connection), "0007")
+        connection.exec_driver_sql(
+            "INSERT INTO prices VALUES ('east', 'spot', 'g5.xlarge', 'linux', 'us-east-1a', 0.41, 5.0),"
+            " ('east', 'on-demand', 'g5.xlarge', 'windows', '', 1.19, 6.0)"
+        )
+    engine.dispose()
+    store = await SqliteStore.open(path)
+    (spot,) = await store.load_readings(EAST, SPOT)
+    (on_demand,) = await store.load_readings(EAST, ReadingKind.ON_DEMAND_PRICE)
+    await store.close()
+    linux, windows = OperatingSystem.LINUX, OperatingSystem.WINDOWS
+    assert price_of(CapacityType.SPOT, spot) == Price(
+        CapacityType.SPOT, "g5.xlarge", linux, "us-east-1a", 0.41, 5.0
+    )
+    assert price_of(CapacityType.ON_DEMAND, on_demand) == Price(
+        CapacityType.ON_DEMAND, "g5.xlarge", windows, "", 1.19, 6.0
+    )
