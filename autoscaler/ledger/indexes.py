@@ -15,7 +15,6 @@ from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import Record
 from autoscaler.model.demand import DemandClass, scope_of
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     CallId,
     Instant,
@@ -23,19 +22,17 @@ from autoscaler.model.identifiers import (
     MachineId,
     ProviderMachineId,
     RunnerName,
-    Seconds,
     SkuName,
 )
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Admission, Job, JobState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines import DAY, Machine, MachineState
 from autoscaler.model.runners import IDLE_STATES, Runner, RunnerState
 
 _WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.MINTED})
 
 Counted = TypeVar("Counted")
 
-DAY: Seconds = 86_400.0
 HELD_AFTER = 2
 """How many different runners must be passed over for a job before it stops being demand."""
 
@@ -201,7 +198,7 @@ class IndexedRecords:
         if machine.occupies:
             self.count_use(machine.sku, machine.dollars_per_hour, machine.holds, 1)
         else:
-            self.forgettable[_forgettable_from(machine), "machine", machine.id] = machine
+            self.forgettable[machine.prunable_from, "machine", machine.id] = machine
 
     def _unindex_machine(self, machine: Machine) -> None:
         self.by_state[machine.sku, machine.state].pop((machine.since, machine.id), None)
@@ -213,7 +210,7 @@ class IndexedRecords:
             self.by_provider_id.pop(machine.provider_id, None)
         if machine.occupies:
             self.count_use(machine.sku, machine.dollars_per_hour, machine.holds, -1)
-        self.forgettable.pop((_forgettable_from(machine), "machine", machine.id), None)
+        self.forgettable.pop((machine.prunable_from, "machine", machine.id), None)
 
     def count_use(
         self, sku: SkuName, dollars: float, holds: tuple[tuple[str, int], ...], sign: int
@@ -274,12 +271,6 @@ def _count_out(counts: Counter[Counted], key: Counted) -> None:
     counts[key] -= 1
     if not counts[key]:
         del counts[key]
-
-
-def _forgettable_from(machine: Machine) -> Instant:
-    """What may turn up again is remembered for a day longer: lost machines, slots written off."""
-    lost = machine.state is MachineState.LOST or machine.failure is FailureClass.UNKNOWN
-    return machine.since + (DAY if lost else 0.0)
 
 
 def _rerun_forgettable_from(rerun: Rerun) -> Instant:

@@ -70,6 +70,7 @@ REPORTED_FROM_ATTEMPT = 3
 """From this request to terminate on, a machine that still runs is reported to operators."""
 
 LIVE_STATES = frozenset(MachineState) - {MachineState.GONE, MachineState.LOST}
+DAY: Seconds = 86_400.0
 BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
 
@@ -220,3 +221,13 @@ class Machine:
         if self.state is MachineState.FAILED:
             return self.provider_id is not None
         return self.state in LIVE_STATES
+
+    @property
+    def prunable_from(self) -> Instant:
+        """Return when a machine that does not exist any more may be pruned from memory.
+
+        A lost machine and an unfilled slot may turn up in a list for another day. For another day,
+        too, GitHub may name the job of a machine that was taken from its runner.
+        """
+        found_later = self.state is MachineState.LOST or self.failure is FailureClass.UNKNOWN
+        return self.since + (DAY if found_later or self.taken_at is not None else 0.0)

@@ -158,7 +158,7 @@ def _machine_row(machine: Machine) -> Row:
         "id": name(machine.id, "machine id"),
         "call": name(machine.call, "machine's call"),
         "state": machine.state.value,
-        "ended_at": None if machine.occupies else machine.since,
+        "ended_at": None if machine.occupies else machine.prunable_from,
         "record": codec.encode_machine(machine),
     }
 

@@ -110,24 +110,6 @@ def _before_the_store(world: SimulatedWorld, moment: Instant | None) -> bool:
     return moment < EPOCH + rewound + HEARD_AGAIN
 
 
-def _hidden(world: SimulatedWorld, job: SimulatedJob) -> bool:
-    """Whether GitHub hid the job's run from its start to its end: no webhook came, every answer was wrong.
-
-    The controller cannot know which job its machine ran when the machine was taken, and by the time
-    GitHub tells, the end is too old to be matched with it.
-    """
-    hiding = (FaultKind.WEBHOOK_VANISHED, FaultKind.WRONG_ANSWERS)
-    return all(
-        any(
-            fault.every == 1
-            and fault.at <= (job.started_at or 0.0) - EPOCH
-            and (job.completed_at or 0.0) - EPOCH <= fault.at + fault.lasts
-            for fault in world.weather.of(kind)
-        )
-        for kind in hiding
-    )
-
-
 def _unreported(world: SimulatedWorld) -> list[str]:
     """A job that an interruption killed is known as that, and was run again where it ought to be."""
     found = []
@@ -136,9 +118,7 @@ def _unreported(world: SimulatedWorld) -> list[str]:
         if job.killed not in INJECTED or job.conclusion != "failure":
             continue
         rerun = reruns.get(job.id)
-        if rerun is None and (
-            _untold(world, job) or _before_the_store(world, job.started_at) or _hidden(world, job)
-        ):
+        if rerun is None and (_untold(world, job) or _before_the_store(world, job.started_at)):
             continue
         if rerun is None:
             found.append(f"job {job.id} was killed and is not reported as that")

@@ -12,14 +12,15 @@ from autoscaler.ledger.interruptions import (
     SIBLINGS_AWAITED,
     due_reruns,
 )
+from autoscaler.ledger.ledger import REMEMBERED_FOR
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.cooldowns import held, offering_key
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import JobId, ProviderMachineId
+from autoscaler.model.identifiers import JobId, ProviderMachineId, RunnerName
 from autoscaler.model.interruptions import NO_RERUN, NoticeKind, RerunOutcome, RerunState
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import DAY, EndGround, MachineState
 from autoscaler.model.plan import End, Grant, Launch
 from tests.ledger.builders import GPU, GPU_CLASS, World, listed
 from tests.planner.fleets import EAST, catalogue, sku
@@ -231,7 +232,7 @@ def test_the_machine_and_its_job_may_leave_memory_before_the_job_fails() -> None
     machine = at_work(world)
     notice(world, machine)
     vanish(world.after(120.0), machine)
-    world.after(700.0)
+    world.after(DAY + 700.0)
     assert machine not in world.state.machines
     fails(world)
     assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
@@ -641,3 +642,30 @@ def test_the_list_outlives_a_restart_and_is_forgotten_after_days() -> None:
     assert JobId(1) in world.state.reruns
     world.after(2 * 86_400.0)
     assert world.state.reruns == {}
+
+
+def taken_unnamed() -> tuple[World, RunnerName]:
+    """A machine was taken from a job before GitHub named its runner: no webhook came, reads were wrong."""
+    world = World(opted_in())
+    world.queue(1)
+    runner = world.grant(world.park(1)[0])
+    notice(world, "c0")
+    vanish(world.after(120.0), "c0")
+    return world, runner
+
+
+def test_a_job_that_github_names_hours_after_its_machine_was_taken_is_run_again() -> None:
+    world, runner = taken_unnamed()
+    ended = world.now + 600.0
+    world.after(23 * 3600.0)
+    fails(world, 1, read=True, runner_name=runner, run_id=7, completed_at=ended)
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert world.state.reruns[JobId(1)].machine == "c0"
+
+
+def test_a_machine_that_was_taken_from_its_runner_is_remembered_for_a_day_only() -> None:
+    world, _ = taken_unnamed()
+    world.after(DAY + REMEMBERED_FOR)
+    assert set(world.state.machines) == {"c0"}
+    world.after(1.0)
+    assert (world.state.machines, world.state.runners) == ({}, {})

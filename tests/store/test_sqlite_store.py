@@ -24,7 +24,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, JobId
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines import DAY, MachineState
 from autoscaler.model.runners import RunnerState
 from autoscaler.store import statements
 from autoscaler.store.pruning import LOOK_AT_ONCE, START, Cursor, prune_history
@@ -223,6 +223,24 @@ async def test_a_machine_s_call_and_runners_are_loaded_and_kept_with_it(
     assert [r.name for r in state.runners] == ["r"]
     await store.commit([machine("m", MachineState.GONE, 20.0, of="c")], [])
     assert await store.forget(1000.0) == 3
+
+
+async def test_a_machine_that_was_taken_from_its_runner_is_loaded_for_a_day(
+    store: SqliteStore,
+) -> None:
+    """GitHub may name the job that it ran only then: a controller that was restarted must know it."""
+    taken = machine("m", MachineState.GONE, 10.0, of="c")
+    taken.taken_at = 10.0
+    await store.commit(
+        [call("c", CallState.SETTLED, 10.0), taken, runner("r", RunnerState.DONE, 10.0, on="m")], []
+    )
+    horizon = 10.0 + DAY
+    assert await store.forget(horizon) == 0
+    state = await store.load(horizon - 1.0)
+    assert [c.id for c in state.calls] == ["c"]
+    assert [m.id for m in state.machines] == ["m"]
+    assert [r.name for r in state.runners] == ["r"]
+    assert (await store.load(horizon)).machines == ()
 
 
 async def test_a_job_that_left_memory_is_found_until_it_is_forgotten(store: SqliteStore) -> None:

@@ -54,7 +54,8 @@ class SavedState:
     `arrived_until` until when all webhook deliveries had arrived.
 
     `jobs` are those not completed, or completed after the horizon given to `load`; `machines`
-    those not gone, or gone after it; calls and runners likewise; `reruns` are all.
+    those that exist, or whose `prunable_from` is after it; calls and runners likewise, and those of
+    these machines; `reruns` are all.
     """
 
     installations: Installations

@@ -120,7 +120,7 @@ class MemoryStore:
     async def load(self, horizon: Instant) -> SavedState:
         """What is durable."""
         await self.fuse.burn()
-        machines = [m for m in self.of_kind(Machine) if m.occupies or m.since > horizon]
+        machines = [m for m in self.of_kind(Machine) if m.occupies or m.prunable_from > horizon]
         kept, their_calls = {m.id for m in machines}, {m.call for m in machines}
         return SavedState(
             self.installations,

@@ -38,10 +38,6 @@ class Weather:
                 return fault
         return None
 
-    def of(self, kind: FaultKind) -> tuple[Fault, ...]:
-        """Every fault of this kind, the earliest first."""
-        return tuple(self._faults.get(kind, ()))
-
     def strikes(self, kind: FaultKind) -> Fault | None:
         """Count one thing that this kind concerns: the fault, if it is hit."""
         fault = self.holding(kind)
