@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +103,29 @@ async def until(what: Callable[[], bool], patience: float, why: Callable[[], obj
                 await asyncio.sleep(_LOOK_EVERY)
     except TimeoutError as error:
         raise AssertionError(why()) from error
+
+
+async def shows(lab: Laboratory, expected: Mapping[str, object], patience: float) -> None:
+    """Return once /metrics shows each of these numbers, by `name{labels}`; a `range` means any in it.
+
+    The controller keeps the page for up to a second, so one reading may show what was true before.
+
+    Raises:
+        AssertionError: with what it shows of them after `patience` s of a quiet host.
+    """
+    shown: dict[str, float | None] = {}
+
+    def fits(name: str, wanted: object) -> bool:
+        return shown[name] in wanted if isinstance(wanted, range) else shown[name] == wanted
+
+    try:
+        async with asyncio.timeout(stretched(patience)):
+            while not shown or not all(fits(name, wanted) for name, wanted in expected.items()):
+                metrics = await lab.controller.metrics()
+                shown = {name: metrics.get(name) for name in expected}
+                await asyncio.sleep(_LOOK_EVERY)
+    except TimeoutError as error:
+        raise AssertionError(f"{shown}, not {dict(expected)}") from error
 
 
 async def at_rest(lab: Laboratory, patience: float) -> None:

@@ -10,15 +10,15 @@ from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.machines import ExitReason
 from tests.lab.system.harness import SKU_TAG, at_rest, ec2_sku, job, read_records, until
+from tests.lab.system.pace import PATIENCE, yielding
 
-PATIENCE = 60.0
 OLD, NEW = "2.320.0", "2.336.0"
 
 
 @pytest_asyncio.fixture
 async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
     skus = {"gpu": ec2_sku("g5.xlarge", max_machines=10)}
-    fleet = LabFleet("acme", ("widgets",), skus, scale=60.0, runner_versions={"gpu": OLD})
+    fleet = LabFleet("acme", ("widgets",), skus, scale=yielding(60.0), runner_versions={"gpu": OLD})
     async with Laboratory(fleet, moto) as made:
         await made.start_controller()
         yield made
@@ -39,7 +39,9 @@ async def test_an_image_that_is_too_old_costs_a_machine_a_job_until_it_is_replac
     (opened, *_) = logged(lab, "circuit_opened")
     (image,) = lab.ec2.images.named("gpu-*")
     assert f"GitHub refuses actions/runner {OLD} in image {image.id}" in str(opened["reason"])
-    assert logged(lab, "runner_exited_without_job")[0]["runner_version"] == OLD
+    exited = "runner_exited_without_job"
+    await until(lambda: bool(logged(lab, exited)), PATIENCE, lab.controller.log_end)
+    assert logged(lab, exited)[0]["runner_version"] == OLD
     lab.ec2.images.publish(image, "gpu-2", {RUNNER_TAG: NEW})
     await at_rest(lab, PATIENCE)
     assert [one.conclusion for one in jobs] == ["success"] * 4

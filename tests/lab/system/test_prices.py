@@ -14,11 +14,11 @@ import pytest_asyncio
 from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.machines import MachineState
-from tests.lab.system.harness import at_rest, job, log_lines, read_records, until
+from tests.lab.system.harness import at_rest, job, log_lines, read_records, shows, until
+from tests.lab.system.pace import PATIENCE, yielding
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PATIENCE = 30.0
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 ON_DEMAND, SPOT = 2.0, 0.4
 SKUS: dict[str, Any] = {
@@ -28,7 +28,7 @@ SKUS: dict[str, Any] = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
-    fleet = LabFleet("acme", ("widgets",), SKUS, scale=60.0, most_machines=20)
+    fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(60.0), most_machines=20)
     async with Laboratory(fleet, moto) as laboratory:
         laboratory.ec2.prices.set_on_demand("g5.xlarge", ON_DEMAND)
         for zone in ZONES:
@@ -37,37 +37,16 @@ async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
         yield laboratory
 
 
-async def metric(lab: Laboratory, name: str, **labels: str) -> float | None:
-    """One of the controller's metrics."""
-    for key, number in (await lab.controller.metrics()).items():
-        found, _, rest = key.partition("{")
-        if found == name and all(f'{label}="{text}"' in rest for label, text in labels.items()):
-            return number
-    return None
-
-
-async def prices(lab: Laboratory, capacity_type: str, source: str) -> float | None:
-    return await metric(lab, "autoscaler_prices", capacity_type=capacity_type, source=source)
-
-
-async def shows(lab: Laboratory, capacity_type: str, source: str, number: float) -> None:
+async def prices(lab: Laboratory, capacity_type: str, source: str, number: int) -> None:
     """Return once so many prices of a kind come from a source."""
-    for _ in range(600):
-        if await prices(lab, capacity_type, source) == number:
-            return
-        await lab.clock.sleep(5.0)
-    raise AssertionError((capacity_type, source, await lab.controller.metrics()))
+    labels = f'{{capacity_type="{capacity_type}",provider="lab",source="{source}"}}'
+    await shows(lab, {f"autoscaler_prices{labels}": number}, PATIENCE)
 
 
 async def costs(lab: Laboratory, dollars_per_hour: float) -> None:
-    """Return once the fleet costs so much; the page of metrics is up to a second old."""
-    shown: float | None = None
-    for _ in range(600):
-        shown = await metric(lab, "autoscaler_cost_dollars_per_hour")
-        if shown == pytest.approx(dollars_per_hour):
-            return
-        await lab.clock.sleep(5.0)
-    raise AssertionError(shown)
+    """Return once the fleet costs so much."""
+    wanted = pytest.approx(dollars_per_hour)
+    await shows(lab, {"autoscaler_cost_dollars_per_hour": wanted}, PATIENCE)
 
 
 async def run_job(lab: Laboratory, name: str) -> None:
@@ -77,8 +56,8 @@ async def run_job(lab: Laboratory, name: str) -> None:
 
 
 async def test_prices_are_read_kept_and_used(lab: Laboratory) -> None:
-    await shows(lab, "on-demand", "api", 1)
-    await shows(lab, "spot", "api", len(ZONES))
+    await prices(lab, "on-demand", "api", 1)
+    await prices(lab, "spot", "api", len(ZONES))
     (pushed,) = lab.github.push([job("first", "gpu", 600.0)])
     await until(lambda: bool(pushed.starts), PATIENCE, lab.controller.log_end)
     await costs(lab, SPOT)
@@ -94,7 +73,7 @@ async def test_after_a_restart_the_kept_prices_serve_and_are_not_read_again(
     assert asked > 0
     await lab.controller.kill()
     await lab.start_controller()
-    await shows(lab, "on-demand", "cache", 1)
+    await prices(lab, "on-demand", "cache", 1)
     await run_job(lab, "second")
     assert lab.ec2.calls["pricing"] == asked
 
@@ -110,7 +89,7 @@ async def test_without_leave_to_read_prices_the_kept_ones_serve_and_jobs_run(
         )
     await lab.start_controller()
     await run_job(lab, "third")
-    assert await prices(lab, "on-demand", "cache") == 1
+    await prices(lab, "on-demand", "cache", 1)
     refused = list(log_lines(lab, "prices_not_read"))
     assert {line["capacity_type"] for line in refused} == {"on-demand"}
     assert "AccessDeniedException" in refused[0]["error"]

@@ -20,6 +20,7 @@ from tests.lab.system.harness import (
     job,
     log_lines,
     read_records,
+    shows,
     started,
     until,
     wrong_slots,
@@ -143,8 +144,7 @@ async def test_a_repository_that_is_not_allowed_gets_no_machine(
     assert len(_instances(lab, "private")) == 1
     (line,) = log_lines(lab, "job_unmatched")
     assert (line["reason"], line["nearest_sku"]) == ("access", "private")
-    metrics = await lab.controller.metrics()
-    assert metrics['autoscaler_jobs_unmatched_total{reason="access"}'] == 1
+    await shows(lab, {'autoscaler_jobs_unmatched_total{reason="access"}': 1}, PATIENCE)
     lab.github.cancel(refused)
 
 
