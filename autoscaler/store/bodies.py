@@ -5,6 +5,7 @@ A body is mostly field names and addresses in a known order (octokit/webhooks, w
 """
 
 import zlib
+from collections.abc import Sequence
 from functools import cache
 from threading import local
 from typing import Final
@@ -138,6 +139,18 @@ _of_thread = local()
 def compress(body: bytes) -> bytes:
     """Return the body as one Zstandard frame, which names its own length."""
     return _compressor().compress(body)
+
+
+def compress_all(bodies: Sequence[bytes]) -> list[bytes]:
+    """Return each body as `compress` does.
+
+    The interpreter's lock is given up once for all of them, and not once for each: to have it back
+    takes up to 5 ms while the event loop computes.
+    """
+    if len(bodies) < 2 or not any(bodies):
+        return [compress(body) for body in bodies]
+    frames = _compressor().multi_compress_to_buffer(list(bodies))
+    return [frames[place].tobytes() for place in range(len(frames))]
 
 
 def decompress(stored: bytes) -> bytes:

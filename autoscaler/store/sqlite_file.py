@@ -69,7 +69,7 @@ class SqliteFile:
         try:
             with self._connection.begin():
                 return do(self._connection)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, sqlite3.Error) as error:
             raise self._explained(error) from error
         except StoreError as error:
             raise StoreError(f"{self.path}: {error}") from error

@@ -15,7 +15,7 @@ from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
-from autoscaler.store.bodies import compress, decompress
+from autoscaler.store.bodies import compress, compress_all, decompress
 from autoscaler.store.codec import (
     decode_call,
     decode_job,
@@ -122,3 +122,9 @@ def test_a_time_that_is_no_moment_is_refused_before_it_is_queued(wrong: float) -
 @given(st.binary())
 def test_bodies_are_compressed_without_loss(body: bytes) -> None:
     assert decompress(compress(body)) == body
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.binary()))
+def test_many_bodies_are_compressed_as_each_of_them_is(bodies: list[bytes]) -> None:
+    assert compress_all(bodies) == [compress(body) for body in bodies]
