@@ -1,0 +1,214 @@
+"""Judges changes of a room in a copy of the project, mostly in forks of one pytest process."""
+
+import hashlib
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mutant_changes import ROOT, Change
+
+WORK = ROOT / ".cache" / "mutants"
+SCRIPTS = Path(__file__).parent
+COPIED = ("autoscaler", "benchmarks", "docs", "examples", "scripts", "tests")
+FILES = ("pyproject.toml", "README.md", "Makefile", ".importlinter", "uv.lock")
+ALSO: dict[str, tuple[str, ...]] = {
+    "controller": ("tests/server/test_boot_wave.py", "tests/app"),
+    "server": ("tests/fuzz/test_found.py",),
+    "providers": ("tests/app",),
+}
+"""Tests that look at a room besides those of its own folder."""
+
+HANGS = 300
+"""Real seconds after which a test has failed."""
+SPARE = (4.0, 5.0)
+"""CPU seconds, and factor: what a change's tests may use at most."""
+LONGEST = 120.0
+"""CPU seconds: tests of a change beyond this are left out, the slowest first."""
+OPTIONS = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", f"--timeout={HANGS}"]
+
+_KILLED, _HANGS, _UNPLANTED = 1, 2, 3
+_NO_VERDICT = (4, 5)  # pytest: a mistake in what was asked, no test found
+
+
+class Room:
+    """A copy of the project, and a pytest process there that has collected the tests of a room."""
+
+    def __init__(self, name: str, copy: Path) -> None:
+        self.name = name
+        self._copy = copy
+        self._temporary = tempfile.mkdtemp(prefix="mutants-")
+        reading, writing = os.pipe()
+        self._log = (copy / f"{name}.log").open("w")
+        command = [sys.executable, "-m", "pytest", *OPTIONS, "--capture=no", "-p", "mutant_warm"]
+        self._process = subprocess.Popen(
+            [*command, f"--basetemp={self._temporary}/base", *suite(name)],
+            cwd=copy,
+            env={**environment(copy), "MUTANT_ANSWERS": str(writing)},
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(writing,),
+            text=True,
+        )
+        os.close(writing)
+        self._answers = os.fdopen(reading)
+        self._reach: dict[str, Any] = self._read_reach()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate("")
+        self._answers.close()
+        self._log.close()
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def judge(self, change: Change) -> dict[str, Any]:
+        """Return what came of a change, by which test, and the CPU seconds that it took."""
+        tests = self._tests(change)
+        if not tests:
+            return {"result": "survived", "cpu": 0.0, "by": "no test executes it"}
+        constant, factor = SPARE
+        bound = int(constant + factor * sum(self._reach["cpu"][test] for test in tests))
+        with _changed(self._copy / change.path, change):
+            if "" in self._executing(change):  # executed by an import, too
+                return _fresh(self._copy, tests, bound)
+            found = self._ask(
+                path=change.path,
+                source=change.source,
+                text=change.text,
+                tests=tests,
+                bound=bound,
+                modules=self._reach["modules"],
+            )
+            if found["status"] == _UNPLANTED:
+                return _fresh(self._copy, tests, bound)
+        return {"result": _result(found["status"]), "cpu": found["cpu"], "by": found.get("by", "")}
+
+    def _ask(self, **asked: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        answer = self._answers.readline()
+        if not answer:
+            raise SystemExit(f"error: pytest of {self.name} ended, see {self._log.name}")
+        return json.loads(answer)  # type: ignore[no-any-return]
+
+    def _tests(self, change: Change) -> list[str]:
+        """Those that execute the statement; if only an import does, all; else those that start processes."""
+        took = self._reach["took"]
+        executing = self._executing(change)
+        if executing == {""}:
+            executing |= set(took)
+        found = executing - {""} or set(self._reach["spawn"])
+        chosen: list[str] = []
+        total = 0.0
+        for test in sorted(found, key=lambda test: (took[test], test)):
+            total += took[test]
+            if chosen and total > LONGEST:
+                break
+            chosen.append(test)
+        return chosen
+
+    def _executing(self, change: Change) -> set[str]:
+        lines = self._reach["lines"].get(change.path, {})
+        first, last = change.span
+        return {test for at in range(first, last + 1) for test in lines.get(str(at), ())}
+
+    def _read_reach(self) -> dict[str, Any]:
+        file = WORK / f"reach-{self.name}-{digest(self.name, self._copy)}.json"
+        if not file.exists():
+            for old in WORK.glob(f"reach-{self.name}-*.json"):
+                old.unlink()
+            print(
+                f"{self.name}: running its tests once, to see which of them execute what",
+                flush=True,
+            )
+            found = self._ask(reach=str(self._copy / "reach.json"))
+            if found["status"] != 0:
+                raise SystemExit(
+                    f"error: {found.get('by') or 'the tests'} failed as it is: {found}"
+                )
+            shutil.copy(self._copy / "reach.json", file)
+        return json.loads(file.read_text())  # type: ignore[no-any-return]
+
+
+def _fresh(copy: Path, tests: list[str], bound: int) -> dict[str, Any]:
+    """The same in a new process, for what the import of a module executes."""
+    listed = copy / "tests.txt"
+    listed.write_text("\n".join(tests))
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-x", *OPTIONS, f"@{listed}"],
+        cwd=copy,
+        env={**environment(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (bound, bound + 5)),
+    ) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode in _NO_VERDICT:
+        raise SystemExit(f"error: pytest ended with {process.returncode} for {tests}")
+    killed = _result(process.returncode if process.returncode <= 0 else _KILLED)
+    return {"result": killed, "cpu": used.ru_utime + used.ru_stime, "by": "a new process"}
+
+
+def _result(status: int) -> str:
+    if status == _HANGS or status < 0:
+        return "timeout"
+    return "killed" if status else "survived"
+
+
+@contextmanager
+def _changed(file: Path, change: Change) -> Iterator[None]:
+    """Change the file, with a second of its own: Python knows compiled code by it."""
+    at = file.stat().st_mtime
+    file.write_text(change.text)
+    os.utime(file, (at + 2, at + 2))
+    try:
+        yield
+    finally:
+        file.write_text(change.source)
+        os.utime(file, (at, at))
+
+
+def suite(room: str) -> list[str]:
+    """The tests of a room."""
+    return [f"tests/{room}", *ALSO.get(room, ())]
+
+
+def digest(room: str, copy: Path) -> str:
+    """Return another text once the room or one of its tests changed."""
+    found = hashlib.sha256()
+    for part in (f"autoscaler/{room}", *suite(room)):
+        path = copy / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            found.update(file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def environment(copy: Path) -> dict[str, str]:
+    """For processes that run in a copy."""
+    return {**os.environ, "PYTHONPATH": f"{copy}:{SCRIPTS}", "PYTHONHASHSEED": "0"}
+
+
+def prepared(name: str) -> Path:
+    """A fresh copy of the project."""
+    copy = WORK / name
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir(parents=True)
+    for folder in COPIED:
+        without = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, copy / folder, ignore=without)
+    for file in FILES:
+        shutil.copy2(ROOT / file, copy)
+    (copy / ".cache").mkdir()
+    (copy / ".cache" / "npm").symlink_to(ROOT / ".cache" / "npm")
+    return copy

@@ -1,0 +1,273 @@
+"""A pytest plugin of mutant_sample.py: collects a room's tests once and runs some of them in forks.
+
+It reads requests from standard input, one JSON object a line, and writes an answer to the file
+descriptor in `MUTANT_ANSWERS`:
+
+    {"reach": FILE}             runs all tests, writes to FILE which test executes which lines
+    {"path", "source", "text", "tests", "bound", "modules"}
+                                runs the tests with the changed file until one fails, for `bound`
+                                CPU seconds at most; `modules` are imported before
+
+A fork has everything imported. It replaces the code of the functions that live in memory; the file
+itself is changed too, for the processes that tests start.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import coverage
+import psutil
+import pytest
+
+HERE = Path.cwd()
+IDLE = 20.0
+"""Real seconds without any work after which a test waits for something that never happens."""
+WORKED = 0.2
+"""CPU seconds that a process tree has used or waited for in that time, if it does anything."""
+KILLED, HANGS, UNPLANTED = 1, 2, 3
+_GONE = (ProcessLookupError, FileNotFoundError, psutil.NoSuchProcess)
+_SPAWNS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
+
+
+def _coverage() -> coverage.Coverage:
+    # The database library runs our code in greenlets, which coverage does not follow by itself.
+    follow = ["thread", "greenlet"]
+    return coverage.Coverage(data_file=None, include=[f"{HERE}/autoscaler/*"], concurrency=follow)
+
+
+class Warm:
+    """Collects as pytest does, then serves requests in place of running the tests."""
+
+    def __init__(self) -> None:
+        self._imports = _coverage()
+        self._imports.start()
+        self._answers = os.fdopen(int(os.environ["MUTANT_ANSWERS"]), "w")
+        self._functions: dict[str, list[FunctionType]] = defaultdict(list)
+        self._failed = ""
+        self._hung = False
+        self._reach: Reach | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Answer until the requests end."""
+        self._imports.stop()
+        if session.testsfailed:
+            raise session.Interrupted("the tests could not be collected")
+        items = {item.nodeid: item for item in session.items}
+        for one in gc.get_objects():
+            if isinstance(one, FunctionType):
+                self._functions[one.__code__.co_filename].append(one)
+        gc.collect()
+        gc.freeze()
+        for line in sys.stdin:
+            self._answers.write(json.dumps(self._answer(items, json.loads(line))) + "\n")
+            self._answers.flush()
+        return True
+
+    def _answer(self, items: dict[str, pytest.Item], asked: dict[str, Any]) -> dict[str, Any]:
+        for name in asked.get("modules", ()):
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+        said = HERE / "said.json"
+        said.unlink(missing_ok=True)
+        child = os.fork()
+        if child == 0:
+            code = KILLED
+            try:
+                code = self._in_fork(items, asked, said)
+            finally:  # Whatever was raised, a fork never goes on as its parent does.
+                os._exit(code)
+        with contextlib.suppress(OSError):
+            os.setpgid(child, child)
+        idle = not _ended(child)
+        if idle:
+            os.killpg(child, signal.SIGKILL)
+        _, status, used = os.wait4(child, 0)
+        with contextlib.suppress(*_GONE):
+            os.killpg(child, signal.SIGKILL)  # processes that a failed test left
+        found = json.loads(said.read_text()) if said.exists() else {}
+        code = os.waitstatus_to_exitcode(status)
+        found |= {"status": HANGS if idle else code, "cpu": used.ru_utime + used.ru_stime}
+        return found
+
+    def _in_fork(self, items: dict[str, pytest.Item], asked: dict[str, Any], said: Path) -> int:
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        void = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(void, number)
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        if "reach" in asked:
+            self._reach = Reach(self._imports)
+            chosen = list(items.values())
+        else:
+            bound = asked["bound"]
+            resource.setrlimit(resource.RLIMIT_CPU, (bound, bound + 5))
+            file = str(HERE / asked["path"])
+            if not plant(self._functions[file], file, asked["source"], asked["text"]):
+                return UNPLANTED
+            chosen = [items[name] for name in asked["tests"] if name in items]
+        for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                break
+        said.write_text(json.dumps({"by": self._failed}))
+        if self._reach is not None:
+            self._reach.write(Path(asked["reach"]))
+        return HANGS if self._hung else KILLED if self._failed else 0
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """From here on, what is executed is this test's."""
+        if self._reach is not None:
+            self._reach.begin(nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """The test's CPU time, its processes' included."""
+        if self._reach is not None:
+            self._reach.end(nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Notes the test that failed, and how long each took."""
+        if self._reach is not None:
+            self._reach.took[report.nodeid] = (
+                self._reach.took.get(report.nodeid, 0.0) + report.duration
+            )
+        if report.failed:
+            self._failed = report.nodeid
+            self._hung = "Failed: Timeout (>" in str(report.longrepr)
+
+
+class Reach:
+    """Which test executes which lines, how long it takes, and whether it starts processes."""
+
+    def __init__(self, imports: coverage.Coverage) -> None:
+        self.took: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
+        self._imports = imports
+        self._coverage = _coverage()
+        self._test = ""
+        self._began = 0.0
+        self._spawn: set[str] = set()
+        self._modules = set(sys.modules)
+        sys.addaudithook(self._heard)
+        self._coverage.start()
+
+    def _heard(self, event: str, _: object) -> None:
+        if event in _SPAWNS:
+            self._spawn.add(self._test)
+
+    def begin(self, test: str) -> None:
+        """What is executed from here on is executed by this test."""
+        self._test = test
+        self._began = _cpu()
+        self._coverage.switch_context(test)
+
+    def end(self, test: str) -> None:
+        """Note the CPU seconds since it began."""
+        self.cpu[test] = _cpu() - self._began
+
+    def write(self, file: Path) -> None:
+        """Lines by file, with the tests of each; the test "" is the import of the modules."""
+        self._coverage.stop()
+        lines: dict[str, dict[int, list[str]]] = {}
+        data = self._coverage.get_data()
+        for path in data.measured_files():
+            name = str(Path(path).relative_to(HERE))
+            lines[name] = {
+                line: [test for test in tests if test]
+                for line, tests in data.contexts_by_lineno(path).items()
+            }
+        data = self._imports.get_data()
+        for path in data.measured_files():
+            own = lines.setdefault(str(Path(path).relative_to(HERE)), {})
+            for line in data.lines(path) or ():
+                own.setdefault(line, []).append("")
+        loaded = sorted(set(sys.modules) - self._modules)
+        modules = [name for name in loaded if name.partition(".")[0] not in ("autoscaler", "tests")]
+        file.write_text(
+            json.dumps(
+                {
+                    "took": self.took,
+                    "cpu": self.cpu,
+                    "lines": lines,
+                    "spawn": sorted(self._spawn),
+                    "modules": modules,
+                }
+            )
+        )
+
+
+def _cpu() -> float:
+    return sum(os.times()[:4])
+
+
+def plant(functions: list[FunctionType], file: str, source: str, text: str) -> bool:
+    """Give functions that live in memory the code of the changed text; False if one cannot take it."""
+    before, after = (list(_codes(compile(x, file, "exec"))) for x in (source, text))
+    if [code.co_qualname for code in before] != [code.co_qualname for code in after]:
+        # A lambda or a comprehension came or went: the code of the function around it holds it.
+        before, after = ([x for x in y if "<" not in x.co_qualname] for y in (before, after))
+    changed = {
+        (old.co_qualname, old.co_firstlineno): new for old, new in zip(before, after, strict=True)
+    }
+    for one in functions:
+        new = changed.get((one.__code__.co_qualname, one.__code__.co_firstlineno))
+        if new is not None:
+            if new.co_freevars != one.__code__.co_freevars:
+                return False
+            one.__code__ = new
+    return True
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def _ended(child: int) -> bool:
+    """Wait for the process; False if its whole tree has done nothing for so long."""
+    used, since = -1.0, time.monotonic()
+    pause = 0.005
+    while True:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
+            return True
+        time.sleep(pause)
+        pause = min(pause * 1.3, 0.25)
+        if time.monotonic() - since > IDLE:
+            now = _worked(child)
+            if used >= 0.0 and now - used < WORKED:
+                return False
+            used, since = now, time.monotonic()
+
+
+def _worked(child: int) -> float:
+    """CPU seconds of the tree's processes, with those that they waited for a CPU."""
+    total = 0.0
+    with contextlib.suppress(*_GONE):
+        top = psutil.Process(child)
+        for process in (top, *top.children(recursive=True)):
+            with contextlib.suppress(*_GONE):
+                for task in Path(f"/proc/{process.pid}/task").iterdir():
+                    ran, waited, _ = (task / "schedstat").read_text().split()
+                    total += (int(ran) + int(waited)) / 1e9
+    return total
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Become the loop of this session."""
+    config.pluginmanager.register(Warm(), "mutant-warm-loop")

@@ -1,0 +1,129 @@
+"""The sampler of mutants: a stable draw, and a verdict that a small project's tests give."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+CODE = """
+def double(a):
+    return a + a
+
+
+def unused(a):
+    return a * 3
+
+
+def table():
+    return {"limit": 7}
+
+
+TABLE = table()
+
+
+class Counter:
+    def __init__(self):
+        self.count = 1
+
+    def more(self, step=1):
+        names = [n for n in range(self.count)]
+        return len(names) + step
+"""
+
+TESTS = """
+from autoscaler.room import code
+from autoscaler.room.code import double
+
+
+def test_double():
+    assert double(4) == 8
+
+
+def test_table():
+    assert code.TABLE == {"limit": 7}
+
+
+def test_counter():
+    assert code.Counter().more() > 0
+"""
+
+CONFTEST = """
+from hypothesis import settings
+settings.register_profile("mutants", settings.get_profile("default"))
+"""
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    names = ("mutant_changes", "mutant_room", "mutant_warm", "mutant_sample")
+    yield {name.removeprefix("mutant_"): importlib.import_module(name) for name in names}
+    for name in names:
+        del sys.modules[name]
+
+
+def project(folder: Path, code: str = CODE) -> Path:
+    for package in ("autoscaler", "autoscaler/room", "tests", "tests/room"):
+        (folder / package).mkdir(parents=True, exist_ok=True)
+        (folder / package / "__init__.py").write_text("")
+    (folder / "autoscaler/room/code.py").write_text(code)
+    (folder / "tests/room/test_code.py").write_text(TESTS)
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    return folder
+
+
+def test_an_edited_function_changes_no_other_part_of_the_draw(
+    scripts: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    draw = scripts["changes"].draw
+    before, total = draw("room", 1000, 1, project(tmp_path / "one"))
+    edited = CODE.replace("a * 3", "a * 3 + 1").replace("def double", "LINE = 1\n\n\ndef double")
+    after, more = draw("room", 1000, 1, project(tmp_path / "two", edited))
+    assert len(before) == total < len(after) == more
+    kept = [change.key for change in before if "unused" not in str(change)]
+    assert kept == [change.key for change in after if "unused" not in str(change)]
+    assert [x.key for x in draw("room", 3, 1, tmp_path / "one")[0]] == [x.key for x in before[:3]]
+    assert [x.key for x in draw("room", 1000, 2, tmp_path / "one")[0]] != [x.key for x in before]
+
+
+def test_each_change_is_judged_by_the_tests_that_execute_it(
+    scripts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = project(tmp_path / "copy")
+    (tmp_path / "work").mkdir()
+    monkeypatch.setattr(scripts["room"], "WORK", tmp_path / "work")
+    drawn, _ = scripts["changes"].draw("room", 1000, 0, copy)
+    room = scripts["room"].Room("room", copy)
+    try:
+        found = {str(change): room.judge(change) for change in drawn}
+    finally:
+        room.close()
+    results = {name: one["result"] for name, one in found.items()}
+    assert (copy / "autoscaler/room/code.py").read_text() == CODE
+
+    def of(function: str, after: str) -> Any:
+        (name,) = (x for x in results if x.startswith(f"@@ {function}") and x.endswith(after))
+        return found[name]
+
+    assert of("room.code.double", "+return a - a")["result"] == "killed"
+    assert of("room.code.double", "+return a - a")["by"].endswith("test_double")
+    assert of("room.code.unused", "+return a / 3")["by"] == "no test executes it"
+    assert of("room.code.table", '+return {"limit": 8}')["result"] == "killed"
+    assert of("room.code.Counter.more", "step=2):")["result"] == "survived"
+    assert of("room.code.Counter.more", "+return len(names) - step")["result"] == "killed"
+    assert of("room.code.Counter.more", "range(None)]")["result"] == "killed"
+
+
+def test_a_survivor_is_judged_again_once_a_test_changed(scripts: dict[str, ModuleType]) -> None:
+    judged = scripts["sample"]._judged
+    assert judged({"result": "survived", "digest": "now"}, "now")
+    assert not judged({"result": "survived", "digest": "before"}, "now")
+    assert judged({"result": "killed", "digest": "before"}, "now")
+    assert not judged(None, "now")
