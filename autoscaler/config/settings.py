@@ -1,8 +1,8 @@
-"""The shape of fleet.yaml: every key, its type and what it is when left out.
+"""The structure of fleet.yaml: every key with its type and default.
 
-A value here is right by itself; whether two values go together is decided in `checks`, on the
-file as written, so that one wrong key hides no other. Only `load` makes Settings. They are
-frozen and hold no secret: secrets stand in files that these name.
+A type here validates one value by itself. `checks` validates combinations of values, on the file as
+written, so that one wrong key hides no other. Only `load` creates Settings. They are frozen and
+contain no secret, only the names of files with secrets.
 """
 
 from collections.abc import Mapping
@@ -28,22 +28,22 @@ class App(Section):
     """A GitHub App."""
 
     id: Annotated[int, Field(ge=1)]
-    """Its App ID."""
+    """The App ID."""
     private_key_file: FilePath
-    """Its private key, a PEM file."""
+    """The App's private key, a PEM file."""
 
 
 class ScopeSettings(Section):
     """Where runners are registered: an organisation or a repository."""
 
     org: shapes.Owner | None = None
-    """An organisation; or `repo`."""
+    """An organization; or `repo`."""
     repo: shapes.RepositoryName | None = None
     """A repository as `owner/name`; or `org`."""
     runner_group: Text = "Default"
-    """The runner group that runners join."""
+    """The runner group of the runners."""
     repositories: Annotated[tuple[Glob, ...], Field(min_length=1)] = ("*",)
-    """Which of the organisation's repositories are served: globs over `owner/name`."""
+    """The organization's repositories to serve: globs over `owner/name`."""
 
 
 class Registrations(Section):
@@ -52,7 +52,7 @@ class Registrations(Section):
     burst: Positive = 25
     """How many at once."""
     per_second: Annotated[float, Field(gt=0, le=1e6)] = 2.5
-    """How many a second in the long run: about 2.5 for each App, 5 at most for one account."""
+    """How many a second on average: about 2.5 for each App, 5 at most for one account."""
 
 
 class GitHubSettings(Section):
@@ -61,13 +61,13 @@ class GitHubSettings(Section):
     api_url: shapes.SecureUrl = "https://api.github.com"
     """The REST API; for GitHub Enterprise Server `https://HOST/api/v3`."""
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
-    """The Apps that act; several share the load of registering runners."""
+    """The GitHub Apps; several share the registrations."""
     webhook_secret_file: FilePath
-    """A file with one webhook secret a line: old and new while rotating."""
+    """A file with one webhook secret per line: the old and the new one during a rotation."""
     scopes: Annotated[tuple[ScopeSettings, ...], Field(min_length=1)]
-    """What is served; the first that covers a job gives its runner group."""
+    """The organizations and repositories to serve; the first that covers a job gives the runner group."""
     registrations: Registrations = Registrations()
-    """How fast runners are registered."""
+    """How fast the controller registers runners."""
 
 
 class Tls(Section):
@@ -76,9 +76,9 @@ class Tls(Section):
     certificate_file: FilePath
     """The certificate and its intermediates, PEM."""
     key_file: FilePath
-    """Its private key, PEM."""
+    """The certificate's private key, PEM."""
     ca_file: FilePath | None = None
-    """The authority that machines trust for it, PEM; left out, their system's own."""
+    """The CA certificate with which machines check the server's, PEM; default: those of their system."""
 
 
 class ServerSettings(Section):
@@ -87,35 +87,35 @@ class ServerSettings(Section):
     listen: shapes.ListenAddress
     """`host:port` of /bootstrap, /metrics, /healthz, /readyz and /admin."""
     tls: Tls | None = None
-    """Left out, the server speaks plain HTTP: on loopback, or with `insecure`."""
+    """The server's certificate. Without it the server speaks plain HTTP: on loopback, or with `insecure`."""
     insecure: bool = False
-    """Plain HTTP although others can reach it, such as behind a proxy that ends TLS."""
+    """Allow plain HTTP although other hosts can connect, such as behind a proxy that ends TLS."""
     public_url: shapes.PublicUrl
-    """What a booting machine calls."""
+    """The URL under which machines reach the controller."""
     webhook_listen: shapes.ListenAddress | None = None
-    """`host:port` of /webhook alone, plain HTTP; left out, /webhook is on `listen`."""
+    """`host:port` of /webhook alone, plain HTTP; without it, /webhook is on `listen`."""
     admin_token_file: FilePath | None = None
-    """A file with one operator's token a line; left out, /admin is not there."""
+    """A file with one operator's token per line; without it there is no /admin."""
     metrics_token_file: FilePath | None = None
-    """A file with one token a line; left out, anyone who reaches `listen` may read /metrics."""
+    """A file with one token per line; without it, anyone who reaches `listen` may read /metrics."""
 
 
 class LimitSettings(Section):
-    """Caps over the whole fleet."""
+    """Limits of the whole fleet."""
 
     machines: Count | None = None
-    """How many machines at once; left out, no cap."""
+    """The largest number of machines; default: no limit."""
     dollars_per_hour: Dollars | None = None
-    """What they may cost together in an hour; left out, no cap."""
+    """The most that all machines may cost in an hour; default: no limit."""
 
 
 class TokenBucket(Section):
-    """How fast one API of EC2 may be used."""
+    """The token bucket of one EC2 API."""
 
     burst: Positive
     """How many at once."""
     per_second: Annotated[float, Field(gt=0, le=1e6)]
-    """How many a second in the long run."""
+    """How many a second on average."""
 
 
 class Ec2Settings(Section):
@@ -124,27 +124,27 @@ class Ec2Settings(Section):
     region: shapes.Region
     """The AWS region."""
     subnets: Annotated[tuple[shapes.SubnetId, ...], Field(min_length=1)]
-    """Where machines start; several in a zone share it."""
+    """The subnets of the machines; several of one zone share its machines."""
     security_groups: Annotated[tuple[shapes.SecurityGroupId, ...], Field(min_length=1)]
-    """Their security groups."""
+    """The security groups of the machines."""
     instance_profile: Name | None = None
-    """Their instance profile's name; left out, none."""
+    """The name of the machines' instance profile; default: none."""
     identity_certificates: tuple[FilePath, ...] = ()
-    """PEM files that sign instance identity documents, beside AWS's own for the region."""
+    """PEM files with further certificates that sign instance identity documents, beside AWS's own."""
     interruption_queue: shapes.SecureUrl | None = None
-    """The URL of the SQS queue with EventBridge's events; left out, interruptions are not heard of."""
+    """The URL of the SQS queue with EventBridge's events; without it there are no interruption notices."""
     account: shapes.Account | None = None
-    """The account that machines must be in; left out, that of the credentials."""
+    """The account of the machines; default: that of the credentials."""
     prices: Mapping[shapes.InstanceType, Dollars] = Field(default_factory=dict)
-    """Linux on-demand dollars an hour by instance type, before the built-in table."""
+    """Linux on-demand prices in dollars an hour by instance type; they replace AWS's prices."""
     spot_price_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """What spot counts at, as a part of the on-demand price."""
+    """The part of the on-demand price at which a spot machine counts."""
     quotas: Mapping[shapes.Quota, Count] = Field(default_factory=dict)
     """vCPUs by family (`G and VT`: spot and on-demand each) or quota (`spot/G and VT`)."""
     request_buckets: Mapping[Name, TokenBucket] = Field(default_factory=dict)
-    """Requests to EC2 by API (`CreateFleet`), where the account's limits are not EC2's usual ones."""
+    """The account's limits of requests by API (`CreateFleet`), if they are not EC2's usual ones."""
     resource_buckets: Mapping[Name, TokenBucket] = Field(default_factory=dict)
-    """Machines in requests by API (`CreateFleet`), likewise."""
+    """The account's limits of machines in requests by API (`CreateFleet`)."""
 
 
 class KubernetesSettings(Section):
@@ -153,11 +153,11 @@ class KubernetesSettings(Section):
     context: Text
     """The kubeconfig context."""
     namespace: Name
-    """Where runner pods stand."""
+    """The namespace of the runner pods."""
 
 
 class ProviderSettings(Section):
-    """One place that machines come from: exactly one of the keys."""
+    """One provider of machines: exactly one of the keys."""
 
     ec2: Ec2Settings | None = None
     """Machines on EC2."""
@@ -171,14 +171,14 @@ class Settings(Section):
     fleet: shapes.FleetName
     """The fleet's name, in the names of runners and the tags of machines."""
     github: GitHubSettings
-    """How GitHub is reached, and what is served there."""
+    """How the controller reaches GitHub, and what it serves there."""
     server: ServerSettings
     """Where the controller listens, and how machines reach it."""
     store: shapes.StoreUrl
     """`sqlite:///FILE`, or `postgresql://USER@HOST/DATABASE`."""
     limits: LimitSettings = LimitSettings()
-    """Caps over the whole fleet."""
+    """Limits of the whole fleet."""
     providers: Annotated[Mapping[shapes.ProviderName, ProviderSettings], Field(min_length=1)]
-    """Where machines come from, by a name of your choice."""
+    """Where the machines run, by a name of your choice."""
     skus: Annotated[Mapping[shapes.SkuName, SkuSettings], Field(min_length=1)]
-    """Kinds of runners by name, which is a label; the first that serves a job wins."""
+    """Kinds of runners by name; the name is a label. The first SKU that serves a job gets it."""

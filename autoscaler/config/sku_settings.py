@@ -1,6 +1,6 @@
-"""The shape of one entry of `skus` in fleet.yaml, and what is in force where a key is left out.
+"""The structure of one entry of `skus` in fleet.yaml, with its defaults.
 
-Whether it fits its providers and its neighbours is decided in `checks`.
+`checks` validates it against its providers and the other SKUs.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSyst
 
 
 class AcceleratorVendor(StrEnum):
-    """Whose accelerators."""
+    """The vendor of the accelerators."""
 
     NVIDIA = "nvidia"
     AMD = "amd"
 
 
 class Driver(StrEnum):
-    """Whether the image carries the accelerator's driver, or the machine installs it."""
+    """Whether the image contains the accelerator's driver, or the machine installs it."""
 
     PREINSTALLED = "preinstalled"
     INSTALL = "install"
@@ -46,26 +46,26 @@ class Pod(Section):
     resources: Mapping[Text, Text] = Field(default_factory=dict)
     """Requests and limits by resource, as text: `cpu: "14"`."""
     node_selector: Mapping[Text, Text] = Field(default_factory=dict)
-    """Labels that the node must carry."""
+    """Labels that the node must have."""
 
 
 class RungSettings(Section):
-    """One step of a SKU's ladder."""
+    """One launch option of a SKU."""
 
     provider: Name
     """A key of `providers`."""
     instance_types: Annotated[tuple[shapes.InstanceType, ...], Field(min_length=1)] | None = None
-    """EC2 instance types in the order of preference."""
+    """EC2 instance types in order of preference."""
     capacity: Annotated[tuple[CapacityType, ...], Field(min_length=1)] = (CapacityType.ON_DEMAND,)
-    """`spot`, `on-demand` or both, in the order of preference (EC2)."""
+    """`spot`, `on-demand` or both, in order of preference (EC2)."""
     price: Dollars = 0.0
-    """What a pod costs, dollars an hour (Kubernetes)."""
+    """The price of a pod in dollars an hour (Kubernetes)."""
     pod: Pod | None = None
     """The runner's pod (Kubernetes)."""
 
 
 class Accelerator(Section):
-    """What the machine must have."""
+    """The accelerators that the machine must have."""
 
     vendor: AcceleratorVendor
     """`nvidia` or `amd`."""
@@ -74,14 +74,14 @@ class Accelerator(Section):
 
 
 class Canary(Section):
-    """An image on trial."""
+    """A second image for a share of the launches."""
 
     name: shapes.ImageName
     """A glob over image names: `*` and `?`."""
     owner: shapes.ImageOwner = "self"
     """`self`, `amazon`, `aws-marketplace` or an account's 12 digits."""
     percent: shapes.Percent
-    """The share of the launches that take it, 0 to 100."""
+    """The share of the launches with this image, 0 to 100."""
 
 
 class Image(Section):
@@ -92,87 +92,87 @@ class Image(Section):
     owner: shapes.ImageOwner = "self"
     """`self`, `amazon`, `aws-marketplace` or an account's 12 digits."""
     canary: Canary | None = None
-    """The newest image of another name, for a share of the launches."""
+    """Another image for a share of the launches: the newest of another name."""
 
 
 class Schedule(Section):
-    """Keeps more machines parked for a while, again and again. Of several at once, the largest."""
+    """A minimum of parked machines at certain times; of several at once, the largest counts."""
 
     cron: shapes.Cron
-    """When it begins: minute, hour, day, month, weekday."""
+    """When it begins: minute, hour, day of month, month, weekday."""
     timezone: shapes.TimeZone = "UTC"
-    """Whose clock `cron` means."""
+    """The time zone of `cron`."""
     duration: Duration = Field(default=3600.0, alias="for")
     """How long it lasts."""
     minimum: Count = Field(alias="min")
-    """How many machines to keep parked meanwhile."""
+    """How many machines to keep parked during this time."""
 
 
 class Idle(Section):
     """Machines that wait for jobs."""
 
     minimum: Count = Field(default=0, alias="min")
-    """How many to keep parked at all times."""
+    """How many machines to keep parked at all times."""
     timeout: shapes.DurationOrNone = 600.0
-    """How long one beyond the minimum may stay parked."""
+    """How long a machine beyond the minimum may stay parked."""
     schedule: tuple[Schedule, ...] = ()
-    """Other minimums at certain times."""
+    """Other minimums at certain times; of several, the largest counts."""
     max_age: Duration = 86400.0
-    """When a parked machine is replaced."""
+    """The age at which a parked machine is replaced."""
 
 
 class DeadlineSettings(Section):
     """How long a machine may stay in each stage before it gets a runner."""
 
     boot: Duration | None = None
-    """From launch to its first word; left out, 15m, Windows 30m."""
+    """From the launch to the first request of the agent; default: 15m, Windows 30m."""
     gate: Duration | None = None
-    """For its own checks; left out, 10m, with `driver: install` 45m."""
+    """For the health checks; default: 10m, with `driver: install` 45m."""
     parked_silence: Duration = 300.0
-    """Parked without a word."""
+    """How long a parked machine may send no request."""
 
 
 class AccessSettings(Section):
-    """Who may use a SKU."""
+    """Which jobs may use a SKU."""
 
     repositories: Annotated[tuple[Glob, ...], Field(min_length=1)] = ("*",)
-    """Globs over `owner/name`, without regard to case."""
+    """Globs over `owner/name`, case-insensitive."""
     forks: bool = False
-    """Whether jobs may whose run's head repository is a fork, as a pull request's from one is."""
+    """Whether to serve jobs whose run comes from a fork, such as a pull request's."""
 
 
 class SkuSettings(Section):
     """A kind of runner."""
 
     ladder: Annotated[tuple[RungSettings, ...], Field(min_length=1)] = Field(alias="on")
-    """Where its machines come from, tried in order."""
+    """The launch options: where its machines may run, tried in order."""
     os: OperatingSystem = OperatingSystem.LINUX
     """`linux` or `windows`."""
     arch: Architecture = Architecture.X64
     """`x64` or `arm64`."""
     accelerator: Accelerator | None = None
-    """What the machine must have."""
+    """The accelerators that the machine must have."""
     image: Image | None = None
-    """The machine image; needed on EC2."""
+    """The machine image; required on EC2."""
     driver: Driver = Driver.PREINSTALLED
     """`preinstalled`, or `install` on a stock image at boot."""
     disk_gb: shapes.Gibibytes | None = None
-    """The root disk in GiB; never smaller than the image's own, which it is when left out."""
+    """The size of the root disk in GiB, at least the image's own; default: the image's own."""
     labels: tuple[Label, ...] = ()
-    """Labels beside the SKU's name."""
+    """Labels in addition to the SKU's name."""
     unlabelled: bool = False
-    """Whether jobs that name no label of ours are this SKU's."""
+    """Whether the SKU also serves jobs that have no label of any SKU."""
     max_machines: Count | None = None
-    """How many at once; left out, no cap."""
+    """The largest number of machines; default: no limit."""
     fair_share: shapes.Share = 1.0
-    """The part of `max_machines` that one repository may have while others wait; 1 is no bound."""
+    """The part of `max_machines` that one repository may use while others wait; 1 is no limit."""
     idle: Idle = Idle()
     """Machines that wait for jobs."""
     deadlines: DeadlineSettings = DeadlineSettings()
     """How long each stage before the runner may take."""
     lifetime: Duration = 86400.0
-    """From the moment it is given a runner to its end, whatever it does: at least the longest job."""
+    """From the registration of its runner to the end of a machine, even at work: at least the longest job."""
     access: AccessSettings = AccessSettings()
-    """Who may use it."""
+    """Which jobs may use the SKU."""
     rerun_interrupted: Count = 0
-    """How often the jobs of a run are run again that died with their machines; 0, never."""
+    """In how many attempts of a run to re-run jobs that died with their machines; 0: never."""
