@@ -206,10 +206,11 @@ def read_trusted(path: str) -> dict[str, Any] | None:
         return None
     except OSError as error:
         raise Settings(f"{path}: {error.strerror}") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)  # os.fdopen refuses a directory with an error of its own
+        raise Settings(f"{path}: not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise Settings(f"{path}: not a regular file")
         if not WINDOWS and (found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022):
             raise Settings(f"{path}: others could have written it")
         text = file.read(MOST_SETTINGS + 1)

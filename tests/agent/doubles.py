@@ -105,6 +105,7 @@ class ScriptedRunner:
         return state
 
     def look(self, wait: float) -> Any:
+        assert wait == 0.0 or not self.frozen, "the release is answered within the freeze"
         self.clock.sleep(wait)
         seen = {"message": False, "finished": False, "refused": False, **self._state()}
         if self.frozen:

@@ -253,6 +253,38 @@ def test_a_job_seen_with_the_listener_frozen_is_let_run(
     assert not stage.runner.frozen
 
 
+def test_each_limit_counts_from_its_very_second(agent: ModuleType) -> None:
+    nothing = agent.Signs(None, False, False, False, False)
+    idle = agent.Watch(1000.0)
+    assert idle.decide(1119.9, nothing) is None
+    assert idle.decide(1120.0, nothing) == agent.Watch.RELEASE
+    idle.ask_again(1120.0)
+    assert idle.decide(1179.9, nothing) is None
+    assert idle.decide(1180.0, nothing) == agent.Watch.RELEASE
+    waiting = agent.Watch(1000.0)
+    assert waiting.decide(1001.0, nothing._replace(message=True)) is None
+    assert waiting.decide(1720.9, nothing) is None
+    assert waiting.decide(1721.0, nothing).reason == "hung"
+
+
+def test_a_stopped_agent_gives_no_registration_back(stage: Stage) -> None:
+    """The listener has half a minute to leave: freezing it would take that away."""
+    stage.controller.usual.update({"may-release": True, "release": 204})
+    look = stage.runner.look
+
+    def stops(wait: float) -> Any:
+        if stage.lasted >= 119:
+            stage.agent._supervising = True
+            stage.agent.stop()
+        return look(wait)
+
+    stage.runner.look = stops  # type: ignore[method-assign]
+    assert stage.runs() == "the machine is being shut down"
+    assert stage.lasted == pytest.approx(149, abs=2)
+    assert stage.controller.times("may-release") == []
+    assert stage.runner.froze == 0
+
+
 def test_a_message_without_a_worker_for_12_minutes(stage: Stage) -> None:
     stage.runner.script = {30: {"message": True}}
     assert stage.runs() == "a job message came, but no worker"
