@@ -274,6 +274,9 @@ def installed(agent: ModuleType, open_folder: Path) -> Iterator[Any]:
     runner.start("the-jit-config")
     yield runner
     runner.kill()
+    with contextlib.suppress(ProcessLookupError):
+        # A worker whose listener has left is not below run.sh any more, but still in its group.
+        os.killpg(runner._process.pid, signal.SIGKILL)
     close_pipes(runner)
 
 
