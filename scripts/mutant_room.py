@@ -30,6 +30,8 @@ HANGS = 300
 """Real seconds after which a test has failed."""
 SPARE = (4.0, 5.0)
 """CPU seconds, and factor: what a change's tests may use at most."""
+ASLEEP = 60.0
+"""Real seconds that a test's process may sleep, besides its usual time: then it waits for ever."""
 LONGEST = 120.0
 """CPU seconds: tests of a change beyond this are left out, the slowest first."""
 OPTIONS = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", f"--timeout={HANGS}"]
@@ -85,6 +87,7 @@ class Room:
                 text=change.text,
                 tests=tests,
                 bound=bound,
+                asleep=ASLEEP + factor * sum(self._reach["took"][test] for test in tests),
                 modules=self._reach["modules"],
             )
             if found["status"] == _UNPLANTED:

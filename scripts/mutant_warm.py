@@ -4,18 +4,21 @@ It reads requests from standard input, one JSON object a line, and writes an ans
 descriptor in `MUTANT_ANSWERS`:
 
     {"reach": FILE}             runs all tests, writes to FILE which test executes which lines
-    {"path", "source", "text", "tests", "bound", "modules"}
+    {"path", "source", "text", "tests", "bound", "asleep", "modules"}
                                 runs the tests with the changed file until one fails, for `bound`
-                                CPU seconds at most; `modules` are imported before
+                                CPU seconds and `asleep` real seconds of sleep at most; `modules`
+                                are imported before
 
 A fork has everything imported. It replaces the code of the functions that live in memory; the file
 itself is changed too, for the processes that tests start.
 """
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
+import math
 import os
 import resource
 import signal
@@ -34,8 +37,9 @@ import pytest
 HERE = Path.cwd()
 IDLE = 20.0
 """Real seconds without any work after which a test waits for something that never happens."""
-WORKED = 0.2
+WORKED = 2.0
 """CPU seconds that a process tree has used or waited for in that time, if it does anything."""
+SUBREAPER = 36  # prctl(2), PR_SET_CHILD_SUBREAPER
 KILLED, HANGS, UNPLANTED = 1, 2, 3
 _GONE = (ProcessLookupError, FileNotFoundError, psutil.NoSuchProcess)
 _SPAWNS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
@@ -53,6 +57,7 @@ class Warm:
     def __init__(self) -> None:
         self._imports = _coverage()
         self._imports.start()
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
         self._answers = os.fdopen(int(os.environ["MUTANT_ANSWERS"]), "w")
         self._functions: dict[str, list[FunctionType]] = defaultdict(list)
         self._failed = ""
@@ -89,22 +94,17 @@ class Warm:
                 code = self._in_fork(items, asked, said)
             finally:  # Whatever was raised, a fork never goes on as its parent does.
                 os._exit(code)
-        with contextlib.suppress(OSError):
-            os.setpgid(child, child)
-        idle = not _ended(child)
+        idle = not _ended(child, asked.get("asleep", math.inf))
         if idle:
-            os.killpg(child, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
         _, status, used = os.wait4(child, 0)
-        with contextlib.suppress(*_GONE):
-            os.killpg(child, signal.SIGKILL)  # processes that a failed test left
+        _end_all()
         found = json.loads(said.read_text()) if said.exists() else {}
         code = os.waitstatus_to_exitcode(status)
         found |= {"status": HANGS if idle else code, "cpu": used.ru_utime + used.ru_stime}
         return found
 
     def _in_fork(self, items: dict[str, pytest.Item], asked: dict[str, Any], said: Path) -> int:
-        with contextlib.suppress(OSError):
-            os.setpgid(0, 0)
         void = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(void, number)
@@ -241,9 +241,10 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _ended(child: int) -> bool:
-    """Wait for the process; False if its whole tree has done nothing for so long."""
-    used, since = -1.0, time.monotonic()
+def _ended(child: int, asleep: float) -> bool:
+    """Wait for the process; False if its tree does nothing, or if it itself sleeps for so long."""
+    began = since = time.monotonic()
+    used = -1.0
     pause = 0.005
     while True:
         if os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
@@ -251,23 +252,35 @@ def _ended(child: int) -> bool:
         time.sleep(pause)
         pause = min(pause * 1.3, 0.25)
         if time.monotonic() - since > IDLE:
-            now = _worked(child)
-            if used >= 0.0 and now - used < WORKED:
+            tree = [_worked(pid) for pid in (child, *_below(child))]
+            since = time.monotonic()
+            if 0.0 <= sum(tree) - used < WORKED or since - began - tree[0] > asleep:
                 return False
-            used, since = now, time.monotonic()
+            used = sum(tree)
 
 
-def _worked(child: int) -> float:
-    """CPU seconds of the tree's processes, with those that they waited for a CPU."""
-    total = 0.0
+def _below(process: int) -> list[int]:
     with contextlib.suppress(*_GONE):
-        top = psutil.Process(child)
-        for process in (top, *top.children(recursive=True)):
+        return [one.pid for one in psutil.Process(process).children(recursive=True)]
+    return []
+
+
+def _worked(process: int) -> float:
+    """CPU seconds that a process used, with those that it waited for a CPU."""
+    with contextlib.suppress(*_GONE):
+        ran, waited, _ = Path(f"/proc/{process}/schedstat").read_text().split()
+        return (int(ran) + int(waited)) / 1e9
+    return 0.0
+
+
+def _end_all() -> None:
+    """End what a test has left: as a subreaper, this process is the parent of all of that."""
+    while left := _below(os.getpid()):
+        for one in left:
             with contextlib.suppress(*_GONE):
-                for task in Path(f"/proc/{process.pid}/task").iterdir():
-                    ran, waited, _ = (task / "schedstat").read_text().split()
-                    total += (int(ran) + int(waited)) / 1e9
-    return total
+                os.kill(one, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, 0)
 
 
 def pytest_configure(config: pytest.Config) -> None:
