@@ -11,6 +11,7 @@ import pytest
 
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.server.webhook import ANSWERS, WebhookEndpoint, WebhookLimits
+from tests.patience import PATIENCE
 from tests.server.fakes import (
     SECRET,
     Backstage,
@@ -219,20 +220,31 @@ async def test_no_answer_before_the_delivery_is_durable(caller: Caller) -> None:
     assert list(caller.behind.inbox.kept) == ["1"]
 
 
-async def test_load_is_shed_by_age_and_not_by_depth() -> None:
-    behind = Backstage(webhook_limits=WebhookLimits(oldest_pending=0.5))
+async def test_load_is_not_shed_by_depth() -> None:
+    behind = Backstage(webhook_limits=WebhookLimits(oldest_pending=PATIENCE))
     async with running(behind) as caller:
         behind.inbox.open.clear()
-        waiting = [asyncio.create_task(caller.deliver(JOB, str(n))) for n in range(20)]
-        await until(lambda: behind.inbox.asked == 20)
-        await asyncio.sleep(0.55)
+        waiting = [asyncio.create_task(caller.deliver(JOB, str(n))) for n in range(50)]
+        await until(lambda: behind.inbox.asked == 50)
+        behind.inbox.open.set()
+        assert {reply.status for reply in await asyncio.gather(*waiting)} == {202}
+        assert counted(caller) == {"accepted": 50}
+
+
+async def test_load_is_shed_by_age() -> None:
+    """No time at all: the one that waits is too old once the next one comes."""
+    behind = Backstage(webhook_limits=WebhookLimits(oldest_pending=0.0))
+    async with running(behind) as caller:
+        behind.inbox.open.clear()
+        waiting = asyncio.create_task(caller.deliver(JOB, "early"))
+        await until(lambda: behind.inbox.asked == 1)
         shed = await caller.deliver(JOB, "late")
         assert (shed.status, shed.json) == (503, {"error": "shed"})
         assert int(shed.headers["Retry-After"]) >= 1
         behind.inbox.open.set()
-        assert {reply.status for reply in await asyncio.gather(*waiting)} == {202}
+        assert (await waiting).status == 202
         assert (await caller.deliver(JOB, "late")).status == 202
-        assert counted(caller) == {"accepted": 21, "shed": 1}
+        assert counted(caller) == {"accepted": 2, "shed": 1}
 
 
 async def test_a_delivery_under_way_is_kept_though_github_hangs_up(caller: Caller) -> None:

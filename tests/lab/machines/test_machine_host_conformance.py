@@ -7,6 +7,7 @@ import pytest
 from autoscaler.model.catalogue import OperatingSystem
 from tests.lab.machines.conftest import Hosts, UserData
 from tests.lab.machines.world import World, running, until
+from tests.lab.system.pace import yielding
 
 BEFORE = ["hello", "stage", "gate", "poll", "acknowledge"]
 
@@ -78,7 +79,7 @@ async def test_powers_off_when_told_that_all_is_over(
 async def test_powers_off_when_nobody_knows_it_for_15_minutes(
     make_host: Hosts, user_data: UserData
 ) -> None:
-    async with running(World(scale=3000)) as world:
+    async with running(World(scale=yielding(1000))) as world:
         world.forever["hello"] = 503
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
@@ -88,7 +89,7 @@ async def test_powers_off_when_nobody_knows_it_for_15_minutes(
 
 
 async def test_beats_while_parked(make_host: Hosts, user_data: UserData) -> None:
-    async with running(World(scale=400, grant=False)) as world:
+    async with running(World(scale=yielding(400), grant=False)) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: world.count("heartbeat") >= 3)
@@ -100,7 +101,7 @@ async def test_beats_while_parked(make_host: Hosts, user_data: UserData) -> None
 async def test_gives_back_a_registration_that_gets_no_job(
     make_host: Hosts, user_data: UserData
 ) -> None:
-    world = World(scale=200, allowed=[False, True, True], deletions=[422, 404])
+    world = World(scale=yielding(200), allowed=[False, True, True], deletions=[422, 404])
     async with running(world):
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
@@ -113,7 +114,7 @@ async def test_gives_back_a_registration_that_gets_no_job(
 
 
 async def test_a_job_keeps_it_from_releasing(make_host: Hosts, user_data: UserData) -> None:
-    async with running(World(scale=600, jobs=[0.8])) as world:
+    async with running(World(scale=yielding(600), jobs=[0.8])) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: bool(world.off))
@@ -144,7 +145,7 @@ async def test_reports_the_exit_until_it_is_heard(make_host: Hosts, user_data: U
 async def test_powers_off_though_the_exit_is_never_heard(
     make_host: Hosts, user_data: UserData
 ) -> None:
-    async with running(World(scale=1500, jobs=[0.0])) as world:
+    async with running(World(scale=yielding(1500), jobs=[0.0])) as world:
         world.forever["exit"] = 503
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))

@@ -13,6 +13,7 @@ from autoscaler.lab.machines.process import ProcessHost
 from autoscaler.lab.machines.process_tree import members
 from tests.lab.machines.conftest import AGENT, UserData
 from tests.lab.machines.world import World, running, until
+from tests.lab.system.pace import yielding
 
 MakeHost = Callable[..., ProcessHost]
 
@@ -134,7 +135,7 @@ async def test_an_agent_that_is_not_baked_is_fetched(
 async def test_a_wrong_agent_is_not_run_and_the_armed_shutdown_comes(
     process_host: MakeHost, user_data: UserData
 ) -> None:
-    async with running(World(scale=1500, agent=AGENT + b"\nraise SystemExit\n")) as world:
+    async with running(World(scale=yielding(500), agent=AGENT + b"\nraise SystemExit\n")) as world:
         host = process_host(world.scale, baked=False)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: bool(world.off))
@@ -225,10 +226,31 @@ async def test_a_machine_that_powers_off_is_not_killed_again(
         await host.boot(world.machine("i-1", "#!/bin/bash\nshutdown -P now\nshutdown -P now\n"))
         await until(lambda: bool(world.off))
         await host.kill("i-1")
-        await host.boot(world.machine("i-2", "#!/bin/bash\nshutdown -P +1\nshutdown -c\n"))
-        await host.boot(world.machine("i-3", "#!/bin/bash\nshutdown -P +1\n"))
+        await host.boot(world.machine("i-2", "#!/bin/bash\nshutdown -P +1\n"))
         await until(lambda: len(world.off) == 2)
-        assert world.off == ["i-1", "i-3"]
+        assert world.off == ["i-1", "i-2"]
+
+
+async def test_an_armed_shutdown_can_be_taken_back(
+    process_host: MakeHost, open_folder: Path
+) -> None:
+    script = """#!/bin/bash
+cd "$RUNNER_AGENT_ROOT"
+shutdown -P +40
+until [ -e changed_its_mind ]; do sleep 0.02; done
+shutdown -c
+"""
+    async with running(World(scale=1)) as world:
+        host = process_host(world.scale)
+        await host.boot(world.machine("i-1", script))
+        machine = host._running["i-1"]
+        await until(lambda: machine.armed is not None)
+        armed = machine.armed
+        (open_folder / "i-1" / "changed_its_mind").touch()
+        await until(lambda: machine.armed is None)
+        assert armed is not None
+        assert armed.cancelled()
+        assert world.off == []
 
 
 def test_a_folder_closed_to_others_is_refused_for_root(tmp_path: Path) -> None:
