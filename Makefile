@@ -10,7 +10,7 @@ SEEDS ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick quick-planner quick-others fresh check lint types contracts crowds laboratory rooms pytest fuzz chaos chaos-bugs mutants format clean
+.PHONY: help setup demo test quick quick-planner quick-others fresh check lint types contracts crowds laboratory worlds rooms pytest fuzz chaos chaos-bugs mutants format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -66,9 +66,13 @@ laboratory: setup
 	@echo '==> pytest tests/lab'
 	@$(PYTEST) -m 'not whole_host' tests/lab
 
+worlds: setup
+	@echo '==> pytest tests/chaos'
+	@nice $(PYTEST) tests/chaos
+
 rooms: setup
-	@echo '==> pytest, but for tests/lab'
-	@nice $(PYTEST) --ignore=tests/lab
+	@echo '==> pytest, but for tests/lab and tests/chaos'
+	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos
 
 pytest: setup ## The tests; ARGS='-k name' runs some.
 	@echo '==> pytest'

@@ -3,8 +3,9 @@
 # Exits with 1 if anything did.
 #
 # A part is a target of the Makefile. `crowds` comes first and alone: its thousand machines need the whole
-# host. `laboratory` waits for processes most of the time, so the other parts compute beside it; its
-# output comes when it has ended.
+# host. `laboratory` waits for processes most of the time, so the other parts compute beside it, on two
+# cores: `worlds` on one, the rest one after the other. The output of `laboratory` and `worlds` comes when
+# all have ended.
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
 
@@ -51,15 +52,21 @@ summarise() {
 }
 
 beside=(lint types contracts rooms)
+behind=(laboratory worlds)
 run crowds
-# Ctrl-C ends the part itself, not the shell that writes its result down.
-(
-  trap '' INT
-  run laboratory
-) > "$logs/laboratory.all" 2>&1 &
-laboratory=$!
+processes=()
+for part in "${behind[@]}"; do
+  # Ctrl-C ends the part itself, not the shell that writes its result down.
+  (
+    trap '' INT
+    run "$part"
+  ) > "$logs/$part.all" 2>&1 &
+  processes+=($!)
+done
 run "${beside[@]}"
-# A wait that Ctrl-C broke off is taken up again.
-while kill -0 "$laboratory" 2> /dev/null; do wait "$laboratory"; done
-cat "$logs/laboratory.all"
-summarise crowds "${beside[@]}" laboratory
+for process in "${processes[@]}"; do
+  # A wait that Ctrl-C broke off is taken up again.
+  while kill -0 "$process" 2> /dev/null; do wait "$process"; done
+done
+for part in "${behind[@]}"; do cat "$logs/$part.all"; done
+summarise crowds "${beside[@]}" "${behind[@]}"

@@ -57,7 +57,6 @@ def test_every_kind_is_in_the_mix() -> None:
     assert set(HABITS) == set(FaultKind)
 
 
-@pytest.mark.timeout(1200)
 def test_whatever_fails_nothing_is_lost_and_nothing_leaks() -> None:
     figures = Figures()
     campaign(SEEDS, figures)
