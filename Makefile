@@ -10,7 +10,7 @@ SEEDS ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick quick-planner quick-others fresh check lint types contracts crowds laboratory worlds rooms pytest fuzz chaos chaos-bugs mutants format clean
+.PHONY: help setup demo test quick quick-planner quick-others fresh check lint types contracts crowds laboratory services worlds rooms pytest fuzz chaos chaos-bugs mutants format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -51,7 +51,7 @@ lint: setup ## Ruff (rules and format) and ShellCheck.
 
 types: setup ## Mypy, strict: package and tests.
 	@echo '==> mypy'
-	@$(BIN)/python -m mypy --no-error-summary
+	@nice $(BIN)/python -m mypy --no-error-summary
 
 contracts: setup ## The rooms and who may import whom.
 	@echo '==> import contracts'
@@ -61,10 +61,15 @@ crowds: setup
 	@echo '==> pytest -m whole_host'
 	@$(PYTEST) -m whole_host tests/lab
 
-# Those of the laboratory wait for processes most of the time, the others compute: they step back.
+# Those of whole laboratories, and of the services in them, wait for processes most of the time. The
+# others compute: they step back.
 laboratory: setup
-	@echo '==> pytest tests/lab'
-	@$(PYTEST) -m 'not whole_host' tests/lab
+	@echo '==> pytest tests/lab/system'
+	@$(PYTEST) -m 'not whole_host' tests/lab/system
+
+services: setup
+	@echo '==> pytest tests/lab, but for tests/lab/system'
+	@$(PYTEST) --ignore=tests/lab/system tests/lab
 
 worlds: setup
 	@echo '==> pytest tests/chaos'

@@ -3,9 +3,9 @@
 # Exits with 1 if anything did.
 #
 # A part is a target of the Makefile. `crowds` comes first and alone: its thousand machines need the whole
-# host. `laboratory` waits for processes most of the time, so the other parts compute beside it, on two
-# cores: `worlds` on one, the rest one after the other. The output of `laboratory` and `worlds` comes when
-# all have ended.
+# host. `laboratory` and `services` wait for processes most of the time, so the other parts compute beside
+# them, on two cores: `worlds` on one, the rest one after the other. The output of the parts in the
+# background comes when all have ended.
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
 
@@ -52,7 +52,7 @@ summarise() {
 }
 
 beside=(lint types contracts rooms)
-behind=(laboratory worlds)
+behind=(laboratory services worlds)
 run crowds
 processes=()
 for part in "${behind[@]}"; do
