@@ -5,7 +5,7 @@ the job itself is asked about. It never decides what to read next and asks nobod
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoscaler.controller.ports.github_lists import (
@@ -33,6 +33,7 @@ ASK_AT_ONCE = 3
 MOST_RUNS = 20_000
 
 _OF_REPOSITORIES = (Kind.NEWEST, *BY_STATUS)
+_NO_JOBS: Mapping[JobId, Job] = {}
 _OPEN = frozenset({JobState.QUEUED, JobState.WAITING, JobState.IN_PROGRESS})
 _NOT_STARTED = frozenset({JobState.QUEUED, JobState.WAITING})
 
@@ -41,14 +42,14 @@ RunKey = tuple[str, int]
 
 @dataclass(slots=True)
 class _Run:
-    """A run that is, or was until lately, at work. `open_jobs` are the ledger's."""
+    """A run that is, or was until lately, at work. `open_jobs` are the ledger's own, to read."""
 
     known_at: Instant
     listed_at: Instant
     mark: str = ""
     changed: bool = False
     completed_since: Instant | None = None
-    open_jobs: frozenset[JobId] = frozenset()
+    open_jobs: Mapping[JobId, Job] = field(default_factory=dict)
     ghosts: dict[JobId, Instant] = field(default_factory=dict)
 
 
@@ -111,20 +112,19 @@ class SyncBook:
         self._scopes[scope] = soon
 
     def look_at(self, state: LedgerState, now: Instant) -> None:
-        """Take over what the ledger has heard of. O(jobs)."""
-        open_jobs: dict[RunKey, set[JobId]] = {}
-        for job in state.jobs.values():
-            if job.repository.partition("/")[0].lower() != self.account:
-                continue
-            name = self._name(job.repository)
-            self.saw(name, job.updated_at, state)
-            if job.state in _OPEN and job.demand is not None and job.run_id is not None:
-                open_jobs.setdefault((name, job.run_id), set()).add(job.id)
+        """Take over what the ledger has heard of. O(repositories and runs), however many jobs."""
+        activity = state.activity.of(self.account)
+        for known in activity.repositories.values():
+            self.saw(self._name(known.name), known.updated_at, state)
+        open_jobs = {}
+        for (repository, number), jobs in activity.runs.items():
+            name = self._names.get(repository) or activity.repositories[repository].name
+            open_jobs[name, number] = jobs
         for key in open_jobs:
             if key not in self._runs and len(self._runs) < MOST_RUNS:
                 self._runs[key] = _Run(now, now)
         for key, run in self._runs.items():
-            run.open_jobs = frozenset(open_jobs.get(key, ()))
+            run.open_jobs = open_jobs.get(key, _NO_JOBS)
         self._asked = {job: at for job, at in self._asked.items() if now - at < ASK_AGAIN}
 
     def listed_repositories(
@@ -199,7 +199,7 @@ class SyncBook:
             elif (event := news(state, seen)) is not None:
                 events.append(event)
         shown = {seen.id for seen in listed}
-        missing = [job for job in run.open_jobs - shown if self._may_ask(state, job, now)]
+        missing = [job for job in run.open_jobs.keys() - shown if self._may_ask(state, job, now)]
         ask = tuple(sorted(missing)[:ASK_AT_ONCE])
         self._asked.update(dict.fromkeys(ask, now))
         if run.completed_since is not None and not run.open_jobs:

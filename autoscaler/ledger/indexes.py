@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sortedcontainers import SortedDict, SortedList
 
+from autoscaler.ledger.activity import Activity
 from autoscaler.ledger.costs import SpotCosts
 from autoscaler.ledger.tallies import Tallies
 from autoscaler.model.calls import Call, CallState
@@ -72,6 +73,7 @@ class IndexedRecords:
         self.unadmitted: Counter[tuple[DemandClass, Admission]] = Counter()
         self.unread: dict[int, dict[JobId, Job]] = {}
         self.withdrawing: Counter[SkuName] = Counter()
+        self.activity = Activity()
         self.tallies = Tallies()
         self.machines_used = 0
         self.dollars_used = 0.0
@@ -106,6 +108,7 @@ class IndexedRecords:
             self.open_calls.pop(record.id, None)
 
     def _index_job(self, job: Job) -> None:
+        self.activity.add(job)
         if job.state is JobState.COMPLETED:
             self.forgettable[job.completed_at or job.updated_at, "job", job.id] = job
         if job.expires_at is not None:
@@ -137,6 +140,7 @@ class IndexedRecords:
             self.tallies.line_up(self.catalogue, job)
 
     def _unindex_job(self, job: Job) -> None:
+        self.activity.remove(job)
         self.forgettable.pop((job.completed_at or job.updated_at, "job", job.id), None)
         self.expiring.pop((job.expires_at, job.id), None)
         self._unindex_unread(job)

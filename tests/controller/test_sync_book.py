@@ -1,6 +1,8 @@
 """What lists add to the ledger: lost words, ghosts, and nothing that is known already."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,7 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Catalogue, Scope
 from autoscaler.model.events import Event, JobAbandoned, JobObserved
 from autoscaler.model.identifiers import JobId, RunnerName
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs import Job, JobState
 from tests.planner.fleets import catalogue, queued
 
 NOW = 1_000_000.0
@@ -280,3 +282,31 @@ def test_repositories_are_those_of_the_scope_and_show_when_they_were_last_alive(
     desk.book.listed_repositories("org:acme", found[:1], desk.ledger.state)
     assert desk.book.known(NOW).repositories == {WIDGETS: NOW}
     assert desk.book.known(NOW).turns == {}
+
+
+class Unread(dict[JobId, Job]):
+    """The jobs of a fleet that nobody may look through."""
+
+    def __iter__(self) -> Iterator[JobId]:
+        raise AssertionError("all jobs are looked through")
+
+    def values(self) -> Any:
+        raise AssertionError("all jobs are looked through")
+
+    items = values
+
+
+def test_the_ledger_is_taken_over_without_a_look_at_every_job() -> None:
+    """At 200,000 jobs such a look took 214 ms every 5 s, in which nothing else went on."""
+    desk = Desk()
+    desk.hear(*(replace(told(n), run_id=n % 3) for n in range(1, 10)))
+    state = desk.ledger.state
+    state.jobs = Unread(state.jobs)
+    desk.ledger.apply(replace(told(10), run_id=3, repository="acme/tools", at=NOW + 5.0))
+    desk.ledger.apply(replace(told(1, ENDED), run_id=1, at=NOW + 5.0))
+    desk.book.look_at(state, NOW + 5.0)
+    known = desk.book.known(NOW + 5.0)
+    assert set(known.runs) == {(WIDGETS, 0), (WIDGETS, 1), (WIDGETS, 2), ("acme/tools", 3)}
+    assert known.repositories == {WIDGETS: NOW + 5.0, "acme/tools": NOW + 5.0}
+    shown = desk.book.listed_jobs((WIDGETS, 1), [], state, NOW + 120.0)
+    assert shown.ask == (4, 7)

@@ -497,6 +497,9 @@ class FleetMachine(RuleBasedStateMachine):
         assert +other.tallies.unproved == +mine.tallies.unproved
         assert other.tallies.running == mine.tallies.running
         assert other.tallies.lines == mine.tallies.lines
+        assert {a: known.runs for a, known in other.activity.accounts.items()} == {
+            a: known.runs for a, known in mine.activity.accounts.items()
+        }
 
     @invariant()
     def a_slot_has_one_machine(self) -> None:
