@@ -51,6 +51,7 @@ class Crowd:
 
     Of a hundred machines `working` are at work, `listening` have an idle runner, `ready` are parked, and
     the rest boots. `jobs` wait beside those at work, each queued `apart` seconds after the one before.
+    With `jobs_a_run` the jobs are of workflow runs, which is how GitHub lists them.
     """
 
     machines: int
@@ -63,7 +64,12 @@ class Crowd:
     registration: RegistrationRate = UNLIMITED
     most_machines: int | None = None
     apart: float = 0.0371
+    jobs_a_run: int | None = None
     seed: int = 1
+
+    def run_of(self, job: int) -> int | None:
+        """Return the workflow run of a job, or None if jobs have none."""
+        return None if self.jobs_a_run is None else 1 + job // self.jobs_a_run
 
 
 def crowded(crowd: Crowd) -> Ledger:
@@ -76,7 +82,8 @@ def crowded(crowd: Crowd) -> Ledger:
     draw = random.Random(crowd.seed)
     for number in range(crowd.jobs):
         labels = classes[draw.randrange(len(classes))]
-        queue(ledger, number + 1, labels, NOW - (crowd.jobs - number) * crowd.apart)
+        at = NOW - (crowd.jobs - number) * crowd.apart
+        queue(ledger, number + 1, labels, at, crowd.run_of(number + 1))
     skus = tuple(known.skus)
     demands = [one for labels in classes if (one := ledger.state.class_of(REPOSITORY, labels))]
     for number, start in enumerate(range(0, crowd.machines, _A_CALL)):
@@ -89,7 +96,8 @@ def crowded(crowd: Crowd) -> Ledger:
         if share < crowd.working + crowd.listening:
             runner = _listen(ledger, machine, demands)
             if share < crowd.working:
-                _work(ledger, runner, crowd.jobs + 1 + number)
+                job = crowd.jobs + 1 + number
+                _work(ledger, runner, job, crowd.run_of(job))
     ledger.apply(e.TimePassed(NOW))
     ledger.take_changes()
     return ledger
@@ -134,9 +142,11 @@ def catalogue(crowd: Crowd) -> Catalogue:
     )
 
 
-def queue(ledger: Ledger, job: int, labels: tuple[str, ...], at: Instant) -> None:
+def queue(
+    ledger: Ledger, job: int, labels: tuple[str, ...], at: Instant, run: int | None = None
+) -> None:
     """GitHub says that a job is queued."""
-    ledger.apply(e.JobObserved(at, JobId(job), JobState.QUEUED, REPOSITORY, labels, at))
+    ledger.apply(e.JobObserved(at, JobId(job), JobState.QUEUED, REPOSITORY, labels, at, run_id=run))
 
 
 def _launch(ledger: Ledger, sku: Sku, name: str, count: int, at: Instant) -> None:
@@ -180,10 +190,10 @@ def _listen(ledger: Ledger, machine: MachineId, demands: list[DemandClass]) -> R
     return ledger.state.runners[name]
 
 
-def _work(ledger: Ledger, runner: Runner, job: int) -> None:
+def _work(ledger: Ledger, runner: Runner, job: int, run: int | None) -> None:
     """GitHub has given the runner a job."""
     labels = runner.demand.labels
-    queue(ledger, job, labels, NOW - 95.0)
+    queue(ledger, job, labels, NOW - 95.0, run)
     ledger.apply(
         e.JobObserved(
             NOW - 80.0,
@@ -192,6 +202,7 @@ def _work(ledger: Ledger, runner: Runner, job: int) -> None:
             REPOSITORY,
             labels,
             NOW - 95.0,
+            run_id=run,
             runner_name=runner.name,
         )
     )

@@ -1,0 +1,310 @@
+"""A whole controller in this process beside a fleet that is there from the start, on its real store.
+
+The parts of the controller are the product's own, and so is the SQLite file. GitHub and EC2 are in memory:
+they list what there is, launch at once what is asked for, and no new machine ever boots.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoscaler.controller.loop import Pace
+from autoscaler.controller.ports.provider import (
+    LaunchAnswer,
+    LaunchOrder,
+    ProofRefusedError,
+    ProvenIdentity,
+)
+from autoscaler.controller.ports.store import Delivery, SavedState
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.model.catalogue import Catalogue, Offering
+from autoscaler.model.events import LaunchedMachine, ListedMachine
+from autoscaler.model.identifiers import (
+    Instant,
+    ProviderMachineId,
+    ProviderName,
+    RunnerName,
+    Seconds,
+    SkuName,
+)
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import Machine
+from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.ids import SequentialIds
+from autoscaler.simulator.world.process import ControllerProcess, Ports
+from autoscaler.store.sqlite import SqliteStore
+from benchmarks.counted_github import CountedGitHub
+from benchmarks.crowded_fleet import EAST, NOW, REPOSITORY, Crowd, crowded
+from benchmarks.hosted_actions import HostedActions, HostedJob, HostedRun, HostedRunner
+from benchmarks.virtual_fleet import body_of, parse
+
+CALLS_AN_HOUR = 15_000
+"""GitHub's limit for an App in an organization with Enterprise Cloud."""
+
+PAGE = 1000
+LATENCY: Seconds = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class FastClock:
+    """A Clock that began at `NOW` and goes `scale` times as fast as the host's."""
+
+    scale: float
+    began: float
+
+    def now(self) -> Instant:
+        """Return the Unix seconds on this clock."""
+        return NOW + (time.monotonic() - self.began) * self.scale
+
+    async def sleep(self, seconds: Seconds) -> None:
+        """Sleep for this much of this clock's time."""
+        await asyncio.sleep(max(0.0, seconds) / self.scale)
+
+
+class FullStore(SqliteStore):
+    """A store that an earlier process has left full; its rows are not in the file."""
+
+    left: SavedState
+
+    async def load(self, horizon: Instant) -> SavedState:
+        """Return what was left. The file's installation id was never made."""
+        await super().load(horizon)
+        return self.left
+
+
+class ListedProvider:
+    """Implements the Provider port: lists the machines of a ledger, and launches what is asked for."""
+
+    name = EAST
+
+    def __init__(self, catalogue: Catalogue, machines: Sequence[Machine], clock: FastClock) -> None:
+        rungs = [rung for sku in catalogue.skus.values() for rung in sku.ladder]
+        self._offerings = {one.key: one for rung in rungs for one in rung.offerings}
+        self._own = catalogue.installations.own
+        self._clock = clock
+        self._orders: dict[str, LaunchOrder] = {}
+        self._listed = [_listed(machine, self._own) for machine in machines]
+
+    async def prepare(self, order: LaunchOrder) -> str:
+        """Return the call's token as the request."""
+        self._orders[order.token] = order
+        return order.token
+
+    async def launch(self, request: str) -> LaunchAnswer:
+        """Launch all of it in the first offering."""
+        order = self._orders[request]
+        offering = self._offerings[order.offerings[0]]
+        await self._clock.sleep(LATENCY)
+        first = len(self._listed)
+        launched = tuple(_launched(offering, first + number) for number in range(order.count))
+        self._listed += [_new(one, order, offering, self._own) for one in launched]
+        return LaunchAnswer(launched, ())
+
+    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+        """Terminate them, which takes longer than the benchmark."""
+        del machines
+        await self._clock.sleep(LATENCY)
+        return {}
+
+    async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+        """List all, in pages."""
+        await self._clock.sleep(LATENCY)
+        for start in range(0, len(self._listed), PAGE):
+            yield tuple(self._listed[start : start + PAGE])
+
+    async def quotas(self) -> Mapping[str, int]:
+        """No quota is known."""
+        await self._clock.sleep(LATENCY)
+        return {}
+
+    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+        """Launches leave nothing behind here."""
+        del requests
+        return ()
+
+    async def image(self, sku: SkuName) -> str:
+        """Return the one image that there is."""
+        del sku
+        return "ami-1"
+
+    async def console(self, machine: ProviderMachineId) -> str:
+        """Nothing is ever written there."""
+        del machine
+        return ""
+
+    def verify(self, proof: bytes) -> ProvenIdentity:
+        """No machine boots."""
+        raise ProofRefusedError("not_signed", repr(proof))
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class FullFleet:
+    """One controller process with a crowd to take over. Made inside the loop that it runs in."""
+
+    def __init__(self, crowd: Crowd, scale: float, pace: Pace) -> None:
+        self._crowd = crowd
+        self._clock = FastClock(scale, time.monotonic())
+        self._pace = pace
+        self._ledger: Ledger = crowded(crowd)
+        self._jobs = crowd.jobs + crowd.machines + 1
+        self.actions = HostedActions(self._clock.now, [REPOSITORY], lambda _: None)
+        self._process: ControllerProcess | None = None
+
+    @asynccontextmanager
+    async def at_work(self, folder: Path) -> AsyncIterator[ControllerProcess]:
+        """From its first turn to its end. Raises what ended the controller."""
+        store = await FullStore.open(folder / "state.db")
+        assert isinstance(store, FullStore)
+        state = self._ledger.state
+        store.left = _saved(self._ledger)
+        self._host(list(state.jobs.values()))
+        process = self._process = ControllerProcess(self._ports(store), Fuse())
+        del self._ledger  # two copies would give the garbage collector twice the work
+        process.start()
+        try:
+            while process.parts is None or process.parts.loop.turned_at is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            yield process
+            if process.crashes:
+                raise process.crashes[0]
+        finally:
+            await process.stop()
+            await store.close()
+
+    async def deliver(self, count: int, a_second: float) -> None:
+        """Have GitHub tell of so many new jobs, evenly; the run of each is new or the last one's."""
+        began = self._clock.now()
+        sending: set[asyncio.Task[None]] = set()
+        for number in range(count):
+            await self._clock.sleep(began + number / a_second - self._clock.now())
+            task = asyncio.get_running_loop().create_task(self._deliver(self._new_job(number)))
+            sending.add(task)
+            task.add_done_callback(sending.discard)
+        if sending:
+            await asyncio.wait(sending)
+
+    async def _deliver(self, job: HostedJob) -> None:
+        assert self._process is not None
+        now = self._clock.now()
+        delivery = Delivery(f"d-{job.id}", "workflow_job", now, body_of(job, now))
+        await self._process.ready.intake.accept(delivery)
+
+    def _new_job(self, number: int) -> HostedJob:
+        self._jobs += 1
+        of = self._crowd.run_of(self._jobs) or 0
+        run = self.actions.runs[REPOSITORY].setdefault(of, HostedRun(of, REPOSITORY))
+        label = f"label-{number % 20:02}"
+        job = HostedJob(self._jobs, run, label, None, self._clock.now())
+        self.actions.jobs[job.id] = run.jobs[job.id] = job
+        run.open_jobs += 1
+        return job
+
+    def _host(self, jobs: list[Job]) -> None:
+        """Have GitHub list the jobs, their runs and the registrations of their runners."""
+        runners = self._ledger.state.runners
+        for job in jobs:
+            of = job.run_id or 0
+            run = self.actions.runs[REPOSITORY].setdefault(of, HostedRun(of, REPOSITORY))
+            hosted = HostedJob(job.id, run, job.labels[0], None, job.queued_at, job.state)
+            self.actions.jobs[hosted.id] = run.jobs[hosted.id] = hosted
+            run.open_jobs += job.state is not JobState.COMPLETED
+            runner = runners.get(job.runner_name) if job.runner_name is not None else None
+            if runner is not None:
+                hosted.runner = self._register(runner.name, runner.github_id or 0)
+                hosted.runner.job = hosted
+        for name, runner in runners.items():
+            if name not in self.actions.registered:
+                self._register(name, runner.github_id or 0)
+
+    def _register(self, name: RunnerName, github_id: int) -> HostedRunner:
+        made = self.actions.registered[name] = HostedRunner(github_id, name, online=True)
+        return made
+
+    def _ports(self, store: FullStore) -> Ports:
+        catalogue, clock = self._ledger.state.catalogue, self._clock
+        github = CountedGitHub(self.actions, clock.now, CALLS_AN_HOUR, always_counts=False)
+        machines = tuple(self._ledger.state.machines.values())
+        providers: list[ProviderName] = [EAST]
+        return Ports(
+            catalogue=catalogue,
+            store=store,
+            github=github,
+            providers={EAST: ListedProvider(catalogue, machines, clock)},
+            notices={},
+            reruns=github,
+            clock=clock,
+            duty_clock=clock,
+            ids=SequentialIds(),
+            lists=github,
+            syncs=True,
+            tag=lambda _: None,
+            telemetry=PrometheusTelemetry(catalogue.skus, providers, "benchmark"),
+            parse=parse,
+            pace=self._pace,
+        )
+
+
+def _saved(ledger: Ledger) -> SavedState:
+    state = ledger.state
+    return SavedState(
+        installations=state.catalogue.installations,
+        heartbeat=NOW,
+        jobs=tuple(state.jobs.values()),
+        calls=tuple(state.calls.values()),
+        machines=tuple(state.machines.values()),
+        runners=tuple(state.runners.values()),
+        cooldowns=tuple(state.cooldowns.values()),
+        unapplied=(),
+        arrived_until=NOW,
+    )
+
+
+def _listed(machine: Machine, own: str) -> ListedMachine:
+    return ListedMachine(
+        machine.provider_id or ProviderMachineId(""),
+        own,
+        machine.call,
+        machine.sku,
+        False,
+        machine.instance_type or "",
+        machine.zone or "",
+        machine.capacity_type,  # type: ignore[arg-type]
+        machine.dollars_per_hour,
+        machine.holds,
+        "ami-1",
+        "t0",
+        state="running",
+    )
+
+
+def _launched(offering: Offering, number: int) -> LaunchedMachine:
+    machine = ProviderMachineId(f"i-new-{number}")
+    return LaunchedMachine(
+        machine, offering.instance_type, offering.zone, offering.capacity_type, "ami-1", "t0"
+    )
+
+
+def _new(
+    launched: LaunchedMachine, order: LaunchOrder, offering: Offering, own: str
+) -> ListedMachine:
+    return ListedMachine(
+        launched.provider_id,
+        own,
+        order.call,
+        order.sku,
+        False,
+        launched.instance_type,
+        launched.zone,
+        launched.capacity_type,
+        offering.dollars_per_hour,
+        ((offering.quota_key, offering.quota_units),),
+        "ami-1",
+        "t0",
+        state="running",
+    )
