@@ -3,7 +3,8 @@
 A machine that will be taken and was never handed anything is due to be ended; what is sold like it
 is held back. A job was killed by its machine's interruption only where all of this holds: GitHub
 bound it to a runner of ours, the provider gave notice of that machine (or its reason for the end),
-the machine was gone without a report of the runner's exit, and the job failed after that notice.
+its agent reported that the operating system stopped the runner, or the machine was gone without any
+report of the runner's exit, and the job failed after that notice.
 It never asks GitHub to run a job again; it says which jobs are due.
 """
 
@@ -25,7 +26,7 @@ from autoscaler.model.interruptions import (
     RerunState,
 )
 from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines import ExitReason, Machine, MachineState
 
 FIRST_ASKED_AFTER: Seconds = 15.0
 """A run is complete some seconds after its last job (and much later where others still run)."""
@@ -53,7 +54,8 @@ def on_machine_noticed(state: LedgerState, event: MachineNoticed) -> None:
     machine = state.machines[known] if known is not None else None
     if machine is None or machine.provider != event.provider:
         return
-    if not machine.occupies or machine.state in _LEAVING:
+    stopped = machine.exit_reason is ExitReason.STOPPED
+    if not machine.occupies or (machine.state in _LEAVING and not stopped):
         return
     if event.kind is NoticeKind.STATE_CHANGE:
         return  # nobody takes it: what its provider shows of it says what became of it, and why
@@ -79,11 +81,19 @@ def note_interruption(
     if kind in _SHORT:
         sold = f"{machine.provider}/{machine.instance_type}/{machine.zone}/{machine.capacity_type}"
         strike(state, offering_key(sold), FailureClass.CAPACITY, at, f"{kind} of {machine.id}")
+    if machine.exit_reason is ExitReason.STOPPED:
+        note_taken(state, machine, at)
 
 
 def note_gone(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """A machine is found gone: if it was taken from under its job, the job is looked at."""
-    if machine.state is not MachineState.GRANTED or machine.interruption not in _TAKES:
+    """Mark a machine that is gone as taken if its agent has not reported the runner's exit."""
+    if machine.state is MachineState.GRANTED:
+        note_taken(state, machine, at)
+
+
+def note_taken(state: LedgerState, machine: Machine, at: Instant) -> None:
+    """Mark a machine as taken from its runner if its provider takes it, and look at the runner's job."""
+    if machine.interruption not in _TAKES:
         return
     with state.changing(machine):
         machine.taken_at = at

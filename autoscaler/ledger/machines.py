@@ -7,6 +7,7 @@ from autoscaler.ledger.circuits import note_refused_image
 from autoscaler.ledger.cooldowns import note_early_exit, note_failed_boot, note_good_boot
 from autoscaler.ledger.deadlines import LINGERS, SILENCE, due, lifetime_end, work_over_at
 from autoscaler.ledger.holds import HANDED_OUT_WITHIN
+from autoscaler.ledger.interruptions import note_taken
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import (
@@ -104,6 +105,8 @@ def on_exited(state: LedgerState, event: MachineExited) -> None:
             note_early_exit(state, machine, event.at, event.detail)
         close_its_runner(state, machine, event.at, event.detail)
         move(state, machine, _S.EXITED, event.at, event.detail)
+        if event.reason is ExitReason.STOPPED:
+            note_taken(state, machine, event.at)
 
 
 def on_end_requested(state: LedgerState, event: EndRequested) -> None:

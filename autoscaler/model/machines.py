@@ -117,8 +117,9 @@ class Machine:
     that it is nobody's. `confirmed` says that its agent has
     said hello or polled since the controller started; other words prove no idleness. `absence` is
     our own measured downtime within `state`. `interruption` is the gravest notice that its
-    provider gave of it, `interrupted_at` the moment that the notice means; `taken_at` says when
-    it was found gone although its agent had not reported the runner's exit. `runner_version` is the
+    provider gave of it, `interrupted_at` the moment that the notice means; `taken_at` says when it became
+    known that its provider took it from its runner: its agent reported the stop, or it was found gone
+    without a report of the exit. `runner_version` is the
     version of actions/runner that its health checks found, empty where it is not known;
     `exit_reason` is None until its agent reports the runner's exit. `examined_at` is when GitHub was
     last asked about its work; `unregistered_at` is since when GitHub shows that its job is completed

@@ -20,7 +20,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, ProviderMachineId, RunnerName
 from autoscaler.model.interruptions import NO_RERUN, NoticeKind, RerunOutcome, RerunState
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import DAY, EndGround, MachineState
+from autoscaler.model.machines import DAY, EndGround, ExitReason, MachineState
 from autoscaler.model.plan import End, Grant, Launch
 from tests.ledger.builders import GPU, GPU_CLASS, World, listed
 from tests.planner.fleets import EAST, catalogue, sku
@@ -255,6 +255,89 @@ def test_a_job_whose_machine_reported_the_runner_s_exit_was_not_killed() -> None
     world.do(e.MachineExited, world.machine(machine).id, "exit 0")
     vanish(world.after(60.0), machine)
     assert world.state.reruns == {}
+
+
+def stops(world: World, machine: str = "c0") -> None:
+    """Its agent reports that the operating system stops it."""
+    world.do(e.MachineExited, world.machine(machine).id, "is shut down", ExitReason.STOPPED)
+
+
+def shown_taken(world: World, machine: str = "c0") -> None:
+    """The provider shows it terminated, and that spot took it."""
+    shown = replace(
+        world.listed(machine, terminated=True),
+        reason="Server.SpotInstanceTermination: taken",
+        failure=FailureClass.CAPACITY,
+    )
+    world.lists(shown, complete=False)
+
+
+@pytest.mark.parametrize("fails_first", [True, False])
+def test_a_job_whose_machine_reported_its_stop_was_killed_as_one_whose_machine_vanished(
+    fails_first: bool,
+) -> None:
+    """At a shutdown the runner reports a failure, and the agent the exit, before the machine is gone."""
+    world = World(opted_in())
+    notice(world, at_work(world))
+    world.after(120.0)
+    if fails_first:
+        fails(world.after(5.0))
+    stops(world.after(5.0))
+    if not fails_first:
+        fails(world.after(5.0))
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    vanish(world, "c0")
+    assert due(world) == [(1,)]
+
+
+@pytest.mark.parametrize("asked_to_terminate", [True, False])
+def test_a_notice_may_come_after_the_report_of_the_stop(asked_to_terminate: bool) -> None:
+    world = World(opted_in())
+    at_work(world)
+    stops(world.after(60.0))
+    told = world.now - 30.0
+    fails(world.after(5.0))
+    if asked_to_terminate:
+        world.after(130.0).carry_out()
+        assert world.machine("c0").state is MachineState.ENDING
+    notice(world, "c0", means_at=told)
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert held(world.state.cooldowns, SOLD, world.now) is not None
+
+
+@pytest.mark.parametrize("asked_to_terminate", [True, False])
+def test_the_reason_of_its_end_may_be_known_after_the_report_of_the_stop(
+    asked_to_terminate: bool,
+) -> None:
+    world = World(opted_in())
+    at_work(world)
+    world.do(e.MachineSeen, world.machine("c0").id)
+    stops(world.after(30.0))
+    fails(world.after(5.0))
+    if asked_to_terminate:
+        world.after(130.0).carry_out()
+        assert world.machine("c0").state is MachineState.ENDING
+    shown_taken(world.after(60.0))
+    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+
+
+def test_a_machine_that_a_person_stops_takes_no_job_with_it() -> None:
+    world = World(opted_in())
+    at_work(world)
+    stops(world.after(60.0))
+    fails(world.after(5.0))
+    vanish(world.after(60.0), "c0")
+    assert world.state.reruns == {}
+
+
+def test_a_notice_after_the_exit_of_a_runner_that_was_not_stopped_changes_nothing() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    fails(world.after(60.0))
+    world.do(e.MachineExited, world.machine(machine).id, "exit 0", ExitReason.EXITED)
+    world.ledger.take_changes()
+    notice(world, machine)
+    assert not world.ledger.take_changes()
 
 
 def test_a_job_whose_machine_was_lost_without_any_notice_is_not_run_again() -> None:
