@@ -44,6 +44,7 @@ from autoscaler.controller.launching import Launching
 from autoscaler.controller.loop import Loop, Pace, failure_of
 from autoscaler.controller.opening import Opening
 from autoscaler.controller.ports.store import SavedState, StoreError
+from autoscaler.controller.quotas import KeptQuotas
 from autoscaler.controller.releasing import Releasing
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.controller.unmatched import UnmatchedJobs
@@ -165,12 +166,15 @@ class _Fleet:
         self._pricing = make_pricing(
             ledger, self._ec2, store, self._sell_again, self._telemetry, clock
         )
+        limits = {name: provider.limits for name, provider in self._ec2.items()}
+        self._quotas = KeptQuotas(limits, store, self._telemetry, clock)
         self._opening = Opening(self.providers, self._open_and_list, self._sell, clock)
         self._reconciler = make_reconciler(
             self._journal,
             self._intake,
             world,
             arrived_until,
+            self._quotas,
             (
                 self._opening.run,
                 partial(self._opening.read_daily, self._read_again),
@@ -219,6 +223,7 @@ class _Fleet:
         absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
         await self._journal.record(ControllerStarted(now, absence))
         self._intake.resume(*saved.unapplied)
+        await self._quotas.load()
         left = Counter(m.provider for m in saved.machines if m.occupies)
         for name in set(left) - set(self.providers):
             # Nobody can list or end them from here, so they stay in the caps.

@@ -21,6 +21,7 @@ from autoscaler.controller.noticing import Noticing
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.quotas import KeptQuotas
 from autoscaler.controller.reconciler import Duty, Reconciler
 from autoscaler.controller.rerunning import Rerunning
 from autoscaler.controller.syncing import Syncing
@@ -48,6 +49,7 @@ def make_reconciler(
     intake: Intake,
     world: World,
     arrived_until: Instant,
+    quotas: KeptQuotas,
     own: Sequence[Duty],
 ) -> Reconciler:
     """The reconciler with every duty beside its own; `own` are the caller's."""
@@ -79,4 +81,5 @@ def make_reconciler(
             *noticing.duties,
             *consoles.duties,
         ),
+        quotas.take_in,
     )

@@ -36,6 +36,9 @@ ROWS_KEPT_FOR: Seconds = 4 * 86400.0
 Duty = Callable[[], Coroutine[Any, Any, None]]
 """Another look at the world, run until it ends or is cancelled. Raises StoreError alone."""
 
+QuotasTried = Callable[[ProviderName], Coroutine[Any, Any, None]]
+"""Raises StoreError alone."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -51,8 +54,10 @@ class Reconciler:
         clock: Clock,
         arrived_until: Instant,
         duties: Sequence[Duty] = (),
+        quotas_read: QuotasTried | None = None,
     ) -> None:
-        """`duties` are looked after beside its own tasks, each of its own trouble.
+        """`duties` are looked after beside its own tasks, each of its own trouble. `quotas_read` is
+        called after each try to read a provider's quotas.
 
         `arrived_until` may be of a clock that was ahead; then nobody knows what had arrived.
         """
@@ -64,6 +69,7 @@ class Reconciler:
         now = clock.now()
         self._arrived_until = arrived_until if arrived_until <= now else now - REDELIVERY_WINDOW
         self._duties = duties
+        self._quotas_read = quotas_read
         self._sweep_soon = {name: asyncio.Event() for name in providers}
         self._sweeps_begun = dict.fromkeys(providers, 0)
         self._listed: Wakeups[tuple[ProviderName, int]] = Wakeups(clock)
@@ -152,6 +158,8 @@ class Reconciler:
             else:
                 found = tuple(sorted(quotas.items()))
                 await self._journal.record(QuotasRead(self._journal.now, name, found))
+            if self._quotas_read is not None:
+                await self._quotas_read(name)
             try:
                 collected = await provider.collect(self._sendable(name))
             except (ProviderError, OutcomeUnknownError) as error:

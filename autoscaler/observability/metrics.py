@@ -17,6 +17,7 @@ from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, ExitReason
 from autoscaler.model.prices import PriceSource
+from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import BoundedLabel
 from autoscaler.observability.series import Series
@@ -141,6 +142,15 @@ class PrometheusTelemetry:
         for source in PriceSource:
             self._series.prices.labels(*place, source.value).set(sources.get(source, 0))
         self._series.prices_read_at.labels(*place).set(read_at or 0.0)
+
+    def quotas(
+        self, provider: ProviderName, sources: Mapping[QuotaSource, int], read_at: Instant | None
+    ) -> None:
+        """See `Telemetry.quotas`."""
+        place = self._provider.value(provider)
+        for source in QuotaSource:
+            self._series.quotas.labels(place, source.value).set(sources.get(source, 0))
+        self._series.quotas_read_at.labels(place).set(read_at or 0.0)
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         """See `Telemetry.launches`."""

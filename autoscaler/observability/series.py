@@ -26,6 +26,7 @@ from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, ExitReason, MachineState
 from autoscaler.model.prices import PriceSource
+from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 
 WAIT_BUCKETS = (1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 21600)
@@ -49,7 +50,7 @@ class Series:
         self.shown: dict[tuple[Gauge, tuple[str, ...]], float] = {}
         """The gauges that a picture of the fleet sets, as they stand."""
         self._show_zeroes(tuple(skus), tuple(providers))
-        self._show_no_prices(tuple(providers))
+        self._show_no_readings(tuple(providers))
 
     def render(self) -> bytes:
         """All metrics in Prometheus' text format."""
@@ -114,6 +115,14 @@ class Series:
             "prices_read_timestamp_seconds",
             "When the provider gave the prices in use, 0 if never.",
             ("provider", "capacity_type"),
+        )
+        self.quotas = self._gauge(
+            "quotas", "Quotas by where their limits come from.", ("provider", "source")
+        )
+        self.quotas_read_at = self._gauge(
+            "quotas_read_timestamp_seconds",
+            "When the provider gave the oldest quota in use, 0 if never.",
+            ("provider",),
         )
         self.dollars = self._gauge(
             "cost_dollars_per_hour", "Cost of the machines now, in US dollars an hour.", ()
@@ -201,8 +210,11 @@ class Series:
         for reason in ("repository", "fork", "scope"):
             self.outside_access.labels(sku, reason)
 
-    def _show_no_prices(self, providers: tuple[ProviderName, ...]) -> None:
+    def _show_no_readings(self, providers: tuple[ProviderName, ...]) -> None:
         for provider in providers:
+            self.quotas_read_at.labels(provider)
+            for known_from in QuotaSource:
+                self.quotas.labels(provider, known_from.value)
             for kind in CapacityType:
                 self.prices_read_at.labels(provider, kind.value)
                 for source in PriceSource:

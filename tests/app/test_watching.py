@@ -8,12 +8,14 @@ from autoscaler.app.watching import World, make_reconciler
 from autoscaler.controller.guards import GuardedGitHub
 from autoscaler.controller.loop import Loop, Pace
 from autoscaler.controller.opening import Opening
+from autoscaler.controller.quotas import KeptQuotas
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.identifiers import ProviderName
 from tests.config.keys import pem, rsa_key
 from tests.controller import controllers
+from tests.controller.fakes_readings import FakeReadings
 from tests.patience import PATIENCE
 from tests.planner.fleets import EAST
 
@@ -32,8 +34,9 @@ async def test_an_opening_that_fails_ends_the_loop_with_its_error() -> None:
     client = GitHubClient(GitHubSettings("https://github.invalid", (key,)), clock, telemetry)
     world = World(store, client, GuardedGitHub(client), {}, {}, telemetry, clock)
     opening = Opening((EAST,), broken, lambda _: None, clock)
+    quotas = KeptQuotas({}, FakeReadings(), telemetry, clock)
     reconciler = make_reconciler(
-        controller.journal, controller.intake, world, clock.now(), (opening.run,)
+        controller.journal, controller.intake, world, clock.now(), quotas, (opening.run,)
     )
     loop = Loop(
         controller.journal,

@@ -10,6 +10,7 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, ExitReason
 from autoscaler.model.prices import PriceSource
+from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.simulator.world.fuse import Fuse as Fuse
 from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
@@ -22,6 +23,9 @@ class RecordingTelemetry:
     prices_told: list[
         tuple[ProviderName, CapacityType, Mapping[PriceSource, int], Instant | None]
     ] = field(default_factory=list)
+    quotas_told: list[tuple[ProviderName, Mapping[QuotaSource, int], Instant | None]] = field(
+        default_factory=list
+    )
     said: list[tuple[str, ...]] = field(default_factory=list)
     started: list[tuple[SkuName, Seconds]] = field(default_factory=list)
     counts: FleetCounts = field(default_factory=FleetCounts)
@@ -81,6 +85,11 @@ class RecordingTelemetry:
         read_at: Instant | None,
     ) -> None:
         self.prices_told.append((provider, capacity_type, sources, read_at))
+
+    def quotas(
+        self, provider: ProviderName, sources: Mapping[QuotaSource, int], read_at: Instant | None
+    ) -> None:
+        self.quotas_told.append((provider, sources, read_at))
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         self.said.extend([("launches", sku, provider)] * count)

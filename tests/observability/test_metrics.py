@@ -18,6 +18,7 @@ from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, ExitReason, MachineState
 from autoscaler.model.prices import PriceSource
+from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import OTHER, BoundedLabel
 from autoscaler.observability.metrics import PrometheusTelemetry
@@ -79,6 +80,20 @@ def test_prices_are_shown_by_their_source_and_when_they_were_read() -> None:
     telemetry.prices(EAST, CapacityType.ON_DEMAND, {PriceSource.API: 4}, 1.9e9)
     assert value(telemetry, "prices", **where, source="cache") == 0
     assert value(telemetry, "prices", **where, source="api") == 4
+
+
+def test_quotas_are_shown_by_their_source_and_when_they_were_read() -> None:
+    telemetry = make()
+    assert value(telemetry, "quotas_read_timestamp_seconds", provider=EAST) == 0
+    for source in QuotaSource:
+        assert value(telemetry, "quotas", provider=EAST, source=source.value) == 0
+    telemetry.quotas(EAST, {QuotaSource.CACHE: 2, QuotaSource.UNKNOWN: 1}, 1.8e9)
+    assert value(telemetry, "quotas", provider=EAST, source="cache") == 2
+    assert value(telemetry, "quotas_read_timestamp_seconds", provider=EAST) == 1.8e9
+    telemetry.quotas(EAST, {QuotaSource.API: 3}, 1.9e9)
+    assert value(telemetry, "quotas", provider=EAST, source="cache") == 0
+    assert value(telemetry, "quotas", provider=EAST, source="unknown") == 0
+    assert value(telemetry, "quotas", provider=EAST, source="api") == 3
 
 
 def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
@@ -249,6 +264,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "notice": (EAST, "poison"),
     "machine_interrupted": (GPU, NoticeKind.SPOT_INTERRUPTION),
     "rerun": (GPU, RerunOutcome.ACCEPTED),
+    "quotas": (EAST, {QuotaSource.API: 3}, 1.8e9),
     "prices": (EAST, CapacityType.SPOT, {PriceSource.API: 3}, 1.8e9),
 }
 """One call of each method of the port that has a label which is not of a fixed list."""
@@ -259,7 +275,7 @@ MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "ground": 10, "state"
 MOST_VALUES |= {"runner_group": 66, "code": len(Admission) + 1}
 ACCESS = {"repository", "fork", "scope", "public_repositories", "outside_access", OTHER}
 MOST_VALUES |= {"reason": len({*FailureClass, *Unmatched, *ExitReason, *ACCESS})}
-MOST_VALUES |= {"capacity_type": len(CapacityType), "source": len(PriceSource)}
+MOST_VALUES |= {"capacity_type": len(CapacityType), "source": len({*PriceSource, *QuotaSource})}
 
 
 def flooded(method: str, places: Collection[int], floods: int = 200) -> PrometheusTelemetry:

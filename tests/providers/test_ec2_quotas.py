@@ -6,27 +6,27 @@ from dataclasses import replace
 import boto3
 import pytest
 
-from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.catalogue import CapacityType
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.readings import Reading
+from autoscaler.providers.ec2.account_limits import AccountLimits
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.instance_types import instance_types, quota
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.quotas import (
-    QUOTA_CODES,
-    account_quotas,
-    left_for_us,
-    used_by_others,
-)
+from autoscaler.providers.ec2.quotas import QUOTA_CODES, left_for_us, used_by_others
 from autoscaler.providers.ec2.rows import InstanceRow, QuotaRow
 from autoscaler.providers.ec2.settings import Ec2Settings
 from tests.providers.conftest import REGION, Borrowed
 from tests.providers.contract import MakeOrder
-from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
 from tests.providers.ec2_front import Ec2Front, Reply
 
 QUOTA_ONE = "L-DB2E81BA"
+SPOT_G = "L-3819A6DF"
+LINUX = OperatingSystem.LINUX
 
 
 def row(instance_type: str, lifecycle: str = "on-demand", **fields: object) -> InstanceRow:
@@ -44,21 +44,84 @@ def test_every_family_has_its_code_on_demand_and_all_that_spot_has_too() -> None
     assert len(names) == len(QUOTA_CODES)
 
 
-def test_p5_on_spot_is_not_capped_by_the_quota_of_older_p_types() -> None:
+class Account:
+    """What Service Quotas answers, until the test says otherwise, or why it does not."""
+
+    def __init__(self, settings: Ec2Settings, *rows: QuotaRow) -> None:
+        self.rows = list(rows)
+        self.refusal: Exception | None = None
+        self.clock = ManualClock()
+        self.limits = AccountLimits(settings, ScriptedApi(self.answer), self.clock)
+
+    def answer(self, operation: str, arguments: object) -> tuple[list[QuotaRow], None]:
+        if self.refusal is not None:
+            raise self.refusal
+        return self.rows, None
+
+    def sources(self) -> dict[QuotaSource, int]:
+        return {source: number for source, number in self.limits.sources().items() if number}
+
+
+@pytest.fixture
+def offered(settings: Ec2Settings) -> Ec2Settings:
+    """Two G types on demand, one of them on spot, and a P6 on spot."""
+    on_demand = {("g5.xlarge", LINUX), ("g6.xlarge", LINUX), ("p6-b200.48xlarge", LINUX)}
+    spot = {("g5.xlarge", LINUX), ("p6-b200.48xlarge", LINUX)}
+    types = {CapacityType.ON_DEMAND: frozenset(on_demand), CapacityType.SPOT: frozenset(spot)}
+    return replace(settings, offered=types)
+
+
+async def test_p5_on_spot_is_not_capped_by_the_quota_of_older_p_types(
+    settings: Ec2Settings,
+) -> None:
     applied = [QuotaRow("L-7212CCBC", 0.0), QuotaRow("L-C4BD4855", 1152.0)]
-    known = account_quotas(applied, {})
+    known = await Account(settings, *applied).limits.read()
     assert known[quota("p5.48xlarge", CapacityType.SPOT)] == 1152
     assert known[quota("p4d.24xlarge", CapacityType.SPOT)] == 0
     assert quota("p6-b200.48xlarge", CapacityType.SPOT) not in known
 
 
-def test_the_operators_word_comes_before_service_quotas() -> None:
+async def test_the_operators_word_comes_before_service_quotas(settings: Ec2Settings) -> None:
     applied = [QuotaRow(QUOTA_ONE, 64.0), QuotaRow("L-34B43A08", 5.0), QuotaRow("L-0EA8095F", 1)]
-    assert account_quotas(applied, {"on-demand/G and VT": 100, "spot/P": 0}) == {
+    given = replace(settings, quotas={"on-demand/G and VT": 100, "spot/P": 0})
+    assert await Account(given, *applied).limits.read() == {
         "on-demand/G and VT": 100,
         "spot/Standard": 5,
         "spot/P": 0,
     }
+
+
+async def test_without_leave_after_a_restart_the_last_quotas_hold_with_their_age(
+    offered: Ec2Settings,
+) -> None:
+    first = Account(offered, QuotaRow(QUOTA_ONE, 64.0), QuotaRow(SPOT_G, 32.0))
+    assert first.sources() == {QuotaSource.UNKNOWN: 4}
+    await first.limits.read()
+    assert first.sources() == {QuotaSource.API: 2, QuotaSource.UNKNOWN: 2}
+    kept = first.limits.readings()
+
+    again = Account(offered)
+    again.limits.use_kept(kept)
+    again.clock.time += 86400.0
+    again.refusal = ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not you")
+    assert await again.limits.read() == {"on-demand/G and VT": 64, "spot/G and VT": 32}
+    assert "AccessDeniedException" in str(again.limits.problem)
+    assert again.sources() == {QuotaSource.CACHE: 2, QuotaSource.UNKNOWN: 2}
+    assert again.limits.readings() == kept, "of the day when they were read"
+
+    again.refusal = None
+    again.rows = [QuotaRow(QUOTA_ONE, 96.0)]
+    assert await again.limits.read() == {"on-demand/G and VT": 96, "spot/G and VT": 32}
+    assert again.limits.problem is None
+    assert again.sources() == {QuotaSource.API: 1, QuotaSource.CACHE: 1, QuotaSource.UNKNOWN: 2}
+
+
+async def test_the_operators_quota_is_in_use_whatever_was_kept(offered: Ec2Settings) -> None:
+    account = Account(replace(offered, quotas={"on-demand/G and VT": 8}))
+    account.limits.use_kept([Reading("on-demand/G and VT", 64.0, 5.0)])
+    account.refusal = OutcomeUnknownError("time-out")
+    assert await account.limits.read() == {"on-demand/G and VT": 8}
+    assert account.sources() == {QuotaSource.CONFIGURED: 1, QuotaSource.UNKNOWN: 3}
 
 
 def test_others_count_by_family_and_capacity_type_and_this_fleet_does_not() -> None:
@@ -134,7 +197,21 @@ async def test_without_leave_to_read_quotas_the_operators_hold(
 async def test_throttled_quotas_are_not_taken_for_none(
     provider: Ec2Provider, front: Ec2Front
 ) -> None:
-    front.script("ListServiceQuotas", Reply(400, "TooManyRequestsException", "slow"))
-    with pytest.raises(ProviderError) as refusal:
-        await provider.quotas()
-    assert refusal.value.failure is FailureClass.THROTTLED
+    slow = Reply(400, "TooManyRequestsException", "slow")
+    front.script("ListServiceQuotas", quotas_page((QUOTA_ONE, 5000.0)), slow)
+    known = await provider.quotas()
+    assert set(known) == {"east/on-demand/G and VT"}
+    assert await provider.quotas() == known
+    assert isinstance(provider.limits.problem, ProviderError)
+    assert provider.limits.problem.failure is FailureClass.THROTTLED
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_quota_that_aws_cannot_say_does_not_hide_the_others(
+    provider: Ec2Provider, front: Ec2Front
+) -> None:
+    broken = {"ErrorCode": "SERVICE_QUOTA_NOT_AVAILABLE_ERROR", "ErrorMessage": "none"}
+    rows = [{"QuotaCode": SPOT_G, "ErrorReason": broken}, {"QuotaCode": QUOTA_ONE, "Value": 5000.0}]
+    front.script("ListServiceQuotas", Reply(200, body=json.dumps({"Quotas": rows})))
+    assert set(await provider.quotas()) == {"east/on-demand/G and VT"}
+    assert provider.limits.problem is None

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.bootstrap import (
@@ -12,28 +12,21 @@ from autoscaler.controller.ports.bootstrap import (
     StayParked,
 )
 from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.controller.ports.telemetry import FleetCounts
-from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     Instant,
     MachineId,
-    ProviderName,
     RunnerName,
     Seconds,
-    SkuName,
 )
-from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround, ExitReason
-from autoscaler.model.prices import PriceSource
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.machines import ExitReason
+from tests.telemetry import NoTelemetry
 
 NONCE = "0f" * 32
 MACHINE = MachineId("00c0ffee00c0ffee")
 
 
-class CountingTelemetry:
-    """Counts what the server says; the server has no business with the rest of the port."""
+class CountingTelemetry(NoTelemetry):
+    """Counts what the server reports."""
 
     def __init__(self) -> None:
         self.deliveries: Counter[str] = Counter()
@@ -44,78 +37,6 @@ class CountingTelemetry:
 
     def bootstrap(self, step: str, answer: str) -> None:
         self.steps[step, answer] += 1
-
-    def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
-        raise AssertionError("not the server's")
-
-    def github_budget(
-        self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
-    ) -> None:
-        raise AssertionError("not the server's")
-
-    def github_staleness(self, account: str, seconds: Seconds) -> None:
-        raise AssertionError("not the server's")
-
-    def github_left_out(self, account: str, repositories: int) -> None:
-        raise AssertionError("not the server's")
-
-    def provider_call(
-        self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
-    ) -> None:
-        raise AssertionError("not the server's")
-
-    def job_started(self, sku: SkuName, waited: Seconds) -> None:
-        raise AssertionError("not the server's")
-
-    def job_refused(self, sku: SkuName, code: str) -> None:
-        raise AssertionError("not the server's")
-
-    def job_outside_access(self, sku: SkuName, reason: str) -> None:
-        raise AssertionError("not the server's")
-
-    def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
-        raise AssertionError("not the server's")
-
-    def job_completed(self, sku: SkuName, conclusion: str) -> None:
-        raise AssertionError("not the server's")
-
-    def job_unmatched(self, reason: Unmatched) -> None:
-        raise AssertionError("not the server's")
-
-    def prices(
-        self,
-        provider: ProviderName,
-        capacity_type: CapacityType,
-        sources: Mapping[PriceSource, int],
-        read_at: Instant | None,
-    ) -> None: ...
-
-    def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
-        raise AssertionError("not the server's")
-
-    def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None:
-        raise AssertionError("not the server's")
-
-    def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
-        raise AssertionError("not the server's")
-
-    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
-        raise AssertionError("not the server's")
-
-    def notice(self, provider: ProviderName, kind: str) -> None:
-        raise AssertionError("not the server's")
-
-    def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
-        raise AssertionError("not the server's")
-
-    def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
-        raise AssertionError("not the server's")
-
-    def loop_pass(self, duration: Seconds) -> None:
-        raise AssertionError("not the server's")
-
-    def fleet(self, counts: FleetCounts) -> None:
-        raise AssertionError("not the server's")
 
 
 @dataclass

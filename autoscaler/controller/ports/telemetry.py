@@ -10,6 +10,7 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import EndGround, ExitReason, MachineState
 from autoscaler.model.prices import PriceSource
+from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 
 
@@ -89,6 +90,11 @@ class Telemetry(Protocol):
         read_at: Instant | None,
     ) -> None:
         """How many prices in use come from where, and when the provider gave them; None: never."""
+
+    def quotas(
+        self, provider: ProviderName, sources: Mapping[QuotaSource, int], read_at: Instant | None
+    ) -> None:
+        """How many quotas come from where, and when the provider gave the oldest; None: never."""
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         """Machines asked for."""

@@ -100,9 +100,10 @@ def vcpus(instance_type: str) -> int | None:
 
 
 class Quotas:
-    """What the account may have."""
+    """What the account may have. `denied` refuses to say it; EC2 still holds to it."""
 
     def __init__(self, instances: Instances) -> None:
+        self.denied = False
         self._instances = instances
         self._limits: dict[str, int] = {}
 

@@ -47,6 +47,10 @@ class ServiceQuotas:
         handler = self._handlers.get(target.removeprefix(_PREFIX))
         if handler is None:
             raise _RefusedError("UnknownOperationException", f"The lab does not do {target[:80]}")
+        if self._quotas.denied:
+            action = target.removeprefix(_PREFIX)
+            text = f"User is not authorized to perform: servicequotas:{action}"
+            raise _RefusedError("AccessDeniedException", text)
         return handler
 
     def _get(self, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -128,12 +128,16 @@ def delete_volume(clients: Clients, arguments: Arguments) -> None:
 def list_service_quotas(
     clients: Clients, arguments: Arguments
 ) -> tuple[list[QuotaRow], str | None]:
-    """One page of EC2's quotas as they are applied to the account."""
+    """One page of EC2's quotas as they are applied to the account.
+
+    A quota without a value says why in its ErrorReason, and is left out (Service Quotas API
+    Reference, ServiceQuota).
+    """
     parameters: dict[str, Any] = {"ServiceCode": "ec2", "MaxResults": 100}
     if arguments["page"]:
         parameters["NextToken"] = arguments["page"]
     answer = clients.quotas.list_service_quotas(**parameters)
-    rows = [QuotaRow(one["QuotaCode"], one["Value"]) for one in answer["Quotas"]]
+    rows = [QuotaRow(one["QuotaCode"], one["Value"]) for one in answer["Quotas"] if "Value" in one]
     return rows, answer.get("NextToken")
 
 

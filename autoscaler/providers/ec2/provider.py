@@ -31,6 +31,7 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass, Reach
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.providers.ec2.account_limits import AccountLimits
 from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_override
 from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.canary import sku_for
@@ -44,15 +45,10 @@ from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_
 from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
 from autoscaler.providers.ec2.offerings import price_offerings
 from autoscaler.providers.ec2.prices import Ec2Prices
-from autoscaler.providers.ec2.quotas import (
-    COUNTED_STATES,
-    account_quotas,
-    left_for_us,
-    used_by_others,
-)
+from autoscaler.providers.ec2.quotas import COUNTED_STATES, left_for_us, used_by_others
 from autoscaler.providers.ec2.requests import fleet_request, template_of
 from autoscaler.providers.ec2.resources import Resources
-from autoscaler.providers.ec2.rows import InstanceRow, QuotaRow
+from autoscaler.providers.ec2.rows import InstanceRow
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import FLEET
 from autoscaler.providers.ec2.throttle import Throttle, request_bucket, resource_bucket
@@ -87,7 +83,7 @@ class Ec2Provider:
         self._resources = Resources(settings, self._api, clock)
         self._collector = Collector(settings, self._api, clock, self._resources)
         self.prices = Ec2Prices(settings, self._api, clock)
-        self._quota_problem = ""
+        self.limits = AccountLimits(settings, self._api, clock)
         self._verifier = IdentityVerifier(
             settings.region, pinned_certificates(settings.region, settings.identity_certificates)
         )
@@ -224,7 +220,7 @@ class Ec2Provider:
 
     async def quotas(self) -> Mapping[str, int]:
         """What Service Quotas and the operator say, less what others use (see `Provider`)."""
-        known = account_quotas(await self._applied_quotas(), self._settings.quotas)
+        known = await self.limits.read()
         others: Counter[str] = Counter()
         page: str | None = None
         while True:
@@ -264,26 +260,6 @@ class Ec2Provider:
         arguments = {"filter": name, "values": values, "size": PAGE, "page": page}
         rows, following = await self._api.call("DescribeInstances", arguments)
         return [InstanceRow(*row) for row in rows], following
-
-    async def _applied_quotas(self) -> list[QuotaRow]:
-        """What Service Quotas says; nothing where we may not ask: EC2 still refuses by itself."""
-        found: list[QuotaRow] = []
-        page: str | None = None
-        try:
-            while True:
-                rows, page = await self._api.call("ListServiceQuotas", {"page": page})
-                found += [QuotaRow(*row) for row in rows]
-                if not page:
-                    break
-        except ProviderError as error:
-            if error.failure is not FailureClass.CONFIGURATION:
-                raise
-            if self._quota_problem != error.code:
-                _log.warning("quotas_not_read", provider=self.name, error=str(error))
-            self._quota_problem = error.code
-            return []
-        self._quota_problem = ""
-        return found
 
     def _refused(self, body: Any, template: str, error: ProviderError) -> ProviderError:
         """Return what a refusal of the whole call means."""

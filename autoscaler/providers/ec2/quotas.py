@@ -1,4 +1,4 @@
-"""What the account lets this fleet have: Service Quotas, the operator's word, others' use.
+"""What of the account's quotas this fleet may have: codes, and what others use.
 
 Pure. It decides which code of Service Quotas is which of our quotas and what counts against it. It
 asks nothing, and knows nothing of what this fleet uses: that is counted elsewhere.
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_types, quota
-from autoscaler.providers.ec2.rows import InstanceRow, QuotaRow
+from autoscaler.providers.ec2.rows import InstanceRow
 
 QUOTA_CODES: Mapping[str, str] = MappingProxyType(
     {
@@ -43,12 +43,6 @@ COUNTED_STATES = ("pending", "running")
 """Quotas count these (EC2 User Guide, "On-Demand Instance quotas")."""
 
 _OWN_QUOTAS = frozenset({"capacity-block", "scheduled"})
-
-
-def account_quotas(applied: Iterable[QuotaRow], overrides: Mapping[str, int]) -> dict[str, int]:
-    """vCPUs by quota name; the operator's word comes before Service Quotas'."""
-    known = {QUOTA_CODES[row.code]: int(row.value) for row in applied if row.code in QUOTA_CODES}
-    return known | dict(overrides)
 
 
 def used_by_others(fleet: str, rows: Iterable[InstanceRow]) -> Counter[str]:

@@ -150,6 +150,20 @@ async def test_service_quotas_tells_what_holds(ec2: Fixture) -> None:
 
 
 @pytest.mark.parametrize(
+    ("operation", "params"),
+    [("get_service_quota", {"QuotaCode": G_ON_DEMAND}), ("list_service_quotas", {})],
+)
+async def test_service_quotas_may_refuse_while_ec2_holds_to_them(
+    ec2: Fixture, operation: str, params: dict[str, str]
+) -> None:
+    ec2.lab.quotas.set(G_ON_DEMAND, 8)
+    ec2.lab.quotas.denied = True
+    with pytest.raises(ClientError, match="AccessDeniedException"):
+        await connect(ec2.lab, "service-quotas")(operation, ServiceCode="ec2", **params)
+    assert len(launched(await ec2.fleet(3))) == 2
+
+
+@pytest.mark.parametrize(
     ("operation", "params", "code"),
     [
         ("get_service_quota", {"QuotaCode": "L-0"}, "NoSuchResourceException"),

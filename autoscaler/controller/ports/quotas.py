@@ -1,0 +1,25 @@
+"""What a provider's account allows, as it was read last."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.readings import Reading
+
+
+class QuotaLimits(Protocol):
+    """The limits behind `Provider.quotas`, which reads them anew each time it is called."""
+
+    @property
+    def problem(self) -> ProviderError | OutcomeUnknownError | None:
+        """Why the last try to read them failed; None if it did not. The ones before stay in use."""
+
+    def use_kept(self, readings: Sequence[Reading]) -> None:
+        """Use these until the provider gives newer ones."""
+
+    def readings(self) -> tuple[Reading, ...]:
+        """Return the newest value that the provider gave of each quota."""
+
+    def sources(self) -> Mapping[QuotaSource, int]:
+        """Return how many of the quotas that matter to the configuration come from where."""

@@ -1,0 +1,79 @@
+"""What the account may have: Service Quotas' last word on each quota, and the operator's.
+
+Without permission to ask Service Quotas, or without an answer, the last value of each quota stays
+in use. A quota that was never read has no limit here, and EC2's refusals hold it back. AWS's
+default for new accounts takes no part: it is 0 for GPUs, so an account that has more would launch
+nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.readings import Reading
+from autoscaler.providers.ec2.channel import Api
+from autoscaler.providers.ec2.instance_types import quota
+from autoscaler.providers.ec2.quotas import QUOTA_CODES
+from autoscaler.providers.ec2.rows import QuotaRow
+from autoscaler.providers.ec2.settings import Ec2Settings
+
+
+class AccountLimits:
+    """One region's quotas, as `QuotaLimits` demands it. Nothing is asked before `read`."""
+
+    def __init__(self, settings: Ec2Settings, api: Api, clock: Clock) -> None:
+        self._configured = settings.quotas
+        self._wanted = {
+            quota(name, kind) for kind, of in settings.offered.items() for name, _ in of
+        }
+        self._api = api
+        self._clock = clock
+        self._known: dict[str, tuple[Reading, QuotaSource]] = {}
+        self.problem: ProviderError | OutcomeUnknownError | None = None
+
+    def use_kept(self, readings: Sequence[Reading]) -> None:
+        """See `QuotaLimits.use_kept`."""
+        self._known |= {one.name: (one, QuotaSource.CACHE) for one in readings}
+
+    def readings(self) -> tuple[Reading, ...]:
+        """See `QuotaLimits.readings`."""
+        return tuple(sorted(reading for reading, _ in self._known.values()))
+
+    def sources(self) -> Mapping[QuotaSource, int]:
+        """See `QuotaLimits.sources`."""
+        found = dict.fromkeys(QuotaSource, 0)
+        for name in self._wanted:
+            found[self._source(name)] += 1
+        return found
+
+    async def read(self) -> dict[str, int]:
+        """Read the quotas, and return vCPUs by quota name; `problem` says whether that failed."""
+        try:
+            rows = await self._listed()
+        except (ProviderError, OutcomeUnknownError) as error:
+            self.problem = error
+        else:
+            self.problem = None
+            now = self._clock.now()
+            self._known |= {
+                name: (Reading(name, row.value, now), QuotaSource.API)
+                for row in rows
+                if (name := QUOTA_CODES.get(row.code)) is not None
+            }
+        known = {name: int(reading.value) for name, (reading, _) in self._known.items()}
+        return known | dict(self._configured)
+
+    async def _listed(self) -> list[QuotaRow]:
+        found: list[QuotaRow] = []
+        page: str | None = None
+        while True:
+            rows, page = await self._api.call("ListServiceQuotas", {"page": page})
+            found += [QuotaRow(*row) for row in rows]
+            if not page:
+                return found
+
+    def _source(self, name: str) -> QuotaSource:
+        if name in self._configured:
+            return QuotaSource.CONFIGURED
+        return self._known[name][1] if name in self._known else QuotaSource.UNKNOWN

@@ -1,0 +1,179 @@
+"""Quotas are kept and told of: a restart without leave to read them goes on with the last ones."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.quotas import KeptQuotas
+from autoscaler.controller.reconciler import UPKEEP_EVERY, Reconciler
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.readings import Reading, ReadingKind
+from tests.controller.controllers import World, cancelled
+from tests.controller.fakes_provider import FakeProvider
+from tests.controller.fakes_readings import FakeReadings
+from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
+from tests.planner.fleets import EAST
+
+G = "on-demand/G"
+DENIED = ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not you")
+
+
+@dataclass
+class FakeLimits:
+    """An account with one quota. `says` is what reading it gives: vCPUs, or why it cannot be read."""
+
+    clock: VirtualClock
+    says: float | ProviderError | OutcomeUnknownError
+    known: Reading | None = None
+    source: QuotaSource = QuotaSource.UNKNOWN
+    problem: ProviderError | OutcomeUnknownError | None = None
+
+    def use_kept(self, readings: Sequence[Reading]) -> None:
+        for reading in readings:
+            self.known, self.source = reading, QuotaSource.CACHE
+
+    def readings(self) -> tuple[Reading, ...]:
+        return () if self.known is None else (self.known,)
+
+    def sources(self) -> Mapping[QuotaSource, int]:
+        return dict.fromkeys(QuotaSource, 0) | {self.source: 1}
+
+    def read(self) -> dict[str, int]:
+        if isinstance(self.says, Exception):
+            self.problem = self.says
+        else:
+            self.problem = None
+            self.known = Reading(G, self.says, self.clock.now())
+            self.source = QuotaSource.API
+        return {} if self.known is None else {f"east/{G}": int(self.known.value)}
+
+
+@dataclass
+class LimitedProvider(FakeProvider):
+    """Asks its account anew each time, as the port says."""
+
+    name_: ProviderName = EAST
+    limits: FakeLimits = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.name_)
+
+    async def quotas(self) -> Mapping[str, int]:
+        await super().quotas()
+        return self.limits.read()
+
+
+class Process:
+    """One start of the controller, as far as quotas go. The world outlives it."""
+
+    def __init__(self, world: World, cache: FakeReadings, limits: FakeLimits) -> None:
+        provider = LimitedProvider(limits=limits)
+        self.cache = cache
+        self.provider = provider
+        self.journal = Journal(Ledger(world.catalogue), world.store, world.clock, world.telemetry)
+        self.kept = KeptQuotas({EAST: limits}, cache, world.telemetry, world.clock)
+        world.providers[EAST] = provider
+        world.fuse(None)
+        self.reconciler = Reconciler(
+            self.journal,
+            world.store,
+            world.github,
+            world.providers,
+            world.clock,
+            world.clock.now(),
+            quotas_read=self.kept.take_in,
+        )
+
+    @property
+    def quotas(self) -> Mapping[str, int]:
+        return self.journal.ledger.state.quotas
+
+    async def run(self, seconds: float) -> list[Any]:
+        with capture_logs() as logs:
+            await self.kept.load()
+            task = asyncio.create_task(self.reconciler.run())
+            await asyncio.sleep(seconds)
+            if task.done():
+                await task
+            await cancelled(task)
+        return logs
+
+
+def events(logs: list[Any], name: str) -> list[Any]:
+    return [line for line in logs if line["event"] == name]
+
+
+@on_virtual_time
+async def test_what_was_read_is_kept_and_a_refusal_after_a_restart_changes_nothing() -> None:
+    world, cache = World(), FakeReadings()
+    first = Process(world, cache, FakeLimits(world.clock, 64.0))
+    logs = await first.run(5.0)
+    assert first.quotas == {f"east/{G}": 64}
+    (kept,) = cache.kept[EAST, ReadingKind.QUOTA]
+    assert (kept.name, kept.value) == (G, 64.0)
+    assert [line["sources"] for line in events(logs, "quotas_in_use")] == [{"api": 1}]
+    await asyncio.sleep(3600.0)
+
+    again = Process(world, cache, FakeLimits(world.clock, DENIED))
+    logs = await again.run(5.0)
+    assert again.quotas == {f"east/{G}": 64}
+    assert cache.kept[EAST, ReadingKind.QUOTA] == (kept,), "with the time of the last reading"
+    (refused,) = events(logs, "quotas_not_read")
+    assert "AccessDeniedException" in refused["error"]
+    assert "docs/ec2.md#permissions" in refused["fix"]
+    assert refused["in_use"] == {"cache": 1}
+    assert refused["age_seconds"] == pytest.approx(3605.0, abs=10.0)
+
+
+@on_virtual_time
+async def test_without_any_reading_it_is_said_that_no_limit_is_known() -> None:
+    world = World()
+    process = Process(world, FakeReadings(), FakeLimits(world.clock, OutcomeUnknownError("late")))
+    logs = await process.run(5.0)
+    assert process.quotas == {}
+    (refused,) = events(logs, "quotas_not_read")
+    assert (refused["in_use"], refused["age_seconds"], refused["fix"]) == (
+        {"unknown": 1},
+        None,
+        None,
+    )
+    assert process.cache.kept == {}
+    assert world.telemetry.quotas_told[-1] == (EAST, {**NONE, QuotaSource.UNKNOWN: 1}, None)
+
+
+NONE = dict.fromkeys(QuotaSource, 0)
+
+
+@on_virtual_time
+async def test_a_refusal_that_goes_on_is_logged_once_and_its_end_too() -> None:
+    world, cache = World(), FakeReadings()
+    cache.kept[EAST, ReadingKind.QUOTA] = (Reading(G, 32.0, EPOCH - 60.0),)
+    process = Process(world, cache, FakeLimits(world.clock, DENIED))
+    logs = await process.run(3 * UPKEEP_EVERY)
+    assert len(events(logs, "quotas_not_read")) == 1
+    assert world.telemetry.quotas_told[-1] == (EAST, {**NONE, QuotaSource.CACHE: 1}, EPOCH - 60.0)
+    process.provider.limits.says = 48.0
+    logs = await process.run(5.0)
+    assert process.quotas == {f"east/{G}": 48}
+    assert [line["sources"] for line in events(logs, "quotas_in_use")] == [{"api": 1}]
+    assert events(logs, "quotas_not_read") == []
+
+
+@on_virtual_time
+async def test_a_store_that_cannot_keep_quotas_ends_the_process() -> None:
+    world, cache = World(), FakeReadings()
+    cache.broken = True
+    process = Process(world, cache, FakeLimits(world.clock, 64.0))
+    with pytest.raises(BaseExceptionGroup) as group:
+        await process.run(5.0)
+    assert group.group_contains(StoreError)
