@@ -25,7 +25,7 @@ from autoscaler.controller.system import SystemClock
 from autoscaler.github.exchange import NoAnswerError, NotSentError, Request
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.github.transport import Transport
-from tests.providers.doubles import RememberingTelemetry
+from tests.github.doubles import RememberingTelemetry
 
 async def main():
     settings = GitHubSettings(sys.argv[1], (AppKey(1, ""),))
