@@ -30,7 +30,7 @@ def webhook_endpoint(
     return WebhookEndpoint(
         lambda body, header: verify_signature(body, header, secrets),
         parse_workflow_job,
-        intake.accept,
+        intake.submit,
         clock,
         telemetry,
     )

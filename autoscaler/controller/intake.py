@@ -3,7 +3,9 @@
 It never answers HTTP and never decides what a job needs.
 """
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -36,27 +38,46 @@ class Intake:
         self.jobs_queued = 0
 
     async def accept(self, delivery: Delivery, event: JobObserved | None = None) -> bool | None:
-        """Keep a delivery; False if it was known. Durable on return. Raises StoreError.
+        """Keep a delivery as `submit` does, and wait for it."""
+        return await self.submit(delivery, event)
+
+    def submit(
+        self, delivery: Delivery, event: JobObserved | None = None
+    ) -> "asyncio.Future[bool | None]":
+        """Return what becomes True once a delivery is durable, and False if it was known.
 
         `event` is the fact in the body, where the caller has read it. One about a repository
-        outside every scope is not kept, and None is returned: it is nobody's demand here.
+        outside every scope is not kept, and gives None: it is nobody's demand here. The delivery
+        is taken in although nobody waits any more, unless the future is cancelled. Its error is
+        a StoreError.
         """
         if event is None:
             event = self._read(delivery)
         if event is not None and self._is_outside(event):
             self._waiting.append((None, event))
-            return None
-        try:
-            new = await self._store.accept(delivery)
-        except StoreError as error:
+            outside: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+            outside.set_result(None)
+            return outside
+        stored: asyncio.Future[bool | None] = asyncio.ensure_future(self._store.accept(delivery))
+        stored.add_done_callback(partial(self._stored, delivery, event))
+        return stored
+
+    def _stored(
+        self,
+        delivery: Delivery,
+        event: JobObserved | None,
+        stored: "asyncio.Future[bool | None]",
+    ) -> None:
+        if stored.cancelled():
+            return
+        error = stored.exception()
+        if isinstance(error, StoreError):
             # A disk that is full for deliveries may have room for smaller writes for ever: this
             # failure ends the process as any other would, and GitHub is asked for it by the next.
             self._failure = error
             self._journal.changed.set()
-            raise
-        if new:
+        elif error is None and stored.result():
             self._take(delivery.key, event)
-        return new
 
     def resume(self, *deliveries: Delivery) -> None:
         """Queue stored deliveries for the loop."""

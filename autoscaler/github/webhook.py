@@ -4,7 +4,6 @@ It decides authenticity (HMAC-SHA256 only) and shape. It never decides what to a
 or to do: that is the server's and the controller's.
 """
 
-import hashlib
 import hmac
 import re
 from collections.abc import Sequence
@@ -81,7 +80,7 @@ def verify_signature(body: bytes, header: str | None, secrets: Sequence[bytes]) 
     given = match[1].encode()
     proved = False
     for secret in secrets:
-        wanted = hmac.new(secret, body, hashlib.sha256).hexdigest().encode()
+        wanted = hmac.digest(secret, body, "sha256").hex().encode()
         proved |= hmac.compare_digest(given, wanted) and bool(secret)
     return proved
 

@@ -4,7 +4,7 @@ What is half written must not depend on a stranger's patience. Decides nothing e
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 import structlog
@@ -17,14 +17,17 @@ _log = structlog.get_logger(__name__)
 
 
 class Completion:
-    """Runs coroutines that a broken connection does not cancel."""
+    """Awaits work that a broken connection does not cancel."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Future[Any]] = set()
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Its result or its error; when the caller is cancelled, `work` goes on alone."""
-        task = asyncio.get_running_loop().create_task(work)
+    async def run(self, work: Awaitable[T]) -> T:
+        """Its result or its error; when the caller is cancelled, `work` goes on alone.
+
+        A coroutine becomes a task; a future, which goes on by itself, costs none.
+        """
+        task = asyncio.ensure_future(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         try:
@@ -44,7 +47,7 @@ class Completion:
             await asyncio.wait(late)
 
 
-def _note_failure(task: asyncio.Task[Any]) -> None:
+def _note_failure(task: asyncio.Future[Any]) -> None:
     """Nobody is left to hear the error, so the log is."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.warning("request failed after its peer had left", error=type(error).__name__)

@@ -183,8 +183,10 @@ class Places:
 
     def _set_alarm(self) -> None:
         """One for all: they fall due in the order in which they began."""
+        if self._alarm is not None:
+            return
         oldest = next((place for place in self._incomplete if not place.body), None)
-        if self._alarm is None and oldest is not None:
+        if oldest is not None:
             due = oldest.since + self._limits.head
             self._alarm = asyncio.get_running_loop().call_at(due, self._close_late)
 

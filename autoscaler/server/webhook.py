@@ -119,7 +119,7 @@ class WebhookEndpoint(Generic[Fact]):
         self._bodies = Bodies(self._limits.body, self._limits.body_timeout)
         self._completion = Completion()
         self._refusals = RefusalLog()
-        self._pending: OrderedDict[object, float] = OrderedDict()
+        self._pending: OrderedDict[asyncio.Future[bool | None], float] = OrderedDict()
 
     def add_to(self, app: web.Application, patience: Seconds, /) -> None:
         """Put the route on a listener; `patience` is for what runs when the listener stops."""
@@ -173,19 +173,18 @@ class WebhookEndpoint(Generic[Fact]):
             return "malformed"
         if fact is None:
             return "ignored"
-        return await self._completion.run(self._keep(delivery, fact))
+        return await self._keep(delivery, self._accept(delivery, fact))
 
-    async def _keep(self, delivery: Delivery, fact: Fact) -> str:
+    async def _keep(self, delivery: Delivery, accepting: Awaitable[bool | None]) -> str:
         """Goes on when GitHub hangs up: half a commit is nobody's wish."""
-        token = object()
-        self._pending[token] = asyncio.get_running_loop().time()
+        accepted = asyncio.ensure_future(accepting)
+        self._pending[accepted] = asyncio.get_running_loop().time()
+        accepted.add_done_callback(self._pending.pop)
         try:
-            fresh = await self._accept(delivery, fact)
+            fresh = await self._completion.run(accepted)
         except StoreError as error:
             _log.error("delivery not stored", delivery=delivery.id, reason=str(error))
             return "store_failed"
-        finally:
-            del self._pending[token]
         if fresh is None:
             return "ignored"
         return "accepted" if fresh else "duplicate"

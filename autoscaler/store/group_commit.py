@@ -7,14 +7,13 @@ one that stops waiting takes nothing from the others. What a change means is not
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.store.batch import Change
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     change: Change
     answer: "asyncio.Future[bool]"
 
@@ -33,13 +32,13 @@ class GroupCommit:
         self._queue: list[_Waiting] = []
         self._turn: asyncio.Task[None] | None = None
 
-    async def submit(self, change: Change) -> bool:
-        """Returns once the change is durable. A cancelled caller's change may be kept all the same."""
+    def submit(self, change: Change) -> "asyncio.Future[bool]":
+        """Return what is set once the change is durable. If it is cancelled, the change may be kept."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(change, answer))
         if self._turn is None or self._turn.done():
             self._turn = asyncio.create_task(self._drain(), name="store writer")
-        return await answer
+        return answer
 
     async def drained(self) -> None:
         """Returns when nothing is queued or under way."""

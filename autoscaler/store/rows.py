@@ -30,14 +30,18 @@ Row = dict[str, object]
 
 
 class InboxRow(NamedTuple):
-    """One delivery to keep; the body is as it came."""
+    """One delivery to keep, as it came. Its key is computed where it is first asked for."""
 
     id: str
     event: str
     received_at: Instant
     applied: bool
-    key: DeliveryKey
-    body: bytes
+    delivery: Delivery
+
+    @property
+    def key(self) -> DeliveryKey:
+        """What it is known by."""
+        return self.delivery.key
 
 
 DETAIL_LIMIT = 8192
@@ -105,8 +109,7 @@ def delivery_row(delivery: Delivery) -> InboxRow:
         event=name(delivery.event, "delivery event"),
         received_at=moment(delivery.received_at, "delivery"),
         applied=False,
-        key=delivery.key,
-        body=bytes(delivery.body),
+        delivery=delivery,
     )
 
 

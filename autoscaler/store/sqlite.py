@@ -71,9 +71,14 @@ class SqliteStore:
             lambda connection: statements.load(connection, self._dialect, horizon)
         )
 
-    async def accept(self, delivery: Delivery) -> bool:
+    def accept(self, delivery: Delivery) -> "asyncio.Future[bool]":
         """See `Store.accept`."""
-        return await self._submit(Arrival.of(delivery))
+        try:
+            return self._submit(Arrival.of(delivery))
+        except StoreError as error:
+            refused: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
 
     async def commit(
         self,
@@ -139,9 +144,9 @@ class SqliteStore:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._file.close)
         self._thread.shutdown()
 
-    async def _submit(self, change: Change) -> bool:
+    def _submit(self, change: Change) -> "asyncio.Future[bool]":
         self._refuse_if_closed()
-        return await self._commits.submit(change)
+        return self._commits.submit(change)
 
     async def _transact(self, do: Callable[[Connection], Answer]) -> Answer:
         return await self._in_thread(lambda: self._file.transaction(do))

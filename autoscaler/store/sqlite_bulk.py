@@ -47,7 +47,7 @@ class SqliteDialect:
         self, connection: Connection, rows: Sequence[InboxRow]
     ) -> frozenset[DeliveryKey]:
         """Insert the deliveries whose bodies are new; return the keys that went in."""
-        bodies = compress_all([row.body for row in rows])
+        bodies = compress_all([row.delivery.body for row in rows])
         told, start = [], 0
         for row, body in zip(rows, bodies, strict=True):
             told.append((row.id, row.event, row.received_at, int(row.applied), start, len(body)))

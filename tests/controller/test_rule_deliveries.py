@@ -12,6 +12,7 @@ from autoscaler.controller.ports.store import Delivery, DeliveryKey, StoreError
 from autoscaler.ledger.ledger import REMEMBERED_FOR
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs import Job, JobState
+from autoscaler.server.completion import Completion
 from tests.controller.agents import queue, say
 from tests.controller.controllers import Controller, World, delivery, parse
 from tests.controller.virtual_time import EPOCH, on_virtual_time, run
@@ -137,6 +138,21 @@ async def test_accept_returns_only_once_the_store_has_it() -> None:
     assert world.store.inbox == {}
     assert await accepting is True
     assert world.store.inbox == {made.key: made}
+
+
+@on_virtual_time
+async def test_a_delivery_is_taken_in_although_its_sender_has_left() -> None:
+    world = World()
+    world.store.latency = 3.0
+    controller = Controller(world)
+    made = delivery(1, 1, Q, world.clock.now())
+    hearing = asyncio.create_task(Completion().run(controller.intake.submit(made)))
+    await asyncio.sleep(1.0)
+    hearing.cancel()
+    await asyncio.sleep(3.0)
+    assert world.store.inbox == {made.key: made}
+    assert await controller.intake.apply_waiting() == 1
+    assert JobId(1) in controller.state.jobs
 
 
 @on_virtual_time

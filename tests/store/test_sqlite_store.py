@@ -327,7 +327,7 @@ async def test_a_value_that_cannot_be_stored_fails_its_own_caller_only(store: Sq
 async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others(
     store: SqliteStore,
 ) -> None:
-    tasks = [asyncio.create_task(store.accept(delivery(str(n)))) for n in range(20)]
+    tasks = [asyncio.ensure_future(store.accept(delivery(str(n)))) for n in range(20)]
     await asyncio.sleep(0)
     for task in tasks[::2]:
         task.cancel()
@@ -339,7 +339,7 @@ async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others(
 
 async def test_close_finishes_what_is_under_way_and_refuses_what_comes_later(path: Path) -> None:
     store = await SqliteStore.open(path)
-    tasks = [asyncio.create_task(store.accept(delivery(str(n)))) for n in range(5)]
+    tasks = [asyncio.ensure_future(store.accept(delivery(str(n)))) for n in range(5)]
     await asyncio.sleep(0)
     await asyncio.gather(store.close(), store.close())
     assert [task.result() for task in tasks] == [True] * 5

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,11 +65,12 @@ async def test_a_full_disk_keeps_nothing_of_the_batch_it_meets(store: SqliteStor
     body = b"".join(number.to_bytes(4, "big") for number in range(50_000))
     pragma(store, "max_page_count = 1")
     held = asyncio.create_task(store.beat(1.0))
-    await asyncio.sleep(0)
-    batch = [
+    await asyncio.sleep(0)  # it is queued
+    await asyncio.sleep(0)  # its write is under way: what comes now shares the next one
+    batch: list[asyncio.Future[Any]] = [
         asyncio.create_task(store.commit([job(1)], [], applied=[delivery("a").key])),
-        asyncio.create_task(store.accept(delivery("large", body))),
-        asyncio.create_task(store.accept(delivery("small"))),
+        asyncio.ensure_future(store.accept(delivery("large", body))),
+        asyncio.ensure_future(store.accept(delivery("small"))),
     ]
     answers = await asyncio.gather(*batch, return_exceptions=True)
     await asyncio.gather(held, return_exceptions=True)
@@ -258,10 +260,10 @@ async def test_what_arrives_during_a_write_waits_for_the_next_one() -> None:
     journal = Journal()
     with ThreadPoolExecutor(1) as thread:
         commits = GroupCommit(thread, journal.write)
-        first = asyncio.create_task(commits.submit(Beat(1.0)))
+        first = asyncio.ensure_future(commits.submit(Beat(1.0)))
         await asyncio.sleep(0)  # it is queued
         await asyncio.sleep(0)  # its write is under way
-        rest = [asyncio.create_task(commits.submit(Beat(float(n)))) for n in (2, 3, 4)]
+        rest = [asyncio.ensure_future(commits.submit(Beat(float(n)))) for n in (2, 3, 4)]
         await asyncio.gather(first, *rest)
     assert journal.groups == [[Beat(1.0)], [Beat(2.0), Beat(3.0), Beat(4.0)]]
 

@@ -5,7 +5,7 @@ them all back at the start.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NewType, Protocol
@@ -76,8 +76,11 @@ class Store(Protocol):
     async def load(self, horizon: Instant) -> SavedState:
         """Everything alive, and what ended after `horizon`. Makes the installation id on first use."""
 
-    async def accept(self, delivery: Delivery) -> bool:
-        """Keep a webhook delivery; False if its key is known. Durable (fsync) on return."""
+    def accept(self, delivery: Delivery) -> Awaitable[bool]:
+        """Keep a webhook delivery; False if its key is known. Durable (fsync) once that is given.
+
+        A future costs a delivery less than the task that a coroutine needs to outlast its caller.
+        """
 
     async def commit(
         self,
