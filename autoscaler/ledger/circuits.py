@@ -12,6 +12,7 @@ from autoscaler.model.cooldowns import (
     boots_key,
     exits_key,
     on_trial,
+    refused_image_key,
     rung_key,
 )
 from autoscaler.model.events import CircuitClosed
@@ -39,27 +40,28 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
     )
     until = at + REFUSED.hold(strikes - IN_A_ROW)
     state.cool(Cooldown(key, until, strikes, reason[:300], image=machine.image))
+    _remember_refused(state, machine.sku, machine.image, at)
     state.note(machine, at, "on_trial", reason)
 
 
 def on_circuit_closed(state: LedgerState, event: CircuitClosed) -> None:
     """Launch machines of the SKU again, as if none had failed."""
     key = exits_key(event.sku)
-    known = state.cooldowns.get(key)
     if event.by_operator:
         sku = state.catalogue.skus.get(event.sku)
         rungs = range(len(sku.ladder)) if sku is not None else ()
         for lifted in (key, boots_key(event.sku), *(rung_key(event.sku, one) for one in rungs)):
             lift(state, lifted, event.at)
-    elif known is not None and known.strikes:
-        # The image is remembered: a canary may still name it.
-        state.cool(Cooldown(key, event.at, 0, "", image=known.image))
+        _remember_refused(state, event.sku, "", event.at)
+    else:
+        # The refused image stays remembered: a canary may still name it.
+        lift(state, key, event.at)
     state.note_row(HistoryRow(event.at, "sku", event.sku, "circuit_closed", event.detail[:500]))
 
 
 def refused_image(state: LedgerState, sku: SkuName) -> str:
-    """The image of a SKU that GitHub refused last, or nothing."""
-    known = state.cooldowns.get(exits_key(sku))
+    """Return the image of a SKU that GitHub refused last, or an empty string."""
+    known = state.cooldowns.get(refused_image_key(sku))
     return known.image if known is not None else ""
 
 
@@ -67,3 +69,8 @@ def open_circuits(state: LedgerState, sku: SkuName) -> list[Cooldown]:
     """The rows of failures that keep a SKU from launching as many machines as it wants."""
     rows = (on_trial(state.cooldowns, key) for key in (exits_key(sku), boots_key(sku)))
     return [row for row in rows if row is not None]
+
+
+def _remember_refused(state: LedgerState, sku: SkuName, image: str, at: Instant) -> None:
+    if image != refused_image(state, sku):
+        state.cool(Cooldown(refused_image_key(sku), at, 0, "", image=image))

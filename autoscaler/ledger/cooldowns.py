@@ -201,8 +201,7 @@ def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
     hold = 0.0
     if strikes >= IN_A_ROW:
         hold = GROWTH[FailureClass.UNKNOWN].hold(strikes - IN_A_ROW)
-    image = known.image if known is not None else ""
-    state.cool(Cooldown(key, at + hold, strikes, reason[:300], image=image))
+    state.cool(Cooldown(key, at + hold, strikes, reason[:300]))
     return strikes
 
 

@@ -15,7 +15,7 @@ IN_A_ROW = 3
 class Cooldown:
     """Held until when, after how many failures of one class in a row, and why.
 
-    No strikes: lifted. `image` is the one that GitHub refused, where that is why.
+    No strikes: lifted. `image` is the image that GitHub refused, if that is the reason.
     """
 
     key: str
@@ -69,6 +69,11 @@ def boots_key(sku: SkuName) -> str:
 def exits_key(sku: SkuName) -> str:
     """The row of a SKU's runners that left at once without a job; one that gets a job ends it."""
     return f"exits:{sku}"
+
+
+def refused_image_key(sku: SkuName) -> str:
+    """The key that remembers the image of a SKU that GitHub refused last; it holds nothing back."""
+    return f"refused_image:{sku}"
 
 
 def mint_key(scope: str) -> str:

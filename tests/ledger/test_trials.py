@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from autoscaler.ledger.circuits import open_circuits, refused_image
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import boots_key, exits_key, on_trial, rung_key
 from autoscaler.model.demand import DemandClass
@@ -299,10 +300,33 @@ def test_an_image_that_was_replaced_closes_the_breaker_and_is_remembered() -> No
     is_refused(world, "a")
     world.do(e.CircuitClosed, GPU, "another image")
     row = world.state.cooldowns[exits_key(GPU)]
-    assert (row.strikes, row.until, row.image) == (0, world.now, "ami-old")
+    assert (row.strikes, row.until, row.image) == (0, world.now, "")
     leaves(world, "b")
-    assert world.state.cooldowns[exits_key(GPU)].image == "ami-old"
+    assert refused_image(world.state, GPU) == "ami-old"
     assert exits(world) == 1
+
+
+def test_a_job_on_the_new_image_ends_a_row_of_early_exits_of_the_new_image() -> None:
+    world = World()
+    world.queue(1)
+    is_refused(world, "a")
+    world.do(e.CircuitClosed, GPU, "another image")
+    leaves(world, "b")
+    leaves(world, "c")
+    assert exits(world) == 2
+    world.starts(1, world.ready("d"))
+    assert exits(world) == 0
+
+
+def test_a_row_of_early_exits_after_a_refusal_is_not_a_refusal() -> None:
+    """The image that GitHub refused before has no part in it, and its absence does not end it."""
+    world = World()
+    is_refused(world, "a")
+    world.do(e.CircuitClosed, GPU, "another image")
+    for name in "bcd":
+        leaves(world, name)
+    (row,) = open_circuits(world.state, GPU)
+    assert (row.strikes, row.image) == (3, "")
 
 
 def test_an_operator_closes_every_row_of_a_sku() -> None:
@@ -313,6 +337,7 @@ def test_an_operator_closes_every_row_of_a_sku() -> None:
     world.do(e.CircuitClosed, GPU, "an operator closed it", True)
     for key in (exits_key(GPU), boots_key(GPU), rung_key(GPU, 0)):
         assert (world.state.cooldowns[key].strikes, world.state.cooldowns[key].image) == (0, "")
+    assert refused_image(world.state, GPU) == ""
 
 
 def test_a_replaced_image_closes_nothing_else() -> None:
