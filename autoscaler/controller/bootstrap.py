@@ -45,6 +45,10 @@ LISTED_WITHIN: Seconds = 6.0
 AWAITING_AT_ONCE = 1280
 """Hellos that wait for a list at any moment, each some 20 KB: a boot wave. Who comes then tries again."""
 
+RESTORED_FROM: Seconds = 120.0
+"""A store whose last heartbeat is older than this at the start may be a restored backup. After a shorter
+absence, an idle machine gets a job without waiting for GitHub's list."""
+
 _ASSIGNED = frozenset({MachineState.GRANTED, MachineState.EXITED})
 _OVER = frozenset({MachineState.ENDING, MachineState.GONE, MachineState.LOST, MachineState.FAILED})
 
@@ -127,7 +131,7 @@ class BootstrapDesk:
     async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayParked | Granted:
         """Hand a grant over, once, or say after a while that there is none."""
         until = self._journal.now + wait
-        self._authenticated(machine, nonce)
+        self._wait_for_first_list(self._authenticated(machine, nonce))
         self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
         while True:
             found = self._authenticated(machine, nonce)
@@ -246,6 +250,16 @@ class BootstrapDesk:
             raise NotKnownYetError(TRY_AGAIN)
         if machine.nonce_hash and not hmac.compare_digest(machine.nonce_hash, nonce_hash):
             raise BootstrapRefusedError(401, "nonce")
+
+    def _wait_for_first_list(self, machine: Machine) -> None:
+        """Refuse a poll while the store may be a restored backup and GitHub has not listed who works.
+
+        The job on a machine can poll as its agent does, and would get a second registration.
+        """
+        state = self._journal.ledger.state
+        maybe_restored = state.was_away > RESTORED_FROM
+        if maybe_restored and machine.is_untold(state.started_at, state.every_scope_listed_at):
+            raise NotKnownYetError(TRY_AGAIN)
 
     def _authenticated(self, machine: MachineId, nonce: str, *, over: bool = False) -> Machine:
         found = self._journal.ledger.state.machines.get(machine)

@@ -19,7 +19,10 @@ from autoscaler.model.runners import RunnerState, machine_in_any_name
 OF_AN_UNKNOWN_CALL = "of a call that is not in the store"
 OLDER_THAN_THE_WORLD = "its record is older than the world: it may have been granted since"
 UNTOLD = "it is silent since the start, and GitHub has not shown since then who is at work"
+SHOWN_AT_WORK = "GitHub lists a runner of it that is not in the store"
 _DOUBTS = frozenset({OLDER_THAN_THE_WORLD, UNTOLD})
+"""A poll of the machine's own agent removes these. It does not remove SHOWN_AT_WORK: GitHub's list is
+evidence of a job, and the job on a machine can poll as its agent does."""
 
 _SOON_HEARD = frozenset({MachineState.PARKED, MachineState.GRANTED})
 """Their agents poll: after a start they have a moment to say so."""
@@ -45,8 +48,13 @@ def doubt(state: LedgerState, at: Instant) -> None:
             _doubt_job(state, job, at)
 
 
-def shown_at_github(state: LedgerState, name: RunnerName, at: Instant) -> None:
-    """GitHub shows this runner online or at work: its machine has a grant, whatever we know."""
+def shown_at_github(
+    state: LedgerState, name: RunnerName, at: Instant, why: str = OLDER_THAN_THE_WORLD
+) -> None:
+    """GitHub shows this runner online or at work: its machine has a grant, whatever we know.
+
+    A machine without a nonce may stand in another machine's slot, so `why` is not kept for it.
+    """
     runner = state.runners.get(name)
     if runner is not None:
         _was_handed_over(state, name, at)
@@ -57,14 +65,15 @@ def shown_at_github(state: LedgerState, name: RunnerName, at: Instant) -> None:
         return
     for one in (machine, *_found_with(state, machine)):
         if one.created_at < state.started_at:
-            _doubt_machine(state, one, at)
+            certain = one is machine and one.nonce_hash
+            _doubt_machine(state, one, at, why if certain else OLDER_THAN_THE_WORLD)
 
 
 def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
     """GitHub shows these registrations online or at work: each has been handed over."""
     state.runners_listed_at[event.scope] = event.began_at
     for name in event.at_work:
-        shown_at_github(state, name, event.at)
+        shown_at_github(state, name, event.at, SHOWN_AT_WORK)
 
 
 def waits_for_a_list(state: LedgerState) -> bool:
@@ -128,6 +137,10 @@ def _doubt_machine(
     state: LedgerState, machine: Machine, at: Instant, why: str = OLDER_THAN_THE_WORLD
 ) -> None:
     """Hold it to be at work, under whichever registration: what becomes of ours proves nothing."""
+    if machine.unproven and machine.reason in _DOUBTS and why == SHOWN_AT_WORK:
+        with state.changing(machine):
+            machine.reason = why
+        return
     if machine.confirmed or not _may_have_been_granted_since(state, machine):
         return
     if machine.state is MachineState.GRANTED:

@@ -68,7 +68,7 @@ AWAITED: Seconds = 900.0
 
 def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
     """Take up what was under way, after `absence` without anybody to decide."""
-    state.started_at = event.at
+    state.started_at, state.was_away = event.at, event.absence
     _set_right(state, event.at)
     for machine in tuple(state.machines.values()):
         if machine.state in _AGEING:

@@ -42,6 +42,7 @@ class LedgerState(IndexedRecords):
         self.offerings: dict[str, Offering] = {}
         self.use_catalogue(catalogue)
         self.started_at: Instant = 0.0
+        self.was_away: Seconds = 0.0
         self.cooldowns: dict[str, Cooldown] = {}
         self.foreign: dict[ProviderName, dict[ProviderMachineId, ListedMachine]] = {}
         self.mint_levels: dict[str, tuple[float, Instant]] = {}

@@ -383,6 +383,7 @@ async def restored(stage: str) -> tuple[Controller, Agent, RunnerName]:
         await agent.hello()
     if stage == "parked":
         await agent.gate()
+    await world.store.beat(world.clock.now())
     backup = world.store.snapshot()
     granted = await agent.start_runner()
     await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
@@ -424,6 +425,57 @@ def test_over_a_restored_store_a_job_cannot_have_its_machine_registered_again(
         assert controller.only_machine(MachineState.GRANTED).nonce_hash == known
 
     scenario()
+
+
+@pytest.mark.parametrize("queued_first", [False, True], ids=["job after the list", "job before"])
+@pytest.mark.parametrize("stage", ["booted", "parked"])
+def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
+    stage: str, queued_first: bool
+) -> None:
+    """A job with root can read its agent's nonce, too, and do what the agent does when it is idle."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        controller, agent, at_work = await restored(stage)
+        world = controller.world
+        agent.machine = controller.only_machine().id
+        await agent.gate()
+        if queued_first:
+            await queue(controller, 2)
+        for _ in range(20):
+            await controller.turn()
+            with pytest.raises(NotKnownYetError):
+                await agent.poll(1.0)
+            await world.clock.sleep(5.0)
+        later = RunnerName(f"{at_work[:-1]}7")  # of a hand-over that the backup does not know
+        listed_at_github(controller, later)
+        if not queued_first:
+            await queue(controller, 2)
+        await controller.turn()
+        for _ in range(3):
+            assert await refusal(agent.poll(1.0)) == (409, "not_parked")
+            await controller.turn()
+        machine = controller.only_machine(MachineState.GRANTED)
+        assert (machine.unproven, machine.handed_over, machine.runner) == (True, True, None)
+
+    scenario()
+
+
+@on_virtual_time
+async def test_after_a_short_absence_an_idle_machine_gets_its_job_before_any_list() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.park()
+    await world.store.beat(world.clock.now())
+    await controller.stop()
+    await world.clock.sleep(60.0)
+    again = Controller(world)
+    await again.resume()
+    agent.controller = again
+    polling = asyncio.ensure_future(agent.take_grant())
+    await again.turn()
+    await again.turn()
+    await polling
 
 
 @pytest.mark.parametrize("stage", STAGES)
