@@ -34,9 +34,14 @@ class Asking:
             await self._journal.record(answer)
 
     async def read_run(self, repository: str, run_id: int) -> None:
-        """Take in whether a run comes from a fork. A 404 leaves it unknown: no job of it is served."""
+        """Take in whether a run comes from a fork. A 404 leaves it unknown: no job of it is served.
+
+        The question may fall due again while a read waits its turn: a run that no job waits for is not read.
+        """
         try:
             async with self._run_reads:
+                if run_id not in self._journal.ledger.state.unread:
+                    return
                 from_fork = await self._github.run_from_fork(repository, run_id)
         except GitHubError:
             return

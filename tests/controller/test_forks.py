@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.asking import RUN_READS_AT_ONCE
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.model.catalogue import Access, Catalogue
 from autoscaler.model.events import JobObserved
@@ -98,6 +99,24 @@ def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> No
         assert len(world.east.running) == 1
 
     scenario()
+
+
+@on_virtual_time
+async def test_a_read_that_waits_its_turn_while_its_run_becomes_known_is_not_sent() -> None:
+    world = World(closed())
+    controller = await begin(world)
+    now = controller.journal.now
+    for job in range(1, 3 * RUN_READS_AT_ONCE):
+        world.github.forks[job] = False
+        controller.journal.note(
+            JobObserved(now, JobId(job), JobState.QUEUED, "acme/widgets", ("gpu",), now, run_id=job)
+        )
+    world.github.latency = 40.0  # a question is due again after 15 s
+    for _ in range(30):
+        await controller.turn(10.0)
+    assert controller.state.unread == {}
+    asked = world.github.asked.count("run_from_fork")
+    assert asked <= 3 * RUN_READS_AT_ONCE + RUN_READS_AT_ONCE, "those under way were asked again"
 
 
 @pytest.mark.parametrize("fork", [False, True])
