@@ -32,12 +32,15 @@ _SECRET_KEYS = (
 _ESCAPED = r"\\?\\/|\\?\\u00[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}"
 """How JSON and URLs write the letters of base64 that are special to them (RFC 8259, 7; RFC 3986, 2.1)."""
 
+_BROKEN = r"[\r\n]|\\[nr]"
+"""Where base64 is broken into lines, also as JSON and logs write it."""
+
 _SECRET_TEXTS = re.compile(
     r"\bgh[a-z]_[A-Za-z0-9_.\-]{10,}"
     r"|\bgithub_pat_\w{10,}"
     r"|\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"
     # A JIT configuration: base64 of {".runner": ...} or of any other JSON object.
-    r"|(?:\b|(?<=\\[nrt]))ey[IJ](?:[A-Za-z0-9+/_\-]|" + _ESCAPED + r"){97,}=*"
+    r"|(?:\b|(?<=\\[nrt]))ey[IJ](?:[A-Za-z0-9+/_\-]|" + _ESCAPED + "|" + _BROKEN + r"){97,}=*"
     r"|\b(?:[A-Za-z0-9+/_\-]|" + _ESCAPED + r"){300,}=*"
     # Whatever an error quotes beside the name, however short or odd.
     r"|(?<=jit_config)[\\\"' ]{0,6}[:=][\\\"' ]{0,6}[^\\\"',}\s]+"

@@ -272,3 +272,16 @@ def test_a_jit_configuration_that_an_error_quotes_is_not_written(
     assert "A1b2C3d4" not in told
     assert "GitHub said" in told
     assert "(422)" in told
+
+
+@pytest.mark.parametrize("width", [60, 64, 76])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\\n", "\\r\\n"])
+def test_a_jit_configuration_that_is_broken_into_lines_is_not_written(
+    width: int, line_end: str
+) -> None:
+    secret = "eyJ" + "A1b2C3d4" * 200
+    lines = [secret[at : at + width] for at in range(0, len(secret), width)]
+    told = redact_text(f"GitHub said: {line_end.join(lines)} (422)")
+    assert "A1b2C3d4" not in told
+    assert "GitHub said" in told
+    assert "(422)" in told
