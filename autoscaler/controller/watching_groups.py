@@ -67,7 +67,7 @@ class GroupWatch:
             return False
         known = tuple(one.name for one in listed.items)
         catalogue = self._journal.ledger.state.catalogue
-        found = excesses(catalogue, scope.owner, group, known)
+        found = excesses(catalogue, scope, group, known)
         for finding in found:
             _log.warning(
                 "runner_group_too_wide",

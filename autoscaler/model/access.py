@@ -8,10 +8,11 @@ Fields: docs.github.com, REST "Self-hosted runner groups".
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.catalogue import Catalogue, Scope
 from autoscaler.model.demand import admits, scope_of
 
-_TO_COME = "any-repository-to-come-1f0c9a7e"
+_TO_COME = ("any-repository-to-come-1f0c9a7e", "1f0c9a7e-repository-to-come-0")
+"""Names that no repository has. Two, so that a pattern such as `a*` does not cover all of them."""
 
 
 class Excess(StrEnum):
@@ -44,9 +45,9 @@ class Finding:
 
 
 def excesses(
-    catalogue: Catalogue, owner: str, group: RunnerGroup, known: tuple[str, ...]
+    catalogue: Catalogue, scope: Scope, group: RunnerGroup, known: tuple[str, ...]
 ) -> tuple[Finding, ...]:
-    """Return what a group of `owner` admits beyond the scopes and SKUs of the fleet.
+    """Return what the runner group of a scope admits beyond the group's scopes and the fleet's SKUs.
 
     `known` are repositories of the organization. A group that admits all of them also admits those
     to come: it is too wide unless an `access` admits these, too.
@@ -54,16 +55,17 @@ def excesses(
     found = []
     if group.allows_public_repositories:
         found.append(Finding(Excess.PUBLIC_REPOSITORIES))
+
+    def is_served(repository: str) -> bool:
+        covering = scope_of(catalogue, repository)
+        if covering is None or covering.runner_group != scope.runner_group:
+            return False
+        return any(admits(sku, repository) for sku in catalogue.skus.values())
+
     admitted = known if group.repositories is None else group.repositories
-    outside = tuple(sorted(name for name in admitted if not _is_served(catalogue, name)))
-    open_ended = group.repositories is None and not _is_served(catalogue, f"{owner}/{_TO_COME}")
+    outside = tuple(sorted(name for name in admitted if not is_served(name)))
+    to_come = (f"{scope.owner}/{name}" for name in _TO_COME)
+    open_ended = group.repositories is None and not all(map(is_served, to_come))
     if outside or open_ended:
         found.append(Finding(Excess.OUTSIDE_ACCESS, outside))
     return tuple(found)
-
-
-def _is_served(catalogue: Catalogue, repository: str) -> bool:
-    """Whether a scope covers a repository and the `access` of a SKU admits it."""
-    if scope_of(catalogue, repository) is None:
-        return False
-    return any(admits(sku, repository) for sku in catalogue.skus.values())

@@ -51,7 +51,7 @@ def test_a_group_is_too_wide(
 ) -> None:
     """Repositories to come count, too: a group of all admits them."""
     known = catalogue(replace(sku(), access=Access(access)))
-    assert excesses(known, "acme", shown, KNOWN) == found
+    assert excesses(known, known.scopes[0], shown, KNOWN) == found
 
 
 def test_the_access_of_any_sku_counts_and_so_does_the_scope() -> None:
@@ -60,6 +60,25 @@ def test_the_access_of_any_sku_counts_and_so_does_the_scope() -> None:
         replace(sku("cpu"), access=Access(("acme/gadgets",))),
     )
     both = group("acme/widgets", "acme/gadgets")
-    assert excesses(known, "acme", both, KNOWN) == ()
+    assert excesses(known, known.scopes[0], both, KNOWN) == ()
     narrow = replace(known, scopes=(Scope("acme", None, repositories=("acme/widgets",)),))
-    assert excesses(narrow, "acme", both, KNOWN) == (Finding(OUTSIDE, ("acme/gadgets",)),)
+    assert excesses(narrow, narrow.scopes[0], both, KNOWN) == (Finding(OUTSIDE, ("acme/gadgets",)),)
+
+
+def test_a_group_admits_too_much_where_it_admits_a_repository_of_another_groups_scope() -> None:
+    scopes = (
+        Scope("acme", None, repositories=("acme/w*",), runner_group="A"),
+        Scope("acme", None, repositories=("acme/g*",), runner_group="B"),
+    )
+    known = replace(catalogue(replace(sku(), access=Access(("acme/*",)))), scopes=scopes)
+    shown = group("acme/widgets", "acme/gadgets")
+    assert excesses(known, scopes[0], shown, KNOWN) == (Finding(OUTSIDE, ("acme/gadgets",)),)
+    assert excesses(known, scopes[1], shown, KNOWN) == (Finding(OUTSIDE, ("acme/widgets",)),)
+
+
+@pytest.mark.parametrize("pattern", ["acme/a*", "acme/*e", "acme/1*"])
+def test_a_group_of_all_repositories_is_too_wide_for_a_pattern_that_covers_some(
+    pattern: str,
+) -> None:
+    known = catalogue(replace(sku(), access=Access((pattern,))))
+    assert excesses(known, known.scopes[0], group(every=True), ()) == (Finding(OUTSIDE),)
