@@ -1,7 +1,6 @@
-"""The commands: reads the command line, calls what does the work, and prints what it says.
+"""The commands: reads the command line, calls the code that does the work, and prints the result.
 
-Decides nothing else. Everything but typer is imported by the command that needs it, so that
-`--help` answers at once.
+Each command imports what it needs, so that `--help` answers at once.
 """
 
 import os
@@ -26,7 +25,7 @@ USAGE_ERROR = 2
 
 commands = typer.Typer(
     name="autoscaler",
-    help="Turns queued GitHub Actions jobs into machines, and gives every one back.",
+    help="Launches a machine for each queued GitHub Actions job, and terminates it after the job.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,14 +34,14 @@ commands = typer.Typer(
 
 
 class LogFormat(StrEnum):
-    """How log lines are written."""
+    """The format of log lines."""
 
     JSON = "json"
     CONSOLE = "console"
 
 
 class LogLevel(StrEnum):
-    """From which level on they are written."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -53,15 +52,20 @@ class LogLevel(StrEnum):
 @commands.command()
 def serve(
     config: Annotated[Path, typer.Option("--config", "-c", help="The configuration, fleet.yaml.")],
-    log_format: Annotated[LogFormat, typer.Option(help="How log lines are written.")] = (
+    log_format: Annotated[LogFormat, typer.Option(help="The format of log lines.")] = (
         LogFormat.JSON
     ),
-    log_level: Annotated[LogLevel, typer.Option(help="From which level on.")] = LogLevel.INFO,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="The lowest level that is logged.")
+    ] = LogLevel.INFO,
     clock_scale: Annotated[
-        float, typer.Option(min=0.001, max=100_000, help="Run the clock faster, for a lab.")
+        float,
+        typer.Option(
+            min=0.001, max=100_000, help="How many times faster the clock runs (laboratory)."
+        ),
     ] = 1.0,
     clock_epoch: Annotated[
-        float, typer.Option(min=0, help="Unix seconds from which the faster clock counts.")
+        float, typer.Option(min=0, help="The Unix time at which the faster clock starts.")
     ] = 0.0,
 ) -> None:
     """Run the controller until SIGTERM."""
@@ -86,7 +90,8 @@ def serve(
 def check(
     config: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration, fleet.yaml.")],
     skip_files: Annotated[
-        bool, typer.Option("--skip-files", help="Pass over files that it names, such as keys.")
+        bool,
+        typer.Option("--skip-files", help="Do not check the files that it names, such as keys."),
     ] = False,
 ) -> None:
     """Check a configuration; exit status 2 if it has errors."""
@@ -110,31 +115,34 @@ def import_(
     prefix: Annotated[
         str,
         typer.Option(
-            help="Put before every SKU's name, not before extra labels: lf., c. or lf.c.",
+            help="Prefix of every SKU's name, but not of extra labels: lf., c. or lf.c.",
             metavar="PREFIX",
         ),
     ] = "",
     provider: Annotated[
-        str, typer.Option(metavar="NAME", help="What the EC2 provider is called.")
+        str, typer.Option(metavar="NAME", help="The name of the EC2 provider.")
     ] = "us-east-1",
     whole: Annotated[
-        bool, typer.Option("--whole", help="Write a whole fleet.yaml, not its SKUs alone.")
+        bool, typer.Option("--whole", help="Write a complete fleet.yaml, not only its SKUs.")
     ] = False,
     linux_ami: Annotated[
-        str, typer.Option(metavar="NAME|OWNER", help="The image of types without an ami.")
+        str, typer.Option(metavar="NAME|OWNER", help="The image for types without an ami.")
     ] = "gpu-runner-linux-*|self",
     windows_ami: Annotated[
-        str, typer.Option(metavar="NAME|OWNER", help="The same for Windows.")
+        str, typer.Option(metavar="NAME|OWNER", help="The image for Windows types without an ami.")
     ] = "gpu-runner-windows-*|self",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A new file; else standard output."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to create; default: standard output."
+        ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with 1 and write nothing if anything is reported.")
+        bool,
+        typer.Option("--strict", help="If anything is reported, write nothing and exit with 1."),
     ] = False,
 ) -> None:
-    """Turn PyTorch's scale-config.yml into SKUs; tell every key that has no place in them."""
+    """Convert PyTorch's scale-config.yml into SKUs, and report every key that is not converted."""
     from autoscaler.config.runner_keys import ImportOptions
     from autoscaler.model.catalogue import OperatingSystem
 
@@ -155,25 +163,34 @@ def schema() -> None:
 @commands.command()
 def demo(
     scale: Annotated[
-        float | None, typer.Option(min=1, max=100_000, help="How many times faster than life.")
+        float | None, typer.Option(min=1, max=100_000, help="How many times faster than real time.")
     ] = None,
     lose_job: Annotated[
-        bool, typer.Option("--lose-job", help="Have the lab lose a job, and see it noticed.")
+        bool,
+        typer.Option(
+            "--lose-job", help="Have the laboratory lose a job, to see that the demo reports it."
+        ),
     ] = False,
     leak_machine: Annotated[
-        bool, typer.Option("--leak-machine", help="Have the lab keep a machine, likewise.")
+        bool,
+        typer.Option(
+            "--leak-machine",
+            help="Have the laboratory keep a machine, to see that the demo reports it.",
+        ),
     ] = False,
     push: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Replay this push, not the package's own.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Replay this push instead of the built-in one."),
     ] = None,
     keep: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Keep the controller's log, configuration and store there."
+            metavar="FOLDER",
+            help="Keep the controller's log, configuration and store in this folder.",
         ),
     ] = None,
 ) -> None:
-    """Replay one push to a large repository against a GitHub and EC2 on this host."""
+    """Replay one push to a large repository against a simulated GitHub and EC2 on this host."""
     if lose_job and leak_machine:
         raise typer.BadParameter("--lose-job and --leak-machine: choose one")
     # Importing all of it takes seconds where the disk or the processors are busy.
@@ -217,7 +234,7 @@ def main() -> None:
 def _import(
     file: Path, options: "ImportOptions", output: Path | None, *, whole: bool, strict: bool
 ) -> None:
-    """Write what a scale-config.yml becomes, and tell what of it has no place there."""
+    """Write the SKUs of a scale-config.yml, and report what is not converted."""
     from shutil import get_terminal_size
 
     from autoscaler.config import ConfigurationError
@@ -242,14 +259,14 @@ def _import(
 
 
 def _price_of(instance_type: str, os: "OperatingSystem") -> float:
-    """Dollars an hour on demand. Raises ValueError where none is known."""
+    """Return the on-demand price in dollars an hour. Raises ValueError if it is unknown."""
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
     return find(instance_type).dollars_per_hour(os)
 
 
 def _architecture_of(instance_type: str, os: "OperatingSystem") -> "Architecture":
-    """What an instance type is. Raises ValueError where it cannot be launched for lack of a price."""
+    """Return an instance type's architecture. Raises ValueError if it is unknown or has no price."""
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
     _price_of(instance_type, os)
@@ -257,9 +274,9 @@ def _architecture_of(instance_type: str, os: "OperatingSystem") -> "Architecture
 
 
 def _write_new(output: Path, text: str) -> None:
-    """Write a file that was not there, whole or not at all: one that was may hold work.
+    """Create a file, completely or not at all. An existing file is not overwritten.
 
-    Raises ConfigurationError where there can be no such file, and Exit on a disk that is full.
+    Raises ConfigurationError if the file cannot be created, and Exit if the disk is full.
     """
     from autoscaler.config import ConfigurationError, Problem
 
@@ -268,7 +285,7 @@ def _write_new(output: Path, text: str) -> None:
     except OSError as error:
         what = f"cannot be written: {error.strerror}"
         there = isinstance(error, FileExistsError)
-        fix = "name a file that is not there yet" if there else "name a place to write to"
+        fix = "name a new file" if there else "name a file that can be written"
         raise ConfigurationError([Problem(str(output), 0, "", what, fix)]) from None
     try:
         with file:
@@ -281,7 +298,7 @@ def _write_new(output: Path, text: str) -> None:
 
 @contextmanager
 def _printing() -> Iterator[None]:
-    """Report standard output that cannot be written, in a line, and exit with 1; typer hides a closed pipe."""
+    """If stdout fails, print one line to stderr and exit with 1. typer handles a closed pipe."""
     try:
         yield
         sys.stdout.flush()

@@ -106,7 +106,7 @@ def test_check_looks_at_instance_types_prices_and_quotas(example: Path) -> None:
     assert result.exit_code == 2
     lines = result.stderr.splitlines()
     assert [re.sub(r"; fix: .*", "", line).partition(": ")[2] for line in lines] == [
-        'providers.us-east-1.ec2.quotas.Q: "Q" is no quota family',
+        'providers.us-east-1.ec2.quotas.Q: "Q" is not a quota family',
         'skus."windows.g4dn.xlarge".on[0].instance_types[0]: instance type g4dn.huge is not known',
         'skus."linux.arm64.m7g.4xlarge".on[0].instance_types[0]: '
         "m7g.4xlarge is arm64, the SKU is x64",
@@ -134,8 +134,8 @@ def test_check_looks_into_secret_files_unless_told_not_to(example: Path) -> None
     (example.parent / "webhook-secret").write_text("")
     result = run("check", example)
     assert result.exit_code == 2
-    assert "holds no private key that can be read" in result.stderr
-    assert "holds no secret" in result.stderr
+    assert "contains no readable private key" in result.stderr
+    assert "contains no secret" in result.stderr
     (example.parent / "webhook-secret").unlink()
     assert run("check", "--skip-files", example).exit_code == 0
 
@@ -179,7 +179,7 @@ def test_check_s_table_fits_a_terminal_with_a_line_for_each_sku(
     assert heads.split() == ["SKU", "labels", "ladder", "parked", "at", "most"]
     assert len(table) == 84
     assert max(map(len, [heads, *table])) <= columns
-    assert {row.split("  ")[-1] for row in table[4:]} == {"no cap"}
+    assert {row.split("  ")[-1] for row in table[4:]} == {"no limit"}
     assert all(row.startswith("lf.c.linux.g6") for row in table[4:])
 
 
@@ -195,7 +195,7 @@ def test_check_s_table_is_whole_for_a_pipe(example: Path, monkeypatch: pytest.Mo
         "fast.79, linux, x64",
         "us-east-1: g6.4xlarge, g5.4xlarge (spot)",
         "0",
-        "no cap",
+        "no limit",
     ]
     assert "…" not in "".join(rows)
 
@@ -212,8 +212,8 @@ def test_check_warns_of_stock_images_once_each(example: Path) -> None:
     (line,) = (line for line in result.stderr.splitlines() if "stock image" in line)
     assert line.endswith(
         'warning: skus."windows.g4dn.xlarge".image: "W" is a stock image, without GitHub\'s runner in '
-        "/opt/actions-runner (of 1 more SKUs too); fix: build an image from it with the runner and "
-        "Python (docs/agent.md), and name that"
+        "/opt/actions-runner (of 1 more SKUs too); fix: build your own image from it with the runner "
+        "and Python (docs/agent.md)"
     )
 
 
@@ -268,7 +268,7 @@ def test_import_writes_a_whole_file_that_check_accepts(tmp_path: Path) -> None:
     assert checked.exit_code == 0
     lines = checked.stderr.splitlines()
     # A variant has its type's extra labels too, and the type stands first.
-    winner = 'is also "linux.g5.4xlarge.nvidia.gpu"'
+    winner = '"linux.g5.4xlarge.nvidia.gpu" also has the label'
     assert sum(winner in line for line in lines) == 4
     stock = [line for line in lines if "is a stock image, without GitHub's runner" in line]
     assert len(stock) == len(lines) - 4
@@ -282,7 +282,7 @@ def test_import_overwrites_nothing(tmp_path: Path) -> None:
     file.write_text("mine")
     result = run("import", SCALE_CONFIG, "--output", file)
     assert result.exit_code == 2
-    assert f"{file}: cannot be written: File exists; fix: name a file that is not" in result.stderr
+    assert f"{file}: cannot be written: File exists; fix: name a new file" in result.stderr
     assert file.read_text() == "mine"
 
 
@@ -388,7 +388,7 @@ def test_import_leaves_no_part_of_a_file_that_does_not_fit(tmp_path: Path) -> No
 def test_import_to_a_place_that_takes_no_file(tmp_path: Path) -> None:
     result = run("import", SCALE_CONFIG, "-o", tmp_path / "gone" / "fleet.yaml")
     assert result.exit_code == 2
-    assert "cannot be written: No such file or directory; fix: name a place to write to" in (
+    assert "cannot be written: No such file or directory; fix: name a file that can be written" in (
         result.stderr
     )
 
@@ -415,7 +415,7 @@ def test_import_strictly_refuses_a_type_that_only_its_variants_can_be(tmp_path: 
 def test_check_of_a_scale_config_names_import() -> None:
     result = run("check", SCALE_CONFIG)
     assert result.exit_code == 2
-    assert "runner_types: unknown key; fix: this is a scale-config.yml: autoscaler import" in (
+    assert "runner_types: unknown key; fix: this is a scale-config.yml: convert it with" in (
         result.stderr
     )
 

@@ -163,7 +163,7 @@ def test_where_everything_is_clear_it_ends_with_0(controller: Controller) -> Non
     controller.word.shown = []
     result = controller.run("unclear")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "everything is clear" in result.stderr
+    assert "no unverified machines" in result.stderr
 
 
 def test_nothing_is_called_clear_before_every_provider_was_listed(controller: Controller) -> None:
@@ -171,14 +171,14 @@ def test_nothing_is_called_clear_before_every_provider_was_listed(controller: Co
     result = controller.run("unclear")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("provider east: not listed since the controller's start")
-    assert "is clear" not in result.stderr
+    assert "no unverified" not in result.stderr
 
 
 def test_confirm_hands_the_word_on(controller: Controller) -> None:
     result = controller.run("confirm", "i-1")
-    assert (result.exit_code, result.stdout) == (0, "machine x-i-1 is being ended\n")
+    assert (result.exit_code, result.stdout) == (0, "machine x-i-1 is being terminated\n")
     result = controller.run("confirm", "--installation", "01d01d01", "--force")
-    assert result.stdout == "installation 01d01d01 is this fleet's own now\n"
+    assert result.stdout == "installation 01d01d01 now belongs to this fleet\n"
     assert controller.word.taken == [("i-1", False), ("01d01d01", True)]
 
 
@@ -210,13 +210,13 @@ def test_a_token_that_is_not_believed_is_told(controller: Controller) -> None:
     (controller.file.parent / "admin-token").write_text("w" * 40)
     result = controller.run("unclear")
     assert result.exit_code == 1
-    assert "does not believe the token" in result.stderr
+    assert "refuses the token" in result.stderr
     assert "w" * 40 not in result.output
 
 
 def test_a_controller_without_the_endpoint_is_told(controller: Controller) -> None:
     result = controller.run("unclear", "--url", f"{controller.url}/nothing")
-    assert (result.exit_code, "hears no operator" in result.stderr) == (1, True)
+    assert (result.exit_code, "no /admin endpoints" in result.stderr) == (1, True)
 
 
 def test_the_token_follows_no_redirect(controller: Controller) -> None:
@@ -227,20 +227,24 @@ def test_the_token_follows_no_redirect(controller: Controller) -> None:
 
 def test_an_answer_of_somebody_else_s_is_told(controller: Controller) -> None:
     result = controller.run("unclear", "--url", f"{controller.url}/broken")
-    assert (result.exit_code, "cannot be asked" in result.stderr) == (1, True)
+    assert (result.exit_code, "does not answer" in result.stderr) == (1, True)
 
 
 def test_a_controller_that_is_not_there_is_told(tmp_path: Path) -> None:
     file = fleet_file(tmp_path, "http://127.0.0.1:1")
     result = CliRunner().invoke(commands, ["unclear", "--config", str(file)])
     assert result.exit_code == 1
-    assert "http://127.0.0.1:1 cannot be asked" in result.stderr
+    assert "http://127.0.0.1:1 does not answer" in result.stderr
     assert "--url" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("tokens", "words"),
-    [("short", "visible ASCII letters"), ("", "holds no secret"), ("a b" * 20, "visible ASCII")],
+    [
+        ("short", "visible ASCII characters"),
+        ("", "contains no secret"),
+        ("a b" * 20, "visible ASCII"),
+    ],
 )
 def test_a_file_without_a_usable_token_is_told_with_its_key(
     tmp_path: Path, tokens: str, words: str
@@ -261,7 +265,7 @@ def test_a_configuration_without_a_token_is_told(tmp_path: Path) -> None:
     result = CliRunner().invoke(commands, ["confirm", "i-1", "--config", str(file)])
     assert result.exit_code == 2
     assert result.stderr.startswith(
-        f"{file}:6: server.admin_token_file: is not set, so the controller hears no operator; fix: "
+        f"{file}:6: server.admin_token_file: is not set, so the controller has no /admin endpoints; fix: "
     )
 
 
@@ -272,8 +276,8 @@ def test_a_configuration_without_a_token_is_told(tmp_path: Path) -> None:
         ("", "is not an http or https URL"),
         ("file:///etc", "is not an http or https URL"),
         ("https://fleet.example.com/?a=b", "has a query or fragment"),
-        ("https://me:mine@fleet.example.com", "holds a user or password"),
-        ("http://fleet.example.com", "would send secrets in the clear"),
+        ("https://me:mine@fleet.example.com", "contains a user or password"),
+        ("http://fleet.example.com", "would send secrets without encryption"),
     ],
 )
 def test_a_url_that_the_token_cannot_go_to_is_a_command_line_that_cannot_be_used(
@@ -293,7 +297,7 @@ def test_where_fleet_yaml_says_insecure_the_token_goes_over_plain_http(tmp_path:
     file.write_text(file.read_text().replace("server:\n", "server:\n  insecure: true\n"))
     url = "http://controller.invalid"
     result = CliRunner().invoke(commands, ["unclear", "--config", str(file), "--url", url])
-    assert (result.exit_code, f"{url} cannot be asked" in result.stderr) == (1, True)
+    assert (result.exit_code, f"{url} does not answer" in result.stderr) == (1, True)
 
 
 def test_the_token_goes_to_no_proxy_in_the_clear(

@@ -9,7 +9,7 @@ _CREDENTIALS = (
     "give the AWS SDK credentials: an instance role, AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY"
 )
-_RENEW = "renew the credentials: AWS does not know them, or no longer"
+_RENEW = "renew the credentials: they are unknown to AWS, or expired"
 _LOG_IN = "log in again (aws sso login), or give the controller credentials that do not expire"
 _NETWORK = (
     "let this host reach AWS: its network, DNS, or HTTPS_PROXY and NO_PROXY in the controller's "
@@ -26,12 +26,12 @@ _HINTS = {
     "ConnectTimeoutError": _NETWORK,
     "EndpointConnectionError": _NETWORK,
     "ProxyConnectionError": _NETWORK,
-    "SSLError": "trust the certificate that this host sees for AWS: AWS_CA_BUNDLE names its authority",
+    "SSLError": "trust the certificate of AWS as this host sees it: put its CA into AWS_CA_BUNDLE",
     "AuthFailure": _RENEW,
     "ExpiredToken": _RENEW,
     "InvalidClientTokenId": _RENEW,
-    "RequestExpired": "set this host's clock, or renew the credentials",
-    "UnauthorizedOperation": "allow the credentials what docs/ec2.md#permissions lists",
+    "RequestExpired": "correct this host's clock, or renew the credentials",
+    "UnauthorizedOperation": "give the credentials the permissions in docs/ec2.md#permissions",
     "InvalidSubnetID.NotFound": "correct subnets: they must be in this region and account",
 }
 

@@ -59,7 +59,9 @@ def preflight(
 def _store(document: Document) -> Iterator[config.Problem]:
     store = valid(document.root, shapes.StoreUrl, "store")
     if store is not None and not store.startswith(SQLITE):
-        yield document.problem(("store",), "PostgreSQL is not built yet", "write sqlite:///FILE")
+        yield document.problem(
+            ("store",), "PostgreSQL is not implemented yet", "write sqlite:///FILE"
+        )
 
 
 def _regions(document: Document) -> Iterator[config.Problem]:
@@ -70,10 +72,10 @@ def _regions(document: Document) -> Iterator[config.Problem]:
         if region is None or region in known or (own is not None and own.value):
             continue
         meant = nearest(region, known)
-        fix = "name AWS's certificate for it in identity_certificates"
+        fix = "add AWS's certificate for the region to identity_certificates"
         if meant is not None:
             fix = f"did you mean {meant}? If not, {fix}"
-        what = f"no machine in {show(region)} could prove who it is: no certificate is known"
+        what = f"no certificate for identity documents of {show(region)} is known"
         yield document.problem(("providers", name, "ec2", "region"), what, fix)
 
 
@@ -115,6 +117,6 @@ def _user_data(document: Document, folder: Path) -> Iterator[config.Problem]:
     except ValueError as error:
         path = ("server", "tls", "ca_file")
         file = valid(document.root, shapes.FilePath, *path)
-        what = f"{show(file)} cannot go to machines: {error}"
-        fix = "leave in it only the authority that signed the server's certificate"
+        what = f"{show(file)} cannot be part of user data: {error}"
+        fix = "keep only the CA certificate that signed the server's certificate in it"
         yield document.problem(path, what, fix)

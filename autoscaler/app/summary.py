@@ -67,4 +67,4 @@ def _row(name: str, sku: SkuSettings) -> tuple[str, str, str, str, str]:
 
 
 def _cap(cap: float | None) -> str:
-    return "no cap" if cap is None else f"{cap:,.10g}"
+    return "no limit" if cap is None else f"{cap:,.10g}"

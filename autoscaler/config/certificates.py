@@ -66,12 +66,12 @@ def _authority(file: Path) -> str:
     pem = read_pem(file)
     certificates(pem)
     if b"PRIVATE KEY" in pem:
-        what = "holds a private key, and would go to machines"
+        what = "contains a private key, and machines would get it"
         raise PemError(what, "leave only certificates in it")
     try:
         return pem.decode()
     except UnicodeDecodeError:
-        what = "holds text that is not UTF-8, and would go to machines"
+        what = "contains text that is not UTF-8"
         raise PemError(what, "leave only certificates in it") from None
 
 
@@ -83,8 +83,8 @@ def _pair(document: Document, certificate: Path, key: Path) -> None:
         context.load_cert_chain(certificate, key)
     except ssl.SSLError as error:
         if error.reason in _MISMATCH:
-            fix = "name the key that it was made with, or put the server's own first"
-            what = f"is not the key of the first certificate in {named}"
+            fix = "name the key of that certificate, or put the server's certificate first"
+            what = f"does not match the first certificate in {named}"
             raise PemError(what, fix) from None
         what = f"cannot be used with {named}: {error.reason}"
-        raise PemError(what, "make a new certificate and key") from None
+        raise PemError(what, "create a new certificate and key") from None

@@ -46,7 +46,7 @@ def _apps(document: Document) -> Iterator[Problem]:
         if node is None or not isinstance(node.value, int):
             continue
         if node.value in seen:
-            what = f"the App of line {seen[node.value]} again"
+            what = f"repeats the App on line {seen[node.value]}"
             yield document.problem(("github", "apps", index, "id"), what, "remove one of them")
         seen.setdefault(node.value, node.line)
 
@@ -60,16 +60,16 @@ def _scopes(document: Document) -> Iterator[Problem]:
         path = ("github", "scopes", index)
         org, repo, globs = scope.child("org"), scope.child("repo"), scope.child("repositories")
         if (org is None) == (repo is None):
-            what = "names both org and repo" if org else "names neither org nor repo"
-            yield document.problem(path, what, "write one of org and repo")
+            what = "has both org and repo" if org else "has neither org nor repo"
+            yield document.problem(path, what, "write either org or repo")
             continue
         if repo is not None and globs is not None:
-            what = "narrows a scope that is one repository"
+            what = "cannot be combined with repo"
             yield document.problem((*path, "repositories"), what, "remove it, or write org")
         name = (text(org or repo) or "").lower()
         covers = (org is not None, name, str(globs.plain()) if globs else "")
         if name and covers in seen:
-            what = f"covers what the scope of line {seen[covers]} covers"
+            what = f"covers the same repositories as the scope on line {seen[covers]}"
             yield document.problem(path, what, "remove one of them")
         seen.setdefault(covers, scope.line)
 
@@ -82,13 +82,13 @@ def _transport(document: Document) -> Iterator[Problem]:
     tls, insecure = server.child("tls"), server.child("insecure")
     plain = insecure is not None and insecure.value is True
     if tls is None and not plain and not listen.loopback:
-        what = f"others can reach {listen}, and there is no tls"
+        what = f"other hosts can reach {listen}, and tls is missing"
         fix = (
             "add tls: {certificate_file, key_file}, or insecure: true behind a proxy that ends TLS"
         )
         yield document.problem(("server", "listen"), what, fix)
     if tls is not None and plain:
-        what = "contradicts tls"
+        what = "cannot be combined with tls"
         yield document.problem(("server", "insecure"), what, "remove one of them")
 
 
@@ -102,14 +102,14 @@ def _public_url(document: Document) -> Iterator[Problem]:
     plain = insecure is not None and insecure.value is True
     path = ("server", "public_url")
     if server.child("tls") is not None and not secure:
-        yield document.problem(path, "is http, but the server speaks TLS", "write https://")
+        yield document.problem(path, "is http, but the server uses TLS", "write https://")
     elif server.child("tls") is None and secure and not plain:
         what = "is https, but the server has no tls"
         yield document.problem(
             path, what, "add tls, or insecure: true behind a proxy that ends TLS"
         )
     elif not secure and not plain and not is_loopback(host):
-        what = "sends what is secret in the clear"
+        what = "would send secrets without encryption"
         yield document.problem(path, what, "write https://, or add insecure: true")
 
 
@@ -118,7 +118,9 @@ def _webhook_listen(document: Document) -> Iterator[Problem]:
     listen, webhook = (_address(text(server, key)) for key in ("listen", "webhook_listen"))
     if listen is not None and listen == webhook and listen.port:
         path = ("server", "webhook_listen")
-        yield document.problem(path, "is the address of listen", "remove it, or take another port")
+        yield document.problem(
+            path, "is the same address as listen", "remove it, or use another port"
+        )
 
 
 def _providers(document: Document) -> Iterator[Problem]:
@@ -134,7 +136,7 @@ def _providers(document: Document) -> Iterator[Problem]:
         if not kinds and provider.value:
             continue  # Its unknown keys are told.
         if len(kinds) != 1:
-            what = "is both ec2 and kubernetes" if kinds else "is of no kind"
+            what = "has both ec2 and kubernetes" if kinds else "has neither ec2 nor kubernetes"
             yield document.problem(path, what, "write exactly one of ec2 and kubernetes")
             continue
         region = text(provider, "ec2", "region")
@@ -142,8 +144,10 @@ def _providers(document: Document) -> Iterator[Problem]:
             continue
         if region in places:
             first, line = places[region]
-            what = f"{region} is the region of provider {show(first)} (line {line}) already"
-            fix = f"list the subnets of both under {show(first)}: one provider serves a region"
+            what = f"{region} is already the region of provider {show(first)} (line {line})"
+            fix = (
+                f"list the subnets of both under {show(first)}: a region can have one provider only"
+            )
             yield document.problem((*path, "ec2", "region"), what, fix)
         places.setdefault(region, (name, provider.line))
 

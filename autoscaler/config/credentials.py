@@ -29,9 +29,9 @@ _ADMIN: KeyPath = ("server", "admin_token_file")
 _METRICS: KeyPath = ("server", "metrics_token_file")
 _TOKEN = re.compile(rb"[!-~]{%d,1024}" % SHORTEST_TOKEN)
 _FIXES = {
-    _WEBHOOK: "write one secret a line",
-    _ADMIN: "write one token a line, such as openssl rand -hex 32 prints",
-    _METRICS: "write one token a line, such as openssl rand -hex 32 prints",
+    _WEBHOOK: "write one secret per line",
+    _ADMIN: "write one token per line, such as the output of openssl rand -hex 32",
+    _METRICS: "write one token per line, such as the output of openssl rand -hex 32",
 }
 
 
@@ -113,7 +113,7 @@ def _app_key(document: Document, path: KeyPath, file: Path) -> bytes:
     except PemError as error:
         raise _problem(document, path, error.what) from None
     if not isinstance(key, rsa.RSAPrivateKey):
-        raise _problem(document, path, "holds a private key that is not RSA")
+        raise _problem(document, path, "contains a private key that is not RSA")
     return pem
 
 
@@ -121,9 +121,9 @@ def _secrets(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes
     lines = [line.strip() for line in _read(document, path, file).splitlines()]
     secrets = tuple(SecretBytes(line) for line in lines if line)
     if not secrets:
-        raise _problem(document, path, "holds no secret")
+        raise _problem(document, path, "contains no secret")
     if len(secrets) > MAX_WEBHOOK_SECRETS:
-        raise _problem(document, path, f"holds more than {MAX_WEBHOOK_SECRETS} secrets")
+        raise _problem(document, path, f"contains more than {MAX_WEBHOOK_SECRETS} secrets")
     return secrets
 
 
@@ -131,7 +131,9 @@ def _tokens(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes,
     """RFC 6750's tokens stand in a header: visible ASCII, and long enough that nobody guesses one."""
     tokens = _secrets(document, path, file)
     if not all(_TOKEN.fullmatch(token.get_secret_value()) for token in tokens):
-        what = f"holds a token that is not of {SHORTEST_TOKEN} to 1024 visible ASCII letters"
+        what = (
+            f"contains a token that does not have {SHORTEST_TOKEN} to 1024 visible ASCII characters"
+        )
         raise _problem(document, path, what)
     return tokens
 
@@ -149,6 +151,6 @@ def _read(document: Document, path: KeyPath, file: Path) -> bytes:
 
 
 def _problem(document: Document, path: KeyPath, what: str) -> ConfigurationError:
-    fix = _FIXES.get(path, "save the key that GitHub gave as it is")
+    fix = _FIXES.get(path, "save the key file from GitHub without changes")
     named = show(text(document.root, *path))
     return ConfigurationError([document.problem(path, f"{named} {what}", fix)])

@@ -115,7 +115,7 @@ def parse(
             builder.take(event)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, max(error.position, 0)) + 1
-        what = "holds a control character"
+        what = "contains a control character"
         raise _unreadable(file, line, what, "remove it") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
@@ -135,7 +135,7 @@ def _not_yaml(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str]:
     lines = text.split("\n")
     line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        return "is indented with a tab", "indent with spaces: YAML takes no tabs there"
+        return "is indented with a tab", "indent with spaces: YAML does not allow tabs there"
     start = line[mark.column : mark.column + 1] if mark is not None else ""
     if start and start in "@`%":
         return f"has a value that begins with {start}", "put the value in quotes"
@@ -173,7 +173,9 @@ class _Builder:
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                raise _unreadable(self.file, line, "holds a second document", "keep one document")
+                raise _unreadable(
+                    self.file, line, "contains a second document", "keep one document"
+                )
         elif isinstance(event, yaml.AliasEvent):
             self._alias(event.anchor, line)
         elif isinstance(event, yaml.ScalarEvent):
@@ -189,13 +191,15 @@ class _Builder:
     def _alias(self, anchor: str | None, line: int) -> None:
         target = self._anchors.get(anchor or "")
         if target is None:
-            what = f"the alias {show(anchor)} names nothing that ended above it"
+            what = f"the alias {show(anchor)} has no anchor above it"
             raise _unreadable(self.file, line, what, "write the value out")
         self._add(Node(line, target.value, target.size, target.height), line)
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         if event.tag not in _TEXT_TAGS:
-            raise _unreadable(self.file, line, f"tag {show(event.tag)}", "remove the tag")
+            raise _unreadable(
+                self.file, line, f"the tag {show(event.tag)} is not supported", "remove the tag"
+            )
         opened = self._open[-1] if self._open else None
         if opened and isinstance(opened.node.value, dict) and opened.key is None:
             self._key(opened, event.value, line)
@@ -208,16 +212,20 @@ class _Builder:
 
     def _key(self, opened: _Open, key: str, line: int) -> None:
         if key == "<<":
-            what = "merge keys (<<) are not read"
+            what = "merge keys (<<) are not supported"
             raise _unreadable(self.file, line, what, "write the keys out, or alias whole values")
         opened.key = (key, line)
 
     def _start(self, event: yaml.CollectionStartEvent, line: int) -> None:
         if event.tag is not None:
-            raise _unreadable(self.file, line, f"tag {show(event.tag)}", "remove the tag")
+            raise _unreadable(
+                self.file, line, f"the tag {show(event.tag)} is not supported", "remove the tag"
+            )
         opened = self._open[-1] if self._open else None
         if opened and isinstance(opened.node.value, dict) and opened.key is None:
-            raise _unreadable(self.file, line, "a key that is not plain text", "write a plain key")
+            raise _unreadable(
+                self.file, line, "has a key that is not plain text", "write a plain key"
+            )
         self._check_depth(len(self._open) + 1, line)
         mapping = isinstance(event, yaml.MappingStartEvent)
         self._open.append(_Open(Node(line, {} if mapping else []), event.anchor))
@@ -232,7 +240,7 @@ class _Builder:
         parent.height = max(parent.height, node.height + 1)
         self._check_depth(len(self._open) + node.height, line)
         if parent.size > MAX_NODES:
-            what = f"holds more than {MAX_NODES} values once aliases are written out"
+            what = f"has more than {MAX_NODES} values after aliases are expanded"
             raise _unreadable(self.file, line, what, "use fewer aliases")
         if isinstance(parent.value, list):
             parent.value.append(node)
@@ -250,7 +258,7 @@ class _Builder:
         if key not in mapping:
             mapping[key] = node
             return
-        what = f"stands twice; the first is on line {mapping[key].line}"
+        what = f"is repeated; the first one is on line {mapping[key].line}"
         key_path = dotted((*self._path(), key))
         fix = "rename or remove one of them"
         self.problems.append(Problem(self.file, node.line, key_path, what, fix))

@@ -99,10 +99,10 @@ def _unknown_fix(path: KeyPath) -> str:
     if meant is not None:
         return f"did you mean {meant}?"
     if path == (RUNNER_TYPES,):
-        return "this is a scale-config.yml: autoscaler import makes SKUs of it"
+        return "this is a scale-config.yml: convert it with autoscaler import"
     section = section_at(path[:-1])
     known = listed(list(keys(section))) if section else ""
-    return f"remove it; known here: {known}"
+    return f"remove it; known keys: {known}"
 
 
 def _missing_fix(path: KeyPath) -> str:
@@ -116,7 +116,7 @@ def _missing_fix(path: KeyPath) -> str:
 def _not_text(error: ErrorDetails) -> tuple[str, str]:
     value = error["input"]
     if isinstance(value, dict | list):
-        return f"{show(value)} stands where text should", "write a single value"
+        return f"{show(value)} is not text", "write a single value"
     return f"{show(value)} is not text", "put it in quotes"
 
 

@@ -53,8 +53,8 @@ def empty_store(document: Document, folder: Path) -> Iterator[Problem]:
     url = text(document.root, "store") or ""
     file = folder / url.removeprefix(SQLITE)
     if url.startswith(SQLITE) and file.is_file() and not file.stat().st_size:
-        what = f"{show(url)} names an empty file, which is a new store"
-        fix = "restore the backup again, if it was to be one"
+        what = f"{show(url)} is an empty file, which counts as a new store"
+        fix = "if it should be a backup, restore it again"
         yield document.problem(("store",), what, fix, warning=True)
 
 
@@ -98,13 +98,13 @@ def _trouble(folder: Path, name: str) -> tuple[str, str] | None:
     file = folder / name
     try:
         if not file.exists():
-            fix = f"put the file there, or name another; names start at {folder.absolute()}"
-            return "names a file that is not there", fix
+            fix = f"create the file, or correct the name, which is relative to {folder.absolute()}"
+            return "does not exist", fix
         if not file.is_file():
-            return "names something that is not a file", "name a file"
+            return "is not a file", "name a file"
         file.open("rb").close()
     except OSError as error:
-        return f"names a file that cannot be read: {error.strerror}", unreadable_fix(error)
+        return f"cannot be read: {error.strerror}", unreadable_fix(error)
     return None
 
 
@@ -125,8 +125,10 @@ def _store(document: Document, folder: Path, try_store: bool) -> Iterator[Proble
     except OSError:
         there = False
     if not there:
-        what = f"the folder of {show(url)} is not there"
-        yield document.problem(("store",), what, f"make the folder {file.parent}, or name another")
+        what = f"the folder of {show(url)} does not exist"
+        yield document.problem(
+            ("store",), what, f"create the folder {file.parent}, or use another one"
+        )
         return
     trouble = _store_trouble(file)
     if trouble is None and try_store:
@@ -136,18 +138,18 @@ def _store(document: Document, folder: Path, try_store: bool) -> Iterator[Proble
 
 
 def _store_trouble(file: Path) -> tuple[str, str] | None:
-    another = "name a file that is not there yet, or the fleet's own"
+    another = "name a new file, or the fleet's own store"
     try:
         if not file.exists():
             return None
         if not file.is_file():
-            return "names something that is not a file", another
+            return "is not a file", another
         with file.open("rb") as opened:
             first = opened.read(len(_SQLITE_MAGIC))
     except OSError as error:
         return f"cannot be read: {error.strerror}", unreadable_fix(error)
     if first not in (b"", _SQLITE_MAGIC):
-        return "names a file that is no SQLite database", another
+        return "is not a SQLite database", another
     return None
 
 
@@ -165,6 +167,6 @@ def _unwritable(file: Path) -> tuple[str, str] | None:
         if isinstance(error, PermissionError):
             fix = f"let the user who runs this (id {os.geteuid()}) write to the file and its folder"
         else:
-            fix = "make room there, or name a file in another folder"
+            fix = "free space there, or use another folder"
         return f"cannot be written: {error.strerror}", fix
     return None

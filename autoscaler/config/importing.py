@@ -19,7 +19,7 @@ from autoscaler.config.scale_config import Imported, import_types
 from autoscaler.config.stock_images import FIX, STOCK_OWNERS, WHAT
 from autoscaler.config.values import read
 
-HOLDS_RUNNER = "must hold GitHub's runner, which PyTorch's fleet downloads at boot"
+HOLDS_RUNNER = "must contain GitHub's runner, which PyTorch's fleet downloads at boot"
 
 
 def import_scale_config(
@@ -36,7 +36,7 @@ def import_scale_config(
     imported = import_types(document, architecture_of, options)
     if not imported.skus:
         problems = [
-            Problem(shown, one.line, one.key, one.why, "correct it, for no type can be imported")
+            Problem(shown, one.line, one.key, one.why, "correct it: no type can be imported")
             for one in imported.reported
         ]
         raise ConfigurationError(problems)
@@ -45,7 +45,7 @@ def import_scale_config(
     else:
         text = skus_text(imported.skus, file.name)
     if len(text) > MAX_BYTES:
-        what = f"comes to more than the {MAX_BYTES // 1024} KiB that a fleet.yaml may have"
+        what = f"results in more than {MAX_BYTES // 1024} KiB, the limit of a fleet.yaml"
         raise ConfigurationError([Problem(shown, 0, "", what, "import it in parts")])
     return text, imported
 

@@ -20,7 +20,7 @@ def check_skus(document: Document) -> Iterator[Problem]:
     for name, sku in skus.entries() if skus else ():
         path = ("skus", name)
         if name.lower() in seen:
-            what = f"is the SKU {show(seen[name.lower()])} again: labels have no upper case"
+            what = f"repeats the SKU {show(seen[name.lower()])}: labels are case-insensitive"
             yield document.problem(path, what, "rename one of them")
         seen.setdefault(name.lower(), name)
         yield from _platform(document, path, sku)
@@ -38,7 +38,7 @@ def _platform(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]
     if isinstance(sku.value, dict) and sku.child("image") is None:
         on_ec2 = [rung for rung in _rungs(sku) if _kind(document, rung) == "ec2"]
         if on_ec2:
-            what = "is missing, and the ladder has a rung on EC2"
+            what = "is missing, and a launch option is on EC2"
             fix = 'add image: {name: "my-image-*", owner: self}'
             yield document.problem((*path, "image"), what, fix)
 
@@ -47,7 +47,7 @@ def _minimums(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]
     most = _whole(sku, "max_machines")
     if most is None:
         if sku.child("fair_share") is not None and sku.child("max_machines") is None:
-            what = "is a part of max_machines, which is left out"
+            what = "is a part of max_machines, which is missing"
             yield document.problem((*path, "fair_share"), what, "add max_machines, or remove it")
         return
     schedule = sku.get("idle", "schedule")
@@ -66,7 +66,7 @@ def _labels(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
     for index, label in labels.items() if labels else ():
         name = label.value
         if isinstance(name, str) and name.lower() in seen:
-            yield document.problem((*path, "labels", index), "stands twice", "remove it")
+            yield document.problem((*path, "labels", index), "is repeated", "remove it")
         seen.add(str(name).lower())
 
 
@@ -78,7 +78,7 @@ def _rung(document: Document, path: KeyPath, rung: Node) -> Iterator[Problem]:
         fix = (
             f"did you mean {meant}?" if meant else f"write {listed(known)}, or add it to providers"
         )
-        what = f"{show(name)} is no provider of this file"
+        what = f"{show(name)} is not a provider of this file"
         yield document.problem((*path, "provider"), what, fix)
     kind = _kind(document, rung)
     if kind == "ec2":
@@ -93,11 +93,11 @@ def _fits(
 ) -> Iterator[Problem]:
     provider = text(rung, "provider")
     if rung.child(needed) is None:
-        what = f"is missing: {show(provider)} needs it"
+        what = f"is missing, and {show(provider)} requires it"
         yield document.problem((*path, needed), what, f"add {needed}")
     for key in alien:
         if rung.child(key) is not None:
-            what = f"means nothing to {show(provider)}"
+            what = f"is not supported by {show(provider)}"
             yield document.problem((*path, key), what, "remove it, or name another provider")
 
 
@@ -107,7 +107,7 @@ def _repeats(document: Document, path: KeyPath, rung: Node) -> Iterator[Problem]
         seen: set[object] = set()
         for index, node in values.items() if values else ():
             if isinstance(node.value, str) and node.value in seen:
-                yield document.problem((*path, key, index), "stands twice", "remove it")
+                yield document.problem((*path, key, index), "is repeated", "remove it")
             if isinstance(node.value, str):
                 seen.add(node.value)
 

@@ -73,7 +73,7 @@ def _quotas(document: Document, families: Collection[str]) -> Iterator[Problem]:
                 continue
             path = ("providers", provider, "ec2", "quotas", quota)
             yield document.problem(
-                path, f"{show(family)} is no quota family", _fix(family, families)
+                path, f"{show(family)} is not a quota family", _fix(family, families)
             )
 
 
@@ -84,7 +84,7 @@ def _buckets(document: Document, apis: Mapping[str, Collection[str]]) -> Iterato
             for api, _ in buckets.entries() if buckets else ():
                 if api not in known and _is(shapes.Name, api):
                     path = ("providers", provider, "ec2", key, api)
-                    what = f"{show(api)} is no API that is used with this limit"
+                    what = f"{show(api)} is not an API with this limit"
                     yield document.problem(path, what, _fix(api, known))
 
 

@@ -51,17 +51,17 @@ def _shared_labels(document: Document, settings: Settings) -> Iterator[Problem]:
             if label not in first:
                 first[label] = name
                 continue
-            what = f"the label {show(label)} is also {show(first[label])}'s"
-            fix = f"jobs that both fit go to {show(first[label])}, which stands first; reorder them"
+            what = f"{show(first[label])} also has the label {show(label)}"
+            fix = f"jobs that both serve go to {show(first[label])}, the first one in the file; reorder them"
             yield document.problem(("skus", name), what, f"{fix} or drop the label", warning=True)
 
 
 def _unlabelled(document: Document, settings: Settings) -> Iterator[Problem]:
     takers = [name for name, sku in settings.skus.items() if sku.unlabelled]
     for name in takers[1:]:
-        what = f"{show(takers[0])} is unlabelled too and takes such jobs where both fit"
+        what = f"{show(takers[0])} is also unlabelled, and gets the jobs that both serve"
         path = ("skus", name, "unlabelled")
-        yield document.problem(path, what, "leave it to one of them", warning=True)
+        yield document.problem(path, what, "keep it for one of them", warning=True)
 
 
 def _barren(document: Document, settings: Settings) -> Iterator[Problem]:
@@ -71,7 +71,7 @@ def _barren(document: Document, settings: Settings) -> Iterator[Problem]:
             if fnmatchcase(owner, glob.lower().partition("/")[0]):
                 continue
             path = ("github", "scopes", index, "repositories", position)
-            what = f"{show(glob)} fits no repository of {show(scope.org)}"
+            what = f"{show(glob)} matches no repository of {show(scope.org)}"
             yield document.problem(path, what, "correct it, or remove it", warning=True)
 
 
@@ -86,7 +86,7 @@ def _uncovered(document: Document, settings: Settings) -> Iterator[Problem]:
             if any(fnmatchcase(owner, pattern) for owner in owners):
                 continue
             path = ("skus", name, "access", "repositories", index)
-            what = f"{show(glob)} fits nothing in github.scopes"
+            what = f"{show(glob)} matches nothing in github.scopes"
             yield document.problem(path, what, "add a scope, or correct the glob", warning=True)
 
 
@@ -97,18 +97,20 @@ def _minimums(document: Document, settings: Settings) -> Iterator[Problem]:
     if most is None:
         return
     if least > most:
-        what = f"is less than the {least} machines that the SKUs' idle.min add up to"
+        what = f"is less than the sum of the SKUs' idle.min, {least}"
         yield document.problem(
-            ("limits", "machines"), what, "raise it, or lower those", warning=True
+            ("limits", "machines"), what, "raise it, or lower idle.min", warning=True
         )
         return
     for name, sku in settings.skus.items():
         for index, entry in enumerate(sku.idle.schedule):
             wanted = least - sku.idle.minimum + max(entry.minimum, sku.idle.minimum)
             if wanted > most:
-                what = f"makes {wanted} machines with every idle.min; limits.machines is {most}"
+                what = f"adds up to {wanted} machines with every idle.min, and limits.machines is {most}"
                 path = ("skus", name, "idle", "schedule", index, "min")
-                yield document.problem(path, what, "lower it, or raise that", warning=True)
+                yield document.problem(
+                    path, what, "lower it, or raise limits.machines", warning=True
+                )
 
 
 def _queues(document: Document, settings: Settings) -> Iterator[Problem]:
@@ -117,8 +119,8 @@ def _queues(document: Document, settings: Settings) -> Iterator[Problem]:
         found = _SQS_REGION.search(urlsplit(queue).hostname or "") if queue is not None else None
         if provider.ec2 is not None and found is not None and found[1] != provider.ec2.region:
             path = ("providers", name, "ec2", "interruption_queue")
-            what = f"is a queue in {found[1]}, and is asked for in {provider.ec2.region}"
-            fix = "name the queue of the provider's own region"
+            what = f"is a queue in {found[1]}, but the provider is in {provider.ec2.region}"
+            fix = "use a queue in the provider's region"
             yield document.problem(path, what, fix, warning=True)
 
 
@@ -131,9 +133,7 @@ def _unheard(document: Document, settings: Settings) -> Iterator[Problem]:
     for name, sku in settings.skus.items():
         unheard = [rung.provider for rung in sku.ladder if rung.provider in deaf]
         if sku.rerun_interrupted and unheard:
-            what = (
-                f"needs notices of interruptions, and {show(unheard[0])} has no interruption_queue"
-            )
+            what = f"needs interruption notices, and {show(unheard[0])} has no interruption_queue"
             path = ("skus", name, "rerun_interrupted")
             yield document.problem(path, what, "add one there, or remove it", warning=True)
 
@@ -145,29 +145,29 @@ def _short_times(document: Document, settings: Settings) -> Iterator[Problem]:
                 ("idle", "max_age"),
                 sku.idle.max_age,
                 SHORTEST_AGE,
-                "replaces parked machines over and over",
+                "replaces parked machines again and again",
                 "write 10m or more, or leave it out for 24h",
             ),
             (
                 ("deadlines", "boot"),
                 sku.deadlines.boot,
                 SHORTEST_BOOT,
-                "ends machines that boot as they should",
+                "terminates machines during a normal boot",
                 "write 1m or more, or leave it out",
             ),
             (
                 ("deadlines", "parked_silence"),
                 sku.deadlines.parked_silence,
                 SHORTEST_SILENCE,
-                "ends healthy parked machines, which speak every 50 s",
+                "terminates healthy parked machines, which send a request every 50 s",
                 "write 1m or more, or leave it out for 5m",
             ),
             (
                 ("lifetime",),
                 sku.lifetime,
                 UNTIMED_JOB,
-                "ends jobs that GitHub lets run: for 6h without a timeout-minutes of their own",
-                "write the longest job's time and some more, or leave it out for 24h",
+                "terminates machines at work: GitHub lets a job without timeout-minutes run for 6h",
+                "write more than the longest job takes, or leave it out for 24h",
             ),
         ):
             if given is not None and given < least:

@@ -48,14 +48,14 @@ def private_key(pem: bytes) -> PrivateKeyTypes:
     try:
         return load_pem_private_key(pem, password=None)
     except TypeError:
-        fix = "write it without a password: openssl pkey -in FILE"
-        raise PemError("holds an encrypted key", fix) from None
+        fix = "remove the password: openssl pkey -in FILE"
+        raise PemError("contains an encrypted key", fix) from None
     except (ValueError, UnsupportedAlgorithm):
         fix = "write the key as PEM: -----BEGIN PRIVATE KEY----- and so on"
         for mark, found in _OTHERS.items():
             if mark in pem:
-                raise PemError(f"holds {found}, not a private key", fix) from None
-        raise PemError("holds no private key that can be read", fix) from None
+                raise PemError(f"contains {found}, not a private key", fix) from None
+        raise PemError("contains no readable private key", fix) from None
 
 
 def certificates(pem: bytes) -> list[x509.Certificate]:
@@ -65,5 +65,5 @@ def certificates(pem: bytes) -> list[x509.Certificate]:
     except ValueError:
         fix = "name a PEM file: -----BEGIN CERTIFICATE----- and so on"
         if b"PRIVATE KEY-----" in pem:
-            raise PemError("holds a private key, not a certificate", fix) from None
-        raise PemError("holds no certificate that can be read", fix) from None
+            raise PemError("contains a private key, not a certificate", fix) from None
+        raise PemError("contains no readable certificate", fix) from None

@@ -14,7 +14,7 @@ SECURITY_GROUP = "YOUR-SECURITY-GROUP-ID"
 
 _FIXES: Mapping[str, str] = {
     APP_ID: "write the GitHub App's ID, from the App's settings page",
-    ORGANISATION: "write the organisation whose jobs are to be served",
+    ORGANISATION: "write the organisation to serve",
     HOST: "write the host name by which machines reach the controller",
     SUBNET: "write the id of a subnet, such as subnet-0123456789abcdef0",
     SECURITY_GROUP: "write the id of a security group, such as sg-0123456789abcdef0",

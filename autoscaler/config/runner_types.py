@@ -17,7 +17,7 @@ EXPERIMENT = "ami_experiment"
 LABELS = "labels"
 
 NAME_SCALE_CONFIG = (
-    "name PyTorch's scale-config.yml: runner_types, and below it a label for each type"
+    "use PyTorch's scale-config.yml: runner_types, and below it a label for each type"
 )
 """What to do about a file that is none."""
 
@@ -64,7 +64,7 @@ def runner_types(document: Document, prefix: str) -> Iterator[RunnerType]:
     found = document.root.child(RUNNER_TYPES)
     if found is None or not isinstance(found.value, dict) or not found.value:
         line = found.line if found else document.root.line
-        what = "holds no types of runners"
+        what = "has no runner types"
         problem = Problem(document.file, line, RUNNER_TYPES, what, NAME_SCALE_CONFIG)
         raise ConfigurationError([problem])
     for label, of_type in found.entries():

@@ -30,7 +30,7 @@ _PARTS = re.compile(r"([0-9]+)([dhms])")
 _UNIT = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PUBLIC_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~/\-]*)?")
-_PLAIN_URL = "use letters, digits, dots and - in the host, and _ ~ / too in the path"
+_PLAIN_URL = "use letters, digits, dots and - in the host, and also _ ~ / in the path"
 _LABEL_BY_DEFAULT = {
     *("self-hosted", "linux", "windows", "macos", "x64", "arm64", "arm", "x86"),
     NO_RERUN,
@@ -96,7 +96,7 @@ def parsed(
 def parse_duration(text: str) -> float:
     """`90s`, `10m`, `24h`, `7d`, `1h30m`: seconds."""
     if re.fullmatch(r"[0-9]{1,6}", text):
-        raise wrong(f"{text} has no unit", f"write {text}s or {text}m, or with h or d")
+        raise wrong(f"{text} has no unit", f"write {text}s or {text}m, or use h or d")
     if re.fullmatch(DURATION, text) is None:
         fix = "write a number and a unit: 90s, 10m, 24h or 7d"
         raise wrong(f"{show(text)} is not a duration", fix)
@@ -169,7 +169,7 @@ def parse_url(text: str) -> str:
     """An http or https URL without credentials, query or fragment; a trailing slash is dropped."""
     fix = "write https://HOST[:PORT][/PATH]"
     if re.search(r"[\s\x00-\x1f\x7f]", text):
-        raise wrong("holds blanks or control characters", fix)
+        raise wrong("contains blanks or control characters", fix)
     try:
         url = urlsplit(text)
         port = url.port
@@ -177,7 +177,7 @@ def parse_url(text: str) -> str:
         raise wrong("is not a URL", fix) from None
     if "@" in url.netloc:
         # Not shown: what stands before the @ may be a password.
-        raise wrong("holds a user or password", "leave out everything before the @")
+        raise wrong("contains a user or password", "leave out everything before the @")
     if url.scheme not in {"http", "https"} or not url.hostname or port == 0:
         raise wrong(f"{show(text)} is not an http or https URL", fix)
     if url.query or url.fragment:
@@ -189,7 +189,9 @@ def parse_public_url(text: str) -> str:
     """A URL that stands in a machine's boot script: of plain letters, digits and signs."""
     url = parse_url(text)
     if _PUBLIC_URL.fullmatch(url) is None:
-        raise wrong(f"{show(text)} holds characters that no boot script takes", _PLAIN_URL)
+        raise wrong(
+            f"{show(text)} contains characters that a boot script cannot contain", _PLAIN_URL
+        )
     return url
 
 
@@ -197,7 +199,7 @@ def parse_secure_url(text: str) -> str:
     """A URL where what is sent stays secret: https, or http to this host."""
     url = parse_url(text)
     if url.startswith("http://") and not is_loopback(urlsplit(url).hostname or ""):
-        raise wrong(f"{show(text)} would send secrets in the clear", "write https://")
+        raise wrong(f"{show(text)} would send secrets without encryption", "write https://")
     return url
 
 
@@ -205,7 +207,7 @@ def parse_store(text: str) -> str:
     """`sqlite:///relative`, `sqlite:////absolute` or `postgresql://user@host/database`."""
     fix = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     if re.search(r"[\x00-\x1f\x7f]", text):
-        raise wrong("holds control characters", fix)
+        raise wrong("contains control characters", fix)
     if text.startswith("postgresql://"):
         try:
             url = urlsplit(text)
@@ -213,9 +215,9 @@ def parse_store(text: str) -> str:
         except ValueError:
             raise wrong("is not a URL", fix) from None
         if secret or "password" in url.query.lower():
-            raise wrong("holds a password", "leave it out and put it in a PGPASSFILE")
+            raise wrong("contains a password", "leave it out and put it in a PGPASSFILE")
         if not named:
-            raise wrong("names no host or no database", fix)
+            raise wrong("has no host or no database", fix)
         return text
     if not text.startswith("sqlite:///") or text.endswith("/") or "?" in text or "#" in text:
         raise wrong("is not a SQLite file or PostgreSQL database", fix)
@@ -233,10 +235,10 @@ def check_glob(text: str) -> str:
     if not slash or not owner or not name or "/" in name:
         raise wrong(f"{show(text)} is not a glob over owner/name", fix)
     if not re.fullmatch(r"[A-Za-z0-9._*?\[\]!-]{1,200}", owner + name):
-        raise wrong(f"{show(text)} holds characters that no repository name has", fix)
+        raise wrong(f"{show(text)} contains characters that repository names cannot have", fix)
     rest = re.sub(r"\[!?[^\[\]]+\]", "", text)
     if "[" in rest or "]" in rest:
-        raise wrong(f"{show(text)} has a bracket without its partner", fix)
+        raise wrong(f"{show(text)} has an unmatched bracket", fix)
     return text
 
 
@@ -246,7 +248,7 @@ def check_label(text: str) -> str:
     if re.fullmatch(r"[!-+\--~]{1,100}", text) is None:
         raise wrong(f"{show(text)} is not a label", fix)
     return _no_default_label(
-        text, "remove it; `unlabelled: true` takes jobs that name no label of ours"
+        text, "remove it; `unlabelled: true` serves jobs without a label of any SKU"
     )
 
 
@@ -257,7 +259,7 @@ def check_sku_name(text: str) -> str:
 
 def _no_default_label(text: str, fix: str) -> str:
     if text.lower() in _LABEL_BY_DEFAULT:
-        raise wrong(f"{show(text)} is a label that every fleet has", fix)
+        raise wrong(f"{show(text)} is a default label of all runners", fix)
     return text
 
 
@@ -265,13 +267,13 @@ def check_cron(text: str) -> str:
     """Five fields that cronsim reads, and that come true some day."""
     fix = 'write five fields (minute hour day month weekday), such as "0 7 * * 1-5"'
     if len(text) > 200 or len(text.split()) != 5:
-        raise wrong(f"{show(text)} has not five fields", fix)
+        raise wrong(f"{show(text)} does not have five fields", fix)
     try:
         next(CronSim(text, datetime(2026, 1, 1, tzinfo=UTC)))
     except CronSimError as error:
         raise wrong(f"{show(text)} is not a cron expression ({error})", fix) from None
     except StopIteration:
-        raise wrong(f"{show(text)} never comes true", fix) from None
+        raise wrong(f"{show(text)} never matches a date", fix) from None
     return text
 
 

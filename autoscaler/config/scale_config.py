@@ -88,7 +88,7 @@ class _Importing:
         """What became of every key of the file."""
         carried: list[str] = []
         reported = [
-            Reported(problem.line, problem.key, f"{problem.what}, which holds")
+            Reported(problem.line, problem.key, f"{problem.what}, which is used")
             for problem in document.problems
         ]
         told = dict(self._reported)
@@ -133,7 +133,7 @@ class _Importing:
                 return f"left out with its type: {self._left_out[path[:end]]}"
         if len(path) == 1:
             return "unknown key"
-        return "holds no variants" if path[-1] == VARIANTS else "not a runner type"
+        return "has no variants" if path[-1] == VARIANTS else "not a runner type"
 
 
 def _written(image: Mapping[str, Any]) -> str:

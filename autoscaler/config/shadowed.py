@@ -44,7 +44,7 @@ def check_shadowed(document: Document) -> Iterator[Problem]:
             not offer.unlabelled or any(_takes_unlabelled_of(one, offer) for one in above)
         ):
             what = (
-                f"gets no job: {show(first.name)} (line {first.line}) stands above it "
+                f"gets no job: {show(first.name)} (line {first.line}) comes first "
                 "and has all of its labels"
             )
             fix = f"move it above {show(first.name)}, or take its labels from there"

@@ -10,7 +10,7 @@ from autoscaler.config.sku_settings import SkuSettings
 STOCK_OWNERS = frozenset({"amazon", "aws-marketplace"})
 
 WHAT = "is a stock image, without GitHub's runner in /opt/actions-runner"
-FIX = "build an image from it with the runner and Python (docs/agent.md), and name that"
+FIX = "build your own image from it with the runner and Python (docs/agent.md)"
 
 
 def stock_images(document: Document, settings: Settings) -> Iterator[Problem]:

@@ -29,21 +29,21 @@ def served_rungs(settings: Settings, name: str) -> tuple[int, ...]:
 def _providers(settings: Settings) -> Iterator[str]:
     for name, provider in settings.providers.items():
         if provider.kubernetes is not None:
-            yield f"{dotted(('providers', name, 'kubernetes'))}: Kubernetes is not built yet"
+            yield f"{dotted(('providers', name, 'kubernetes'))}: Kubernetes is not implemented yet"
 
 
 def _skus(settings: Settings) -> Iterator[str]:
     for name, sku in settings.skus.items():
         served = served_rungs(settings, name)
         if not served:
-            yield f"{dotted(('skus', name))}: not served, for none of its providers is built yet"
+            yield f"{dotted(('skus', name))}: not served, because none of its providers is implemented yet"
         for index in sorted(set(range(len(sku.ladder))) - set(served)):
-            yield f"{dotted(('skus', name, 'on', index))}: passed over, its provider is not built yet"
+            yield f"{dotted(('skus', name, 'on', index))}: not used, its provider is not implemented yet"
         yield from _keys(name, sku)
 
 
 def _keys(name: str, sku: SkuSettings) -> Iterator[str]:
     if sku.accelerator is not None:
-        yield f"{dotted(('skus', name, 'accelerator'))}: recorded, machines are not checked for it yet"
+        yield f"{dotted(('skus', name, 'accelerator'))}: machines are not checked for it yet"
     if sku.driver is Driver.INSTALL:
-        yield f"{dotted(('skus', name, 'driver'))}: drivers are not installed yet, images must have them"
+        yield f"{dotted(('skus', name, 'driver'))}: the driver is not installed yet, the image must contain it"

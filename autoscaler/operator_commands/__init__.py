@@ -1,4 +1,4 @@
-"""The commands that speak to a running controller, in its operator's name."""
+"""The commands with which an operator controls a running controller."""
 
 from autoscaler.operator_commands.commands import close_circuit, confirm, unclear
 

@@ -1,7 +1,7 @@
-"""Speaks to a running controller for an operator: what cannot be told, and confirmations.
+"""The client for a running controller's /admin endpoints.
 
-It knows from fleet.yaml where the controller is and which token it believes. It decides nothing,
-follows no redirect, asks no proxy in the clear, and sends the token nowhere else.
+It reads the controller's URL and token from fleet.yaml. It sends the token only to that URL: it
+follows no redirect, and uses no proxy for plain HTTP.
 """
 
 import json
@@ -20,26 +20,26 @@ from autoscaler.config.scalars import parse_secure_url, parse_url
 from autoscaler.model.identifiers import Seconds
 
 PATIENCE: Seconds = 60.0
-"""GitHub is asked about every scope before a machine is given up."""
+"""The controller lists the runners of every scope at GitHub before it terminates a machine."""
 
 LARGEST_ANSWER = 32 * 2**20
 
 
 class ConfirmationFailedError(Exception):
-    """The controller did not do it, or could not be asked; the text says what to do."""
+    """The controller refused, or did not answer; the text says what to do."""
 
 
 class UnusableUrlError(Exception):
-    """A URL that the token is not sent to; the text says why, and a fix."""
+    """A URL to which the token is not sent; the text gives the reason and a fix."""
 
 
 class ConfirmationClient:
     """One fleet's controller."""
 
     def __init__(self, path: Path, url: str | None = None) -> None:
-        """`url` is where the controller is, if not at `server.public_url`.
+        """`url` is the controller's URL, if it is not `server.public_url`.
 
-        Raises ConfigurationError, also where fleet.yaml names no token, and UnusableUrlError.
+        Raises ConfigurationError, also if fleet.yaml has no token, and UnusableUrlError.
         """
         configuration = config.load(path, files=False)
         server = configuration.settings.server
@@ -49,7 +49,7 @@ class ConfirmationClient:
             raise _problem(
                 configuration,
                 ("server", "admin_token_file"),
-                "is not set, so the controller hears no operator",
+                "is not set, so the controller has no /admin endpoints",
                 "name a file with a token, and restart the controller: see docs/operations.md",
             )
         self._authorization = f"Bearer {tokens[-1].get_secret_value().decode('ascii')}"
@@ -58,28 +58,28 @@ class ConfirmationClient:
         )
 
     def unclear(self) -> tuple[list[dict[str, Any]], int, list[str]]:
-        """What cannot be told, how many there are in all, and the providers not listed yet.
+        """Return the unverified machines, their total number, and the providers not listed yet.
 
         Raises ConfirmationFailedError.
         """
         told = self._ask("GET", "/admin/unclear")
         found, total, unlisted = (told.get(key) for key in ("unclear", "total", "unlisted"))
         if not (isinstance(found, list) and isinstance(total, int) and isinstance(unlisted, list)):
-            raise ConfirmationFailedError(f"{self._url} is no controller of this version")
+            raise ConfirmationFailedError(f"{self._url} is not a controller of this version")
         return found, total, [str(name) for name in unlisted]
 
     def confirm_orphan(self, machine: str, *, force: bool) -> str:
-        """The machine that is ended. Raises ConfirmationFailedError."""
+        """Terminate a machine; return its id. Raises ConfirmationFailedError."""
         told = self._ask("POST", f"/admin/orphans/{quote(machine, safe='')}", {"force": force})
         return str(told.get("machine"))
 
     def take_over(self, installation: str, *, force: bool) -> str:
-        """The installation that is ours now. Raises ConfirmationFailedError."""
+        """Take an installation over; return its id. Raises ConfirmationFailedError."""
         body = {"installation": installation, "force": force}
         return str(self._ask("POST", "/admin/installation", body).get("installation"))
 
     def close_circuit(self, sku: str) -> str:
-        """The SKU that launches machines again. Raises ConfirmationFailedError."""
+        """Close a SKU's circuit breaker; return the SKU. Raises ConfirmationFailedError."""
         return str(self._ask("POST", f"/admin/circuits/{quote(sku, safe='')}/close", {}).get("sku"))
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -99,8 +99,8 @@ class ConfirmationClient:
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise ConfirmationFailedError(
-                f"{self._url} cannot be asked: {reason}; is the controller running there? --url "
-                "names another place"
+                f"{self._url} does not answer: {reason}; is the controller running there? --url "
+                "sets another URL"
             ) from None
 
     def _refusal(self, error: urllib.error.HTTPError) -> str:
@@ -111,18 +111,19 @@ class ConfirmationClient:
         if isinstance(told.get("reason"), str):
             return str(told["reason"])
         if error.code == 400:
-            return "that is no id of a machine or installation: `autoscaler unclear` shows both"
+            return "not an id of a machine or installation: `autoscaler unclear` shows both"
         if error.code == 401:
-            return "the controller does not believe the token: was it started with this fleet.yaml?"
+            return "the controller refuses the token: was it started with this fleet.yaml?"
         if error.code == 404:
             return (
-                "the controller hears no operator: it was started without server.admin_token_file"
+                "the controller has no /admin endpoints: it was started without "
+                "server.admin_token_file"
             )
         return f"{self._url} answered {error.code} {told.get('error', '')}".rstrip()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The token is for the controller alone."""
+    """Follows no redirect, so that only the controller gets the token."""
 
     def redirect_request(
         self,
@@ -133,19 +134,19 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         headers: HTTPMessage,
         newurl: str,
     ) -> None:
-        """None: the redirect is the answer."""
+        """Return None, so that the redirect itself is the answer."""
 
 
 def _object(body: bytes) -> dict[str, Any]:
     """Raises ValueError."""
     told = json.loads(body)
     if not isinstance(told, dict):
-        raise ValueError("an answer that is no JSON object")  # noqa: TRY004
+        raise ValueError("the answer is not a JSON object")  # noqa: TRY004
     return told
 
 
 def _place(url: str, *, insecure: bool) -> str:
-    """The URL, where what is sent stays secret or fleet.yaml says otherwise. Raises UnusableUrlError."""
+    """Return the URL if it is encrypted or fleet.yaml allows plain HTTP. Raises UnusableUrlError."""
     try:
         return parse_url(url) if insecure else parse_secure_url(url)
     except PydanticCustomError as error:
@@ -154,14 +155,14 @@ def _place(url: str, *, insecure: bool) -> str:
 
 
 def _proxies() -> urllib.request.ProxyHandler:
-    """Those of the environment for https, which see no token; over http they would."""
+    """Return the environment's proxies for https only: an http proxy would see the token."""
     return urllib.request.ProxyHandler(
         {scheme: url for scheme, url in urllib.request.getproxies().items() if scheme == "https"}
     )
 
 
 def _trust(configuration: config.Configuration) -> ssl.SSLContext:
-    """The system's authorities, or the one that machines trust. Raises ConfigurationError."""
+    """Trust the system's CAs, or `server.tls.ca_file` if it is set. Raises ConfigurationError."""
     tls = configuration.settings.server.tls
     if tls is None or tls.ca_file is None:
         return ssl.create_default_context()
@@ -169,7 +170,7 @@ def _trust(configuration: config.Configuration) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=configuration.file(tls.ca_file))
     except OSError as error:
         what = f"cannot be used: {error.strerror or error}"
-        fix = "name the authority's certificate, PEM"
+        fix = "name a PEM file with the CA certificate"
         raise _problem(configuration, ("server", "tls", "ca_file"), what, fix) from None
 
 

@@ -1,6 +1,6 @@
-"""The commands that speak to a running controller: what cannot be told, and an operator's word on it.
+"""The commands for a running controller: unverified machines, confirmations, circuit breakers.
 
-Reads their command lines and prints what comes back; decides nothing else.
+Reads the command lines and prints the controller's answers.
 """
 
 from collections.abc import Iterator
@@ -19,22 +19,22 @@ Config = Annotated[
 ]
 Url = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Where the controller is, if not at server.public_url."),
+    typer.Option(metavar="URL", help="The controller's URL, if it is not server.public_url."),
 ]
 
 
 _NOT_LISTED = (
-    "not listed since the controller's start, so what it has is not known yet; its log says why: "
-    "provider_not_opened or list_incomplete"
+    "not listed since the controller's start, so its machines are not known yet; the log has the "
+    "reason: provider_not_opened or list_incomplete"
 )
 
 
 def unclear(config: Config, url: Url = None) -> None:
-    """List the machines of which the controller cannot tell whether anybody needs them.
+    """List the machines for which the controller cannot prove whether a job runs on them.
 
-    It counts them in its limits and ends none by itself before its SKU's lifetime. Also lists the
-    machines that still exist after three requests to terminate them. Ends with 1
-    if there are any, or a provider was not listed since the controller's start.
+    The controller counts these machines in its limits and does not terminate them before their SKU's
+    lifetime. Also lists machines that still exist after three requests to terminate them. Exits with 1
+    if there is any, or if a provider was not listed since the controller's start.
     """
     with _client(config, url) as client:
         found, total, unlisted = client.unclear()
@@ -45,7 +45,7 @@ def unclear(config: Config, url: Url = None) -> None:
     for name in unlisted:
         typer.echo(f"provider {_plain(name)}: {_NOT_LISTED}", err=True)
     if not total and not unlisted:
-        typer.echo("everything is clear", err=True)
+        typer.echo("no unverified machines", err=True)
     raise typer.Exit(1 if total or unlisted else 0)
 
 
@@ -53,31 +53,34 @@ def confirm(
     config: Config,
     machine: Annotated[
         str | None,
-        typer.Argument(metavar="[MACHINE]", help="A machine that `unclear` lists: it is nobody's."),
+        typer.Argument(
+            metavar="[MACHINE]", help="A machine that `unclear` lists, and that no job needs."
+        ),
     ] = None,
     installation: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="An installation whose store is lost: it is this one."),
+        typer.Option(metavar="ID", help="The id of a lost installation to take over."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Although something speaks against it.")
+        bool, typer.Option("--force", help="Terminate the machine even if it may be running a job.")
     ] = False,
     url: Url = None,
 ) -> None:
-    """Confirm that MACHINE is nobody's, and have it ended; or take an older installation over.
+    """Confirm that no job needs MACHINE, and terminate it; or take over a lost installation.
 
-    A machine that may be at work is kept, and an installation is not taken over by a store with
-    machines of its own: the answer says why, and what to do. --force is for who has looked.
+    The controller keeps a machine that may be running a job, and a store with machines of its own does not
+    take an installation over. The answer gives the reason and what to do. Use --force after you have
+    checked this yourself.
     """
     if bool(machine) == bool(installation):
         raise typer.BadParameter("give either MACHINE or --installation ID")
     with _client(config, url) as client:
         if machine:
             ended = client.confirm_orphan(machine, force=force)
-            typer.echo(f"machine {_plain(ended)} is being ended")
+            typer.echo(f"machine {_plain(ended)} is being terminated")
         elif installation:
             taken = client.take_over(installation, force=force)
-            typer.echo(f"installation {_plain(taken)} is this fleet's own now")
+            typer.echo(f"installation {_plain(taken)} now belongs to this fleet")
 
 
 def close_circuit(
@@ -85,9 +88,9 @@ def close_circuit(
     sku: Annotated[str, typer.Argument(metavar="SKU", help="A SKU whose circuit breaker is open.")],
     url: Url = None,
 ) -> None:
-    """Close the circuit breaker of SKU: what was wrong with its machines is mended.
+    """Close the circuit breaker of SKU, after its problem was fixed.
 
-    The controller launches as many machines as the jobs need again. If they fail too, it opens again.
+    The controller again launches all machines that the jobs need. If they fail, the breaker opens again.
     """
     with _client(config, url) as client:
         typer.echo(f"circuit breaker of {_plain(client.close_circuit(sku))} closed")
@@ -95,7 +98,7 @@ def close_circuit(
 
 @contextmanager
 def _client(config: Path, url: str | None) -> "Iterator[ConfirmationClient]":
-    """What goes wrong is told on standard error: status 2 for fleet.yaml and options, else 1."""
+    """Print errors to stderr. Exit with 2 for errors of fleet.yaml or options, with 1 for others."""
     from autoscaler.config import ConfigurationError
     from autoscaler.operator_commands.client import (
         ConfirmationClient,
@@ -132,5 +135,5 @@ def _line(one: dict[str, Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what would move a terminal's cursor: some of it comes from tags."""
+    """Replace unprintable characters, which tags may contain and a terminal would interpret."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -117,7 +117,7 @@ def test_jobs_are_run_again_as_often_as_a_sku_says_and_never_by_default(folder: 
     assert sku(told, "gpu", ()).rerun_interrupted == 2
     assert sku(folder.load(MINIMAL).settings, "gpu", ()).rerun_interrupted == 0
     problem = folder.problem(changed(("  gpu:\n", "  gpu:\n    labels: [No-Rerun]\n")))
-    assert "every fleet has" in str(problem)
+    assert "default label of all runners" in str(problem)
 
 
 def test_scopes_keep_their_order_and_groups(folder: Folder) -> None:

@@ -34,8 +34,8 @@ def test_blank_lines_and_carriage_returns_are_no_secrets(folder: Folder) -> None
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (b"", "holds no secret"),
-        (b"\n \n", "holds no secret"),
+        (b"", "contains no secret"),
+        (b"\n \n", "contains no secret"),
         (b"s\n" * 17, "more than 16 secrets"),
         (b"s" * 70_000, "larger than 64 KiB"),
     ],
@@ -47,16 +47,16 @@ def test_a_file_that_holds_no_webhook_secret(folder: Folder, content: bytes, wha
         read_webhook_secrets(configuration)
     (problem,) = caught.value.problems
     assert (problem.line, problem.key) == (6, "github.webhook_secret_file")
-    assert "one secret a line" in problem.fix
+    assert "one secret per line" in problem.fix
 
 
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (pem(rsa_key(), b"hush"), "holds an encrypted key"),
-        (pem(curve_key()), "holds a private key that is not RSA"),
-        (pem(rsa_key()).replace("MII", "AAA", 1), "holds no private key that can be read"),
-        (certificate(curve_key()), "holds a certificate, not a private key"),
+        (pem(rsa_key(), b"hush"), "contains an encrypted key"),
+        (pem(curve_key()), "contains a private key that is not RSA"),
+        (pem(rsa_key()).replace("MII", "AAA", 1), "contains no readable private key"),
+        (certificate(curve_key()), "contains a certificate, not a private key"),
     ],
     ids=["encrypted", "curve", "broken", "certificate"],
 )
@@ -86,6 +86,6 @@ def test_every_bad_key_file_is_told(folder: Folder) -> None:
         ("github.apps[0].private_key_file", "cannot be read: No such file or directory"),
         (
             "github.apps[1].private_key_file",
-            '"github-app.pem" holds a certificate, not a private key',
+            '"github-app.pem" contains a certificate, not a private key',
         ),
     ]

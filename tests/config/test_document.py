@@ -29,13 +29,13 @@ UNREADABLE = [
     (b"a: 1\n---\nb: 2\n", 2, "second document"),
     (b"a: !!python/object/apply:os.system [x]\n", 1, "tag"),
     (b"a: !!int 12\n", 1, "tag"),
-    (b"a: &x [*x]\n", 1, "names nothing that ended above it"),
-    (b"a: *gone\n", 1, "names nothing"),
-    (b"? [a]\n: 1\n", 1, "a key that is not plain text"),
+    (b"a: &x [*x]\n", 1, "has no anchor above it"),
+    (b"a: *gone\n", 1, "has no anchor"),
+    (b"? [a]\n: 1\n", 1, "has a key that is not plain text"),
     (b"a: &a {b: 1}\nc:\n  <<: *a\n", 3, "merge keys"),
     (b"[" * 40 + b"]" * 40, 1, "nested deeper"),
     (DEEP_BY_ALIAS, MAX_DEPTH, "nested deeper"),
-    (BILLION_LAUGHS, 6, "values once aliases are written out"),
+    (BILLION_LAUGHS, 6, "values after aliases are expanded"),
     (b"a" * (MAX_BYTES + 1), 1, "larger than 1024 KiB"),
 ]
 

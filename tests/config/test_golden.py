@@ -51,10 +51,10 @@ def test_it_covers_what_can_be_wrong() -> None:
     said = (DATA / "errors.txt").read_text()
     for what in (
         "unknown key; fix: did you mean private_key_file?",
-        "names a file that is not there",
-        "stands twice; the first is on line 17",
+        "does not exist",
+        "is repeated; the first one is on line 17",
         "instance type g5.xlrage is not known; fix: did you mean g5.xlarge?",
-        "again: labels have no upper case",
+        "labels are case-insensitive",
         "is not a whole number",
         "is empty; fix: write at least one",
     ):

@@ -175,14 +175,14 @@ def test_everything_without_a_place_is_reported() -> None:
         TYPE.format(odd, "disk_size"): '"big" is not a whole number: left out',
         TYPE.format(odd, "is_ephemeral"): '"yes" is not true or false',
         TYPE.format(odd, "min_available"): "9 is more than max_available, 4",
-        TYPE.format(odd, "labels[0]"): '"linux" is a label that every fleet has',
+        TYPE.format(odd, "labels[0]"): '"linux" is a default label of all runners',
         TYPE.format(odd, "labels[2]"): "is the SKU's already",
         TYPE.format(odd, "labels[3]"): "is the SKU's already",
         TYPE.format(odd, "ami_experiment.ami"): "left out with the other key of the experiment",
         TYPE.format(odd, "ami_experiment.percentage"): "200 is above 100",
         TYPE.format(odd, "ami_experiment.until"): "unknown key",
         TYPE.format(odd, "spot"): "unknown key",
-        TYPE.format(odd, "variants"): "holds no variants",
+        TYPE.format(odd, "variants"): "has no variants",
     }
     assert why.keys() == expected.keys()
     assert {key: expected[key] in why[key] for key in why} == dict.fromkeys(why, True)
@@ -193,7 +193,7 @@ def test_a_type_with_the_name_of_every_fleets_label_is_reported(tmp_path: Path) 
         tmp_path, runner_type() + runner_type().partition("\n")[2].replace("linux.one", "Linux")
     )
     assert list(account.skus) == ["linux.one"]
-    why = '"Linux" is a label that every fleet has'
+    why = '"Linux" is a default label of all runners'
     rows = [one.why for one in account.reported]
     assert rows == [f"left out: {why}", *[f"left out with its type: {why}"] * 4]
 
@@ -256,7 +256,7 @@ def test_an_empty_file_is_not_sent_to_an_example_of_ours(tmp_path: Path) -> None
     with pytest.raises(ConfigurationError) as caught:
         of_text(tmp_path, "")
     (problem,) = caught.value.problems
-    assert problem.fix.startswith("name PyTorch's scale-config.yml")
+    assert problem.fix.startswith("use PyTorch's scale-config.yml")
 
 
 def test_a_whole_file_has_caps_and_says_what_is_to_be_replaced(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_key_that_stands_twice_is_reported_and_the_first_holds(tmp_path: Path)
     assert account.skus["linux.one"]["disk_gb"] == 15
     (found,) = account.reported
     assert (found.line, found.key) == (7, TYPE.format("linux.one", "disk_size"))
-    assert "stands twice" in found.why
+    assert "is repeated" in found.why
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_a_key_that_stands_twice_is_reported_and_the_first_holds(tmp_path: Path)
     [
         ({"ami": "a{b"}, "ami", "not an image name"),
         ({"ami": "a|bob"}, "ami", "not an image owner"),
-        ({"ami": "[a]"}, "ami", "a list stands where text should"),
+        ({"ami": "[a]"}, "ami", "a list is not text"),
         ({"ami": ""}, "ami", "has no value"),
         ({"instance_type": "5"}, "instance_type", "5 is not text"),
         ({"instance_type": "m7g.large", "os": "windows"}, "instance_type", "no Windows"),
@@ -309,9 +309,9 @@ def test_a_type_that_cannot_be_launched_as_it_stands_is_left_out_whole(
     [
         ("", "is empty"),
         ("runner_types: [", "is not YAML"),
-        ("a: 1", "holds no types of runners"),
-        ("runner_types: []", "holds no types of runners"),
-        ("- a", "holds no types of runners"),
+        ("a: 1", "has no runner types"),
+        ("runner_types: []", "has no runner types"),
+        ("- a", "has no runner types"),
         ("runner_types: {a: {os: linux}}", "names no instance_type"),
         ("runner_types: {a b: {os: linux, instance_type: c5.large}}", "is not a name"),
     ],
@@ -324,7 +324,7 @@ def test_a_file_that_gives_no_sku_is_an_error(tmp_path: Path, text: str, what: s
 def test_a_file_that_comes_to_more_than_a_fleet_yaml_holds(tmp_path: Path) -> None:
     # Each variant is a few bytes here and a whole SKU there.
     variants = "{" + ", ".join(f"v{number}: {{}}" for number in range(9000)) + "}"
-    with pytest.raises(ConfigurationError, match="comes to more than the 1024 KiB"):
+    with pytest.raises(ConfigurationError, match="results in more than 1024 KiB"):
         of_text(tmp_path, runner_type(variants=variants))
 
 
@@ -388,10 +388,12 @@ def test_every_image_of_the_file_is_named_with_what_it_must_hold() -> None:
     """PyTorch's fleet downloads the runner at boot; here the image must hold it."""
     _, account = imported(FIXTURE)
     lines = [line for line in report_lines(account, "f") if line.startswith("image ")]
-    holds = "must hold GitHub's runner, which PyTorch's fleet downloads at boot: see docs/agent.md"
+    holds = (
+        "must contain GitHub's runner, which PyTorch's fleet downloads at boot: see docs/agent.md"
+    )
     stock = (
         "is a stock image, without GitHub's runner in /opt/actions-runner: "
-        "build an image from it with the runner and Python (docs/agent.md), and name that"
+        "build your own image from it with the runner and Python (docs/agent.md)"
     )
     assert len(lines) == len(account.taken)
     assert f"image al2023-ami-2023.5.202*-kernel-6.1-arm64|amazon of 1 SKU {stock}" in lines

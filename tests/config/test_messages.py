@@ -83,7 +83,7 @@ def test_a_file_that_may_not_be_read() -> None:
     with unprivileged() as folder:
         (folder.path / "secret").chmod(0)
         problem = folder.problem(changed())
-        assert problem.what == '"secret" names a file that cannot be read: Permission denied'
+        assert problem.what == '"secret" cannot be read: Permission denied'
         user = os.geteuid()
         assert (
             problem.fix == f"let the user who runs this (id {user}) read it and enter its folders"
@@ -104,8 +104,10 @@ def test_a_missing_file_is_told_with_the_folder_where_names_start(
     (folder.path / "fleet.yaml").write_text(changed(("app.pem", "gone.pem")))
     monkeypatch.chdir(folder.path)
     (problem,) = folder.refused_as_it_is(Path("fleet.yaml"))
-    assert problem.what == "names a file that is not there"
-    assert problem.fix == f"put the file there, or name another; names start at {folder.path}"
+    assert problem.what == "does not exist"
+    assert (
+        problem.fix == f"create the file, or correct the name, which is relative to {folder.path}"
+    )
 
 
 def test_a_secret_too_long_for_a_name_is_not_repeated(folder: Folder) -> None:
@@ -117,7 +119,7 @@ def test_a_secret_too_long_for_a_name_is_not_repeated(folder: Folder) -> None:
 def test_a_tab_is_called_a_tab(folder: Folder) -> None:
     problem = folder.problem(changed(("    image:", "\timage:")))
     assert (problem.line, problem.what) == (16, "is indented with a tab")
-    assert problem.fix == "indent with spaces: YAML takes no tabs there"
+    assert problem.fix == "indent with spaces: YAML does not allow tabs there"
 
 
 @pytest.mark.parametrize("sign", ["@", "`", "%"])
@@ -130,19 +132,27 @@ def test_a_sign_that_yaml_reserves(folder: Folder, sign: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [
-        ("server.key", certificate(rsa_key()), '"server.key" holds a certificate, not a private'),
-        ("server.pem", pem(rsa_key()), '"server.pem" holds a private key, not a certificate'),
-        ("ca.pem", pem(rsa_key()), '"ca.pem" holds a private key, not a certificate'),
-        ("github-app.pem", certificate(rsa_key()), '"github-app.pem" holds a certificate, not a'),
+        (
+            "server.key",
+            certificate(rsa_key()),
+            '"server.key" contains a certificate, not a private',
+        ),
+        ("server.pem", pem(rsa_key()), '"server.pem" contains a private key, not a certificate'),
+        ("ca.pem", pem(rsa_key()), '"ca.pem" contains a private key, not a certificate'),
+        (
+            "github-app.pem",
+            certificate(rsa_key()),
+            '"github-app.pem" contains a certificate, not a',
+        ),
         (
             "server.key",
             "-----BEGIN PUBLIC KEY-----\nMII\n-----END PUBLIC KEY-----\n",
-            '"server.key" holds a public key, not a private key',
+            '"server.key" contains a public key, not a private key',
         ),
         (
             "server.key",
             "-----BEGIN CERTIFICATE REQUEST-----\nMII\n-----END CERTIFICATE REQUEST-----\n",
-            '"server.key" holds a certificate request, not a private key',
+            '"server.key" contains a certificate request, not a private key',
         ),
     ],
 )
@@ -158,8 +168,10 @@ def test_one_kind_of_pem_file_in_place_of_another(
 def test_two_providers_of_one_region(folder: Folder, account: str) -> None:
     problem = folder.problem(changed(("[sg-0a]}", f"{SECOND_IN_REGION}{account}}}")))
     assert (problem.line, problem.key) == (14, "providers.also.ec2.region")
-    assert problem.what == 'us-east-1 is the region of provider "east" (line 11) already'
-    assert problem.fix == 'list the subnets of both under "east": one provider serves a region'
+    assert problem.what == 'us-east-1 is already the region of provider "east" (line 11)'
+    assert (
+        problem.fix == 'list the subnets of both under "east": a region can have one provider only'
+    )
 
 
 def test_a_missing_key_is_told_with_its_meaning_and_no_line_to_copy(folder: Folder) -> None:
@@ -222,5 +234,5 @@ def test_a_scheduled_minimum_above_the_cap_of_the_fleet(folder: Folder) -> None:
     text = changed(("store:", "limits: {machines: 20}\nstore:")) + SCHEDULED + other
     (warning,) = folder.load(text).warnings
     assert (warning.line, warning.key) == (18, "skus.gpu.idle.schedule[1].min")
-    assert warning.what == "makes 21 machines with every idle.min; limits.machines is 20"
+    assert warning.what == "adds up to 21 machines with every idle.min, and limits.machines is 20"
     assert folder.load(text.replace("machines: 20", "machines: 21")).warnings == ()

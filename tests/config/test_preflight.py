@@ -27,46 +27,58 @@ def test_the_example_can_be_served(folder: Folder) -> None:
             "server.key",
             pem(rsa_key()),
             "key_file",
-            '"server.key" is not the key of the first certificate in "server.pem"',
-            "name the key that it was made with",
+            '"server.key" does not match the first certificate in "server.pem"',
+            "name the key of that certificate",
         ),
         (
             "server.key",
             pem(curve_key("other")),
             "key_file",
-            '"server.key" is not the key of the first certificate in "server.pem"',
-            "name the key that it was made with",
+            '"server.key" does not match the first certificate in "server.pem"',
+            "name the key of that certificate",
         ),
         (
             "server.key",
             pem(curve_key(), b"hush"),
             "key_file",
-            '"server.key" holds an encrypted key',
-            "without a password",
+            '"server.key" contains an encrypted key',
+            "remove the password",
         ),
-        ("server.key", "key", "key_file", "holds no private key that can be read", "as PEM"),
-        ("server.pem", "none", "certificate_file", "holds no certificate", "BEGIN CERTIFICATE"),
-        ("ca.pem", "none", "ca_file", '"ca.pem" holds no certificate', "BEGIN CERTIFICATE"),
+        ("server.key", "key", "key_file", "contains no readable private key", "as PEM"),
+        (
+            "server.pem",
+            "none",
+            "certificate_file",
+            "contains no readable certificate",
+            "BEGIN CERTIFICATE",
+        ),
+        (
+            "ca.pem",
+            "none",
+            "ca_file",
+            '"ca.pem" contains no readable certificate',
+            "BEGIN CERTIFICATE",
+        ),
         (
             "ca.pem",
             certificate(curve_key()) + pem(curve_key()),
             "ca_file",
-            "holds a private key, and would go to machines",
+            "contains a private key, and machines would get it",
             "leave only certificates",
         ),
         (
             "ca.pem",
             certificate(curve_key()).encode() + b"# \xfcber",
             "ca_file",
-            '"ca.pem" holds text that is not UTF-8',
+            '"ca.pem" contains text that is not UTF-8',
             "leave only certificates",
         ),
         (
             "ca.pem",
             certificate(rsa_key()) * 20,
             "ca_file",
-            '"ca.pem" cannot go to machines: user data of',
-            "leave in it only the authority",
+            '"ca.pem" cannot be part of user data: user data of',
+            "keep only the CA certificate",
         ),
     ],
     ids=[
@@ -104,8 +116,8 @@ def test_certificate_and_key_may_stand_in_one_file(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("region", "fix"),
     [
-        ("us-esat-1", "did you mean us-east-1? If not, name AWS's certificate"),
-        ("zz-nowhere-9", "name AWS's certificate for it in identity_certificates"),
+        ("us-esat-1", "did you mean us-east-1? If not, add AWS's certificate"),
+        ("zz-nowhere-9", "add AWS's certificate for the region to identity_certificates"),
     ],
 )
 def test_a_region_whose_machines_could_prove_nothing(
@@ -117,7 +129,7 @@ def test_a_region_whose_machines_could_prove_nothing(
     )
     (problem,) = unserved(folder.load(text), files=files)
     assert (problem.line, problem.key) == (12, "providers.east.ec2.region")
-    assert f'no machine in "{region}" could prove who it is' in problem.what
+    assert f'no certificate for identity documents of "{region}" is known' in problem.what
     assert problem.fix.startswith(fix)
 
 
@@ -164,7 +176,7 @@ def test_an_app_key_that_cannot_be_used(folder: Folder) -> None:
     (folder.path / "app.pem").write_text(pem(curve_key()))
     problem = only(configuration)
     assert problem.key == "github.apps[0].private_key_file"
-    assert problem.what == '"app.pem" holds a private key that is not RSA'
+    assert problem.what == '"app.pem" contains a private key that is not RSA'
 
 
 @pytest.mark.parametrize("files", [True, False])
@@ -172,7 +184,7 @@ def test_a_store_that_is_not_built(folder: Folder, files: bool) -> None:
     text = changed(("sqlite:///state.db", "postgresql://autoscaler@db/autoscaler"))
     (problem,) = unserved(folder.load(text), files=files)
     assert (problem.line, problem.key) == (9, "store")
-    assert problem.what == "PostgreSQL is not built yet"
+    assert problem.what == "PostgreSQL is not implemented yet"
     assert problem.fix == "write sqlite:///FILE"
 
 
@@ -274,7 +286,7 @@ def test_what_is_wrong_by_itself_is_told_once_and_judged_no_further(
 def test_a_name_and_its_value_are_both_told(folder: Folder) -> None:
     found = folder.refused(changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: many}}")))
     assert [problem.what for problem in found] == [
-        '"Standrad" is no quota family',
+        '"Standrad" is not a quota family',
         '"many" is not a whole number',
     ]
 
@@ -303,10 +315,10 @@ def test_a_store_of_our_own_is_opened_again(folder: Folder, content: str) -> Non
 
 def test_a_store_that_is_a_folder_or_no_database(folder: Folder) -> None:
     (folder.path / "state.db").write_text("my notes on the fleet")
-    assert folder.problem(changed()).what.endswith("names a file that is no SQLite database")
+    assert folder.problem(changed()).what.endswith("is not a SQLite database")
     (folder.path / "state.db").unlink()
     (folder.path / "state.db").mkdir()
     problem = folder.problem(changed())
     assert (problem.line, problem.key) == (9, "store")
-    assert problem.what == '"sqlite:///state.db" names something that is not a file'
-    assert problem.fix == "name a file that is not there yet, or the fleet's own"
+    assert problem.what == '"sqlite:///state.db" is not a file'
+    assert problem.fix == "name a new file, or the fleet's own store"

@@ -35,7 +35,7 @@ def two_skus(first: str, second: str) -> str:
 def test_a_sku_whose_jobs_all_go_to_one_above(folder: Folder, first: str, second: str) -> None:
     problem = folder.problem(two_skus(first, second))
     assert problem.key == "skus.other"
-    assert problem.what == 'gets no job: "gpu" (line 14) stands above it and has all of its labels'
+    assert problem.what == 'gets no job: "gpu" (line 14) comes first and has all of its labels'
     assert problem.fix == 'move it above "gpu", or take its labels from there'
 
 

@@ -55,7 +55,7 @@ def test_quotas_by_family_and_by_capacity_type(tmp_path: Path) -> None:
 def test_quotas_that_spot_alone_has(tmp_path: Path) -> None:
     configuration = loaded(tmp_path, "us-east-1", "quotas: {P: 96, spot/P5: 192, on-demand/P5: 1}")
     assert [one.what for one in offering_problems(configuration.document)] == [
-        '"P5" is no quota family'
+        '"P5" is not a quota family'
     ]
     made = provider_settings(tmp_path, "quotas: {P: 96, spot/P5: 192}")
     assert made.quotas == {"on-demand/P": 96, "spot/P": 96, "spot/P5": 192}

@@ -219,7 +219,7 @@ class Operator:
     async def unclear(self) -> list[str]:
         """The lines about what cannot be told."""
         status, printed = await self.says("unclear")
-        assert status == (0 if printed == "everything is clear\n" else 1), printed
+        assert status == (0 if printed == "no unverified machines\n" else 1), printed
         return printed.splitlines() if status else []
 
 
