@@ -114,7 +114,8 @@ async def test_gives_back_a_registration_that_gets_no_job(
 
 
 async def test_a_job_keeps_it_from_releasing(make_host: Hosts, user_data: UserData) -> None:
-    async with running(World(scale=yielding(600), jobs=[0.8])) as world:
+    scale = yielding(600)
+    async with running(World(scale=scale, jobs=[480.0 / scale])) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: bool(world.off))
