@@ -16,4 +16,4 @@ class NoTelemetry:
     delivery = bootstrap = job_started = job_completed = job_unmatched = github_call
     notice = machine_interrupted = machine_ended = runner_exited = rerun = github_call
     job_refused = job_outside_access = runner_group = github_call
-    loop_pass = fleet = prices = quotas = github_call
+    loop_pass = event_loop_lag = fleet = prices = quotas = github_call

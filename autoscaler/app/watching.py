@@ -6,6 +6,7 @@ It decides nothing that these parts find or do.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.controller.circuits import Circuits
 from autoscaler.controller.consoles import Consoles
 from autoscaler.controller.guards import (
@@ -17,6 +18,7 @@ from autoscaler.controller.guards import (
 )
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.loop_lag import LoopLag
 from autoscaler.controller.noticing import Noticing
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Store
@@ -78,6 +80,8 @@ def make_reconciler(
             groups.run,
             rerunning.run,
             circuits.run,
+            LoopLag(world.telemetry).run,
+            keep_out_of_collections,
             *noticing.duties,
             *consoles.duties,
         ),

@@ -187,6 +187,10 @@ class PrometheusTelemetry:
         """See `Telemetry.loop_pass`."""
         _observe(self._series.pass_seconds, duration)
 
+    def event_loop_lag(self, longest: Seconds) -> None:
+        """See `Telemetry.event_loop_lag`."""
+        self._series.event_loop_lag.set(max(longest, 0.0))
+
     def fleet(self, counts: FleetCounts) -> None:
         """See `Telemetry.fleet`. What is not in `counts` goes to zero."""
         now: dict[tuple[Gauge, tuple[str, ...]], float] = dict.fromkeys(self._shown, 0)

@@ -173,6 +173,9 @@ class Series:
         self.pass_seconds = self._histogram(
             "loop_pass_duration_seconds", "Turns of the control loop.", (), PASS_BUCKETS
         )
+        self.event_loop_lag = self._gauge(
+            "event_loop_lag_max_seconds", "Longest wait of a due timer lately.", ()
+        )
 
     def _make_process(self, version: str) -> None:
         build = Info("autoscaler_build", "What is running.", registry=self._registry)

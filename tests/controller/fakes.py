@@ -32,6 +32,7 @@ class RecordingTelemetry:
     passes: int = 0
     staleness: dict[str, Seconds] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
+    lags: list[Seconds] = field(default_factory=list)
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         self.said.append(("github_call", endpoint, outcome))
@@ -43,6 +44,9 @@ class RecordingTelemetry:
 
     def github_staleness(self, account: str, seconds: Seconds) -> None:
         self.staleness[account] = max(seconds, self.staleness.get(account, 0.0))
+
+    def event_loop_lag(self, longest: Seconds) -> None:
+        self.lags.append(longest)
 
     def github_left_out(self, account: str, repositories: int) -> None:
         self.left_out[account] = repositories

@@ -196,6 +196,15 @@ def test_how_old_the_picture_of_an_account_is_is_shown() -> None:
     assert value(telemetry, "github_repositories_left_out", account="acme") == 15_000
 
 
+def test_the_longest_lag_of_the_event_loop_is_shown_from_the_start() -> None:
+    telemetry = make()
+    assert value(telemetry, "event_loop_lag_max_seconds") == 0.0
+    telemetry.event_loop_lag(0.25)
+    assert value(telemetry, "event_loop_lag_max_seconds") == 0.25
+    telemetry.event_loop_lag(-0.001)
+    assert value(telemetry, "event_loop_lag_max_seconds") == 0.0
+
+
 def test_access_is_counted_by_sku_and_runner_groups_by_what_they_admit_too_much() -> None:
     telemetry = make()
     telemetry.job_refused(GPU, "fork_not_allowed")
@@ -249,6 +258,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "github_budget": (1, "acme", "core", 1, 2),
     "github_staleness": ("acme", 1.0),
     "github_left_out": ("acme", 1),
+    "event_loop_lag": (0.1,),
     "runner_group": ("acme", "gpu", "public_repositories", True),
     "provider_call": (EAST, "CreateFleet", "ok", 0.1),
     "delivery": ("accepted",),
@@ -401,6 +411,7 @@ def exported() -> dict[str, tuple[str, frozenset[str]]]:
     telemetry.github_budget(1, "acme", "core", 4999, 5000)
     telemetry.github_staleness("acme", 75.0)
     telemetry.github_left_out("acme", 0)
+    telemetry.event_loop_lag(0.01)
     telemetry.runner_group("acme", "gpu", "outside_access", too_wide=True)
     telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)
     telemetry.delivery("accepted")

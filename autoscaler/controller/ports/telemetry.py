@@ -120,5 +120,8 @@ class Telemetry(Protocol):
     def loop_pass(self, duration: Seconds) -> None:
         """One turn of the control loop."""
 
+    def event_loop_lag(self, longest: Seconds) -> None:
+        """The longest time in the last minute or two that a due timer of the event loop waited."""
+
     def fleet(self, counts: FleetCounts) -> None:
         """The fleet after a turn of the control loop."""

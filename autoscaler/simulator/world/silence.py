@@ -12,4 +12,4 @@ class Silence:
     delivery = bootstrap = job_started = job_completed = job_unmatched = _hear
     notice = machine_interrupted = machine_ended = runner_exited = rerun = _hear
     job_refused = job_outside_access = runner_group = _hear
-    loop_pass = fleet = prices = quotas = _hear
+    loop_pass = event_loop_lag = fleet = prices = quotas = _hear

@@ -1,0 +1,56 @@
+"""Objects that live long are frozen, which is safe as long as no dropped one is part of a cycle."""
+
+import asyncio
+import gc
+
+from autoscaler.app.collecting import FREEZE_EVERY, keep_out_of_collections
+from autoscaler.model.catalogue import RegistrationRate
+from autoscaler.simulator.world.virtual_time import run
+from benchmarks.virtual_fleet import LABEL, REPOSITORIES, Setting, VirtualFleet
+
+TURNS = RegistrationRate(50, 5.0)
+
+
+def test_full_collections_look_only_at_what_is_new() -> None:
+    async def story() -> tuple[int, int, int]:
+        freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
+        await asyncio.sleep(1.0)
+        frozen = gc.get_freeze_count()
+        kept = [[number] for number in range(1000)]
+        await asyncio.sleep(FREEZE_EVERY)
+        with_kept = gc.get_freeze_count() - frozen
+        del kept
+        freed = frozen + with_kept - gc.get_freeze_count()
+        freezing.cancel()
+        await asyncio.wait({freezing})
+        return frozen, with_kept, freed
+
+    frozen, with_kept, freed = run(story())
+    assert frozen > 10_000
+    assert with_kept >= 1000
+    assert freed >= 1000, "reference counting frees what is frozen"
+    assert gc.get_freeze_count() == 0
+
+
+def test_jobs_and_machines_leave_nothing_to_the_collector() -> None:
+    """What is frozen while it lives, and in a cycle when it is dropped, would never be freed."""
+
+    async def story() -> int:
+        fleet = VirtualFleet(
+            Setting(15_000, REPOSITORIES, 0.1, False, machines_boot=True, registrations=TURNS)
+        )
+        async with fleet.at_work():
+            for count in (5, 20):
+                gc.collect()
+                gc.disable()
+                for number in range(count):
+                    run_id = 100 * count + number // 4
+                    fleet.actions.queue(REPOSITORIES[number % 4], run_id, LABEL, works=60.0)
+                await asyncio.sleep(1500.0)
+            assert not fleet.machines, "all jobs have run"
+            return gc.collect()
+
+    try:
+        assert run(story()) == 0
+    finally:
+        gc.enable()

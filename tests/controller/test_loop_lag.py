@@ -1,0 +1,72 @@
+"""The longest stall of the event loop, on virtual time: a step that takes long moves the clock on."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from autoscaler.controller.loop_lag import EVERY, WINDOW, LoopLag
+from autoscaler.model.identifiers import Seconds
+from autoscaler.simulator.world.virtual_time import VirtualLoop
+from tests.controller.fakes import RecordingTelemetry
+
+
+class HeldLoop(VirtualLoop):
+    """A loop of which a callback may take virtual time."""
+
+    def __init__(self) -> None:
+        self.held: Seconds = 0.0
+        super().__init__()
+
+    def time(self) -> float:
+        return super().time() + self.held
+
+    def hold(self, seconds: Seconds) -> None:
+        """Take so long, in one piece."""
+        self.held += seconds
+
+
+def lags(story: Callable[[HeldLoop], Coroutine[Any, Any, None]]) -> list[Seconds]:
+    """Return what the telemetry was told while the story went on."""
+    heard = RecordingTelemetry()
+
+    async def told() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, HeldLoop)
+        watching = loop.create_task(LoopLag(heard).run())
+        await asyncio.sleep(EVERY / 2)
+        await story(loop)
+        watching.cancel()
+
+    with asyncio.Runner(loop_factory=HeldLoop) as runner:
+        runner.run(told())
+    return heard.lags
+
+
+def test_the_longest_stall_is_shown_until_a_whole_window_after_its_own() -> None:
+    async def story(loop: HeldLoop) -> None:
+        loop.hold(0.3)
+        await asyncio.sleep(2 * EVERY)
+        loop.hold(0.1)
+        await asyncio.sleep(WINDOW)
+        loop.hold(0.05)
+        await asyncio.sleep(2 * WINDOW)
+
+    assert [round(one, 3) for one in lags(story)] == [0.295, 0.295, 0.295, 0.04, 0.0]
+
+
+def test_a_loop_that_is_never_held_has_no_lag() -> None:
+    async def story(loop: HeldLoop) -> None:
+        del loop
+        await asyncio.sleep(3.5 * WINDOW)
+
+    assert {round(one, 9) for one in lags(story)} == {0.0}
+
+
+def test_a_stall_is_measured_up_to_one_interval_too_short() -> None:
+    async def story(loop: HeldLoop) -> None:
+        for _ in range(7):
+            loop.hold(0.02)
+            await asyncio.sleep(0.7 * EVERY)
+        await asyncio.sleep(WINDOW)
+
+    assert 0.02 - EVERY <= max(lags(story)) <= 0.02
