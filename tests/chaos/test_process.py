@@ -11,7 +11,7 @@ from autoscaler.simulator.world.fuse import Fuse
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.process import ControllerProcess, Ports
 from autoscaler.simulator.world.schedule import Schedule
-from autoscaler.simulator.world.virtual_time import run
+from autoscaler.simulator.world.virtual_time import Tasks, run
 from autoscaler.simulator.world.webhooks import parse
 from autoscaler.simulator.world.world import SimulatedWorld
 from tests.chaos.fleet import SETTING
@@ -53,5 +53,19 @@ def test_an_opening_that_fails_ends_the_process_with_its_error() -> None:
         with pytest.raises(ZeroDivisionError):
             await asyncio.wait_for(process.running, 60.0)
         await process.kill()
+
+    run(scenario())
+
+
+def test_a_process_s_tasks_are_ended_in_the_order_in_which_they_began() -> None:
+    async def scenario() -> None:
+        began, tasks = [], Tasks()
+        for number in range(1000):
+            task = asyncio.get_running_loop().create_task(asyncio.sleep(0.0 if number % 3 else 9.0))
+            tasks.add(task)
+            began.append(task)
+            await asyncio.sleep(0.0)
+        await asyncio.sleep(1.0)
+        assert tasks.unfinished() == began[::3]
 
     run(scenario())

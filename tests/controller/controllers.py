@@ -6,7 +6,6 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from autoscaler.controller.asking import Asking
 from autoscaler.controller.bootstrap import BootstrapDesk
@@ -33,7 +32,7 @@ from tests.controller.fakes import Fuse, RecordingTelemetry, SequentialIds
 from tests.controller.fakes_github import FakeGitHub
 from tests.controller.fakes_provider import FakeProvider
 from tests.controller.fakes_store import FakeStore
-from tests.controller.virtual_time import OWNER, VirtualClock
+from tests.controller.virtual_time import OWNER, Tasks, VirtualClock
 from tests.planner.fleets import EAST, catalogue
 
 T = TypeVar("T")
@@ -82,7 +81,7 @@ class Controller:
         self.world = world
         self.fuse = world.fuse(fuse_length)
         self.crashes: list[BaseException] = []
-        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._tasks = Tasks()
         self.journal = Journal(Ledger(world.catalogue), world.store, world.clock, world.telemetry)
         UnmatchedJobs(self.journal, world.telemetry)
         self.effects = Effects(self._crashed)
@@ -182,7 +181,7 @@ class Controller:
     async def kill(self) -> None:
         """Nothing of it goes on, and nobody hears of it: SIGKILL."""
         self.fuse.blown.set()
-        while tasks := {task for task in self.tasks if not task.done()}:
+        while tasks := self._tasks.unfinished():
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -201,7 +200,7 @@ class Controller:
         await self.loop.run()
 
     def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        token = OWNER.set(self.tasks)
+        token = OWNER.set(self._tasks)
         try:
             return asyncio.get_running_loop().create_task(work)
         finally:

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from autoscaler.controller.asking import Asking
 from autoscaler.controller.bootstrap import BootstrapDesk
@@ -43,7 +42,7 @@ from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.simulator.world.fuse import Fuse
-from autoscaler.simulator.world.virtual_time import OWNER
+from autoscaler.simulator.world.virtual_time import OWNER, Tasks
 
 T = TypeVar("T")
 
@@ -89,7 +88,7 @@ class ControllerProcess:
         self.running: asyncio.Task[None] | None = None
         self.parts: Parts | None = None
         self._ports = ports
-        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._tasks = Tasks()
 
     @property
     def state(self) -> LedgerState:
@@ -123,7 +122,7 @@ class ControllerProcess:
     async def kill(self) -> None:
         """Nothing of it goes on, and nobody hears of it: SIGKILL."""
         self.fuse.blown.set()
-        while tasks := {task for task in self._tasks if not task.done()}:
+        while tasks := self._tasks.unfinished():
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)

@@ -8,7 +8,6 @@ import selectors
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from autoscaler.model.identifiers import Instant, Seconds
 
@@ -16,7 +15,27 @@ T = TypeVar("T")
 
 EPOCH: Instant = 1_800_000_000.0
 
-OWNER: ContextVar[WeakSet[asyncio.Task[Any]] | None] = ContextVar("OWNER", default=None)
+
+class Tasks:
+    """The tasks of one process, in the order in which they began: a set would have an order by chance."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._pruned_at = 64
+
+    def add(self, task: asyncio.Task[Any]) -> None:
+        """Take one more in, and now and then forget those that are over."""
+        self._tasks.append(task)
+        if len(self._tasks) >= self._pruned_at:
+            self._tasks = self.unfinished()
+            self._pruned_at = 2 * len(self._tasks) + 64
+
+    def unfinished(self) -> list[asyncio.Task[Any]]:
+        """Return those that are not over, the first one first."""
+        return [task for task in self._tasks if not task.done()]
+
+
+OWNER: ContextVar[Tasks | None] = ContextVar("OWNER", default=None)
 """Where tasks are noted that come from this context: those of one process, to be killed with it."""
 
 
