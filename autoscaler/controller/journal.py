@@ -5,7 +5,6 @@ because memory would be ahead of what a restart finds.
 """
 
 import asyncio
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from autoscaler.controller.ports.store import DeliveryKey, Store, StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.signals import report
 from autoscaler.ledger.ledger import Ledger
-from autoscaler.model.changes import Changes, HistoryRow
+from autoscaler.model.changes import Changes, HistoryRow, copied
 from autoscaler.model.events import Event
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant
@@ -71,7 +70,7 @@ class Journal:
             for hearer in self._hearers:
                 hearer(changes.history)
             # Copied now: by the time the write starts, the records may have moved on.
-            records = tuple(copy.copy(record) for record in changes.records)
+            records = tuple(map(copied, changes.records))
             self._latest = asyncio.ensure_future(
                 self._write(replace(changes, records=records), applied)
             )

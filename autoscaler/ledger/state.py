@@ -33,6 +33,8 @@ from autoscaler.model.runners import Runner
 MOST_CLASSES = 10_000
 """Labels are strangers' words: what is remembered of them is bounded."""
 
+_NOTHING = Changes()
+
 
 class LedgerState(IndexedRecords):
     """Records, indexes and unsaved changes. O(log n) for every change of one record."""
@@ -140,6 +142,8 @@ class LedgerState(IndexedRecords):
 
     def take_changes(self) -> Changes:
         """What changed since the last taking."""
+        if not (self._touched or self._history or self._cooled or self._taken_over):
+            return _NOTHING
         changes = Changes(
             tuple(self._touched.values()),
             tuple(self._history),

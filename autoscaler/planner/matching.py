@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
@@ -29,8 +30,10 @@ class SupplyKind(IntEnum):
     UNSENT = 3
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Supply:
+_KINDS = tuple(SupplyKind)  # to go through an enumeration itself takes many times as long
+
+
+class Supply(NamedTuple):
     """A pool of interchangeable supply: idle runners of a class, or machines of a SKU."""
 
     kind: SupplyKind
@@ -38,7 +41,7 @@ class Supply:
     sku: SkuName | None = None
 
 
-_NONE = [0] * len(SupplyKind)
+_NONE = [0] * len(_KINDS)
 
 
 @dataclass(slots=True)
@@ -100,10 +103,10 @@ class _Problem:
         )
         machines = [s for s in supply if s.kind is not SupplyKind.RUNNER]
         self._pools = [*runners, *machines]
-        numbers: dict[SupplyKind, dict[SkuName | None, int]] = {kind: {} for kind in SupplyKind}
+        numbers: dict[SupplyKind, dict[SkuName | None, int]] = {kind: {} for kind in _KINDS}
         for number, pool in enumerate(machines, len(runners)):
             numbers[pool.kind][pool.sku] = number
-        self._of_sku = [numbers[kind] for kind in list(SupplyKind)[1:]]
+        self._of_sku = [numbers[kind] for kind in _KINDS[1:]]
         covering = Covering([pool.runner_class for pool in runners if pool.runner_class])
         pools = [[*covering.of(d), *self._machines_of(d.skus)] for d in classes.demands]
         accounts = sorted(set(classes.accounts))
@@ -186,7 +189,7 @@ class _Problem:
         demands = self._classes.demands
         found = Matching(taken=shares.taken)
         everybody = [*demands, *(spare_class(sku) for sku in self._minimum)]
-        kinds = [[0] * len(SupplyKind) for _ in everybody]
+        kinds = [[0] * len(_KINDS) for _ in everybody]
         for pool, users in zip(self._pools, self._flow.users, strict=True):
             if users:
                 found.used[pool] = sum(users.values())

@@ -25,7 +25,8 @@ class HostClock:
         jump = self._weather.holding(FaultKind.CLOCK_JUMP)
         if jump is not None:
             now += jump.target
-        self._latest = max(self._latest, now)
+        if now > self._latest:
+            self._latest = now
         return self._latest
 
     async def sleep(self, seconds: Seconds) -> None:

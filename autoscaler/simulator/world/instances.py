@@ -1,8 +1,9 @@
 """A machine as its provider knows it, and as whoever stands beside it sees it. Facts only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import Offering
+from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId, Instant, MachineId, ProviderMachineId, SkuName
 from autoscaler.simulator.world.jobs import Registration
@@ -32,11 +33,40 @@ class Instance:
     console: str = ""
     asked_to_end: int = 0
     stays_until: Instant = 0.0
+    _listed: dict[bool, ListedMachine] = field(default_factory=dict)
 
     @property
     def launch_time(self) -> str:
         """As the provider writes it."""
         return f"t{self.launched_at:.0f}"
+
+    def listed(self, then: Instant) -> ListedMachine:
+        """Return how lists show it as it was then. Built once for each state, for each list asks."""
+        ended = self.ended_at is not None and self.ended_at <= then
+        known = self._listed.get(ended)
+        if known is None:
+            known = self._listed[ended] = self._as_listed(ended)
+        return known
+
+    def _as_listed(self, ended: bool) -> ListedMachine:
+        offering = self.offering
+        return ListedMachine(
+            self.id,
+            self.installation,
+            self.call,
+            self.sku,
+            ended,
+            offering.instance_type,
+            offering.zone,
+            offering.capacity_type,
+            offering.dollars_per_hour,
+            ((offering.quota_key, offering.quota_units),),
+            IMAGE,
+            self.launch_time,
+            self.reason if ended else "",
+            self.failure if ended else None,
+            state="terminated" if ended else "running",
+        )
 
     def proof(self) -> bytes:
         """What its metadata service would sign."""

@@ -156,7 +156,7 @@ class SimulatedProvider:
         gaps = self._weather.strikes(FaultKind.EMPTY_PAGES) is not None
         size = SMALL_PAGE if gaps else PAGE
         for start in range(0, len(shown), size):
-            yield tuple(_listed(instance, then) for instance in shown[start : start + size])
+            yield tuple(instance.listed(then) for instance in shown[start : start + size])
             if breaks is not None:
                 break
             if gaps:
@@ -169,7 +169,7 @@ class SimulatedProvider:
     def show(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """What there is of these machines now."""
         found = [self.instances[machine] for machine in machines if machine in self.instances]
-        return tuple(_listed(instance, self._now()) for instance in found)
+        return tuple(instance.listed(self._now()) for instance in found)
 
     async def quotas(self) -> Mapping[str, int]:
         """What the account has."""
@@ -271,28 +271,6 @@ class SimulatedProvider:
         return LaunchedMachine(
             machine, offering.instance_type, offering.zone, offering.capacity_type
         )
-
-
-def _listed(instance: Instance, then: Instant) -> ListedMachine:
-    offering = instance.offering
-    ended = instance.ended_at is not None and instance.ended_at <= then
-    return ListedMachine(
-        instance.id,
-        instance.installation,
-        instance.call,
-        instance.sku,
-        ended,
-        offering.instance_type,
-        offering.zone,
-        offering.capacity_type,
-        offering.dollars_per_hour,
-        ((offering.quota_key, offering.quota_units),),
-        IMAGE,
-        instance.launch_time,
-        instance.reason if ended else "",
-        instance.failure if ended else None,
-        state="terminated" if ended else "running",
-    )
 
 
 def _failure(failure: FailureClass, code: str, offering: Offering) -> LaunchFailure:

@@ -1,7 +1,6 @@
 """A store in memory that is slow enough to be overtaken, remembers every commit, and can fail."""
 
 import asyncio
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from autoscaler.controller.ports.store import (
 )
 from autoscaler.ledger.state import kind_and_key
 from autoscaler.model.calls import Call, CallState
+from autoscaler.model.changes import copied
 from autoscaler.model.identifiers import (
     InstallationId,
     Instant,
@@ -193,7 +193,7 @@ class MemoryStore:
         """A job's durable record."""
         await self.fuse.burn()
         found = self.records.get(("job", str(job)))
-        return copy.copy(found) if isinstance(found, Job) else None
+        return copied(found) if isinstance(found, Job) else None
 
     async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
         """Rows of the commits so far."""
@@ -242,7 +242,7 @@ class MemoryStore:
 
 
 def _copies(records: Any) -> tuple[Any, ...]:
-    return tuple(copy.copy(record) for record in records)
+    return tuple(map(copied, records))
 
 
 def _after(at: Instant | None, horizon: Instant) -> bool:
