@@ -94,6 +94,13 @@ class Room:
                 return _fresh(self._copy, tests, bound)
         return {"result": _result(found["status"]), "cpu": found["cpu"], "by": found.get("by", "")}
 
+    def failing(self, tests: set[str]) -> str:
+        """Return the first of the tests that fails without any change, or nothing."""
+        took = self._reach["took"]
+        known = sorted(tests & set(took), key=lambda test: (took[test], test))
+        found = self._ask(tests=known, modules=self._reach["modules"])
+        return str(found.get("by") or f"status {found['status']}") if found["status"] else ""
+
     def _ask(self, **asked: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(asked) + "\n")

@@ -62,6 +62,9 @@ def run(name: str, drawn: list[Change], copies: list[Path], known: dict[str, Any
                 )
                 if found["result"] == "survived":
                     print(change, flush=True)
+            killers = {str(known[change.key]["by"]) for change in drawn}
+            if failing := rooms[0].failing(killers):
+                raise SystemExit(f"error: fails without any change, too: {failing}")
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -8,6 +8,7 @@ descriptor in `MUTANT_ANSWERS`:
                                 runs the tests with the changed file until one fails, for `bound`
                                 CPU seconds and `asleep` real seconds of sleep at most; `modules`
                                 are imported before
+    {"tests", "modules"}        runs the tests without any change until one fails
 
 A fork has everything imported. It replaces the code of the functions that live in memory; the file
 itself is changed too, for the processes that tests start.
@@ -114,10 +115,7 @@ class Warm:
             self._reach = Reach(self._imports)
             chosen = list(items.values())
         else:
-            bound = asked["bound"]
-            resource.setrlimit(resource.RLIMIT_CPU, (bound, bound + 5))
-            file = str(HERE / asked["path"])
-            if not plant(self._functions[file], file, asked["source"], asked["text"]):
+            if "path" in asked and not self._planted(**asked):
                 return UNPLANTED
             chosen = [items[name] for name in asked["tests"] if name in items]
         for item, following in zip(chosen, [*chosen[1:], None], strict=True):
@@ -128,6 +126,11 @@ class Warm:
         if self._reach is not None:
             self._reach.write(Path(asked["reach"]))
         return HANGS if self._hung else KILLED if self._failed else 0
+
+    def _planted(self, path: str, source: str, text: str, bound: int, **_: Any) -> bool:
+        resource.setrlimit(resource.RLIMIT_CPU, (bound, bound + 5))
+        file = str(HERE / path)
+        return plant(self._functions[file], file, source, text)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """From here on, what is executed is this test's."""

@@ -37,12 +37,15 @@ class Counter:
 """
 
 TESTS = """
+from pathlib import Path
+
 from autoscaler.room import code
 from autoscaler.room.code import double
 
 
 def test_double():
     assert double(4) == 8
+    assert not Path("now-it-fails").exists()
 
 
 def test_table():
@@ -103,6 +106,9 @@ def test_each_change_is_judged_by_the_tests_that_execute_it(
     room = scripts["room"].Room("room", copy)
     try:
         found = {str(change): room.judge(change) for change in drawn}
+        assert room.failing({str(one["by"]) for one in found.values()}) == ""
+        (copy / "now-it-fails").touch()
+        assert room.failing({one["by"] for one in found.values()}).endswith("test_double")
     finally:
         room.close()
     results = {name: one["result"] for name, one in found.items()}
