@@ -1,6 +1,7 @@
 """What the agent sends, byte by byte, and the values that it starts with."""
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -214,6 +215,14 @@ def test_a_file_that_cannot_be_used_is_named(
     assert str(caught.value) == f"{path}: {said}"
 
 
+def test_a_link_is_named_with_the_kernels_reason(agent: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    path.symlink_to("/etc/hostname")
+    with pytest.raises(agent.Settings) as caught:
+        agent.read_trusted(str(path))
+    assert str(caught.value) == f"{path}: {os.strerror(errno.ELOOP)}"
+
+
 def test_a_file_of_256_kib_is_read(agent: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "host.json"
     path.write_text("{}" + " " * 262_142)
@@ -374,6 +383,14 @@ def test_a_runner_without_a_user_of_its_own_fails_its_check(
     assert tuple(agent._check_runner(host)) == ("runner", False, said)
     version = agent._check_version(host, 10.0)
     assert tuple(version) == ("runner_version", False, "Runner.Listener does not start: Settings")
+
+
+def test_the_listener_is_asked_for_its_version_where_it_is_installed(
+    agent: ModuleType, open_folder: Path
+) -> None:
+    install_listener(open_folder, '[ "$PWD" = "${0%/bin/*}" ] && echo 2.336.0')
+    host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
+    assert tuple(agent._check_version(host, 60.0)) == ("runner_version", True, "2.336.0")
 
 
 def test_github_is_asked_for_its_path_and_query(

@@ -121,3 +121,12 @@ async def test_until_the_attempt_that_is_asked_about_has_ended_nothing_is_asked_
     answer = await ask(two, ONE, attempt=2)
     assert (answer.jobs, answer.outcome) == ((ONE,), None)
     assert world.github.count("POST .*/rerun") == 0
+
+
+async def test_a_later_attempt_than_the_one_asked_about_takes_its_place(
+    world: World, two: GitHubClient
+) -> None:
+    show(world, "in_progress", 3)
+    told = "the run is at attempt 3"
+    assert await ask(two, ONE) == RerunAnswer((ONE,), RerunOutcome.SUPERSEDED, told)
+    assert world.github.count("POST .*/rerun") == 0
