@@ -3,7 +3,7 @@
 It reads requests from standard input, one JSON object a line, and writes an answer to the file
 descriptor in `MUTANT_ANSWERS`:
 
-    {"reach": FILE}             runs all tests, writes to FILE which test executes which lines
+    {"reach": FILE, "modules"}  runs all tests, writes to FILE which test executes which lines
     {"path", "source", "text", "tests", "bound", "asleep", "modules"}
                                 runs the tests with the changed file until one fails, for `bound`
                                 CPU seconds and `asleep` real seconds of sleep at most; `modules`
@@ -61,7 +61,7 @@ class Warm:
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
         self._answers = os.fdopen(int(os.environ["MUTANT_ANSWERS"]), "w")
         self._functions: dict[str, list[FunctionType]] = defaultdict(list)
-        self._failed = ""
+        self._failed = self._why = ""
         self._hung = False
         self._reach: Reach | None = None
 
@@ -122,7 +122,7 @@ class Warm:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
                 break
-        said.write_text(json.dumps({"by": self._failed}))
+        said.write_text(json.dumps({"by": self._failed, "why": self._why}))
         if self._reach is not None:
             self._reach.write(Path(asked["reach"]))
         return HANGS if self._hung else KILLED if self._failed else 0
@@ -150,6 +150,7 @@ class Warm:
             )
         if report.failed:
             self._failed = report.nodeid
+            self._why = str(report.longrepr)[-2000:]
             self._hung = "Failed: Timeout (>" in str(report.longrepr)
 
 
