@@ -37,6 +37,11 @@ async def test_metrics_are_passed_on(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+async def test_nothing_between_keeps_an_answer(caller: Caller, path: str) -> None:
+    assert (await caller.get(path)).headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 async def test_they_are_for_reading(caller: Caller, path: str) -> None:
     assert (await caller.post(path)).status == 405
 
@@ -68,5 +73,6 @@ async def test_metrics_want_a_token_where_there_is_one(given: dict[str, str], st
         reply = await caller.get("/metrics", headers=given)
         assert reply.status == status
         assert (reply.body == b"up 1\n") is (status == 200)
+        assert reply.headers.get("WWW-Authenticate") == ("Bearer" if status == 401 else None)
         assert (await caller.get("/healthz")).status == 200
         assert (await caller.get("/readyz")).status == 200
