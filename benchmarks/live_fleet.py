@@ -32,7 +32,11 @@ PASSES = "autoscaler_loop_pass_duration_seconds_count"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`durable_*` are milliseconds from when a delivery was due to its 2xx."""
+    """`durable_*` are milliseconds from when a delivery was due to its 2xx.
+
+    `*_cpu_us` is the CPU time, in microseconds a delivery, of the controller (its loop's thread
+    and all its threads) and of the process that sends, while the load lasts.
+    """
 
     machines: int
     jobs: int
@@ -43,6 +47,9 @@ class Findings:
     deliveries: int
     deliveries_refused: int
     plans_during_load: int
+    controller_loop_cpu_us: float
+    controller_cpu_us: float
+    sender_cpu_us: float
     durable_p50_ms: float
     durable_p99_ms: float
     durable_max_ms: float
@@ -63,7 +70,12 @@ async def measure(options: argparse.Namespace) -> Findings:
         process = psutil.Process(lab.controller.pid)
         memory = _megabytes(process)
         before = (await lab.controller.metrics())[PASSES]
+        busy = _cpu(process)
         answers = await _load(lab, options)
+        loop_us, all_us = (
+            round((after - spent) / len(answers.waits_ms) * 1e6, 1)
+            for spent, after in zip(busy, _cpu(process), strict=True)
+        )
         passes = (await lab.controller.metrics())[PASSES] - before
         return Findings(
             machines=len(lab.ec2.instances),
@@ -75,6 +87,9 @@ async def measure(options: argparse.Namespace) -> Findings:
             deliveries=len(answers.waits_ms),
             deliveries_refused=len(answers.waits_ms) - answers.statuses[202],
             plans_during_load=int(passes),
+            controller_loop_cpu_us=loop_us,
+            controller_cpu_us=all_us,
+            sender_cpu_us=answers.cpu_us,
             durable_p50_ms=answers.quantile(50),
             durable_p99_ms=answers.quantile(99),
             durable_max_ms=answers.quantile(100),
@@ -105,6 +120,13 @@ async def _load(lab: Laboratory, options: argparse.Namespace) -> Answers:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as other:
         return await asyncio.get_running_loop().run_in_executor(other, send, stream)
+
+
+def _cpu(process: psutil.Process) -> tuple[float, float]:
+    """CPU seconds so far of the process's first thread, which is the event loop's, and of all."""
+    first = next(thread for thread in process.threads() if thread.id == process.pid)
+    every = process.cpu_times()
+    return first.user_time + first.system_time, every.user + every.system
 
 
 def _megabytes(process: psutil.Process) -> float:
