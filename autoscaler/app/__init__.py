@@ -1,4 +1,4 @@
-"""The composition root: the only room that names concrete classes, and how they are put together."""
+"""The composition root: the only package that creates and connects concrete classes."""
 
 from autoscaler.app.preflight import load_for_service, preflight
 from autoscaler.app.running import serve

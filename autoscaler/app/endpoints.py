@@ -1,7 +1,4 @@
-"""Puts together what hears GitHub's webhooks, and what hears an operator if fleet.yaml says so.
-
-It decides nothing of what they are told.
-"""
+"""Creates the endpoint for GitHub's webhooks, and the operator's endpoints if they are configured."""
 
 from collections.abc import Mapping
 
@@ -25,7 +22,7 @@ from autoscaler.server.webhook import WebhookEndpoint
 def webhook_endpoint(
     configuration: config.Configuration, intake: Intake, clock: Clock, telemetry: Telemetry
 ) -> WebhookEndpoint[JobObserved]:
-    """/webhook. Raises ConfigurationError."""
+    """Create the endpoint of /webhook. Raises ConfigurationError."""
     secrets = [one.get_secret_value() for one in config.read_webhook_secrets(configuration)]
     return WebhookEndpoint(
         lambda body, header: verify_signature(body, header, secrets),
@@ -42,7 +39,7 @@ def admin_endpoints(
     client: GitHubClient,
     providers: Mapping[ProviderName, Ec2Provider],
 ) -> list[Endpoint]:
-    """The operator's endpoint, or none. Raises ConfigurationError."""
+    """Create the endpoint of /admin if there is a token. Raises ConfigurationError."""
     tokens = [token.get_secret_value() for token in config.read_admin_tokens(configuration)]
     if not tokens:
         return []

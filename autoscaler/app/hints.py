@@ -1,7 +1,4 @@
-"""What an operator can do about a provider that does not open, where the code alone says it.
-
-Words for a log line: nothing is decided by them.
-"""
+"""Fixes for a provider that cannot be opened, by error code, for the log."""
 
 from autoscaler.controller.ports.provider import ProviderError
 
@@ -37,5 +34,5 @@ _HINTS = {
 
 
 def hint(error: Exception) -> str | None:
-    """A fix, or None where the error's own text must do."""
+    """Return a fix, or None if there is none for this error."""
     return _HINTS.get(error.code) if isinstance(error, ProviderError) else None

@@ -1,5 +1,4 @@
-"""What the process asks of its host: the quicker event loop, all connections that are allowed, a
-folder for the agents."""
+"""The host's resources: the faster event loop, the limit of open files, a folder for the agents."""
 
 import asyncio
 import resource
@@ -14,7 +13,7 @@ _log = structlog.get_logger(__name__)
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed, else asyncio's own."""
+    """Return uvloop's event loop if it is installed, else asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -23,7 +22,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def raise_file_limit() -> None:
-    """A parked machine holds a connection: use what the system allows."""
+    """Raise the limit of open files to the system's hard limit: each parked machine has a connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -36,10 +35,10 @@ def file_limit() -> int:
 
 
 def keep_agent_beside(store: Path | None, agent: bytes) -> tuple[bytes, ...]:
-    """Keep this version's agent in `STORE.agents`; the earlier ones that are there.
+    """Store this version's agent in `STORE.agents`; return the earlier agents from there.
 
-    Without a file to be beside, or where the folder will not do, there are none: the machines that
-    an upgrade finds half-way through their boot then end at their deadline and are replaced.
+    Returns none if there is no store file, or if the folder is not usable. Machines that boot during an
+    upgrade then miss their deadline and are replaced.
     """
     if store is None:
         return ()

@@ -1,8 +1,7 @@
-"""What a fleet.yaml that reads well asks for and this program cannot do: `check` and `serve` tell it.
+"""Checks whether this program can serve a valid fleet.yaml, for `check` and `serve`.
 
-Decides no rule of its own: it asks the rooms that know EC2's types, its certificates and the text
-that machines boot with. It looks at the file as written, so that a key which is refused hides no
-other, and reaches nobody over the network.
+It uses the checks of EC2's types, certificates and user data. It reads the file as written, so that one
+error hides no other, and makes no network requests.
 """
 
 from collections.abc import Iterator
@@ -29,9 +28,9 @@ _ANY_SHA256 = "0" * 64
 def load_for_service(
     path: Path, *, files: bool = True, try_store: bool = True
 ) -> config.Configuration:
-    """A configuration that can be served. Raises ConfigurationError, all errors at once.
+    """Load a configuration that can be served. Raises ConfigurationError with all errors.
 
-    `try_store`: whether to test that the store can be written; who opens it learns that anyway.
+    `try_store`: also test that the store can be written, for callers that do not open it.
     """
 
     def also(document: Document) -> tuple[config.Problem, ...]:
@@ -43,9 +42,9 @@ def load_for_service(
 def preflight(
     document: Document, folder: Path, *, files: bool = True
 ) -> tuple[config.Problem, ...]:
-    """Every problem, by line; `files` says whether the files that it names are looked into.
+    """Return every problem, by line. `files`: also check the files that it names.
 
-    Names of files start at `folder`. Values of no right shape are passed over, `load` tells them.
+    File names are relative to `folder`. Values of a wrong type are ignored; `load` reports them.
     """
     problems = [*offering_problems(document), *_store(document), *_regions(document)]
     if files:
@@ -97,7 +96,7 @@ def _identity_files(document: Document, folder: Path) -> Iterator[config.Problem
 
 
 def _user_data(document: Document, folder: Path) -> Iterator[config.Problem]:
-    """A CA file that does not fit into what EC2 hands to a booting machine."""
+    """Check that the CA file fits into EC2's user data."""
     ca_pem = authority(document, folder)
     url = valid(document.root, shapes.PublicUrl, "server", "public_url")
     if ca_pem is None or url is None:

@@ -1,4 +1,4 @@
-"""Puts together what reads the providers' prices, and where they are used."""
+"""Connects the readers of the providers' prices with the code that uses the prices."""
 
 from collections.abc import Callable, Mapping
 

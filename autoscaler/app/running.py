@@ -1,7 +1,4 @@
-"""A running controller: every part made, started, stopped, in that order.
-
-It decides nothing that happens in between.
-"""
+"""Creates, starts and stops every part of a controller, in that order."""
 
 import asyncio
 import hashlib
@@ -64,10 +61,10 @@ from autoscaler.server.serving import Endpoint, Serving
 from autoscaler.store.opening import OpenedStore, open_store
 
 STANDS_STILL_AFTER: Seconds = 60.0
-"""A loop that has not turned for this long (real time) is reported as unhealthy."""
+"""/healthz reports a control loop without a turn for this long (real time)."""
 
 FINISH_WITHIN: Seconds = 30.0
-"""How long what is in flight may take after SIGTERM (real time)."""
+"""How long requests in flight may take after SIGTERM (real time)."""
 
 _log = structlog.get_logger(__name__)
 
@@ -75,11 +72,11 @@ _log = structlog.get_logger(__name__)
 def serve(
     path: Path, *, clock_scale: float, clock_epoch: float, log_format: str, log_level: str
 ) -> int:
-    """Run the controller until SIGTERM or SIGINT; the exit status.
+    """Run the controller until SIGTERM or SIGINT; return the exit status.
 
-    Raises ConfigurationError. A `clock_scale` other than 1 is for the lab.
+    Raises ConfigurationError. A `clock_scale` other than 1 is for the laboratory.
     """
-    # A full disk is no error of fleet.yaml: opening the store tells it, in the log.
+    # A full disk is not an error of fleet.yaml: opening the store reports it in the log.
     configuration = load_for_service(path, try_store=False)
     configure_logging(LogLevel(log_level), LogStyle(log_format))
     for warning in configuration.warnings:
@@ -125,7 +122,7 @@ async def _serve(configuration: config.Configuration, clock: SystemClock) -> Non
 
 
 class _Fleet:
-    """Every part of a running controller, put together."""
+    """All parts of a running controller."""
 
     def __init__(
         self,
@@ -209,12 +206,12 @@ class _Fleet:
         )
 
     def _sell_again(self) -> None:
-        """Offer at other prices what is offered already."""
+        """Update the catalogue with new prices."""
         if self._sold:
             self._sell(self._sold)
 
     async def resume(self, saved: SavedState) -> None:
-        """Take over what an earlier process left. Raises StoreError."""
+        """Continue from the records of the earlier process. Raises StoreError."""
         ledger, now = self._journal.ledger, self._clock.now()
         ledger.restore(
             (*saved.calls, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
@@ -226,11 +223,11 @@ class _Fleet:
         await self._quotas.load()
         left = Counter(m.provider for m in saved.machines if m.occupies)
         for name in set(left) - set(self.providers):
-            # Nobody can list or end them from here, so they stay in the caps.
+            # The controller can neither list nor terminate them, so they count in the limits.
             _log.error("provider_not_configured", provider=name, machines_left=left[name])
 
     async def run(self) -> None:
-        """Turn the loop until SIGTERM, SIGINT or a failure, which is raised."""
+        """Run the control loop until SIGTERM, SIGINT or a failure, which is raised."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._loop.stop)
@@ -239,7 +236,7 @@ class _Fleet:
             raise BaseExceptionGroup("an effect failed", [self._crash])
 
     async def finish(self) -> None:
-        """Let what is in flight end, machines' requests first, and make it durable."""
+        """Finish requests in flight, those of machines first, and store the results."""
         _log.info("finishing", in_flight=len(self._effects))
         self._desk.leave()
         await self.serving.stop()

@@ -1,4 +1,4 @@
-"""Prints what a fleet.yaml comes to: SKUs, caps, keys that are not in force. Decides nothing."""
+"""Prints a summary of a fleet.yaml: SKUs, limits, and keys without effect."""
 
 from shutil import get_terminal_size
 from typing import TextIO
@@ -8,15 +8,15 @@ from autoscaler.config.sku_settings import SkuSettings
 
 _HEADS = ("SKU", "labels", "ladder", "parked", "at most")
 _SHARES = (0.7, 0.45)
-"""Of the width that numbers leave on a terminal: the name's, and the labels' of the rest, at most."""
+"""The largest shares of the width beside the numbers: the name's, and of the rest the labels'."""
 
 _GAP = "  "
 
 
 def summarise(configuration: Configuration, out: TextIO) -> None:
-    """The SKUs as a table, the caps, and the keys that are not in force yet. Raises OSError.
+    """Print the SKUs as a table, the limits, and the keys without effect. Raises OSError.
 
-    On a terminal each SKU has one line that fits; elsewhere names, labels and ladders are whole.
+    On a terminal each SKU has one line that fits; elsewhere names, labels and launch options are complete.
     """
     settings = configuration.settings
     rows = [_HEADS, *(_row(name, sku) for name, sku in settings.skus.items())]
@@ -35,7 +35,7 @@ def summarise(configuration: Configuration, out: TextIO) -> None:
 
 
 def _fit(widths: list[int], columns: int) -> None:
-    """Narrow names, labels and ladders to what the numbers leave; each keeps a few letters."""
+    """Shorten names, labels and launch options so that a line fits; each keeps a few characters."""
     numbers = sum(widths[3:]) + len(_GAP) * (len(widths) - 1)
     least = len(_HEADS[1])
     left = max(columns - numbers, 3 * least)

@@ -1,6 +1,6 @@
-"""fleet.yaml in the words of each part: what the provider, GitHub's client and the server are told.
+"""Converts fleet.yaml into the settings of the provider, GitHub's client and the server.
 
-Pure but for the files that the configuration names. It decides no default that a part has.
+Pure, except for reading the files that the configuration names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,11 +33,11 @@ from autoscaler.providers.ec2.user_data import render_user_data
 from autoscaler.server.settings import Address, ServerSettings, TlsFiles
 
 CLOCK_SKEW: Seconds = 60.0
-"""How far a machine's clock may be off; GitHub's tokens live for minutes."""
+"""The largest difference of a machine's clock; GitHub's tokens are valid for minutes."""
 
 
 def offering_problems(document: Document) -> tuple[config.Problem, ...]:
-    """What the ladders ask of EC2 and EC2 does not have, by the project's own table."""
+    """Return errors for instance types, quotas and APIs that the project's table does not have."""
     quotas = instance_types.quota_names()
     apis = {"request_buckets": OPERATIONS, "resource_buckets": RESOURCE_BUCKETS}
     return config.validate_offerings(document, _type_problem, quotas, apis)
@@ -49,7 +49,7 @@ def catalogue(
     opened: Mapping[ProviderName, Ec2Provider],
     configured: Mapping[ProviderName, Ec2Provider],
 ) -> Catalogue:
-    """What can be launched, from the providers that could be opened; how fast, of every one."""
+    """Return the catalogue: offerings of the opened providers, and launch rates of all providers."""
     settings = configuration.settings
     return Catalogue(
         fleet=settings.fleet,
@@ -66,7 +66,7 @@ def catalogue(
 
 
 def github_settings(configuration: config.Configuration) -> GitHubSettings:
-    """The Apps with their keys. Raises ConfigurationError."""
+    """Return the Apps with their keys. Raises ConfigurationError."""
     keys = tuple(
         AppKey(key.id, key.private_key.get_secret_value().decode())
         for key in config.read_private_keys(configuration)
@@ -79,7 +79,7 @@ def ec2_settings(
     installations: Installations,
     agent_sha256: str,
 ) -> dict[ProviderName, Ec2Settings]:
-    """Every EC2 provider with the SKUs that may be launched there."""
+    """Return the settings of every EC2 provider, with its SKUs."""
     return {
         ProviderName(name): _ec2(configuration, name, provider.ec2, installations, agent_sha256)
         for name, provider in configuration.settings.providers.items()
@@ -88,7 +88,7 @@ def ec2_settings(
 
 
 def server_settings(configuration: config.Configuration) -> ServerSettings:
-    """Where to listen, and with which certificate."""
+    """Return the server's addresses and certificate."""
     server = configuration.settings.server
     hook, tls = server.webhook_listen, server.tls
     return ServerSettings(
@@ -101,13 +101,13 @@ def server_settings(configuration: config.Configuration) -> ServerSettings:
 
 
 def label_values(settings: config.Settings) -> tuple[list[SkuName], list[ProviderName]]:
-    """What the metrics may name: the SKUs and the providers."""
+    """Return the label values of the metrics: the SKUs and the providers."""
     skus = [SkuName(name) for name in settings.skus]
     return skus, [ProviderName(name) for name in settings.providers]
 
 
 def gates(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
-    """What each SKU's machines check of themselves: see docs/bootstrap.md."""
+    """Return the parameters of each SKU's health checks: see docs/bootstrap.md."""
     settings = configuration.settings
     return {
         SkuName(name): {
@@ -129,7 +129,7 @@ def _rungs(sku: SkuSettings, opened: Mapping[ProviderName, Ec2Provider]) -> Iter
         offerings: tuple[Offering, ...] = ()
         if provider is not None and rung.instance_types:
             offerings = provider.offerings(rung.instance_types, rung.capacity, sku.os, sku.arch)
-        # One that sells nothing keeps its place: holds are remembered by a rung's number.
+        # A launch option without offerings keeps its place: holds use its number.
         yield Rung(name, rung.capacity, offerings)
 
 
@@ -165,7 +165,7 @@ def _ec2(
 def _offered(
     settings: config.Settings, provider: str
 ) -> dict[CapacityType, frozenset[tuple[str, OperatingSystem]]]:
-    """The instance types that SKUs launch at a provider; every one stands under on-demand."""
+    """Return the instance types that SKUs launch at a provider; all of them under on-demand, too."""
     found: dict[CapacityType, set[tuple[str, OperatingSystem]]] = {k: set() for k in CapacityType}
     for sku in settings.skus.values():
         for rung in sku.ladder:

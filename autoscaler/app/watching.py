@@ -1,7 +1,4 @@
-"""Puts together what looks at the world beside the loop: opening, lists, notices, consoles, re-runs.
-
-It decides nothing that these parts find or do.
-"""
+"""Creates the reconciler with its tasks: opening, lists, notices, consoles, re-runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +32,7 @@ from autoscaler.providers.ec2.provider import Ec2Provider
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What there is to look at, and by whose clock."""
+    """The external systems that the reconciler reads, and the clock."""
 
     store: Store
     client: GitHubClient
@@ -54,7 +51,7 @@ def make_reconciler(
     quotas: KeptQuotas,
     own: Sequence[Duty],
 ) -> Reconciler:
-    """The reconciler with every duty beside its own; `own` are the caller's."""
+    """Create the reconciler with all tasks; `own` are the caller's."""
     lists = GuardedGitHubLists(world.client.lists)
     syncing = Syncing(journal, lists, world.github, intake.recall, world.telemetry, world.clock)
     groups = GroupWatch(journal, world.github, lists, world.telemetry, world.clock)

@@ -1,7 +1,7 @@
-"""Settings in the model's words, ready to be put into its Catalogue.
+"""Converts Settings into the model's types for its Catalogue.
 
-Decides the defaults that depend on a second key. What a provider sells is its own to say: the
-composition root passes resolved ladders in.
+Decides the defaults that depend on a second key. The composition root passes the offerings in,
+which only a provider knows.
 """
 
 from autoscaler.config.overlaps import own_labels
@@ -28,12 +28,12 @@ DRIVER_INSTALL_GATE = 45 * MINUTE
 
 
 def scopes(settings: Settings) -> tuple[Scope, ...]:
-    """Where runners are registered, in the configured order."""
+    """Return the scopes, in the configured order."""
     return tuple(_scope(scope) for scope in settings.github.scopes)
 
 
 def limits(settings: Settings) -> Limits:
-    """Caps over the fleet; a quota family without a capacity type holds for each of them."""
+    """Return the fleet's limits. A quota family without a capacity type applies to each of them."""
     quotas: dict[str, int] = {}
     for provider, place in settings.providers.items():
         given = place.ec2.quotas if place.ec2 else {}
@@ -45,13 +45,13 @@ def limits(settings: Settings) -> Limits:
 
 
 def registration_rate(settings: Settings) -> RegistrationRate:
-    """How fast runners are registered for one account."""
+    """Return how fast runners may be registered for one account."""
     rate = settings.github.registrations
     return RegistrationRate(rate.burst, rate.per_second)
 
 
 def sku(settings: Settings, name: str, ladder: tuple[Rung, ...]) -> Sku:
-    """One SKU with its resolved ladder. Raises KeyError when the settings have no such SKU."""
+    """Return one SKU with its launch options. Raises KeyError if there is no such SKU."""
     found = settings.skus[name]
     return Sku(
         name=SkuName(name),

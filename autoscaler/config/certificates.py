@@ -1,7 +1,7 @@
-"""Decides whether the server's certificate, its key and the authority for machines can be used.
+"""Checks that the server's certificate, its key and the CA file for machines can be used.
 
-Reads the files that `server.tls` names, and shows nothing of what is in them. Whether a
-certificate is in date or fits the host in `public_url` is for those who connect to say.
+Reads the files that `server.tls` names, and shows none of their content. It does not check the validity
+period, nor the host name in `public_url`: clients do.
 """
 
 import ssl
@@ -14,12 +14,12 @@ from autoscaler.config.files import named_file
 from autoscaler.config.pem import PemError, certificates, private_key, read_pem
 from autoscaler.config.problems import Problem, show
 
-# OpenSSL's words for a key that is another one's, of the same kind and of another.
+# OpenSSL's errors for a key that belongs to another certificate.
 _MISMATCH = {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"}
 
 
 def tls_problems(document: Document, folder: Path) -> Iterator[Problem]:
-    """What makes the files of `server.tls` unusable; of those that are not there, `files` tells."""
+    """Return the errors of the files in `server.tls`. `files` reports missing files."""
     checks = {"certificate_file": _certificate, "key_file": _key, "ca_file": _authority}
     usable: dict[str, Path] = {}
     for key, check in checks.items():
@@ -40,12 +40,12 @@ def tls_problems(document: Document, folder: Path) -> Iterator[Problem]:
 
 
 def authority(document: Document, folder: Path) -> str | None:
-    """What machines get as `ca_file`; None where that is nothing, or nothing that can be used."""
+    """Return the CA certificates for machines, or None if there is no usable `ca_file`."""
     file = named_file(document, folder, "server", "tls", "ca_file")
     try:
         return _authority(file) if file is not None else None
     except PemError:
-        return None  # as `tls_problems` says
+        return None  # `tls_problems` reports it
 
 
 def _problem(document: Document, key: str, error: PemError) -> Problem:
@@ -76,7 +76,7 @@ def _authority(file: Path) -> str:
 
 
 def _pair(document: Document, certificate: Path, key: Path) -> None:
-    """Whether OpenSSL takes them together, as the listener will ask it to. Raises PemError."""
+    """Load both with OpenSSL, as the listener does. Raises PemError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     named = show(text(document.root, "server", "tls", "certificate_file"))
     try:

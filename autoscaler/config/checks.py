@@ -1,7 +1,7 @@
-"""Decides whether the values of fleet.yaml go together: all but the SKUs, which `ladders` checks.
+"""Checks combinations of values in fleet.yaml, except the SKUs, which `ladders` checks.
 
-Looks at the file as written, so that an error elsewhere hides nothing, and passes over whatever
-has not the right shape: `settings` has spoken of that.
+Reads the file as written, so that one error hides no other. Ignores values of a wrong type, which
+`settings` reports.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ PROVIDER_KINDS = ("ec2", "kubernetes")
 
 
 def check(document: Document) -> Iterator[Problem]:
-    """Every contradiction outside `skus`."""
+    """Return every contradiction outside `skus`."""
     yield from _apps(document)
     yield from _scopes(document)
     yield from _transport(document)
@@ -27,13 +27,13 @@ def check(document: Document) -> Iterator[Problem]:
 
 
 def text(node: Node | None, *path: str | int) -> str | None:
-    """The text at a path, or None where there is none."""
+    """Return the text at a path, or None if there is none."""
     found = node.get(*path) if node else None
     return found.value if found and isinstance(found.value, str) else None
 
 
 def kind_of(provider: Node | None) -> str | None:
-    """`ec2` or `kubernetes`, where a provider says exactly one."""
+    """Return `ec2` or `kubernetes` if a provider has exactly one of them."""
     kinds = [kind for kind in PROVIDER_KINDS if provider and provider.child(kind)]
     return kinds[0] if len(kinds) == 1 else None
 
@@ -124,8 +124,10 @@ def _webhook_listen(document: Document) -> Iterator[Problem]:
 
 
 def _providers(document: Document) -> Iterator[Problem]:
-    """One kind each, and one provider a region: all use the same AWS credentials, so two of a region
-    would each list and count the other's machines."""
+    """Check that each provider has one kind, and each region one provider.
+
+    All providers use the same AWS credentials, so two in one region would list each other's machines.
+    """
     places: dict[str, tuple[str, int]] = {}
     providers = document.root.child("providers")
     for name, provider in providers.entries() if providers else ():
@@ -134,7 +136,7 @@ def _providers(document: Document) -> Iterator[Problem]:
         path = ("providers", name)
         kinds = [kind for kind in PROVIDER_KINDS if provider.child(kind)]
         if not kinds and provider.value:
-            continue  # Its unknown keys are told.
+            continue  # Its unknown keys are reported.
         if len(kinds) != 1:
             what = "has both ec2 and kubernetes" if kinds else "has neither ec2 nor kubernetes"
             yield document.problem(path, what, "write exactly one of ec2 and kubernetes")

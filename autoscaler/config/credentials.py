@@ -1,6 +1,6 @@
-"""Reads the secrets that fleet.yaml names files for, each bounded in size and shape.
+"""Reads the secret files of fleet.yaml, each limited in size and format.
 
-Secret values are in no repr, dump or problem.
+No repr, dump or error contains a secret.
 """
 
 import re
@@ -22,7 +22,7 @@ MAX_SECRET_BYTES = 64 * 1024
 MAX_WEBHOOK_SECRETS = 16
 
 SHORTEST_TOKEN = 32
-"""Letters of an operator's token: 128 bits in hexadecimal digits."""
+"""Characters of an operator's token: 128 bits in hexadecimal digits."""
 
 _WEBHOOK: KeyPath = ("github", "webhook_secret_file")
 _ADMIN: KeyPath = ("server", "admin_token_file")
@@ -44,7 +44,7 @@ class AppCredentials:
 
 
 def read_private_keys(configuration: Configuration) -> tuple[AppCredentials, ...]:
-    """Each App's key, in the configured order. Raises ConfigurationError, all at once."""
+    """Return each App's key, in the configured order. Raises ConfigurationError with all errors."""
     found: list[AppCredentials] = []
     problems: list[Problem] = []
     for index, app in enumerate(configuration.settings.github.apps):
@@ -61,7 +61,7 @@ def read_private_keys(configuration: Configuration) -> tuple[AppCredentials, ...
 
 
 def read_webhook_secrets(configuration: Configuration) -> tuple[SecretBytes, ...]:
-    """One secret a line, blank lines left out, in the order of the file; at least one.
+    """Return the secrets of the file, one per line, without blank lines; at least one.
 
     Raises ConfigurationError.
     """
@@ -70,7 +70,7 @@ def read_webhook_secrets(configuration: Configuration) -> tuple[SecretBytes, ...
 
 
 def read_admin_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
-    """One operator's token a line, likewise; none where no file is named. Raises ConfigurationError."""
+    """Return the operator's tokens; none if no file is configured. Raises ConfigurationError."""
     name = configuration.settings.server.admin_token_file
     if name is None:
         return ()
@@ -78,7 +78,7 @@ def read_admin_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
 
 
 def read_metrics_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
-    """One token of /metrics a line, likewise; none where no file is named. Raises ConfigurationError."""
+    """Return the tokens for /metrics; none if no file is configured. Raises ConfigurationError."""
     name = configuration.settings.server.metrics_token_file
     if name is None:
         return ()
@@ -86,7 +86,7 @@ def read_metrics_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]
 
 
 def secret_problems(document: Document, folder: Path) -> Iterator[Problem]:
-    """What makes secret files unusable; of those that are not there, `files` tells."""
+    """Return the errors of secret files. `files` reports missing files."""
     apps = document.root.get("github", "apps")
     keys = [_app_path(index) for index, _ in (apps.items() if apps else ())]
     readers = {**dict.fromkeys(keys, _app_key), _WEBHOOK: _secrets, _ADMIN: _tokens}
@@ -128,7 +128,7 @@ def _secrets(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes
 
 
 def _tokens(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes, ...]:
-    """RFC 6750's tokens stand in a header: visible ASCII, and long enough that nobody guesses one."""
+    """Tokens are sent in a header (RFC 6750): visible ASCII, and too long to guess."""
     tokens = _secrets(document, path, file)
     if not all(_TOKEN.fullmatch(token.get_secret_value()) for token in tokens):
         what = (
@@ -142,7 +142,7 @@ def _read(document: Document, path: KeyPath, file: Path) -> bytes:
     try:
         content = read_bounded(file, "", MAX_SECRET_BYTES)
     except ConfigurationError as error:
-        # Without its name, which may be the secret where no file is there.
+        # Without the file name, which may be the secret itself if there is no such file.
         fix = error.problems[0].fix
         raise ConfigurationError([document.problem(path, error.problems[0].what, fix)]) from None
     if len(content) > MAX_SECRET_BYTES:

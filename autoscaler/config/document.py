@@ -1,8 +1,8 @@
-"""Reads YAML into plain values that know their lines.
+"""Reads YAML into plain values with line numbers.
 
-Accepts the subset that a configuration needs, bounded in size, depth and expansion: mappings
-with text keys, lists, and the scalars of YAML 1.2 (so `on` and `no` are text, and `true` is the
-only yes). Never builds an object of any other type, and knows no key of ours.
+Accepts the subset that a configuration needs, limited in size, depth and expansion: mappings
+with text keys, lists, and the scalars of YAML 1.2 (`on` and `no` are text; only `true` and `false`
+are booleans). Never builds an object of any other type.
 """
 
 import re
@@ -17,7 +17,7 @@ from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, dot
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 MAX_NODES = 200_000
-"""Counted after aliases are expanded, so that a small file cannot stand for a huge one."""
+"""Counted after aliases are expanded, so that a small file cannot become a huge one."""
 
 Scalar = str | int | float | bool | None
 
@@ -30,9 +30,9 @@ _TEXT_TAGS = {None, "!", "tag:yaml.org,2002:str"}
 
 @dataclass(slots=True)
 class Node:
-    """A value and the line (from 1) where it starts, or where its key stands.
+    """A value and its line (from 1): where it starts, or the line of its key.
 
-    `size` and `height` count the values and the levels below it, aliases written out.
+    `size` and `height` count the values and the levels below it, with aliases expanded.
     """
 
     line: int
@@ -41,7 +41,7 @@ class Node:
     height: int = 0
 
     def get(self, *path: str | int) -> "Node | None":
-        """The value at `path` below this one, if there is one."""
+        """Return the value at `path` below this one, if there is one."""
         node: Node | None = self
         for part in path:
             if node is None:
@@ -50,7 +50,7 @@ class Node:
         return node
 
     def child(self, part: str | int) -> "Node | None":
-        """The value under one key or at one position, if there is one."""
+        """Return the value under a key or at a position, if there is one."""
         if isinstance(self.value, dict):
             return self.value.get(str(part))
         if isinstance(self.value, list) and isinstance(part, int) and part < len(self.value):
@@ -58,17 +58,17 @@ class Node:
         return None
 
     def entries(self) -> "Iterator[tuple[str, Node]]":
-        """Keys and values; nothing if this is no mapping."""
+        """Return keys and values; nothing if this is not a mapping."""
         if isinstance(self.value, dict):
             yield from self.value.items()
 
     def items(self) -> "Iterator[tuple[int, Node]]":
-        """Positions and values; nothing if this is no list."""
+        """Return positions and values; nothing if this is not a list."""
         if isinstance(self.value, list):
             yield from enumerate(self.value)
 
     def plain(self) -> Any:
-        """The value as plain dicts, lists and scalars."""
+        """Return the value as plain dicts, lists and scalars."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -78,14 +78,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file's content. `problems` are duplicate keys: all that is wrong with its YAML alone."""
+    """A file's content. `problems` are its duplicate keys."""
 
     file: str
     root: Node
     problems: tuple[Problem, ...] = ()
 
     def problem(self, path: KeyPath, what: str, fix: str, *, warning: bool = False) -> Problem:
-        """A problem at `path`, with the line of the deepest part of it that is there."""
+        """Return a problem at `path`, with the line of the deepest existing part of the path."""
         node, line = self.root, self.root.line
         for part in path:
             child = node.child(part)
@@ -100,7 +100,7 @@ def parse(
 ) -> Document:
     """Read one YAML document. Raises ConfigurationError when it cannot be read at all.
 
-    `if_empty` is the fix for a file that holds nothing.
+    `if_empty` is the fix for an empty file.
     """
     if len(content) > MAX_BYTES:
         raise _unreadable(file, 1, f"is larger than {MAX_BYTES // 1024} KiB", "make it smaller")
@@ -127,7 +127,7 @@ def parse(
 
 
 def _not_yaml(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str]:
-    """What is wrong and the fix, for what the parser refuses.
+    """Return the error and the fix for a text that the parser refuses.
 
     YAML indents with spaces alone (YAML 1.2.2, 6.1), and reserves @ and ` (5.3).
     """
@@ -149,7 +149,7 @@ def _unreadable(file: str, line: int, what: str, fix: str) -> ConfigurationError
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list whose end has not come; `key` waits for its value."""
+    """A mapping or list that is not complete yet; `key` waits for its value."""
 
     node: Node
     anchor: str | None
@@ -168,7 +168,7 @@ class _Builder:
     _documents: int = 0
 
     def take(self, event: yaml.Event) -> None:
-        """Add what one parser event says. Raises ConfigurationError on what is not accepted."""
+        """Process one parser event. Raises ConfigurationError if it is not supported."""
         line = event.start_mark.line + 1 if event.start_mark is not None else 1
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1

@@ -1,7 +1,4 @@
-"""Turns pydantic's errors into problems with a line, a plain sentence and a fix.
-
-Says only how what was found differs from the shape in `settings`; it decides nothing else.
-"""
+"""Converts pydantic's errors into problems with a line, a plain sentence and a fix."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args, get_origin
@@ -20,7 +17,7 @@ _KEY = "[key]"
 
 
 def explain(document: Document, errors: Iterable[ErrorDetails]) -> Iterator[Problem]:
-    """A problem for each error; a missing key that stands misspelt beside is told once."""
+    """Return a problem for each error. A misspelled key counts once, not as missing and unknown."""
     errors = list(errors)
     unknown = {error["loc"] for error in errors if error["type"] == "extra_forbidden"}
     misspelt = {(*loc[:-1], _meant(loc)) for loc in unknown}
@@ -28,7 +25,7 @@ def explain(document: Document, errors: Iterable[ErrorDetails]) -> Iterator[Prob
         if error["type"] == "missing" and error["loc"] in misspelt:
             continue
         if error["type"] == "too_short" and error["input"]:
-            continue  # There are some, each wrong, and each told.
+            continue  # The list has entries, and each has an error of its own.
         path = error["loc"]
         if path and path[-1] == _KEY:
             path = path[:-1]
@@ -37,7 +34,7 @@ def explain(document: Document, errors: Iterable[ErrorDetails]) -> Iterator[Prob
 
 
 def section_at(path: KeyPath) -> type[Section] | None:
-    """The section that a path from the root leads to, if it leads to one."""
+    """Return the section at a path from the root, if there is one."""
     section: type[Section] = Settings
     inside = False
     for part in path:
@@ -53,19 +50,19 @@ def section_at(path: KeyPath) -> type[Section] | None:
 
 
 def keys(section: type[Section]) -> dict[str, FieldInfo]:
-    """A section's fields by the key that fleet.yaml uses."""
+    """Return a section's fields by their key in fleet.yaml."""
     return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
 def section_in(annotation: Any) -> type[Section] | None:
-    """The section that a field holds, or holds several of."""
+    """Return the section that a field contains, once or several times."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next((found for part in get_args(annotation) if (found := section_in(part))), None)
 
 
 def container_in(annotation: Any) -> type | None:
-    """`tuple` or `Mapping` where a field holds several values."""
+    """Return `tuple` or `Mapping` if a field contains several values."""
     origin = get_origin(annotation)
     if origin in _CONTAINERS:
         return tuple if origin is tuple else Mapping
@@ -78,7 +75,7 @@ def _meant(path: KeyPath) -> str | None:
 
 
 def sentence(error: ErrorDetails) -> tuple[str, str]:
-    """What is wrong, and the fix."""
+    """Return the error and the fix."""
     kind = error["type"]
     if kind == "wrong":
         context = error["ctx"]

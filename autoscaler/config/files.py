@@ -1,9 +1,9 @@
-"""Checks that the files that fleet.yaml names can be read, and that its store can be written.
+"""Checks that the files in fleet.yaml can be read, and that its store can be written.
 
-Reads of them the store's first bytes. Leaves nothing behind where it tries whether it may write.
+Reads only the first bytes of the store, and leaves no file behind when it tests writing.
 
-The name of a secret's file is not repeated while nothing is there: some day somebody will write
-the secret itself where its file should stand.
+An error does not repeat the name of a missing secret file, because an operator may have written the
+secret itself instead of the file name.
 """
 
 import os
@@ -22,7 +22,7 @@ SQLITE = "sqlite:///"
 _PAGE = 4096
 """Bytes: what SQLite writes at least (sqlite.org, "Database File Format", 1.3.2)."""
 _SQLITE_MAGIC = b"SQLite format 3\0"
-"""How every database begins that is not empty (sqlite.org, "Database File Format", 1.2)."""
+"""The first bytes of every database that is not empty (sqlite.org, "Database File Format", 1.2)."""
 _SECRET = {
     "private_key_file",
     "webhook_secret_file",
@@ -33,7 +33,7 @@ _SECRET = {
 
 
 def check_files(document: Document, folder: Path, *, try_store: bool) -> Iterator[Problem]:
-    """Every named file that is missing or cannot be read; names are relative to `folder`."""
+    """Return an error for each file that is missing or unreadable; names are relative to `folder`."""
     for path in _paths(document):
         name = text(document.root, *path)
         if name is None or not name or "\0" in name:
@@ -42,14 +42,14 @@ def check_files(document: Document, folder: Path, *, try_store: bool) -> Iterato
         if trouble is None:
             continue
         what, fix = trouble
-        # Where nothing is there, the name itself may be the secret.
+        # If there is no such file, the name itself may be the secret.
         secret = path[-1] in _SECRET and not _exists(folder / name)
         yield document.problem(path, what if secret else f"{show(name)} {what}", fix)
     yield from _store(document, folder, try_store)
 
 
 def empty_store(document: Document, folder: Path) -> Iterator[Problem]:
-    """A warning about a store of no bytes, as a copy that failed leaves it: it is a new one's."""
+    """Warn of an empty store, which a failed copy may have left: it counts as a new store."""
     url = text(document.root, "store") or ""
     file = folder / url.removeprefix(SQLITE)
     if url.startswith(SQLITE) and file.is_file() and not file.stat().st_size:
@@ -59,7 +59,7 @@ def empty_store(document: Document, folder: Path) -> Iterator[Problem]:
 
 
 def exposed_secrets(document: Document, folder: Path) -> Iterator[Problem]:
-    """A warning about every secret that users of other groups may read, too."""
+    """Warn of each secret file that every user of the host can read."""
     for path in _paths(document):
         file = named_file(document, folder, *path) if path[-1] in _SECRET else None
         if file is None or not file.stat().st_mode & stat.S_IROTH:
@@ -69,10 +69,10 @@ def exposed_secrets(document: Document, folder: Path) -> Iterator[Problem]:
 
 
 def named_file(document: Document, folder: Path, *path: str | int) -> Path | None:
-    """The file that is named at a path; None where none is named, or none that can be read."""
+    """Return the file at a path, or None if there is none that can be read."""
     name = valid(document.root, FilePath, *path)
     if name is None or _trouble(folder, name) is not None:
-        return None  # as `check_files` says
+        return None  # `check_files` reports it
     return folder / str(name)
 
 
@@ -94,7 +94,7 @@ def _paths(document: Document) -> Iterator[KeyPath]:
 
 
 def _trouble(folder: Path, name: str) -> tuple[str, str] | None:
-    """Why a file cannot be read and what to do about it, or None."""
+    """Return why a file cannot be read and the fix, or None."""
     file = folder / name
     try:
         if not file.exists():
@@ -154,9 +154,9 @@ def _store_trouble(file: Path) -> tuple[str, str] | None:
 
 
 def _unwritable(file: Path) -> tuple[str, str] | None:
-    """Why the store or the files that SQLite keeps beside it cannot be written, or None.
+    """Return why the store or the files that SQLite keeps beside it cannot be written, or None.
 
-    Writes a page to a file without a name in the same folder, where the system has such files.
+    Writes a page to an unnamed file in the same folder, if the system has such files.
     """
     try:
         if file.exists():

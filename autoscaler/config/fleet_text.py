@@ -1,7 +1,6 @@
-"""Writes SKUs as the text of a fleet.yaml: its `skus` part, or a whole file to be filled in.
+"""Writes SKUs as the text of a fleet.yaml: its `skus` part, or a complete file with placeholders.
 
-Decides how values are written, so that `load` reads back what was given. What a whole file cannot
-know is a placeholder, which `check` refuses.
+`load` reads the written values back unchanged. `check` refuses placeholders that were not replaced.
 """
 
 import json
@@ -42,7 +41,7 @@ providers:
 
 
 def skus_text(skus: Mapping[str, Mapping[str, Any]], source: str) -> str:
-    """The `skus` part, below a line that says where it comes from; at least one SKU."""
+    """Return the `skus` part, with a first line that names the source; at least one SKU."""
     lines = [f"# Imported from {show(source)}.", "skus:"]
     for name, sku in skus.items():
         lines.append(f"  {_scalar(name)}:")
@@ -51,7 +50,7 @@ def skus_text(skus: Mapping[str, Mapping[str, Any]], source: str) -> str:
 
 
 def whole_text(skus: Mapping[str, Mapping[str, Any]], source: str, provider: str) -> str:
-    """A whole fleet.yaml, its EC2 provider of this name."""
+    """Return a complete fleet.yaml with an EC2 provider of this name."""
     return _REST.replace("PROVIDER", _scalar(provider)) + skus_text(skus, source)
 
 

@@ -1,6 +1,6 @@
-"""From a scale-config.yml on disk to the text of a fleet.yaml, and the report beside it.
+"""Converts a scale-config.yml into the text of a fleet.yaml, with a report.
 
-Reads that one file and writes none. What a key means is `runner_keys`'s.
+Reads that one file and writes none. `runner_keys` converts single keys.
 """
 
 import re
@@ -25,10 +25,10 @@ HOLDS_RUNNER = "must contain GitHub's runner, which PyTorch's fleet downloads at
 def import_scale_config(
     file: Path, options: ImportOptions, architecture_of: ArchitectureOf, *, whole: bool = False
 ) -> tuple[str, Imported]:
-    """The `skus` part of a fleet.yaml, or a `whole` one, and what became of each key of `file`.
+    """Return the `skus` part of a fleet.yaml, or a `whole` one, and the result for each key of `file`.
 
-    Raises ConfigurationError when the file cannot be read, holds no types, or when nothing in it
-    can be a SKU; and for a prefix, provider or image that fleet.yaml does not take.
+    Raises ConfigurationError if the file cannot be read, has no types, or if none of its types can
+    become a SKU; and for a prefix, provider or image that fleet.yaml does not accept.
     """
     _check(options)
     shown = str(file)
@@ -51,7 +51,7 @@ def import_scale_config(
 
 
 def report_lines(imported: Imported, file: str, width: int | None = None) -> Iterator[str]:
-    """A table by line of the keys that are reported, the images to look at, and the sum of it.
+    """Return the report: a table of the reported keys, the images to check, and the totals.
 
     No line is longer than `width`, a terminal's; None is for a pipe, where each key has one line.
     """
@@ -75,7 +75,7 @@ def report_lines(imported: Imported, file: str, width: int | None = None) -> Ite
 
 
 def _about(image: str) -> str:
-    """What to know of an image that the file names, as `name|owner`.
+    """Return a note on an image of the file, given as `name|owner`.
 
     PyTorch's machines download the runner at boot (terraform-aws-github-runner,
     `modules/runners/templates/install-config-runner.sh`); those here find it in the image.

@@ -1,6 +1,6 @@
-"""Decides whether each SKU of fleet.yaml goes together with itself, its neighbours and providers.
+"""Checks each SKU of fleet.yaml against itself, the other SKUs and the providers.
 
-Looks at the file as written, like `checks`. Whether an instance type exists is `offerings`' part.
+Reads the file as written, like `checks`. `offerings` checks the instance types.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _ONLY_KUBERNETES = ("pod", "price")
 
 
 def check_skus(document: Document) -> Iterator[Problem]:
-    """Every contradiction within `skus`."""
+    """Return every contradiction within `skus`."""
     seen: dict[str, str] = {}
     skus = document.root.child("skus")
     for name, sku in skus.entries() if skus else ():

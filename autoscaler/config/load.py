@@ -1,7 +1,7 @@
 """Reads fleet.yaml: Settings and warnings, or every error at once.
 
-It reads that one file and looks whether the files it names are there. What must be known of
-providers to judge it, such as what they sell, is passed in.
+It checks that the files named in it exist. The caller passes in checks that need a provider's data,
+such as its instance types.
 """
 
 import json
@@ -35,17 +35,17 @@ class Configuration:
     document: Document = field(repr=False)
 
     def file(self, name: str) -> Path:
-        """A file that the configuration names: relative names start at fleet.yaml's folder."""
+        """Return the path of a file named in fleet.yaml; relative names start at its folder."""
         return self.path.parent / name
 
     def sqlite_file(self) -> Path | None:
-        """The embedded store's file, or None when the store is another one."""
+        """Return the SQLite file of the store, or None for another store."""
         store = self.settings.store
         return self.file(store.removeprefix(SQLITE)) if store.startswith(SQLITE) else None
 
 
 DocumentCheck = Callable[[Document], Iterable[Problem]]
-"""What somebody who knows more than this room finds in a file as it is written."""
+"""A further check of the file as written, by a caller with more data."""
 
 
 def load(
@@ -55,12 +55,12 @@ def load(
     try_store: bool = True,
     also: DocumentCheck | None = None,
 ) -> Configuration:
-    """Read and check `path`; `files` says whether the files it names must be there.
+    """Read and check `path`. `files`: also check the files that it names.
 
-    `try_store` says whether to test that the store can be written, for who does not open it.
+    `try_store`: also test that the store can be written, for callers that do not open it.
 
-    Raises ConfigurationError with every error that was found, by whom ever: `also` passes over what
-    has not the right shape.
+    Raises ConfigurationError with all errors, including those of `also`, which must ignore values of a
+    wrong type.
     """
     document = parse(read_bounded(path, str(path)), str(path))
     problems = list(document.problems)
@@ -76,7 +76,7 @@ def load(
     if files:
         problems += check_files(document, path.parent, try_store=try_store)
     problems += also(document) if also is not None else ()
-    # What else is wrong with a placeholder is no news.
+    # Further errors of a placeholder are not helpful.
     unfilled = [*check_placeholders(document)]
     keys = {problem.key for problem in unfilled}
     problems = [*unfilled, *(problem for problem in problems if problem.key not in keys)]
@@ -90,7 +90,7 @@ def load(
 
 
 def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:
-    """A file's content, one byte more than `maximum` at most. Raises ConfigurationError."""
+    """Return a file's content, at most one byte more than `maximum`. Raises ConfigurationError."""
     try:
         with path.open("rb") as file:
             return file.read(maximum + 1)
@@ -101,7 +101,7 @@ def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:
 
 
 def json_schema() -> str:
-    """The JSON Schema of fleet.yaml, for editors."""
+    """Return the JSON Schema of fleet.yaml, for editors."""
     schema = Settings.model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "fleet.yaml"

@@ -1,7 +1,7 @@
-"""Decides whether what the ladders ask of EC2 is known there, by what a provider's room knows.
+"""Checks the instance types, quotas and APIs in fleet.yaml against what EC2 has.
 
-Knows no instance type and no quota itself: the composition root passes in who does. Looks at the
-file as written, like `checks`, so that an error elsewhere hides nothing.
+The composition root passes the checks of EC2's types in. Reads the file as written, like `checks`, so
+that one error hides no other.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,9 +18,9 @@ from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What decides an instance type's price: an EC2 provider's region and its own `prices`.
+    """The inputs of an instance type's price: an EC2 provider's region and its own `prices`.
 
-    `region` is None where the file does not say which: then no price is asked for.
+    `region` is None if the file has no valid region: then the price is not checked.
     """
 
     region: str | None = None
@@ -28,12 +28,12 @@ class Place:
 
 
 class TypeCheck(Protocol):
-    """Why an instance type cannot be offered at a place for a system, or None when it can."""
+    """Returns why an instance type cannot be used at a place for a system, or None if it can."""
 
     def __call__(
         self, instance_type: str, os: OperatingSystem, arch: Architecture | None, place: Place
     ) -> tuple[str, str] | None:
-        """A short sentence that names the type, and the fix; without an `arch`, any will do."""
+        """Return a short sentence that names the type, and the fix. `arch` None allows any."""
 
 
 def validate_offerings(
@@ -42,10 +42,10 @@ def validate_offerings(
     families: Collection[str],
     apis: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Problem, ...]:
-    """What EC2 does not have, with its line: types at a price, quotas, APIs.
+    """Return an error for each type, quota and API that EC2 does not have.
 
-    `families` are those of quotas, and quotas that are no family's (`spot/P5`); `apis` the names
-    that each key for buckets takes.
+    `families` are quota families and quotas of their own (`spot/P5`). `apis` are the valid names for each
+    key of buckets.
     """
     found = [
         *_types(document, check),
@@ -56,7 +56,7 @@ def validate_offerings(
 
 
 def ec2_providers(document: Document) -> Iterator[tuple[str, Node]]:
-    """The EC2 providers by name, each with what stands under its `ec2`."""
+    """Return the EC2 providers by name, each with its `ec2` section."""
     providers = document.root.child("providers")
     for name, provider in providers.entries() if providers else ():
         ec2 = provider.child("ec2")
@@ -119,7 +119,7 @@ def _named_types(rung: Node) -> Iterator[tuple[int, Node]]:
 
 
 def _place(document: Document, rung: Node) -> Place | None:
-    """Where a rung's machines start, as far as the file says it; None where that is no EC2."""
+    """Return the place of a launch option, as far as the file has it; None if it is not on EC2."""
     name = valid(rung, shapes.Name, "provider")
     provider = document.root.get("providers", name) if name is not None else None
     kind = kind_of(provider)
@@ -128,6 +128,6 @@ def _place(document: Document, rung: Node) -> Place | None:
     if kind != "ec2":
         return None
     prices = provider.get("ec2", "prices")
-    # One that is no price is told where it stands; here it is enough that it is there.
+    # `settings` reports an invalid price; here any price will do.
     known = {one: valid(node, shapes.Dollars) or 0.0 for one, node in (prices or Node(1)).entries()}
     return Place(valid(provider, shapes.Region, "ec2", "region"), known)

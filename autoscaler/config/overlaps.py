@@ -1,4 +1,4 @@
-"""Finds what is allowed in fleet.yaml and probably not meant: warnings, never errors."""
+"""Finds values of fleet.yaml that are allowed but probably not intended: warnings, not errors."""
 
 import re
 from collections.abc import Iterator
@@ -16,19 +16,19 @@ UNTIMED_JOB: Seconds = 6 * 3600.0
 `timeout-minutes`); one that does may run for five days on a self-hosted runner (Actions limits)."""
 
 SHORTEST_BOOT: Seconds = 60.0
-"""Of EC2's Linux images; with its runner's start, hardly any is quicker."""
+"""EC2's Linux images hardly boot and start their runner in less."""
 
 SHORTEST_SILENCE: Seconds = 60.0
-"""A parked agent's poll takes 50 s, and it says nothing meanwhile."""
+"""A parked agent's poll takes 50 s, and it sends nothing else meanwhile."""
 
 SHORTEST_AGE: Seconds = 600.0
-"""Below that, machines for spare are launched and ended all day."""
+"""Below that, spare machines are launched and terminated all day."""
 
 _SQS_REGION = re.compile(r"(?:^|\.)sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,2})\.")
 
 
 def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
-    """Warnings by the order of the file."""
+    """Return the warnings."""
     yield from _shared_labels(document, settings)
     yield from _unlabelled(document, settings)
     yield from _barren(document, settings)
@@ -40,7 +40,7 @@ def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
 
 
 def own_labels(name: str, sku: SkuSettings) -> frozenset[str]:
-    """A SKU's name and extra labels, lower case as GitHub compares them."""
+    """Return a SKU's name and extra labels in lower case, because GitHub ignores case."""
     return frozenset({name.lower(), *(label.lower() for label in sku.labels)})
 
 
@@ -91,7 +91,7 @@ def _uncovered(document: Document, settings: Settings) -> Iterator[Problem]:
 
 
 def _minimums(document: Document, settings: Settings) -> Iterator[Problem]:
-    """Minimums that `limits.machines` cuts: of all SKUs at all times, and while a schedule holds."""
+    """Warn if the minimums of all SKUs exceed `limits.machines`, at all times or during a schedule."""
     most = settings.limits.machines
     least = sum(sku.idle.minimum for sku in settings.skus.values())
     if most is None:

@@ -1,6 +1,6 @@
-"""Reads PEM files that fleet.yaml names: certificates and private keys, bounded in size.
+"""Reads the PEM files of fleet.yaml: certificates and private keys, limited in size.
 
-Says why one cannot be used, and shows nothing of what is in it.
+Errors give the reason and do not show the content.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ _OTHERS = {
     b"-----BEGIN CERTIFICATE-----": "a certificate",
     b"PUBLIC KEY-----": "a public key",
 }
-"""What else PEM files hold (RFC 7468, 5 to 13), by how it is marked."""
+"""Other contents of PEM files (RFC 7468, 5 to 13), by their markers."""
 
 
 class PemError(ValueError):
@@ -32,7 +32,7 @@ class PemError(ValueError):
 
 
 def read_pem(file: Path) -> bytes:
-    """A file's content. Raises PemError when it cannot be read or is too large."""
+    """Return a file's content. Raises PemError if it is unreadable or too large."""
     try:
         with file.open("rb") as opened:
             content = opened.read(MAX_PEM_BYTES + 1)
@@ -44,7 +44,7 @@ def read_pem(file: Path) -> bytes:
 
 
 def private_key(pem: bytes) -> PrivateKeyTypes:
-    """An unencrypted private key. Raises PemError."""
+    """Return an unencrypted private key. Raises PemError."""
     try:
         return load_pem_private_key(pem, password=None)
     except TypeError:
@@ -59,7 +59,7 @@ def private_key(pem: bytes) -> PrivateKeyTypes:
 
 
 def certificates(pem: bytes) -> list[x509.Certificate]:
-    """At least one certificate. Raises PemError."""
+    """Return at least one certificate. Raises PemError."""
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError:

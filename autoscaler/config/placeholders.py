@@ -1,4 +1,4 @@
-"""Finds placeholders that `autoscaler import --whole` wrote and nobody has replaced."""
+"""Finds placeholders of `autoscaler import --whole` that were not replaced."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _PLACEHOLDER = re.compile("|".join(_FIXES))
 
 
 def check_placeholders(document: Document) -> Iterator[Problem]:
-    """An error for each value that holds a placeholder, in the order of the file."""
+    """Return an error for each value with a placeholder, in the order of the file."""
     yield from _below(document, (), document.root)
 
 

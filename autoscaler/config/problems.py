@@ -1,6 +1,6 @@
-"""What is wrong with a configuration, where, and what to do about it.
+"""Errors and warnings of a configuration: what is wrong, where, and what to do.
 
-Says nothing about which things are wrong, and never holds the value of a secret.
+They never contain a secret.
 """
 
 import json
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands: mapping keys and list positions, from the root."""
+"""The place of a value: mapping keys and list positions, from the root."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _SHOWN = 60
@@ -29,7 +29,7 @@ class Problem:
     warning: bool = False
 
     def __str__(self) -> str:
-        """`file:line: key: what; fix: ...` on one line; a warning says that it is one."""
+        """Return `file:line: key: what; fix: ...` on one line, with `warning: ` for a warning."""
         kind = "warning: " if self.warning else ""
         key = f"{self.key}: " if self.key else ""
         place = f"{self.file}:{self.line}" if self.line else self.file
@@ -37,7 +37,7 @@ class Problem:
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used. `problems` holds every error that was found, by line."""
+    """The configuration cannot be used. `problems` are all its errors, by line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(sorted(set(problems)))
@@ -45,7 +45,7 @@ class ConfigurationError(Exception):
 
 
 def dotted(path: KeyPath) -> str:
-    """`skus."linux.g5".on[0].provider`: names that hold dots or odd characters are quoted."""
+    """Return a path such as `skus."linux.g5".on[0].provider`; unusual names are quoted."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -58,7 +58,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def show(value: object) -> str:
-    """A value from the file, short and on one line, control characters escaped."""
+    """Return a value of the file as short text on one line, with control characters escaped."""
     if isinstance(value, str) and "\n" in value:
         return f"text of {value.count(chr(10)) + 1} lines"
     if isinstance(value, dict):
@@ -70,7 +70,7 @@ def show(value: object) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` was most likely meant to be."""
+    """Return the known word that is most similar to `word`, if one is similar."""
     by_lower = {name.lower(): name for name in known}
     letters = sorted(word.lower()[:_SHOWN])
     if swapped := next((name for name in by_lower if sorted(name) == letters), None):
@@ -80,14 +80,14 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def unreadable_fix(error: OSError) -> str:
-    """What to do about a file that cannot be opened for reading."""
+    """Return the fix for a file that cannot be opened for reading."""
     if isinstance(error, PermissionError):
         return f"let the user who runs this (id {os.geteuid()}) read it and enter its folders"
     return "name a file to read"
 
 
 def listed(names: Sequence[str]) -> str:
-    """`a, b or c`."""
+    """Return `a, b or c`."""
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} or {names[-1]}"

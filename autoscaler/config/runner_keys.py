@@ -1,7 +1,6 @@
-"""What each key of a scale-config.yml's runner type means for a SKU, and which mean nothing.
+"""Converts the keys of one runner type of a scale-config.yml into keys of a SKU.
 
-Decides it for one type at a time, as plain values of fleet.yaml; a value goes through only if
-fleet.yaml takes it. Knows no instance type itself, and no other runner type.
+The results are plain values of fleet.yaml, and only values that fleet.yaml accepts.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,19 +14,19 @@ from autoscaler.config.values import read
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 ArchitectureOf = Callable[[str, OperatingSystem], Architecture]
-"""The architecture of an instance type that can be launched. Raises ValueError, saying why not."""
+"""Returns the architecture of an instance type. Raises ValueError if it cannot be launched."""
 
 DEFAULT_OWNER = "amazon"
-"""Whose image an `ami` without an owner is (terraform-aws-github-runner, `findAmiID`)."""
+"""The owner of an `ami` without an owner (terraform-aws-github-runner, `findAmiID`)."""
 
-_NO_CAP = "is no cap there: max_machines is left out"
-_NO_CANARY = "every launch takes the type's own image"
-_NO_MINIMUM = "lets the fleet's own minimum hold there; none are kept parked here"
+_NO_CAP = "means no limit there: max_machines is omitted"
+_NO_CANARY = "every launch uses the type's own image"
+_NO_MINIMUM = "means the fleet's own minimum there; none are kept parked here"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """`prefix` goes before each SKU's name, not before `labels`; `provider` is their ladders'.
+    """`prefix` goes before each SKU's name, not before `labels`; `provider` is the EC2 provider's name.
 
     `images` are for types without an `ami`, as `name|owner` by operating system.
     """
@@ -38,7 +37,7 @@ class ImportOptions:
 
 
 class UnfitError(ValueError):
-    """A type that cannot become a SKU, because of what stands at `path`."""
+    """A type that cannot become a SKU, because of the value at `path`."""
 
     def __init__(self, path: KeyPath, why: str) -> None:
         super().__init__(why)
@@ -47,19 +46,19 @@ class UnfitError(ValueError):
 
 @dataclass(slots=True)
 class Translation:
-    """One type's SKU, and what became of the type's keys."""
+    """One type's SKU, and the result for each of the type's keys."""
 
     sku: dict[str, Any] = field(default_factory=dict)
     carried: set[KeyPath] = field(default_factory=set)
     reported: dict[KeyPath, str] = field(default_factory=dict)
     assumed: str | None = None
-    """The image that the type itself did not name."""
+    """The image of a type that names none."""
 
 
 def translate(
     of_type: RunnerType, architecture_of: ArchitectureOf, options: ImportOptions
 ) -> Translation:
-    """Make a SKU of a type. Raises UnfitError when it lacks what no SKU can be without."""
+    """Convert a type into a SKU. Raises UnfitError if a required key is missing or invalid."""
     done = Translation(carried={of_type.path})
     _machine(of_type, architecture_of, options, done)
     for key, meaning in _MEANINGS.items():
@@ -71,7 +70,7 @@ def translate(
 
 
 def parse_ami(text: str) -> dict[str, str]:
-    """An image of `name|owner`, the owner left out for Amazon's. Raises ValueError."""
+    """Parse an image given as `name|owner`; the default owner is Amazon. Raises ValueError."""
     name, bar, owner = text.partition("|")
     found = {"name": name.strip(), "owner": owner.strip() if bar else DEFAULT_OWNER}
     read(shapes.ImageName, found["name"])
@@ -115,7 +114,7 @@ def _machine(
 def _required(of_type: RunnerType, key: str, shape: Any) -> Any:
     given = of_type.keys.get(key)
     if given is None:
-        raise UnfitError(of_type.path, f"names no {key}")
+        raise UnfitError(of_type.path, f"has no {key}")
     try:
         return read(shape, given.node.plain())
     except ValueError as error:
@@ -200,7 +199,7 @@ def _labels(of_type: RunnerType, given: Given, done: Translation) -> None:
             done.reported[path] = str(error)
             continue
         if label.lower() in taken:
-            done.reported[path] = f"{show(label)} is the SKU's already"
+            done.reported[path] = f"{show(label)} is already a label of the SKU"
             continue
         taken.add(label.lower())
         kept.append(label)
@@ -214,11 +213,11 @@ def _labels(of_type: RunnerType, given: Given, done: Translation) -> None:
 def _ephemeral(of_type: RunnerType, given: Given, done: Translation) -> None:
     value = given.node.value
     if value is False:
-        done.reported[given.path] = "a machine runs one job here, and is new for each"
+        done.reported[given.path] = "each job gets a new machine here"
     elif value is not True:
         done.reported[given.path] = f"{show(given.node.plain())} is not true or false"
     elif "nonephemeral" in of_type.label.lower():
-        done.reported[given.path] = "true contradicts the name; a machine runs one job here"
+        done.reported[given.path] = "true contradicts the name; each job gets a new machine here"
     else:
         done.carried.add(given.path)  # as every runner here
 

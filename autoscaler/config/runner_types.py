@@ -1,7 +1,7 @@
 """Reads PyTorch's scale-config.yml: its keys, and its runner types with their variants merged in.
 
-Decides which keys the file has, what each type and variant comes to, and its label under a prefix.
-What a key means for a SKU is `scale_config`'s. The format is pytorch/test-infra's
+Finds the file's keys, its types and variants with all their keys, and their labels with a prefix.
+`scale_config` converts them into SKUs. The format is pytorch/test-infra's
 `.github/scripts/validate_scale_config.py` and `terraform-aws-github-runner`'s `scale-up.ts`.
 """
 
@@ -19,15 +19,15 @@ LABELS = "labels"
 NAME_SCALE_CONFIG = (
     "use PyTorch's scale-config.yml: runner_types, and below it a label for each type"
 )
-"""What to do about a file that is none."""
+"""The fix for another kind of file."""
 
 FLEET_PREFIXES = ("lf.c.", "lf.", "c.")
-"""PyTorch's own, longest first: in a variant's label they stay in front."""
+"""PyTorch's own prefixes, longest first. They stay in front of a variant's label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A key's value and where it stands: in the type, or in the variant that overrides it."""
+    """A key's value and its path: in the type, or in the variant that overrides it."""
 
     path: KeyPath
     node: Node
@@ -35,7 +35,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class RunnerType:
-    """A type, or a variant of one with what it inherits. `path` is where it stands itself."""
+    """A type, or a variant with its inherited keys. `path` is its own place in the file."""
 
     label: str
     path: KeyPath
@@ -44,9 +44,9 @@ class RunnerType:
 
 
 def keys_of(document: Document) -> Iterator[Given]:
-    """Every key of the file once, at the deepest level that the format knows.
+    """Return every key of the file once, at the deepest level that the format defines.
 
-    Below an unknown key, or a value of another shape than the format's, nothing is looked at.
+    Does not look below unknown keys and values of another type.
     """
     for key, node in document.root.entries():
         if key != RUNNER_TYPES:
@@ -57,7 +57,7 @@ def keys_of(document: Document) -> Iterator[Given]:
 
 
 def runner_types(document: Document, prefix: str) -> Iterator[RunnerType]:
-    """Each type, followed by its variants, whose keys replace the type's.
+    """Return each type, followed by its variants, whose keys replace the type's.
 
     Raises ConfigurationError when the file has none.
     """
@@ -84,7 +84,7 @@ def runner_types(document: Document, prefix: str) -> Iterator[RunnerType]:
 
 
 def prefixed(label: str, prefix: str, variant: str = "") -> str:
-    """`<prefix><variant>.<label>`; a prefix of PyTorch's that the label has already stays first."""
+    """Return `<prefix><variant>.<label>`; one of PyTorch's prefixes in the label stays first."""
     if label.startswith(prefix):
         label = label.removeprefix(prefix)
     found = next((one for one in FLEET_PREFIXES if label.startswith(one)), "")

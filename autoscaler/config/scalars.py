@@ -1,6 +1,6 @@
 """The types of single values: durations, addresses, URLs, globs, names, schedules.
 
-Each says what it expects and how to put it right. Nothing here looks at a second value.
+Each error says what is expected and how to correct it.
 """
 
 import ipaddress
@@ -38,13 +38,13 @@ _LABEL_BY_DEFAULT = {
 
 
 def wrong(what: str, fix: str) -> PydanticCustomError:
-    """A value error that carries its own fix."""
+    """Return a validation error with its fix."""
     return PydanticCustomError("wrong", "{what}", {"what": what, "fix": fix})
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Text that one pattern must match whole; `maximum` is in characters."""
+    """A text type: the whole text must match one pattern. `maximum` is in characters."""
 
     pattern: str
     expected: str
@@ -76,7 +76,7 @@ def parsed(
 ) -> tuple[PlainValidator, JsonSchema]:
     """The annotations of a value that is written as text and read by `parse`.
 
-    `bare_numbers` has `parse` say what a whole number without quotes was meant to be.
+    `bare_numbers`: also pass whole numbers without quotes to `parse`, for a better error.
     """
 
     def check(value: object) -> object:
@@ -107,7 +107,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_positive_duration(text: str) -> float:
-    """A duration that is not nothing."""
+    """Parse a duration above 0."""
     seconds = parse_duration(text)
     if seconds == 0:
         raise wrong("is 0", "write a time longer than 0s")
@@ -115,7 +115,7 @@ def parse_positive_duration(text: str) -> float:
 
 
 def write_duration(seconds: float) -> str:
-    """In the largest unit that leaves no rest: 600 is `10m`, 86,400 is `24h`."""
+    """Write seconds in the largest unit without a remainder: 600 is `10m`, 86,400 is `24h`."""
     for unit in "hm":
         if seconds and seconds % _UNIT[unit] == 0:
             return f"{seconds / _UNIT[unit]:.0f}{unit}"
@@ -135,7 +135,7 @@ class Address:
 
     @property
     def loopback(self) -> bool:
-        """Whether nothing outside this host can reach it."""
+        """Return whether only this host can reach it."""
         return is_loopback(self.host)
 
 
@@ -186,7 +186,7 @@ def parse_url(text: str) -> str:
 
 
 def parse_public_url(text: str) -> str:
-    """A URL that stands in a machine's boot script: of plain letters, digits and signs."""
+    """Parse a URL for a machine's boot script, which allows only plain characters."""
     url = parse_url(text)
     if _PUBLIC_URL.fullmatch(url) is None:
         raise wrong(
@@ -196,7 +196,7 @@ def parse_public_url(text: str) -> str:
 
 
 def parse_secure_url(text: str) -> str:
-    """A URL where what is sent stays secret: https, or http to this host."""
+    """Parse a URL to which secrets are sent: https, or http to this host."""
     url = parse_url(text)
     if url.startswith("http://") and not is_loopback(urlsplit(url).hostname or ""):
         raise wrong(f"{show(text)} would send secrets without encryption", "write https://")
@@ -243,7 +243,7 @@ def check_glob(text: str) -> str:
 
 
 def check_label(text: str) -> str:
-    """An extra label: one that GitHub's runners do not carry anyway."""
+    """Check an extra label: not a default label of GitHub's runners."""
     fix = "write a label as `runs-on` spells it, at most 100 characters"
     if re.fullmatch(r"[!-+\--~]{1,100}", text) is None:
         raise wrong(f"{show(text)} is not a label", fix)
@@ -253,7 +253,7 @@ def check_label(text: str) -> str:
 
 
 def check_sku_name(text: str) -> str:
-    """A SKU's name, which is a label: not one that GitHub's runners carry anyway."""
+    """Check a SKU's name, which is a label: not a default label of GitHub's runners."""
     return _no_default_label(text, "give it another name")
 
 
@@ -264,7 +264,7 @@ def _no_default_label(text: str, fix: str) -> str:
 
 
 def check_cron(text: str) -> str:
-    """Five fields that cronsim reads, and that come true some day."""
+    """Check a cron expression: five fields, which match some date."""
     fix = 'write five fields (minute hour day month weekday), such as "0 7 * * 1-5"'
     if len(text) > 200 or len(text.split()) != 5:
         raise wrong(f"{show(text)} does not have five fields", fix)

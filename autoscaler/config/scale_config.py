@@ -1,8 +1,7 @@
-"""Imports a scale-config.yml: a SKU for each runner type and variant, and an account of every key.
+"""Imports a scale-config.yml: a SKU for each runner type and variant, and a result for every key.
 
-A key of the file is carried over or reported, never dropped: `carried` and `reported` are all of
-them, each once, and so is a type that is left out for what it itself is or lacks. What a key means is
-`runner_keys`'s; nothing is read from or written to disk here.
+Each key of the file, and each type that cannot become a SKU, is either in `carried` or in `reported`,
+exactly once. `runner_keys` converts single keys. This module reads and writes no files.
 """
 
 from collections import Counter
@@ -26,7 +25,7 @@ from autoscaler.config.values import read
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reported:
-    """A key that is not in force as it stands there, with its line (from 1), and why."""
+    """A key that was not converted, with its line (from 1) and the reason."""
 
     line: int
     key: str
@@ -51,7 +50,7 @@ class Imported:
 def import_types(
     document: Document, architecture_of: ArchitectureOf, options: ImportOptions
 ) -> Imported:
-    """Every type and variant as a SKU. Raises ConfigurationError when the file has no types."""
+    """Convert every type and variant into a SKU. Raises ConfigurationError if there are none."""
     importing = _Importing(architecture_of, options)
     for of_type in runner_types(document, options.prefix):
         importing.take(of_type)
@@ -59,7 +58,7 @@ def import_types(
 
 
 class _Importing:
-    """The SKUs so far, and what became of which key."""
+    """The SKUs so far, and the result for each key."""
 
     def __init__(self, architecture_of: ArchitectureOf, options: ImportOptions) -> None:
         self._architecture_of = architecture_of
@@ -73,7 +72,7 @@ class _Importing:
         self._taken_images: Counter[str] = Counter()
 
     def take(self, of_type: RunnerType) -> None:
-        """Make one type's SKU, or note why it cannot have one."""
+        """Convert one type into a SKU, or record why this is not possible."""
         try:
             self._check_label(of_type)
             done = translate(of_type, self._architecture_of, self._options)
@@ -85,7 +84,7 @@ class _Importing:
         self._keep(of_type, done)
 
     def account(self, document: Document) -> Imported:
-        """What became of every key of the file."""
+        """Return the result for every key of the file."""
         carried: list[str] = []
         reported = [
             Reported(problem.line, problem.key, f"{problem.what}, which is used")
@@ -137,5 +136,5 @@ class _Importing:
 
 
 def _written(image: Mapping[str, Any]) -> str:
-    """An image as `name|owner`."""
+    """Return an image as `name|owner`."""
     return f"{image['name']}|{image['owner']}"

@@ -1,6 +1,6 @@
-"""Finds SKUs of fleet.yaml that no job can ever reach, because SKUs above take all of their jobs.
+"""Finds SKUs of fleet.yaml that never get a job, because SKUs above them get all of their jobs.
 
-Looks at the file as written, like `checks`. A SKU that is not right by itself is passed over.
+Reads the file as written, like `checks`. Ignores SKUs with errors of their own.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _PLATFORM = (("os", "linux"), ("arch", "x64"))
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What decides which jobs a SKU takes; `labels` are its own, in lower case."""
+    """The keys that decide which jobs a SKU gets; `labels` are its own, in lower case."""
 
     name: str
     line: int
@@ -79,7 +79,7 @@ def _texts(value: object) -> bool:
 
 
 def _owned(document: Document) -> list[str]:
-    """Globs for everything that `github.scopes` may cover: what `*` means here."""
+    """Return globs for everything that `github.scopes` may cover, which is the meaning of `*`."""
     scopes = document.root.get("github", "scopes")
     found: list[str] = []
     for _, scope in scopes.items() if scopes else ():
@@ -99,7 +99,7 @@ def _takes_unlabelled_of(above: _Offer, offer: _Offer) -> bool:
 
 
 def _admits(above: _Offer, offer: _Offer) -> bool:
-    """Whether every job that `offer` admits surely is admitted above; False where it cannot be told."""
+    """Return True if every job that `offer` admits is certainly admitted above."""
     if above.platform != offer.platform or (offer.forks and not above.forks):
         return False
     return all(any(_covers(one, glob) for one in above.repositories) for glob in offer.repositories)

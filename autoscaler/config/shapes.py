@@ -1,6 +1,6 @@
-"""The vocabulary of fleet.yaml: the type of each kind of single value, by its name.
+"""The types of single values in fleet.yaml, by name.
 
-What a value of the kind looks like stands here or in `scalars`; which key holds it, in `settings`.
+This module and `scalars` define the format of each type; `settings` has the keys with their types.
 """
 
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Warns of SKUs whose image is AWS's or a vendor's own: GitHub's runner is not in it."""
+"""Warns of SKUs with an image of AWS or a vendor, which does not contain GitHub's runner."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ FIX = "build your own image from it with the runner and Python (docs/agent.md)"
 
 
 def stock_images(document: Document, settings: Settings) -> Iterator[Problem]:
-    """A warning for each stock image, at the first SKU that has it, with the number of the others."""
+    """Return a warning for each stock image, at its first SKU, with the number of other SKUs."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for name, sku in settings.skus.items():
         for image, path in _images(sku):

@@ -1,4 +1,4 @@
-"""Suggests time zones for a name that is none: the same city, a typo away, or nothing.
+"""Suggests time zones for an unknown name: the same city, a typing error away, or nothing.
 
 A wrong suggestion is worse than none: a schedule in a wrong zone runs at the wrong hour.
 """
@@ -45,7 +45,7 @@ Ambiguous ones, such as CST and IST, are not here."""
 
 
 def suggestion(text: str) -> str:
-    """What to write instead of a name that is no time zone."""
+    """Return what to write instead of an unknown time zone."""
     known = sorted(available_timezones())
     wanted = text[:_LONGEST].strip().replace(" ", "_").casefold()
     area, _, city = wanted.rpartition("/")
@@ -64,6 +64,6 @@ def suggestion(text: str) -> str:
 
 
 def _ordered(names: Iterable[str], area: str) -> list[str]:
-    """Those of the area that was written, or else all; short names, which are the usual ones, first."""
+    """Return the names of the given area, or else all; short names, the usual ones, first."""
     every = sorted(names, key=lambda name: (len(name), name))
     return [name for name in every if name.casefold().startswith(f"{area}/")] or every

@@ -1,7 +1,7 @@
-"""Says which keys of a fleet.yaml are accepted and not in force yet.
+"""Lists the keys of a fleet.yaml that are accepted and have no effect yet.
 
-What cannot be served at all, such as a store that is not built, is an error of the composition
-root's. A key leaves this list in the change that puts it in force.
+The composition root reports errors for keys that cannot be served at all, such as a store that is not
+implemented. The change that implements a key removes it from this list.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from autoscaler.config.sku_settings import Driver, SkuSettings
 
 
 def not_in_force(settings: Settings) -> list[str]:
-    """Each as `key: what it does not do yet`, in the order of the file."""
+    """Return each as `key: reason`, in the order of the file."""
     return [*_providers(settings), *_skus(settings)]
 
 
 def served_rungs(settings: Settings, name: str) -> tuple[int, ...]:
-    """The positions in a SKU's ladder whose providers are built; none: it is not served."""
+    """Return the positions of a SKU's launch options with implemented providers; none: not served."""
     ladder = settings.skus[name].ladder
     return tuple(
         index

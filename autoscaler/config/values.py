@@ -1,6 +1,6 @@
-"""Reads single values by their shape, whatever stands beside them in the file.
+"""Validates single values by their type, independently of the rest of the file.
 
-What the shapes are is `shapes`' part; which key has which, `settings`'.
+`shapes` has the types; `settings` has the keys with their types.
 """
 
 import json
@@ -14,7 +14,7 @@ from autoscaler.config.explain import sentence
 
 
 def read(shape: Any, value: object) -> Any:
-    """A value that fleet.yaml takes where it wants this shape. Raises ValueError, saying why not."""
+    """Return the value if fleet.yaml accepts it for this type. Raises ValueError with the reason."""
     try:
         return _adapter(shape).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
@@ -22,7 +22,7 @@ def read(shape: Any, value: object) -> Any:
 
 
 def valid(node: Node | None, shape: Any, *path: str | int) -> Any:
-    """The value at a path below `node`; None where there is none, or one of another shape."""
+    """Return the value at a path below `node`, or None if there is none of this type."""
     found = node.get(*path) if node is not None else None
     if found is None:
         return None

@@ -160,9 +160,9 @@ def test_everything_without_a_place_is_reported() -> None:
         "notes": "unknown key",
         'runner_types."linux.nothing"': "not a runner type",
         TYPE.format(gpu, "min_available"): "2 is more than max_available, 1",
-        TYPE.format(arm, "is_ephemeral"): "a machine runs one job here",
-        TYPE.format(arm, "max_available"): "0 is no cap there",
-        TYPE.format(arm, "min_available"): "0 lets the fleet's own minimum hold there",
+        TYPE.format(arm, "is_ephemeral"): "each job gets a new machine here",
+        TYPE.format(arm, "max_available"): "0 means no limit there",
+        TYPE.format(arm, "min_available"): "0 means the fleet's own minimum there",
         TYPE.format(win, "is_ephemeral"): "true contradicts the name",
         TYPE.format("linux.unknown", "instance_type"): "instance type z9.mega is not known",
         TYPE.format("linux.unknown", "os"): "left out with its type: instance type z9.mega",
@@ -176,8 +176,8 @@ def test_everything_without_a_place_is_reported() -> None:
         TYPE.format(odd, "is_ephemeral"): '"yes" is not true or false',
         TYPE.format(odd, "min_available"): "9 is more than max_available, 4",
         TYPE.format(odd, "labels[0]"): '"linux" is a default label of all runners',
-        TYPE.format(odd, "labels[2]"): "is the SKU's already",
-        TYPE.format(odd, "labels[3]"): "is the SKU's already",
+        TYPE.format(odd, "labels[2]"): "is already a label of the SKU",
+        TYPE.format(odd, "labels[3]"): "is already a label of the SKU",
         TYPE.format(odd, "ami_experiment.ami"): "left out with the other key of the experiment",
         TYPE.format(odd, "ami_experiment.percentage"): "200 is above 100",
         TYPE.format(odd, "ami_experiment.until"): "unknown key",
@@ -221,7 +221,7 @@ def test_a_type_that_only_its_variants_can_be_is_reported_once_though_its_keys_s
     assert list(account.skus) == ["big.linux.base"]
     (found,) = account.reported
     assert (found.line, found.key) == (2, 'runner_types."linux.base"')
-    assert found.why == "left out: names no instance_type"
+    assert found.why == "left out: has no instance_type"
     assert len(account.carried) == 3
 
 
@@ -239,7 +239,7 @@ def test_a_key_of_an_experiment_is_reported_with_its_own_error(
     why = reported(account)
     assert error in why[TYPE.format("linux.one", f"ami_experiment.{key}")]
     said = why[TYPE.format("linux.one", f"ami_experiment.{partner}")]
-    assert said.startswith("left out with the other key of the experiment: every launch takes")
+    assert said.startswith("left out with the other key of the experiment: every launch uses")
 
 
 def test_one_of_a_kind_is_counted_as_one(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_type_that_cannot_be_launched_as_it_stands_is_left_out_whole(
         ("a: 1", "has no runner types"),
         ("runner_types: []", "has no runner types"),
         ("- a", "has no runner types"),
-        ("runner_types: {a: {os: linux}}", "names no instance_type"),
+        ("runner_types: {a: {os: linux}}", "has no instance_type"),
         ("runner_types: {a b: {os: linux, instance_type: c5.large}}", "is not a name"),
     ],
 )

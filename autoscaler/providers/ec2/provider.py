@@ -131,7 +131,7 @@ class Ec2Provider:
         if not self.believes_documents:
             text = (
                 f"no certificate is pinned for region {self._settings.region}: no machine could "
-                "prove who it is; name AWS's certificate for it in identity_certificates"
+                "prove who it is; add AWS's certificate for the region to identity_certificates"
             )
             raise ProviderError(FailureClass.CONFIGURATION, "IdentityCertificates", text)
         self._account = await self._resources.account()
