@@ -48,6 +48,12 @@ class MachineHost(Protocol):
     async def boot(self, machine: LabMachine) -> None:
         """Start it; returns once it is under way, not once it is up."""
 
+    async def shut_down(self, instance_id: str) -> None:
+        """Shut its operating system down, which stops its agent; everything is gone on return.
+
+        `powered_off` is not called.
+        """
+
     async def kill(self, instance_id: str) -> None:
         """Pull the plug: everything it runs is gone on return. `powered_off` is not called."""
 

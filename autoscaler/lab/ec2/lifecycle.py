@@ -6,7 +6,7 @@ Decides when an instance moves on, and has its machine booted and killed. Never 
 import asyncio
 import base64
 import binascii
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,10 @@ class Lifecycle:
         task.add_done_callback(lambda _: self._starting.pop(instance.id, None))
 
     def terminate(self, instance: Instance) -> None:
-        """End an instance as TerminateInstances does: at once in name, in its time in fact."""
+        """End an instance as TerminateInstances does: at once in name, in its time in fact.
+
+        EC2 tries to shut the operating system down (User Guide, "How instance termination works").
+        """
         if self._faults.leaks(instance):
             return
         if instance.state is InstanceState.STOPPED:
@@ -71,14 +74,18 @@ class Lifecycle:
         if starting is not None and instance.state is InstanceState.PENDING:
             starting.cancel()
         self._end(instance, BY_USER, "User initiated")
-        self._spawn(self._kill_and_terminate(instance, starting))
+        self._spawn(self._end_and_terminate(instance, starting, self._host.shut_down))
 
-    def take_back(self, instance: Instance) -> None:
-        """End an instance as spot does: at once, whatever it is at."""
+    def take_back(self, instance: Instance, properly: bool = True) -> None:
+        """End an instance as spot does: at once, whatever it is at.
+
+        `properly` says whether its operating system is shut down: EC2 tries, and guarantees nothing.
+        """
         if instance.ended_at is None:
             starting = self._starting.get(instance.id)
             self._end(instance, TAKEN_BACK, "")
-            self._spawn(self._kill_and_terminate(instance, starting))
+            end = self._host.shut_down if properly else self._host.kill
+            self._spawn(self._end_and_terminate(instance, starting, end))
 
     async def powered_off(self, instance: Instance) -> None:
         """The machine has gone down by itself; what that means is the shutdown behavior's."""
@@ -141,13 +148,16 @@ class Lifecycle:
         instance.transition = f"{transition} ({moment})" if transition else ""
         self._instances.move(instance, InstanceState.SHUTTING_DOWN)
 
-    async def _kill_and_terminate(
-        self, instance: Instance, starting: asyncio.Task[None] | None
+    async def _end_and_terminate(
+        self,
+        instance: Instance,
+        starting: asyncio.Task[None] | None,
+        end: Callable[[str], Awaitable[None]],
     ) -> None:
         if starting is not None:
             # A boot under way is let finish: cancelled half-way it could leave a process behind.
             await asyncio.wait([starting])
-        await self._host.kill(instance.id)
+        await end(instance.id)
         await self._terminated_later(instance)
 
     async def _terminated_later(self, instance: Instance) -> None:

@@ -212,8 +212,10 @@ class LabEc2:
         """The queue of EventBridge's events, as SQS names it."""
         return f"{self._running.front.url}/{self.account}/events"
 
-    def interrupt(self, instance_id: str, notice: bool = True) -> None:
+    def interrupt(self, instance_id: str, notice: bool = True, properly: bool = True) -> None:
         """Take an instance back as spot does, at once; with `notice` its event comes before.
+
+        `properly` shuts its operating system down; otherwise the machine is just gone.
 
         Raises KeyError for an instance that never was.
         """
@@ -222,7 +224,7 @@ class LabEc2:
             raise KeyError(instance_id)
         if notice:
             self.events.spot_interruption(instance_id)
-        self._lifecycle.take_back(one)
+        self._lifecycle.take_back(one, properly)
 
     def machines_left(self) -> tuple[Instance, ...]:
         """Every instance that is not terminated."""

@@ -23,6 +23,7 @@ class CrowdHost:
         self._scale = scale
         self._wire: Wire | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._machines: dict[str, CrowdMachine] = {}
         self._off: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -35,11 +36,21 @@ class CrowdHost:
             timeout = aiohttp.ClientTimeout(total=60)
             session = aiohttp.ClientSession(connector=connector, timeout=timeout)
             self._wire = Wire(session, self._scale)
-        self._running[machine.instance_id] = asyncio.create_task(self._live(self._wire, machine))
+        made = self._machines[machine.instance_id] = CrowdMachine(self._wire, machine)
+        life = asyncio.create_task(self._live(self._wire, made))
+        self._running[machine.instance_id] = life
+
+    async def shut_down(self, instance_id: str) -> None:
+        """Have the machine say what it says when it is stopped, then end it."""
+        machine = self._machines.get(instance_id)
+        await self.kill(instance_id)
+        if machine is not None:
+            await machine.stop()
 
     async def kill(self, instance_id: str) -> None:
         """Stop the machine where it stands; `powered_off` is not called."""
         life = self._running.pop(instance_id, None)
+        self._machines.pop(instance_id, None)
         if life is not None:
             life.cancel()
             await asyncio.wait({life})
@@ -59,16 +70,17 @@ class CrowdHost:
             await self._wire.session.close()
             self._wire = None
 
-    async def _live(self, wire: Wire, machine: LabMachine) -> None:
+    async def _live(self, wire: Wire, machine: CrowdMachine) -> None:
         try:
-            await CrowdMachine(wire, machine).live()
+            await machine.live()
         except ValueError:
             # No agent would have started: the shutdown that the user data armed comes due.
             await wire.sleep(ARMED)
         # From here on the machine is off: a kill finds nothing, unless it came just before.
-        life = self._running.pop(machine.instance_id, None)
+        life = self._running.pop(machine.lab.instance_id, None)
         if life is None:
             return
+        del self._machines[machine.lab.instance_id]
         self._off.add(life)
         life.add_done_callback(self._off.discard)
-        await machine.powered_off()
+        await machine.lab.powered_off()

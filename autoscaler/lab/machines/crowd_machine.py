@@ -29,6 +29,7 @@ POLL_WAIT = 50.0
 NO_JOB = 120.0
 RELEASE_AGAIN = 60.0
 EXIT_REPORT = 300.0
+STOP = 30.0
 RENEW = 180.0
 RETRY_FIRST = 1.0
 RETRY_MOST = 30.0
@@ -52,6 +53,8 @@ class CrowdMachine:
     tries: int = field(default=0, init=False)
     parked: bool = field(default=False, init=False)
     job: bool = field(default=False, init=False)
+    supervised: bool = field(default=False, init=False)
+    work: tuple[LabRunner, Any] | None = field(default=None, init=False)
 
     async def live(self) -> None:
         """From the first hello to the power-off. Raises ValueError for user data that name nobody."""
@@ -64,14 +67,30 @@ class CrowdMachine:
         try:
             beats = asyncio.create_task(self._beat())
             runner = await self._wait_for_grant()
+            self.supervised = True
             detail = await self._run(runner)
             beats.cancel()
             await self._report_exit(detail)
+            self.supervised = False
         except PowerOff:
             return
         finally:
             if beats is not None:
                 beats.cancel()
+
+    async def stop(self) -> None:
+        """Say what runner and agent say when the machine is shut down; `live` has been cancelled."""
+        exit_report = {"detail": "the machine is being shut down", "reason": "stopped"}
+        try:
+            async with asyncio.timeout(STOP / self.wire.scale):
+                if self.work is not None:
+                    runner, job = self.work
+                    failed = {"job": job, "conclusion": "failure"}
+                    await self._insist(runner, "completed", failed)
+                if self.supervised:
+                    await self._ask("exit", exit_report)
+        except (TimeoutError, Again, HelloAgain, PowerOff):
+            return
 
     async def _wait_for_grant(self) -> LabRunner:
         while True:
@@ -183,6 +202,7 @@ class CrowdMachine:
         self.job = True
         asking.cancel()
         job = answer["job"]
+        self.work = runner, job["id"]
         await self._insist(runner, "started", {"job": job["id"]})
         renewing = asyncio.create_task(self._renew(runner, job["id"]))
         try:
@@ -190,6 +210,7 @@ class CrowdMachine:
         finally:
             renewing.cancel()
         await self._insist(runner, "completed", {"job": job["id"], "conclusion": "success"})
+        self.work = None
         return "the runner exited with status 0"
 
     async def _renew(self, runner: LabRunner, job: object) -> None:

@@ -84,6 +84,10 @@ class MisbehavingHost:
             machine = replace(machine, powered_off=saboteur.stay_on)
         await self._host.boot(machine)
 
+    async def shut_down(self, instance_id: str) -> None:
+        """Shut its operating system down."""
+        await self._host.shut_down(instance_id)
+
     async def kill(self, instance_id: str) -> None:
         """Pull the plug."""
         await self._host.kill(instance_id)

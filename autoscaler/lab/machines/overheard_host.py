@@ -22,6 +22,10 @@ class OverheardHost:
         text = await self._interception.divert(machine.instance_id, machine.user_data, self._ear)
         await self._host.boot(replace(machine, user_data=text))
 
+    async def shut_down(self, instance_id: str) -> None:
+        """Shut its operating system down."""
+        await self._host.shut_down(instance_id)
+
     async def kill(self, instance_id: str) -> None:
         """Pull the plug."""
         await self._host.kill(instance_id)

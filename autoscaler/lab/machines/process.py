@@ -15,12 +15,14 @@ import os
 import shutil
 from collections.abc import Coroutine
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from autoscaler.lab.machine_host import LabMachine
+from autoscaler.lab.machines import systemd
 from autoscaler.lab.machines.image import Disk, Image, check_reachable
-from autoscaler.lab.machines.process_tree import end_sessions
+from autoscaler.lab.machines.process_tree import end_sessions, members
 from autoscaler.lab.machines.settings import controller_settings
 
 MAX_WRITTEN = 64 * 1024
@@ -128,6 +130,15 @@ class ProcessHost:
                 running.disk, [str(self._image.bin / "bash"), "-c", _BOOT_AGAIN]
             )
             self._spawn(self._reap(running.process))
+
+    async def shut_down(self, instance_id: str) -> None:
+        """Stop the agent as systemd does at a shutdown, then end all else; a Windows machine is killed."""
+        running = self._running.get(instance_id)
+        if running is not None and not running.over:
+            running.over = True
+            everything = partial(_members, running)
+            await systemd.stop(running.disk.root, everything, self._scale)
+        await self.kill(instance_id)
 
     async def kill(self, instance_id: str) -> None:
         """End all of the machine's processes; `powered_off` is not called."""
@@ -255,6 +266,10 @@ def _written(disk: Disk) -> str:
 
 def _end_processes(running: _Running) -> None:
     end_sessions(_sessions(running))
+
+
+def _members(running: _Running) -> set[int]:
+    return members(_sessions(running))
 
 
 def _sessions(running: _Running) -> list[int]:

@@ -18,6 +18,7 @@ class FakeHost:
 
     def __init__(self) -> None:
         self.machines: dict[str, LabMachine] = {}
+        self.shut_off: list[str] = []
         self.killed: list[str] = []
         self.hold: asyncio.Event | None = None
         self.written: dict[str, str] = {}
@@ -26,6 +27,9 @@ class FakeHost:
         if self.hold is not None:
             await self.hold.wait()
         self.machines[machine.instance_id] = machine
+
+    async def shut_down(self, instance_id: str) -> None:
+        self.shut_off.append(instance_id)
 
     async def kill(self, instance_id: str) -> None:
         self.killed.append(instance_id)

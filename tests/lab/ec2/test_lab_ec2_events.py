@@ -72,12 +72,14 @@ async def test_a_long_poll_ends_with_the_first_message(ec2: Fixture) -> None:
 
 
 async def test_spot_takes_a_machine_back_with_notice_or_without(ec2: Fixture) -> None:
-    told, untold = await ec2.running(2)
+    told, untold, cut = await ec2.running(3)
     ec2.lab.interrupt(told)
     ec2.lab.interrupt(untold, notice=False)
+    ec2.lab.interrupt(cut, notice=False, properly=False)
     await ec2.clock.advance(SHUTTING_DOWN)
-    assert set(ec2.host.killed) == {told, untold}
-    for one in await ec2.described(InstanceIds=[told, untold]):
+    assert set(ec2.host.shut_off) == {told, untold}
+    assert ec2.host.killed == [cut]
+    for one in await ec2.described(InstanceIds=[told, untold, cut]):
         assert one["State"]["Name"] == InstanceState.TERMINATED
         assert one["StateReason"]["Code"] == "Server.SpotInstanceTermination"
     messages = await receive(ec2)

@@ -42,7 +42,7 @@ async def test_windows_images_boot_windows_machines(ec2: Fixture) -> None:
     assert (machine["Platform"], machine["RootDeviceName"]) == ("windows", "/dev/sda1")
 
 
-async def test_terminate_kills_lists_for_a_while_and_forgets(ec2: Fixture) -> None:
+async def test_terminate_shuts_down_lists_for_a_while_and_forgets(ec2: Fixture) -> None:
     (name,) = await ec2.running()
     answer = await ec2.sdk("terminate_instances", InstanceIds=[name])
     (change,) = answer["TerminatingInstances"]
@@ -52,7 +52,7 @@ async def test_terminate_kills_lists_for_a_while_and_forgets(ec2: Fixture) -> No
     assert await state_of(ec2, name) == "shutting-down"
     await ec2.clock.advance(1)
     assert ec2.lab.machines_left() == ()
-    assert ec2.host.killed == [name]
+    assert ec2.host.shut_off == [name]
     (machine,) = await ec2.described(InstanceIds=[name])
     assert machine["State"]["Name"] == "terminated"
     assert machine["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
@@ -91,7 +91,7 @@ async def test_a_machine_that_powers_off_is_terminated(ec2: Fixture) -> None:
     assert machine["StateReason"]["Code"] == "Client.InstanceInitiatedShutdown"
     await ec2.clock.advance(SHUTTING_DOWN)
     assert ec2.lab.machines_left() == ()
-    assert ec2.host.killed == []
+    assert ec2.host.shut_off == []
 
 
 async def test_without_the_terminate_behavior_a_power_off_only_stops(ec2: Fixture) -> None:
@@ -115,7 +115,7 @@ async def test_a_leaking_instance_survives_everything_and_is_counted(ec2: Fixtur
     await ec2.clock.advance(SHUTTING_DOWN)
     assert [one.id for one in ec2.lab.machines_left()] == [leaking]
     assert await state_of(ec2, leaking) == "running"
-    assert ec2.host.killed == [other]
+    assert ec2.host.shut_off == [other]
 
 
 async def test_hours_and_peak_can_be_read(ec2: Fixture) -> None:
@@ -153,14 +153,14 @@ async def test_root_volumes_go_with_their_instances_unless_told_to_stay(ec2: Fix
     assert ec2.lab.volumes.left() == ()
 
 
-async def test_a_boot_under_way_is_let_finish_before_the_kill(ec2: Fixture) -> None:
+async def test_a_boot_under_way_is_let_finish_before_the_shutdown(ec2: Fixture) -> None:
     ec2.host.hold = asyncio.Event()
     (name,) = launched(await ec2.fleet(1))
     await ec2.clock.advance(PENDING)
     await ec2.ended([name])
-    assert (list(ec2.host.machines), ec2.host.killed) == ([], [])
+    assert (list(ec2.host.machines), ec2.host.shut_off) == ([], [])
     ec2.host.hold.set()
     await ec2.clock.advance(0)
-    assert (list(ec2.host.machines), ec2.host.killed) == ([name], [name])
+    assert (list(ec2.host.machines), ec2.host.shut_off) == ([name], [name])
     await ec2.clock.advance(SHUTTING_DOWN)
     assert ec2.lab.machines_left() == ()

@@ -22,7 +22,7 @@ def test_the_timers_are_the_agents() -> None:
     agent = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(agent)
     shared = [name for name in vars(crowd_machine) if name.isupper() and hasattr(agent, name)]
-    assert len(shared) == 8
+    assert len(shared) == 9
     for name in shared:
         assert getattr(crowd_machine, name) == getattr(agent, name)
 

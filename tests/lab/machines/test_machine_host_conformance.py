@@ -171,6 +171,39 @@ async def test_pulling_the_plug_ends_everything_at_once(
         assert world.off == []
 
 
+async def test_a_shutdown_under_a_job_fails_the_job_and_reports_the_stop(
+    make_host: Hosts, user_data: UserData
+) -> None:
+    """As EC2 does when spot takes a machine: runner and agent report before the machine is gone."""
+    async with running(World(scale=5, jobs=[3600])) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: world.count("started") == 1)
+        await host.shut_down("i-1")
+        await host.shut_down("i-unknown")
+        told = len(world.told)
+        assert world.steps("i-1", "heartbeat")[-2:] == ["completed", "exit"]
+        assert (world.conclusions, [said["reason"] for said in world.exits]) == (
+            ["failure"],
+            ["stopped"],
+        )
+        await host.close()
+        assert len(world.told) == told
+        assert world.off == []
+        assert world.wrong == []
+
+
+async def test_a_shutdown_of_a_machine_without_a_registration_reports_nothing(
+    make_host: Hosts, user_data: UserData
+) -> None:
+    async with running(World(scale=5, grant=False)) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: world.count("poll") == 1)
+        await host.shut_down("i-1")
+        assert (world.exits, world.off) == ([], [])
+
+
 async def test_closing_ends_machines_in_every_stage(make_host: Hosts, user_data: UserData) -> None:
     async with running(World(scale=50, grant=False)) as world:
         host = make_host(world.scale)

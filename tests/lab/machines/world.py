@@ -34,7 +34,8 @@ class Seat:
 class World:
     """`answers` are given first, per step, before the server behaves; `forever` ones always.
 
-    `jobs` are the seconds of jobs that wait; with `grant` set, machines get a grant.
+    `jobs` are the seconds of jobs that wait; with `grant` set, machines get a grant. `conclusions` and
+    `exits` are what runners and agents reported in the end.
     """
 
     scale: float
@@ -47,6 +48,8 @@ class World:
     answers: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     forever: dict[str, int] = field(default_factory=dict)
     told: list[tuple[str, str]] = field(default_factory=list)
+    conclusions: list[str] = field(default_factory=list)
+    exits: list[dict[str, Any]] = field(default_factory=list)
     seats: dict[str, Seat] = field(default_factory=dict)
     tokens: int = 0
     issued: set[str] = field(default_factory=set)
@@ -130,6 +133,7 @@ class World:
         body = await request.json()
         act: dict[str, Callable[[Seat, dict[str, Any]], Any]] = {
             "gate": self.gate,
+            "exit": self.exit,
             "poll": self.poll,
             "acknowledge": self.acknowledge,
             "may-release": self.may_release,
@@ -141,6 +145,9 @@ class World:
     async def gate(self, seat: Seat, body: dict[str, Any]) -> None:
         self.check(body["passed"] is True, f"gate {body}")
         seat.gate = True
+
+    async def exit(self, seat: Seat, body: dict[str, Any]) -> None:
+        self.exits.append(body)
 
     async def poll(self, seat: Seat, body: dict[str, Any]) -> dict[str, Any]:
         self.check(seat.gate, "poll before the gate")
@@ -175,6 +182,8 @@ class World:
         body = await request.json()
         if not self.registered:
             return web.Response(status=404)
+        if step == "completed":
+            self.conclusions.append(body["conclusion"])
         if step != "message":
             self.check(step == "connect" or body["job"] == 7, "job")
             return web.Response(status=204)

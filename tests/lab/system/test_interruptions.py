@@ -1,4 +1,7 @@
-"""Machines that spot takes back, in a whole laboratory: with notice, without, at work and parked."""
+"""Machines that spot takes back, in a whole laboratory.
+
+With notice and without, at work and parked, with a proper shutdown and as if the host had failed.
+"""
 
 from dataclasses import replace
 
@@ -6,7 +9,7 @@ from autoscaler.lab.ec2.instances import Instance, InstanceState
 from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.machines import EndGround, ExitReason, Machine, MachineState
 from tests.lab.system.harness import (
     SKU_TAG,
     ec2_sku,
@@ -22,6 +25,7 @@ from tests.lab.system.pace import PATIENCE, yielding
 SKUS = {
     "again": ec2_sku("g5.xlarge", rerun_interrupted=1),
     "quiet": ec2_sku("g6.xlarge", rerun_interrupted=1),
+    "gone": ec2_sku("g6.2xlarge", rerun_interrupted=1),
     "off": ec2_sku("g4dn.xlarge"),
     "warm": ec2_sku("g4dn.2xlarge", idle={"min": 1}),
 }
@@ -44,10 +48,10 @@ def runs_of(lab: Laboratory, sku: str) -> list[str | None]:
 async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again(
     moto: MotoProcess,
 ) -> None:
-    fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(150.0))
+    fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(60.0))
     async with Laboratory(fleet, moto) as lab:
         await lab.start_controller()
-        names = ("again", "quiet", "off")
+        names = ("again", "quiet", "gone", "off")
         # Each in a run of its own, or a run's other jobs would be waited for.
         pushed = lab.github.push([replace(job(sku, sku, 86_400.0), workflow=sku) for sku in names])
         lab.ec2.events.send("{not an event}")
@@ -60,7 +64,8 @@ async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again(
         parked = alive(lab, "warm")[0]
         lab.ec2.events.rebalance(parked.id)
         for sku in names:
-            lab.ec2.interrupt(alive(lab, sku)[0].id, notice=sku != "quiet")
+            one = alive(lab, sku)[0].id
+            lab.ec2.interrupt(one, notice=sku != "quiet", properly=sku != "gone")
 
         def replaced() -> bool:
             return [one.id for one in alive(lab, "warm") if one is not parked] != []
@@ -71,12 +76,14 @@ async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again(
             )
 
         await until(replaced, PATIENCE, lab.controller.log_end)
-        await until(lambda: again() and len(lab.github.jobs) == 5, PATIENCE, lab.controller.log_end)
-        assert [len(runs_of(lab, sku)) for sku in names] == [2, 2, 1]
+        await until(lambda: again() and len(lab.github.jobs) == 7, PATIENCE, lab.controller.log_end)
+        assert [len(runs_of(lab, sku)) for sku in names] == [2, 2, 2, 1]
         (first,) = (one for one in machines(lab, "warm") if one.provider_id == parked.id)
         assert first.ground is EndGround.INTERRUPTED
         assert first.interruption is NoticeKind.REBALANCE_RECOMMENDATION
         (taken,) = (one for one in machines(lab, "quiet") if one.taken_at is not None)
+        stopped = [one.exit_reason for one in machines(lab, "again") if one.taken_at is not None]
+        assert stopped == [ExitReason.STOPPED]
         assert taken.interruption is NoticeKind.SPOT_INTERRUPTION
         (poison,) = log_lines(lab, "notice_set_aside")
         assert poison["excerpt"] == "{not an event}"
