@@ -1,18 +1,18 @@
-"""The agent: proves what its machine is, takes one grant, runs one runner, powers the machine off.
+"""The agent: proves its machine's identity, gets one registration, runs one runner, powers off.
 
-It decides when its own machine has nothing left to do, and nothing else: it never decides about
-another machine, never starts a second runner, and never trusts what a job prints or writes beyond
-ending this machine. docs/bootstrap.md is the protocol it speaks, docs/agent.md lists its timers.
+It decides when its own machine has no work left. It never acts for another machine and never starts
+a second runner. What a job prints or writes can only make it power its own machine off.
+docs/bootstrap.md describes the protocol, docs/agent.md the timers.
 
-One file of Python's standard library, 3.9 and later, for Linux and Windows, so that it can be baked
-into an image or fetched and checked by its SHA-256; that is why it is longer than our other files.
-Imports are few and light because a hundred of these may start at once on a small host. Windows
-parts are written from the documentation and are not verified here.
+One file of Python's standard library, 3.9 and later, for Linux and Windows, so that it can be part of
+an image, or be fetched and checked by its SHA-256; that is why it is longer than other files. Imports
+are few and light because a hundred agents may start at once on a small host. The Windows parts follow
+the documentation and have not been run here.
 
-Run as `python3 -I -S agent.py [--host-file PATH]`. The host file (JSON, all keys optional) says
-where the machine differs from the defaults of `Host`; the file `controller.json` beside it
-({"controller": URL, "provider": NAME, "ca": PEM or null}) says whom to call. Both must belong to
-root, or to the agent's own user, and be writable by nobody else.
+Run as `python3 -I -S agent.py [--host-file PATH]`. The host file (JSON, all keys optional) overrides
+the defaults of `Host`. The file `controller.json` beside it ({"controller": URL, "provider": NAME,
+"ca": PEM or null}) names the controller. Both must belong to root, or to the agent's own user, and
+must not be writable by others.
 """
 
 # pathlib and typing would take a third of the start-up time:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 VERSION = "1"
 PROTOCOL = 1
 
-# Timers, in the machine's own seconds. docs/agent.md says what each is for; a test compares.
+# Timers, in seconds of the machine. docs/agent.md describes each; a test compares both.
 PATIENCE = 15 * 60.0
 HEARTBEAT = 60.0
 POLL_WAIT = 50.0
@@ -58,7 +58,7 @@ STOP = 30.0
 RETRY_FIRST = 1.0
 RETRY_MOST = 30.0
 
-# Bounds on what others send, in bytes or pieces.
+# Bounds of input, in bytes or numbers.
 MOST_BODY = 64 * 1024
 MOST_SETTINGS = 256 * 1024
 MOST_LOG_AT_ONCE = 256 * 1024
@@ -82,7 +82,7 @@ REFUSED_SIGNS = (
     b"registration has been deleted from the server",
     b"OAuth token has been revoked",
 )
-# The broker's words for `RunnerVersionTooOld` (BrokerHttpClient.cs; actions/runner#3381, #4613).
+# The broker's message for `RunnerVersionTooOld` (BrokerHttpClient.cs; actions/runner#3381, #4613).
 DEPRECATED_SIGNS = (b"is deprecated and cannot receive messages",)
 ERROR_SIGN = b"WRITE ERROR: "
 """Terminal.cs writes this to the log before every line that it writes to standard error."""
@@ -111,16 +111,16 @@ Signs = collections.namedtuple(
     ("exited", "worker", "message", "finished", "refused", "deprecated", "error"),
     defaults=(False, ""),
 )
-"""One look at the runner: its exit status or None, and what was seen since the last look.
+"""An observation of the runner: its exit status or None, and the signs since the last one.
 
-`error` is the last error line of the listener before any job, whenever it was written.
+`error` is the listener's last error line before any job.
 """
 Left = collections.namedtuple("Left", ("reason", "detail"))
-"""Why the runner has left: a word of docs/bootstrap.md ("Exit reasons"), and text for people."""
+"""Why the runner has left: a reason of docs/bootstrap.md ("Exit reasons"), and text for people."""
 
 
 class Again(Exception):  # noqa: N818 - an instruction, not an error
-    """Not now: try again, no sooner than `retry_after` seconds where that is given."""
+    """Try again later, after at least `retry_after` seconds if that is given."""
 
     def __init__(self, why: str, retry_after: float | None = None) -> None:
         super().__init__(why)
@@ -128,11 +128,11 @@ class Again(Exception):  # noqa: N818 - an instruction, not an error
 
 
 class HelloAgain(Exception):  # noqa: N818
-    """The controller wants a fresh proof first."""
+    """The controller requires a new attestation first."""
 
 
 class PowerOff(Exception):  # noqa: N818
-    """There is nothing left for this machine to do."""
+    """This machine has no work left and must power off."""
 
 
 class Stopped(PowerOff):
@@ -144,24 +144,24 @@ class Settings(Exception):  # noqa: N818
 
 
 def say(text: str) -> None:
-    """One line for the service's journal. Never a secret, never a job's words."""
+    """Write one line to the service's journal. Never a secret, never a job's output."""
     sys.stderr.write(f"runner-agent: {text}\n")
     sys.stderr.flush()
 
 
 def uniform() -> float:
-    """A random number in [0, 1). From os.urandom: importing `random` costs more than all of this."""
+    """Return a random number in [0, 1), from os.urandom, because importing `random` is slow."""
     return int.from_bytes(os.urandom(4), "big") / 2**32
 
 
 class Clock:
-    """The machine's own time: monotonic seconds, `scale` of them to a real one (1 but in a lab)."""
+    """The machine's time: monotonic seconds, `scale` of them per real second (1 except in a lab)."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale
 
     def now(self) -> float:
-        """Seconds since some moment."""
+        """Return the seconds since a fixed moment."""
         return time.monotonic() * self.scale
 
     def sleep(self, seconds: float) -> None:
@@ -169,7 +169,7 @@ class Clock:
         time.sleep(max(0.0, seconds) / self.scale)
 
     def network(self, seconds: float) -> float:
-        """A time limit for the network in real seconds: it does not run faster in a lab."""
+        """Return a network timeout in real seconds: the network is not faster in a lab."""
         return max(3.0, seconds / self.scale)
 
 
@@ -180,11 +180,11 @@ class Backoff:
         self.tries = 0
 
     def reset(self) -> None:
-        """The last try went well."""
+        """Start again with the shortest delay."""
         self.tries = 0
 
     def next(self, retry_after: float | None = None) -> float:
-        """Seconds until the next try; never less than `retry_after`. 0 names no delay."""
+        """Return the seconds until the next try, at least `retry_after`. 0 counts as no delay."""
         self.tries += 1
         if retry_after:
             return max(RETRY_FIRST, retry_after) * (1.0 + uniform() / 4)
@@ -195,7 +195,7 @@ class Backoff:
 
 
 def read_trusted(path: str) -> dict[str, Any] | None:
-    """A JSON object from a file that only root, or our own user, can write; None where absent.
+    """Read a JSON object from a file that only root, or the agent's user, can write; None if absent.
 
     Raises Settings.
     """
@@ -226,11 +226,11 @@ def read_trusted(path: str) -> dict[str, Any] | None:
 
 
 class Host:
-    """What the host file says of this machine, and where it says nothing, an EC2 machine's values.
+    """The settings of the host file, with the defaults of an EC2 machine.
 
-    `root` is put before the agent's own paths. `power_off` and `disarm` (which takes back the
-    shutdown armed by the user data) are argv lists. `time_scale` is seconds of this machine per
-    real second. `runner_user` None runs the runner as the agent's own user, refused for root.
+    `root` is a prefix of the agent's own paths. `power_off` and `disarm` (which cancels the shutdown
+    that the user data scheduled) are argument lists. `time_scale` is seconds of this machine per
+    real second. `runner_user` None runs the runner as the agent's own user, which must not be root.
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -253,7 +253,7 @@ class Host:
 
     @property
     def marker(self) -> str:
-        """The file that says that a runner was started on this machine once."""
+        """The file that marks that a runner was started on this machine."""
         return os.path.join(self.state, "started")
 
     @staticmethod
@@ -275,10 +275,10 @@ class Host:
 
 
 def proxy_for(host: str, port: int) -> tuple[str, int, dict[str, str]] | None:
-    """Host and port of the proxy for an https origin, with its credentials as headers, or None.
+    """Return host, port and credential headers of the proxy for an https origin, or None.
 
-    HTTPS_PROXY and NO_PROXY as curl(1) and actions/runner read them: names of NO_PROXY stand for
-    themselves and for what ends with them; `*` stands for everything. Raises Settings.
+    Reads HTTPS_PROXY and NO_PROXY as curl(1) and actions/runner do: a name in NO_PROXY matches itself
+    and its subdomains; `*` matches everything. Raises Settings.
     """
     url = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
     if not url:
@@ -304,9 +304,9 @@ def proxy_for(host: str, port: int) -> tuple[str, int, dict[str, str]] | None:
 
 
 class Link:
-    """One kept connection to one HTTP origin. `ca` is PEM text, the only authority then trusted.
+    """A persistent connection to one HTTP origin. `ca` is PEM text, the only CA that is then trusted.
 
-    https goes through the proxy of the environment, plain http (the metadata service) never.
+    https uses the proxy of the environment, plain http (the metadata service) never.
     """
 
     def __init__(self, url: str, ca: str | None = None) -> None:
@@ -328,13 +328,13 @@ class Link:
         body: bytes | None = None,
         timeout: float = 10.0,
     ) -> Answer:
-        """Send one request. `timeout` is in real seconds. Raises Again when no answer came."""
+        """Send one request. `timeout` is in real seconds. Raises Again if there is no answer."""
         reused = self._connection is not None
         try:
             try:
                 return self._ask(method, path, headers, body, timeout)
             except (http.client.RemoteDisconnected, ConnectionError):
-                # A kept connection may have been closed meanwhile: that says nothing yet.
+                # The server may have closed a persistent connection meanwhile: try a new one.
                 self.close()
                 if not reused:
                     raise
@@ -346,7 +346,7 @@ class Link:
             raise Again(f"{self._address[0]}: {type(error).__name__}") from error
 
     def close(self) -> None:
-        """Give the connection up. Idempotent."""
+        """Close the connection. Idempotent."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -391,7 +391,7 @@ class Link:
 
 
 def _seconds(text: str | None) -> float | None:
-    """A Retry-After in seconds, five minutes at most; None where there is none to be read."""
+    """Parse a Retry-After in seconds, at most five minutes; None if there is no valid one."""
     try:
         return min(300.0, max(0.0, float(text))) if text is not None else None
     except ValueError:
@@ -399,7 +399,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def metadata_proof(url: str, timeout: float) -> str:
-    """The RSA-2048 signature of the instance identity document, base64 on one line. Raises Again.
+    """Read the RSA-2048 signature of the instance identity document, base64 on one line. Raises Again.
 
     IMDSv2: a session token first (EC2 User Guide, "Use the Instance Metadata Service").
     """
@@ -420,10 +420,10 @@ def metadata_proof(url: str, timeout: float) -> str:
 
 
 class Controller:
-    """The client's side of the bootstrap protocol. Splits answers by what to do next.
+    """The client of the bootstrap protocol. Converts each answer into the agent's next action.
 
-    `heard` is when an authenticated answer that knows this machine last came. The nonce is made
-    here and lives in this object only.
+    `heard` is the time of the last authenticated answer that knows this machine. Only this object has
+    the nonce.
     """
 
     def __init__(self, link: Link, provider: str, proof: Callable[[], str], clock: Clock) -> None:
@@ -437,7 +437,7 @@ class Controller:
         self.heard = clock.now()
 
     def hello(self) -> dict[str, Any]:
-        """Prove who we are; returns the gate's parameters. Raises Again, HelloAgain, PowerOff."""
+        """Attest; return the parameters of the health checks. Raises Again, HelloAgain, PowerOff."""
         self.machine = None
         body = {
             "protocol": PROTOCOL,
@@ -453,21 +453,21 @@ class Controller:
         return gate
 
     def poll(self, wait: float) -> Grant | None:
-        """Wait at most `wait` seconds for a grant. Raises Again, HelloAgain, PowerOff."""
+        """Wait at most `wait` seconds for a registration. Raises Again, HelloAgain, PowerOff."""
         limit = self._clock.network(wait + 10.0)
         return self._call("poll", {"wait": wait}, http.client.OK, _grant, limit)[0]
 
     def report(self, step: str, body: dict[str, Any]) -> None:
-        """Say something that is answered 204. Raises Again, HelloAgain, PowerOff."""
+        """Send a report, which is answered with 204. Raises Again, HelloAgain, PowerOff."""
         self._call(step, body, http.client.NO_CONTENT, lambda value: value == {})
 
     def may_release(self) -> bool:
-        """Whether a DELETE could be sent at once. Raises Again, HelloAgain, PowerOff."""
+        """Return whether the controller can send a DELETE now. Raises Again, HelloAgain, PowerOff."""
         allowed = lambda value: _one(value, "allowed", bool)  # noqa: E731
         return self._call("may-release", {}, http.client.OK, allowed)[0] is True
 
     def release(self, timeout: float) -> int:
-        """Have the registration deleted within `timeout` real seconds: GitHub's status.
+        """Have the registration deleted within `timeout` real seconds; return GitHub's status.
 
         Raises Again, HelloAgain, PowerOff.
         """
@@ -482,7 +482,7 @@ class Controller:
         read: Callable[[dict[str, Any]], Found | None],
         limit: float | None = None,
     ) -> Found:
-        """Say one step with the nonce; `limit` is in real seconds."""
+        """Send one authenticated request; `limit` is in real seconds."""
         if self.machine is None:
             raise HelloAgain
         path = f"/bootstrap/machines/{self.machine}/{step}"
@@ -499,9 +499,9 @@ class Controller:
     def _expect(
         self, answer: Answer, status: int, read: Callable[[dict[str, Any]], Found | None]
     ) -> Found:
-        """What `read` makes of the answer, or the instruction that its status stands for.
+        """Return the result of `read`, or raise the action for the answer's status.
 
-        A body that `read` makes nothing of is somebody else's: not an answer that knows us.
+        A body that `read` does not accept comes from a proxy, not from the controller.
         """
         value = _object(answer.body)
         if answer.status == status:
@@ -511,7 +511,7 @@ class Controller:
             self.heard = self._clock.now()
             return found
         word = value.get("error")
-        ours = _is_name(word)  # anything else is a proxy's page, and says nothing about us
+        ours = _is_name(word)  # anything else is a proxy's page, not the controller's answer
         why = f"{answer.status} {word}" if ours else str(answer.status)
         if answer.status in (401, 409):
             raise HelloAgain(why)
@@ -529,13 +529,13 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def _welcome(value: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """The machine's id and the gate's parameters."""
+    """Return the machine's id and the parameters of the health checks."""
     machine, gate = value.get("machine"), value.get("gate")
     return (machine, gate) if _is_name(machine) and isinstance(gate, dict) else None
 
 
 def _grant(value: dict[str, Any]) -> tuple[Grant | None] | None:
-    """(None,) for "stay parked", a grant in its place, None for neither."""
+    """Return (None,) for "stay parked", (Grant,) for a registration, None for neither."""
     state, runner, secret = value.get("state"), value.get("runner"), value.get("jit_config")
     if state == "granted" and _is_name(runner) and _is_secret(secret):
         return (Grant(runner, secret),)
@@ -543,20 +543,20 @@ def _grant(value: dict[str, Any]) -> tuple[Grant | None] | None:
 
 
 def _one(value: dict[str, Any], key: str, kind: type) -> tuple[Any] | None:
-    """The value of `key` where it is exactly of this type."""
+    """Return the value of `key` if it has exactly this type."""
     found = value.get(key)
     return (found,) if type(found) is kind else None
 
 
 def _is_name(value: object) -> TypeGuard[str]:
-    """Whether this is a short word that is safe in a path and in a log."""
+    """Return whether this is a short word that is safe in a path and in a log."""
     if not isinstance(value, str) or not 0 < len(value) <= 128:
         return False
     return value.isascii() and value.replace("-", "").replace("_", "").replace(".", "").isalnum()
 
 
 def _is_secret(value: object) -> TypeGuard[str]:
-    """Whether this can be an environment variable of one line."""
+    """Return whether this can be an environment variable of one line."""
     return (
         isinstance(value, str)
         and 0 < len(value) < MOST_BODY
@@ -566,9 +566,9 @@ def _is_secret(value: object) -> TypeGuard[str]:
 
 
 def _skew(date: str | None, before: float, after: float) -> float | None:
-    """How far our wall clock is from a Date header, in seconds; None without one.
+    """Return the difference of the wall clock to a Date header in seconds; None without a header.
 
-    The header is cut to whole seconds, so half of one is added.
+    The header has whole seconds only, so half a second is added.
     """
     parsed = email.utils.parsedate_tz(date or "")
     if parsed is None:
@@ -580,7 +580,7 @@ def _skew(date: str | None, before: float, after: float) -> float | None:
 
 
 def run_gate(gate: dict[str, Any], skew: float | None, host: Host, timeout: float) -> list[Check]:
-    """The machine's own checks, as the controller's hello asked for them. `timeout`: real seconds."""
+    """Run the health checks with the controller's parameters. `timeout`: real seconds."""
     checks = [Check("controller", True, "answered the hello")]
     wanted = gate.get("disk_gb")
     if isinstance(wanted, (int, float)):
@@ -630,9 +630,9 @@ def _check_runner(host: Host) -> Check:
 
 
 def _check_version(host: Host, timeout: float) -> Check:
-    """Whether the listener starts: the detail is its version. `timeout`: real seconds.
+    """Check that the listener starts; the detail is its version. `timeout`: real seconds.
 
-    `--version` needs no registration (Runner.cs). A listener that is only slow passes.
+    `--version` needs no registration (Runner.cs). A slow listener passes.
     """
     program = "Runner.Listener.exe" if WINDOWS else "Runner.Listener"
     argv = [os.path.join(host.runner_directory, "bin", program), "--version"]
@@ -675,14 +675,14 @@ def _free_bytes(path: str) -> int:
 
 
 def runner_program(host: Host) -> str:
-    """The runner's start script, as actions/runner names it."""
+    """Return the path of the runner's start script."""
     return os.path.join(host.runner_directory, "run.cmd" if WINDOWS else "run.sh")
 
 
 def runner_account(host: Host) -> tuple[dict[str, Any], dict[str, str]]:
-    """Arguments for Popen that drop privileges, and the variables that go with the user.
+    """Return arguments for Popen that drop privileges, and the user's environment variables.
 
-    Not root: the runner's user is our own. Raises Settings where the runner would be root.
+    If the agent is not root, the runner has the agent's user. Raises Settings if it would be root.
     """
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return {}, {}
@@ -701,7 +701,7 @@ def runner_account(host: Host) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def readable(line: bytes) -> str:
-    """One line of a program's errors: printable, cut, without a word that could be a secret.
+    """Return a program's error line: printable, shortened, without long words that may be secrets.
 
     A JIT configuration is a word of thousands of characters.
     """
@@ -711,10 +711,10 @@ def readable(line: bytes) -> str:
 
 
 def search_path(directory: str) -> dict[str, str]:
-    """PATH as the image's `.path` says, which config.sh and env.sh write for runsvc.sh.
+    """Return PATH from the image's `.path`, which config.sh and env.sh write for runsvc.sh.
 
-    The listener reads `.env` by itself (Program.cs, LoadAndSetEnv), but `.path` is for whoever starts
-    it. Nothing where there is no such file, or not one line of text.
+    The listener reads `.env` itself (Program.cs, LoadAndSetEnv), but not `.path`. Returns nothing if
+    there is no such file, or if it is not one line of text.
     """
     try:
         with open(os.path.join(directory, ".path"), encoding="utf-8") as file:
@@ -725,13 +725,13 @@ def search_path(directory: str) -> dict[str, str]:
 
 
 class Lines:
-    """Cuts what comes in pieces at line ends, so that each phrase is seen whole and once."""
+    """Splits a stream into lines, so that each phrase is seen completely and once."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def whole(self, piece: bytes) -> bytes:
-        """The whole lines that this piece completes; of a long one its beginning counts."""
+        """Return the lines that this piece completes; long lines are cut."""
         first, end, more = piece.partition(b"\n")
         rest = (self._rest + first)[:MOST_LINE]
         if not end:
@@ -742,16 +742,16 @@ class Lines:
         return rest + end + lines + last
 
     def last(self) -> bytes:
-        """The line that nothing will complete any more."""
+        """Return the last, incomplete line."""
         rest, self._rest = self._rest, b""
         return rest
 
 
 class LogReader:
-    """What the listener has added to its log files since the agent started it.
+    """Reads what the listener has added to its log files since the agent started it.
 
-    The files are the runner's user's, so they are read without following links, without waiting,
-    and a bounded piece at a time; only fixed phrases are looked for.
+    The files belong to the runner's user. So they are read without following links, without blocking,
+    and in bounded pieces, and only fixed phrases count.
     """
 
     def __init__(self, directory: str) -> None:
@@ -762,7 +762,7 @@ class LogReader:
             self._offsets[name] = size
 
     def pieces(self) -> Iterator[bytes]:
-        """New whole lines of every file."""
+        """Return the new complete lines of every file."""
         for name, _size in self._files():
             piece = self._read(name)
             if piece:
@@ -798,7 +798,7 @@ class LogReader:
 
 
 class SignReader:
-    """Turns the listener's words into signs, until a worker was seen: a job's words never count."""
+    """Finds signs in the listener's messages, until a worker was seen: a job's output never counts."""
 
     def __init__(self) -> None:
         self._message = self._finished = self._refused = self._deprecated = False
@@ -806,10 +806,9 @@ class SignReader:
         self._error = ""
 
     def feed(self, text: bytes, *, errors: bool = False) -> None:
-        """Look for the phrases in whole lines: one sign a line, for a job's name may hold others.
+        """Find the phrases in complete lines: one sign per line, because a job's name may contain others.
 
-        `errors` says that the lines come from standard error. After the first sign of a job no line
-        is kept.
+        `errors`: the lines are from standard error. No line is kept after the first sign of a job.
         """
         for line in text.splitlines():
             if any(sign in line for sign in MESSAGE_SIGNS):
@@ -824,7 +823,7 @@ class SignReader:
                 self._keep_error(line, errors)
 
     def take(self, exited: int | None, worker: bool) -> Signs:
-        """What was seen since the last call."""
+        """Return the signs since the last call."""
         seen = (self._message, self._finished, self._refused, self._deprecated)
         self._message = self._finished = self._refused = self._deprecated = False
         return Signs(exited, worker, *seen, self._error)
@@ -836,7 +835,7 @@ class SignReader:
 
 
 class LinuxRunner:
-    """run.sh and everything below it, in a session of its own, as an unprivileged user."""
+    """run.sh and all processes below it, in a session of its own, as an unprivileged user."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -849,7 +848,7 @@ class LinuxRunner:
         self._lock = threading.Lock()
 
     def start(self, jit_config: str) -> None:
-        """Start it. The JIT configuration goes by environment: argv can be read by anyone."""
+        """Start run.sh. The JIT configuration is in its environment, because every user can read argv."""
         identity, variables = runner_account(self._host)
         environment = {
             **os.environ,
@@ -873,10 +872,10 @@ class LinuxRunner:
             os.set_blocking(pipe.fileno(), False)
 
     def look(self, wait: float) -> Signs:
-        """Wait at most `wait` real seconds for the exit or for output, then say what there is."""
+        """Wait at most `wait` real seconds for the exit or for output; return the signs."""
         process = self._started()
         self._drain(process, wait)
-        # The last words were written before the exit, and are read after it was seen.
+        # The last output was written before the exit, so it is read after the exit was seen.
         exited = process.poll()
         if exited is not None:
             self._drain_rest(process)
@@ -889,7 +888,7 @@ class LinuxRunner:
         return self._signs.take(exited, worker)
 
     def worker_runs(self) -> bool:
-        """Whether a Runner.Worker is among the runner's descendants."""
+        """Return whether a Runner.Worker is among the runner's descendants."""
         return any(process_name(pid) == "Runner.Worker" for pid in descendants(self._started().pid))
 
     def freeze(self) -> None:
@@ -905,7 +904,7 @@ class LinuxRunner:
                     self._frozen.append(pid)
 
     def resume(self) -> None:
-        """Let it run again. Idempotent; may be called from another thread."""
+        """Continue the stopped processes. Idempotent; may be called from another thread."""
         with self._lock:
             for pid in reversed(self._frozen):
                 _signal(pid, signal.SIGCONT)
@@ -913,13 +912,13 @@ class LinuxRunner:
 
     @property
     def frozen(self) -> bool:
-        """Whether it is still stopped."""
+        """Return whether the runner is still stopped."""
         return bool(self._frozen)
 
     def interrupt(self) -> None:
-        """Tell the listener to stop: it cancels its job within 30 seconds (Runner_Unloading).
+        """Send SIGTERM to the listener, which cancels its job within 30 seconds (Runner_Unloading).
 
-        Not run.sh: it forwards signals only with RUNNER_MANUALLY_TRAP_SIG.
+        run.sh gets no signal: it forwards signals only with RUNNER_MANUALLY_TRAP_SIG.
         """
         self.resume()
         for pid in descendants(self._started().pid):
@@ -927,7 +926,7 @@ class LinuxRunner:
                 _signal(pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End everything below run.sh, and run.sh."""
+        """Kill all processes below run.sh, and run.sh."""
         process = self._started()
         for pid in descendants(process.pid):
             _signal(pid, signal.SIGKILL)
@@ -939,7 +938,7 @@ class LinuxRunner:
         return self._process
 
     def _drain(self, process: subprocess.Popen[bytes], wait: float) -> None:
-        """Read what run.sh printed: an undrained pipe would stop it."""
+        """Read run.sh's output: a full pipe would block it."""
         pipes = self._open_pipes(process)
         if not pipes:
             _wait(process, wait)
@@ -955,7 +954,7 @@ class LinuxRunner:
             _wait(process, wait)
 
     def _drain_rest(self, process: subprocess.Popen[bytes]) -> None:
-        """Read what was left in the pipes at the exit, a bounded piece, and its unfinished lines."""
+        """Read the rest of the output after the exit, up to a bound, and its incomplete lines."""
         for _ in range(MOST_LOG_AT_ONCE // MOST_BODY):
             self._drain(process, 0.0)
         if self._listening:
@@ -982,7 +981,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 def process_name(pid: int) -> str:
-    """The kernel's name of a process (its program, 15 characters), or nothing."""
+    """Return the kernel's name of a process (its program, 15 characters), or an empty text."""
     try:
         with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as file:
             return file.read(64).strip()
@@ -991,7 +990,7 @@ def process_name(pid: int) -> str:
 
 
 def descendants(root: int) -> list[int]:
-    """Processes below this one, nearest first, a bounded number."""
+    """Return the processes below this one, nearest first, up to a bound."""
     found: list[int] = []
     level = [root]
     while level and len(found) < MOST_PROCESSES:
@@ -1001,7 +1000,7 @@ def descendants(root: int) -> list[int]:
 
 
 def children_of(pid: int) -> list[int]:
-    """A process' children. The kernel lists them by thread (CONFIG_PROC_CHILDREN)."""
+    """Return a process's children. The kernel lists them by thread (CONFIG_PROC_CHILDREN)."""
     children: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")
@@ -1020,7 +1019,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def children_by_parent(pid: int) -> list[int]:
-    """The same, asked of every process in turn, for kernels without the list."""
+    """Return a process's children by reading every process, for kernels without the list."""
     children: list[int] = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -1081,7 +1080,7 @@ if sys.platform == "win32":
         """run.cmd, started by a scheduled task that the image registered for its runner account.
 
         The task's action is `powershell -File C:\\ProgramData\\runner-agent\\handover\\launch.ps1`.
-        That folder is the image's: the runner's account may change it, other users may not read it.
+        The image creates that folder: the runner's account may change it, other users may not read it.
         """
 
         PROGRAMS = ("Runner.Listener.exe", "Runner.Worker.exe")
@@ -1096,7 +1095,7 @@ if sys.platform == "win32":
             self._missed = 0
 
         def start(self, jit_config: str) -> None:
-            """Hand the JIT configuration over in a file that the launcher reads and deletes."""
+            """Pass the JIT configuration in a file that the launcher reads and deletes."""
             folder = "C:\\ProgramData\\runner-agent\\handover"
             with open(os.path.join(folder, "jit"), "w", encoding="ascii") as file:
                 file.write(jit_config)
@@ -1152,7 +1151,7 @@ if sys.platform == "win32":
             return bool(self._frozen)
 
         def interrupt(self) -> None:
-            """Windows tells every process itself that it shuts down."""
+            """Do nothing: Windows itself informs every process of a shutdown."""
 
         def kill(self) -> None:
             """End listener and worker (PROCESS_TERMINATE)."""
@@ -1166,7 +1165,7 @@ else:
 
 
 class Watch:
-    """Decides from what was seen of the runner whether to go on. Pure: time is given to it."""
+    """Decides from the signs of the runner whether to continue. Pure: the caller passes the time."""
 
     RELEASE = "release"
 
@@ -1179,11 +1178,11 @@ class Watch:
 
     @property
     def job_possible(self) -> bool:
-        """Whether a job was heard of, so that a worker runs or may still come."""
+        """Return whether there were signs of a job, so that a worker runs or may still start."""
         return self._worked or self._message is not None
 
     def decide(self, now: float, signs: Signs) -> str | Left | None:
-        """None to go on, RELEASE to try and give the registration back, or why to power off."""
+        """Return None to continue, RELEASE to release the registration, or why to power off."""
         self._error = signs.error
         if signs.message and not self._worked:
             self._message = now
@@ -1209,13 +1208,13 @@ class Watch:
         return self.RELEASE if now >= self._ask_at else None
 
     def left(self, reason: str, detail: str) -> Left:
-        """Why the runner has left; where no job was heard of, with the listener's last error."""
+        """Return why the runner has left, with the listener's last error if there was no job."""
         if self._error and not self.job_possible:
             return Left(reason, f"{detail}: {self._error}")
         return Left(reason, detail)
 
     def ask_again(self, now: float) -> None:
-        """The release did not come about."""
+        """The release did not happen: ask again later."""
         self._ask_at = now + RELEASE_AGAIN
 
     @staticmethod
@@ -1227,7 +1226,7 @@ class Watch:
 
 
 class Agent:
-    """One machine's life, from the hello to the power-off. `runner` makes the runner when needed."""
+    """One machine's lifecycle, from the attestation to the power-off. `runner` creates the runner."""
 
     def __init__(
         self,
@@ -1247,9 +1246,9 @@ class Agent:
         self._stop_by: float | None = None
 
     def stop(self, *_signal: object) -> None:
-        """The service is being stopped. A runner gets its time, nothing else needs any.
+        """Handle SIGTERM: give a runner its time to stop.
 
-        Raises Stopped where no runner was started.
+        Raises Stopped if no runner was started.
         """
         if not self._supervising:
             raise Stopped("the machine is being shut down")
@@ -1257,7 +1256,7 @@ class Agent:
             self._stop_by = self._clock.now() + STOP
 
     def live(self) -> NoReturn:
-        """Everything. Ends by raising PowerOff, which says why."""
+        """Run the whole lifecycle. Ends by raising PowerOff with the reason."""
         grant = self.wait_for_grant()
         runner = self._make_runner(self._host)
         try:
@@ -1276,7 +1275,7 @@ class Agent:
         raise PowerOff(left.detail)
 
     def wait_for_grant(self) -> Grant:
-        """Hello, gate and polls, until a grant is acknowledged. Raises PowerOff."""
+        """Attest, run the health checks and poll until a registration is acknowledged. Raises PowerOff."""
         parked = False
         retry_after: float | None = None
         waiting = False
@@ -1320,12 +1319,12 @@ class Agent:
         due = POLL_WAIT if self._beat_at is None else self._beat_at - begun
         grant = self._controller.poll(max(1.0, min(POLL_WAIT, due)))
         if grant is None and self._clock.now() - begun < RETRY_FIRST:
-            # An answer that did not wait must not become a busy loop.
+            # An immediate answer must not cause a busy loop.
             self._clock.sleep(RETRY_FIRST * (0.5 + uniform() / 2))
         return grant
 
     def _acknowledge(self, grant: Grant) -> None:
-        """Repeated until it is answered: polling instead would have the registration replaced."""
+        """Repeat until it is answered. A poll instead would have the registration replaced."""
         while True:
             try:
                 self._controller.report("acknowledge", {"runner": grant.runner})
@@ -1335,7 +1334,7 @@ class Agent:
                 return
 
     def _pause(self, retry_after: float | None) -> None:
-        """Wait before the next try, or power off when patience has ended."""
+        """Wait before the next try, or power off after PATIENCE."""
         end = self._controller.heard + PATIENCE
         until = min(end, self._clock.now() + self._backoff.next(retry_after))
         while self._clock.now() < until:
@@ -1346,7 +1345,7 @@ class Agent:
             raise PowerOff("no answer that knows this machine for 15 minutes")
 
     def _beat(self) -> None:
-        """Say that we live, if it is time to. Before the grant a refusal counts, later it does not."""
+        """Send a heartbeat if it is due. A refusal counts only before the registration."""
         now = self._clock.now()
         if self._beat_at is None or now < self._beat_at or self._controller.machine is None:
             return
@@ -1357,7 +1356,7 @@ class Agent:
             return
 
     def _mark(self) -> None:
-        """Remember on disk, for root only, that this machine's one runner was started."""
+        """Write the marker, for root only, that this machine's one runner was started."""
         os.makedirs(self._host.state, mode=0o700, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         descriptor = os.open(self._host.marker, flags, 0o600)
@@ -1365,7 +1364,7 @@ class Agent:
         os.close(descriptor)
 
     def supervise(self, runner: Any) -> Left:
-        """Watch the runner to its end; returns why it ended. The controller's silence is no reason."""
+        """Supervise the runner to its end; return why it ended. A silent controller is no reason."""
         watch = Watch(self._clock.now())
         tick = max(0.2, 1.0 / self._clock.scale)
         told = False
@@ -1394,18 +1393,18 @@ class Agent:
         try:
             self._beat()
         except HelloAgain:
-            # Nothing can be proved anew after the handover; the runner goes on.
+            # A new attestation is not possible with a runner; the runner continues.
             return
         except PowerOff:
             self._closed = SEAT_CLOSED
 
     def _idle(self, runner: Any, watch: Watch) -> bool:
-        """With the runner frozen: whether no worker runs and no job message has come."""
+        """Return whether no worker runs and no job message has come. The runner must be stopped."""
         watch.decide(self._clock.now(), runner.look(0.0))
         return not watch.job_possible and not runner.worker_runs()
 
     def _give_up(self, runner: Any, watch: Watch) -> Left | None:
-        """No job is to come any more: go, unless one has come meanwhile."""
+        """Leave because no job can come any more, unless one has come meanwhile."""
         runner.freeze()
         if self._idle(runner, watch):
             reason = "seat_closed" if self._closed == SEAT_CLOSED else "unused"
@@ -1414,7 +1413,7 @@ class Agent:
         return None
 
     def _release(self, runner: Any, watch: Watch) -> Left | None:
-        """Have the idle runner's registration deleted. Why to power off, or None to go on."""
+        """Have the idle runner's registration deleted. Return why to power off, or None to continue."""
         limit = FREEZE / self._clock.scale
         thaw = threading.Timer(limit, runner.resume)
         try:
@@ -1426,7 +1425,7 @@ class Agent:
             if self._idle(runner, watch):
                 left = began + limit - time.monotonic()
                 status = self._controller.release(max(0.01, left))
-                # A listener that ran again before the answer came may have taken a job.
+                # A listener that was resumed before the answer may have taken a job.
                 if status in (204, 404):
                     if runner.frozen:
                         return watch.left("unused", "no job came, the registration is deleted")
@@ -1441,7 +1440,7 @@ class Agent:
         return None
 
     def report_exit(self, why: Left, patience: float = EXIT_REPORT) -> None:
-        """Say that the runner has left, for five minutes at most; once, where `patience` is 0."""
+        """Report the runner's exit, trying for at most five minutes; once if `patience` is 0."""
         self._backoff.reset()
         end = self._clock.now() + patience
         while True:
@@ -1461,7 +1460,7 @@ class Agent:
 
 
 def command(argv: list[str], fine: tuple[int, ...] = (0,)) -> bool:
-    """Run one of the host's commands; whether it ended with one of the statuses that are `fine`."""
+    """Run one of the host's commands; return whether its exit status is in `fine`."""
     try:
         done = subprocess.run(  # noqa: S603 - argv comes from the root-only host file
             argv, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60
@@ -1473,7 +1472,7 @@ def command(argv: list[str], fine: tuple[int, ...] = (0,)) -> bool:
 
 
 def disarm(argv: list[str], tries: int = 5, pause: float = 2.0) -> None:
-    """Take the armed shutdown back. Raises PowerOff if it stays: it would hit a running job."""
+    """Cancel the scheduled shutdown. Raises PowerOff if this fails: the shutdown would kill a job."""
     for _ in range(tries):
         if command(argv, DISARMED):
             return
@@ -1482,14 +1481,14 @@ def disarm(argv: list[str], tries: int = 5, pause: float = 2.0) -> None:
 
 
 def power_off(argv: list[str]) -> None:
-    """Tell the machine to power off, and wait for it. On return, the service's death does it."""
+    """Power the machine off, and wait for it. If this fails, the end of the service does it."""
     for _ in range(3):
         command(argv)
         time.sleep(20)
 
 
 def build(host: Host, controller_file: str) -> Agent:
-    """Put the agent together. Raises Settings."""
+    """Create the agent from its settings. Raises Settings."""
     values = read_trusted(controller_file)
     if values is None:
         raise Settings(f"{controller_file}: absent")
@@ -1505,7 +1504,7 @@ def build(host: Host, controller_file: str) -> Agent:
 
 
 def host_file(arguments: Iterable[str]) -> str:
-    """The path given with --host-file, or the default. Raises Settings."""
+    """Return the path given with --host-file, or the default. Raises Settings."""
     words = list(arguments)
     if not words:
         return (
@@ -1517,13 +1516,13 @@ def host_file(arguments: Iterable[str]) -> str:
 
 
 def refuse_second_boot(host: Host) -> None:
-    """Raises PowerOff where a runner was started before: a machine serves once."""
+    """Raise PowerOff if a runner was started before: a machine runs one runner."""
     if os.path.lexists(host.marker):
         raise PowerOff("a runner was started on this machine before")
 
 
 def main() -> int:
-    """Live, then power off. Whatever happens, this process ends and its service powers off."""
+    """Run the agent, then power off. When this process ends, its service also powers off."""
     host = Host({})
     try:
         path = host_file(sys.argv[1:])
@@ -1535,12 +1534,12 @@ def main() -> int:
         disarm(host.disarm)
         agent.live()
     except Stopped as reason:
-        # Whoever stops the service waits for it; its end is followed by a power-off all the same.
+        # systemd waits for this process, and then powers the machine off.
         say(f"stopped: {reason}")
         return 1
     except (PowerOff, Settings) as reason:
         say(f"powering off: {reason}")
-    # The shutdown stops this service too, and must not wait for it.
+    # The shutdown also stops this service, and must not wait for it.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     power_off(host.power_off)
     return 1
