@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import resource
 import shutil
@@ -28,8 +29,8 @@ ALSO: dict[str, tuple[str, ...]] = {
 
 HANGS = 300
 """Real seconds after which a test has failed."""
-SPARE = (4.0, 5.0)
-"""CPU seconds, and factor: what a change's tests may use at most."""
+SPARE = (3.0, 5.0)
+"""CPU seconds, and factor: what a test may use with a change at most."""
 ASLEEP = 60.0
 """Real seconds that a test's process may sleep, besides its usual time: then it waits for ever."""
 LONGEST = 8.0
@@ -77,21 +78,21 @@ class Room:
         if not tests:
             return {"result": "survived", "cpu": 0.0, "by": "no test executes it"}
         constant, factor = SPARE
-        bound = int(constant + factor * sum(self._reach["cpu"][test] for test in tests))
+        bounds = {test: constant + factor * self._reach["cpu"][test] for test in tests}
         with _changed(self._copy / change.path, change):
             if "" in self._executing(change):  # executed by an import, too
-                return _fresh(self._copy, tests, bound)
+                return _fresh(self._copy, tests, math.ceil(sum(bounds.values())))
             found = self._ask(
                 path=change.path,
                 source=change.source,
                 text=change.text,
                 tests=tests,
-                bound=bound,
+                bounds=bounds,
                 asleep=ASLEEP + factor * sum(self._reach["took"][test] for test in tests),
                 modules=self._reach["modules"],
             )
             if found["status"] == _UNPLANTED:
-                return _fresh(self._copy, tests, bound)
+                return _fresh(self._copy, tests, math.ceil(sum(bounds.values())))
         why = found.get("why", "").strip().rpartition("\n")[2][-200:]
         return {
             "result": _result(found["status"]),

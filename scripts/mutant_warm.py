@@ -4,9 +4,9 @@ It reads requests from standard input, one JSON object a line, and writes an ans
 descriptor in `MUTANT_ANSWERS`:
 
     {"reach": FILE, "modules"}  runs all tests, writes to FILE which test executes which lines
-    {"path", "source", "text", "tests", "bound", "asleep", "modules"}
-                                runs the tests with the changed file until one fails, for `bound`
-                                CPU seconds and `asleep` real seconds of sleep at most; `modules`
+    {"path", "source", "text", "tests", "bounds", "asleep", "modules"}
+                                runs the tests with the changed file until one fails, each for its
+                                `bounds` CPU seconds and `asleep` real seconds of sleep at most; `modules`
                                 are imported before
     {"tests", "modules"}        runs the tests without any change until one fails
 
@@ -62,6 +62,7 @@ class Warm:
         self._answers = os.fdopen(int(os.environ["MUTANT_ANSWERS"]), "w")
         self._functions: dict[str, list[FunctionType]] = defaultdict(list)
         self._failed = self._why = ""
+        self._bounds: dict[str, float] = {}
         self._hung = False
         self._reach: Reach | None = None
 
@@ -127,8 +128,10 @@ class Warm:
             self._reach.write(Path(asked["reach"]))
         return HANGS if self._hung else KILLED if self._failed else 0
 
-    def _planted(self, path: str, source: str, text: str, bound: int, **_: Any) -> bool:
-        resource.setrlimit(resource.RLIMIT_CPU, (bound, bound + 5))
+    def _planted(
+        self, path: str, source: str, text: str, bounds: dict[str, float], **_: Any
+    ) -> bool:
+        self._bounds = bounds
         file = str(HERE / path)
         return plant(self._functions[file], file, source, text)
 
@@ -136,6 +139,9 @@ class Warm:
         """From here on, what is executed is this test's."""
         if self._reach is not None:
             self._reach.begin(nodeid)
+        if nodeid in self._bounds:
+            bound = math.ceil(time.process_time() + self._bounds[nodeid])
+            resource.setrlimit(resource.RLIMIT_CPU, (bound, resource.RLIM_INFINITY))
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """The test's CPU time, its processes' included."""
