@@ -68,7 +68,6 @@ class Place:
 
     def rest(self) -> None:
         """Note that the request was answered: the next bytes begin another head."""
-        self.body = False
         self.places.rest(self)
 
     def leave(self) -> None:

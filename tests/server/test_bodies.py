@@ -123,3 +123,4 @@ async def test_all_room_is_given_back_by_those_who_lost_it_too(desk: Desk) -> No
     await until(lambda: desk.held == 4)
     desk.free.set()
     assert [await one for one in waiting] == [str(LIMIT)] * 4
+    await until(lambda: desk.bodies == Bodies(LIMIT, 10.0, TOGETHER))

@@ -5,15 +5,17 @@ import base64
 import email.utils
 import hashlib
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 
 import aiohttp
 import pytest
 
-from autoscaler.server.bootstrap import BootstrapLimits
+from autoscaler.server.bootstrap import BootstrapEndpoint, BootstrapLimits
 from autoscaler.server.bootstrap_requests import MAX_DETAIL
 from tests.patience import PATIENCE
-from tests.server.doubles import MACHINE, NONCE
+from tests.server.doubles import MACHINE, NONCE, CountingTelemetry, ScriptedBootstrap
 from tests.server.fakes import (
     AGENT,
     GRANT,
@@ -37,7 +39,9 @@ async def test_the_agent_is_served_with_its_hash(caller: Caller) -> None:
     tag = f'"{hashlib.sha256(AGENT).hexdigest()}"'
     assert (reply.status, reply.body, reply.headers["ETag"]) == (200, AGENT, tag)
     again = await caller.get("/bootstrap/agent.py", headers={"If-None-Match": tag})
-    assert (again.status, again.body) == (304, b"")
+    assert (again.status, again.body, again.headers["ETag"]) == (304, b"", tag)
+    for one in (reply, again):
+        assert one.headers["Cache-Control"] == "no-cache"
     assert counted(caller) == {("agent", "ok"): 1, ("agent", "not_modified"): 1}
 
 
@@ -267,3 +271,17 @@ async def test_a_grant_that_nobody_is_there_to_take_breaks_nothing(caller: Calle
     bootstrap.go_on.set()
     await until(lambda: sum(counted(caller).values()) == 1)
     assert (await caller.say("heartbeat")).status == 204
+
+
+async def test_a_poll_that_was_answered_is_forgotten() -> None:
+    """A machine polls for hours: what is kept of each poll would fill the memory."""
+
+    @asynccontextmanager
+    async def body() -> AsyncIterator[bytes]:
+        yield b'{"wait": 0}'
+
+    endpoint = BootstrapEndpoint(ScriptedBootstrap(), AGENT, CountingTelemetry())
+    for _ in range(3):
+        answer = await endpoint.hear("poll", MACHINE, f"Bearer {NONCE}", body)
+        assert answer.status == 200
+    assert endpoint._polls == set()

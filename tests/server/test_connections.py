@@ -1,6 +1,7 @@
 """Strangers' connections on a real listener: who is closed, when, and who is served all the same."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -217,6 +218,7 @@ async def test_no_answer_names_the_software_or_repeats_the_request(
     answer = await reader.readuntil(b"\r\n\r\n")
     answer += await reader.readexactly(int(answer.lower().split(b"content-length: ")[1].split()[0]))
     assert answer.startswith(b"HTTP/1.")
+    assert isinstance(json.loads(answer.partition(b"\r\n\r\n")[2]), dict)
     assert b"\r\nserver:" not in answer.lower()
     assert b"aiohttp" not in answer.lower()
     assert b"secret" not in answer

@@ -75,6 +75,14 @@ async def test_a_flood_of_strange_nonces_writes_few_lines(caller: Caller) -> Non
     assert all("0" * 60 not in str(line) for line in lines), "no nonce is written"
 
 
+async def test_a_flood_at_one_step_hides_no_refusal_of_another(caller: Caller) -> None:
+    with capture_logs() as lines:
+        for number in range(2 * LINES):
+            await caller.say("heartbeat", nonce=f"{number:064x}")
+        await caller.say("may-release", nonce="f" * 64)
+    assert [line["step"] for line in lines] == ["heartbeat"] * LINES + ["may-release"]
+
+
 @pytest.mark.parametrize("path", ["/bootstrap/machines/../poll", "/bootstrap/machines/%2e%2e/poll"])
 async def test_a_stranger_s_path_is_not_written(caller: Caller, path: str) -> None:
     with capture_logs() as lines:

@@ -1,7 +1,10 @@
 """The listeners: what stands where, TLS, bounds on connections, and a prompt and clean end."""
 
 import asyncio
+import errno
 import logging
+import os
+import resource
 import socket
 import ssl
 from collections.abc import Callable
@@ -59,6 +62,40 @@ async def test_the_webhook_can_stand_alone() -> None:
             assert (await outside.deliver(b'{"action": "queued"}')).status == 202
             assert [(await outside.get(path)).status for path in EVERYWHERE_ELSE] == [404] * 4
             assert (await outside.post("/bootstrap/hello")).status == 404
+
+
+async def test_stopping_closes_both_listeners() -> None:
+    async with running(settings=with_webhook_alone()) as caller:
+        addresses = [caller.serving.address, caller.serving.webhook_address]
+        for address in addresses:
+            (await connect(address))[1].close()
+    for address in addresses:
+        with pytest.raises(ConnectionRefusedError):
+            await connect(address)
+
+
+async def test_without_descriptors_it_says_so_and_accepts_once_there_are_some(
+    caller: Caller,
+) -> None:
+    """EMFILE is the process's, not the connection's: the next accept would fail at once, too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    address = caller.serving.address
+    with socket.create_connection((address.host, address.port)) as waiting:
+        waiting.sendall(HEALTH)
+        lowest_free = os.dup(waiting.fileno())
+        os.close(lowest_free)
+        with capture_logs() as logs:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+            try:
+                await until(lambda: bool(logs))
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        reader, writer = await asyncio.open_connection(sock=waiting.dup())
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        writer.close()
+    assert [(line["event"], line["reason"]) for line in logs] == [
+        ("connections not accepted", os.strerror(errno.EMFILE))
+    ]
 
 
 async def test_an_address_in_use_is_named_and_nothing_is_left_listening() -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.server.webhook import ANSWERS, WebhookEndpoint, WebhookLimits
@@ -202,8 +203,10 @@ async def test_a_peer_that_leaves_in_the_middle_is_counted_and_harmless() -> Non
 
 async def test_what_could_not_be_stored_is_not_acknowledged(caller: Caller) -> None:
     caller.behind.inbox.broken = True
-    reply = await caller.deliver(JOB)
+    with capture_logs() as logs:
+        reply = await caller.deliver(JOB, "d-1")
     assert (reply.status, reply.json) == (503, {"error": "store_failed"})
+    assert [(line["event"], line["delivery"]) for line in logs] == [("delivery not stored", "d-1")]
     assert int(reply.headers["Retry-After"]) >= 1
     caller.behind.inbox.broken = False
     assert (await caller.deliver(JOB)).status == 202
