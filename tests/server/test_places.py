@@ -72,7 +72,8 @@ async def test_incomplete_heads_hold_so_many_bytes_together() -> None:
     hall = Hall(heads_together=100)
     first, second, third = (hall.taken(name) for name in "abc")
     first.hear(50)
-    second.hear(50)
+    second.hear(20)
+    second.hear(30)
     second.serve()
     third.hear(50)
     assert hall.closed == []

@@ -210,7 +210,9 @@ async def test_a_renewed_certificate_is_shown_to_the_next_connection(tmp_path: P
         with capture_logs() as logs:
             assert await shown_by(caller.serving.address) == der(files)
             assert await shown_by(caller.serving.address) == der(files)
-        assert [one["event"] for one in logs] == ["certificate_reloaded"]
+        assert [(one["event"], one["certificate"]) for one in logs] == [
+            ("certificate_reloaded", str(files.certificate))
+        ]
 
 
 @pytest.mark.parametrize("how", ["cut", "foreign key", "missing", "unreadable"])

@@ -201,6 +201,20 @@ async def test_a_peer_that_leaves_in_the_middle_is_counted_and_harmless() -> Non
         assert (await caller.deliver(JOB)).status == 202
 
 
+async def test_a_delivery_is_read_as_of_the_moment_it_arrived() -> None:
+    behind, seen = Backstage(), list[tuple[bytes, float]]()
+
+    def parse(body: bytes, at: float) -> object:
+        seen.append((body, at))
+        return parse_job(body, at)
+
+    endpoint = WebhookEndpoint(verify, parse, behind.inbox.accept, behind.clock, behind.telemetry)
+    async with running(behind, webhook=endpoint) as caller:
+        assert (await caller.deliver(JOB, "d-1")).status == 202
+    assert seen == [(JOB, behind.clock.moment)]
+    assert behind.inbox.kept["d-1"].received_at == behind.clock.moment
+
+
 async def test_what_could_not_be_stored_is_not_acknowledged(caller: Caller) -> None:
     caller.behind.inbox.broken = True
     with capture_logs() as logs:

@@ -1,0 +1,66 @@
+"""Work that goes on when its caller has left: its end, its errors, and what is kept of it."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from autoscaler.server.completion import Completion
+from tests.controller.virtual_time import on_virtual_time
+
+
+async def slow(done: list[str]) -> str:
+    await asyncio.sleep(5.0)
+    done.append("done")
+    return "answer"
+
+
+async def fails() -> None:
+    await asyncio.sleep(1.0)
+    raise LookupError
+
+
+@on_virtual_time
+async def test_what_has_ended_is_not_kept() -> None:
+    completion = Completion()
+    assert await completion.run(slow([])) == "answer"
+    with pytest.raises(LookupError):
+        await completion.run(fails())
+    await asyncio.sleep(0)
+    assert completion._running == set()
+
+
+@on_virtual_time
+async def test_work_goes_on_without_its_caller_and_its_error_is_logged() -> None:
+    completion, done = Completion(), list[str]()
+    callers = [asyncio.create_task(completion.run(work)) for work in (slow(done), fails())]
+    await asyncio.sleep(0.5)
+    for caller in callers:
+        caller.cancel()
+    with capture_logs() as logs:
+        await asyncio.sleep(6.0)
+    assert done == ["done"]
+    assert [(line["event"], line["error"]) for line in logs] == [
+        ("request failed after its peer had left", "LookupError")
+    ]
+    assert completion._running == set()
+
+
+@on_virtual_time
+async def test_at_the_end_work_has_its_time_and_is_then_cancelled() -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    completion, done = Completion(), list[str]()
+    await completion.finish(60.0)
+    assert loop.time() == began
+    caller = asyncio.create_task(completion.run(slow(done)))
+    await asyncio.sleep(0)
+    await completion.finish(60.0)
+    assert (done, loop.time() - began) == (["done"], 5.0)
+    late = asyncio.create_task(completion.run(slow(done)))
+    await asyncio.sleep(0)
+    await completion.finish(2.0)
+    assert (done, loop.time() - began) == (["done"], 7.0)
+    assert await caller == "answer"
+    with pytest.raises(asyncio.CancelledError):
+        await late
