@@ -1,6 +1,6 @@
-"""The calls to AWS about what machines are made of: subnets, images, templates, volumes, quotas.
+"""The calls to AWS about subnets, images, launch templates, volumes and quotas.
 
-Runs in the worker process only: one request each, never a retry, never a decision.
+Runs in the worker process only. Each function sends one request, without retries.
 """
 
 from typing import Any
@@ -76,7 +76,7 @@ def _image(one: Any) -> ImageRow:
 
 
 def create_launch_template(clients: Clients, arguments: Arguments) -> str:
-    """Make a launch template; its id."""
+    """Create a launch template; return its id."""
     answer = clients.ec2.create_launch_template(
         LaunchTemplateName=arguments["name"],
         LaunchTemplateData=arguments["data"],
@@ -105,7 +105,7 @@ def describe_launch_templates(
 
 
 def delete_launch_template(clients: Clients, arguments: Arguments) -> None:
-    """Delete a launch template; machines that came of it stay as they are."""
+    """Delete a launch template; its machines do not change."""
     clients.ec2.delete_launch_template(LaunchTemplateId=arguments["id"])
 
 

@@ -1,6 +1,6 @@
-"""EC2's rows in the product's words: answers to launches, and machines as listed.
+"""Converts EC2's rows into the model's types: answers to launches, and listed machines.
 
-Pure. It adds nothing that EC2 did not say, except what a machine costs and holds.
+Pure. It adds only the cost and the quota usage of a machine.
 """
 
 import re
@@ -28,7 +28,7 @@ def launch_answer(
     answer: tuple[Iterable[list[str]], Iterable[list[str]]],
     image: str,
 ) -> LaunchAnswer:
-    """What CreateFleet's `request` led to. `image` is its template's, or empty if not known."""
+    """Return the result of a CreateFleet `request`. `image` is its template's, or empty if unknown."""
     target = request["TargetCapacitySpecification"]
     machines = tuple(_launched(FleetInstanceRow(*row), image) for row in answer[0])
     errors = _tried([FleetErrorRow(*row) for row in answer[1]])
@@ -84,7 +84,7 @@ def _launched(row: FleetInstanceRow, image: str) -> LaunchedMachine:
 
 
 def _tried(errors: list[FleetErrorRow]) -> list[FleetErrorRow]:
-    """The errors of overrides that EC2 tried.
+    """Return the errors of overrides that EC2 tried.
 
     An instant fleet tries some three pools and labels the others `UnfulfillableCapacity`: beside a
     code that says more, that one says nothing of its pool.
@@ -107,7 +107,7 @@ def _failure(provider: ProviderName, capacity_type: str, row: FleetErrorRow) -> 
 def listed_machine(
     settings: Ec2Settings, row: InstanceRow, prices: Prices | None = None
 ) -> ListedMachine:
-    """One machine of a list, with its price by its SKU's operating system, else its platform's.
+    """Return one listed machine, with the price for its SKU's operating system, else its platform's.
 
     No `prices` are those of the settings.
     """

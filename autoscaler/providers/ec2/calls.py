@@ -1,7 +1,4 @@
-"""Every call to AWS passes here: it waits for its bucket, is timed, and is counted.
-
-It changes no answer and hides no error.
-"""
+"""Wraps every call to AWS: waits for its bucket, measures its time, and counts it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,6 @@
-"""Which image a call launches, where a SKU has one on trial for a share of its launches.
+"""Chooses the image of a call, for SKUs with a canary image for a share of their launches.
 
-Pure, and drawn from the call's id alone: asked again, the same call takes the same image, and a
-further call, which has an id of its own, is drawn anew.
+Pure. The choice depends only on the call's id, so a repeated call uses the same image.
 """
 
 import hashlib
@@ -12,7 +11,7 @@ from autoscaler.providers.ec2.settings import Ec2Sku
 
 
 def sku_for(sku: Ec2Sku, call: CallId) -> Ec2Sku:
-    """The SKU with the image of this call: the canary's in `percent` of a hundred calls."""
+    """Return the SKU with the image of this call: the canary image in `percent` of all calls."""
     canary = sku.canary
     if canary is None or _drawn(call) >= canary.percent:
         return sku

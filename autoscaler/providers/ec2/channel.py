@@ -1,7 +1,7 @@
-"""The controller's end of the worker process: starts it, sends calls, matches the answers.
+"""The controller's side of the worker process: starts it, sends calls, matches the answers.
 
-It decides whether a call that got no good answer was refused or has an unknown outcome, and
-restarts a worker that died. It never repeats a call.
+It decides whether a call without a good answer was refused or has an unknown outcome, and restarts a
+worker that died. It never repeats a call.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from autoscaler.providers.ec2.frames import HEADER, body_length, encode
 from autoscaler.providers.ec2.settings import Timeouts
 
 THREADS = 16
-"""Calls in flight at once; more wait in the controller, where no time-out runs for them."""
+"""Maximum number of calls in flight. Further calls wait in the controller, without a timeout."""
 
 
 class CallOutcomeUnknownError(OutcomeUnknownError):
@@ -33,13 +33,13 @@ class CallOutcomeUnknownError(OutcomeUnknownError):
 
 
 class Api(Protocol):
-    """Something that makes calls to AWS."""
+    """Makes calls to AWS."""
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        """The reduced answer, as JSON values. Raises ProviderError, OutcomeUnknownError."""
+        """Make one call; return its answer as JSON values. Raises ProviderError, OutcomeUnknownError."""
 
     async def close(self) -> None:
-        """Release what it holds. Idempotent."""
+        """Release the resources. Idempotent."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class WorkerChannel:
         return None if running is None or running.ended else running.process.pid
 
     async def start(self) -> None:
-        """Start the worker ahead of its first call: its imports take most of a second."""
+        """Start the worker before its first call, because its imports take most of a second."""
         await self._worker()
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:

@@ -1,7 +1,7 @@
 """Checks a CMS signature (PKCS7 SignedData with embedded content) against pinned certificates.
 
-Believes pinned certificates only: one that a message brings along is never looked at. Reads
-BER, indefinite lengths included, as AWS writes it. What the content says is for the caller.
+Trusts only pinned certificates, and ignores certificates in the message. Reads BER with indefinite
+lengths, as AWS writes it. The caller interprets the content.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _CONSTRUCTED, _LONG_TAG, _LONG_LENGTH = 0x20, 0x1F, 0x80
 
 
 def signed_content(message: bytes, pinned: Sequence[Certificate]) -> bytes:
-    """The content, if one of the pinned certificates signed it (RSA PKCS#1 v1.5, SHA-256).
+    """Return the content if one of the pinned certificates signed it (RSA PKCS#1 v1.5, SHA-256).
 
     Raises ProofRefusedError: malformed, certificate (no pinned one is named as the signer),
     signature.

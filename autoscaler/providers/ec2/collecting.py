@@ -1,8 +1,7 @@
-"""Collects what launches leave behind: launch templates and volumes that nothing uses any more.
+"""Deletes unused launch templates and volumes that launches have left behind.
 
-Only what carries this installation's tags is looked at, by its id or a former one of its own, and only
-what nobody can still need is deleted. What cannot be deleted holds up nothing else. It never ends a
-machine, and never touches what another installation made.
+It selects resources by the tags of this installation's id and its former ids, and deletes only those that
+nothing can still need. A failed deletion does not stop the others. It never terminates a machine.
 """
 
 from collections import defaultdict
@@ -24,11 +23,11 @@ from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.tags import FLEET, INSTALLATION
 
 TEMPLATE_KEPT_FOR: Seconds = 3600.0
-"""A template this young, or handed out this recently, may be on its way into a call. A process does
-not know what an earlier one handed out, so it deletes none for as long after it began."""
+"""A launch template that was created or used this recently may be in a call in flight. A process does not
+know which ones the earlier process used, so it deletes none for this long after its start."""
 
 ORPHANED_AFTER: Seconds = 1800.0
-"""A volume goes with its instance, which takes EC2 a while; available for this long, nothing takes it."""
+"""EC2 deletes a volume some time after its instance. After this time without one, it is an orphan."""
 
 MOST_AT_ONCE = 100
 """Deletions of a kind in one collection: they share EC2's buckets with launches of other tools."""
@@ -41,10 +40,10 @@ _NO_MATTER = frozenset(
         "VolumeInUse",
     }
 )
-"""Somebody was quicker, or took the volume."""
+"""The resource was deleted already, or the volume is in use again."""
 
 _Due = Mapping[str, Callable[[], Awaitable[bool]]]
-"""What to delete by id, and how; it says whether that was still wanted."""
+"""The deletions by id; each returns whether it was still necessary."""
 
 _Problem = ProviderError | OutcomeUnknownError
 
@@ -52,7 +51,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Collector:
-    """Remembers when each orphan was first seen, and what EC2 kept. One at a time."""
+    """Remembers when each orphan was first seen, and which deletions failed. One call at a time."""
 
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock, resources: Resources) -> None:
         self.use(settings)
@@ -64,14 +63,14 @@ class Collector:
         self._kept: defaultdict[str, set[str]] = defaultdict(set)
 
     def use(self, settings: Ec2Settings) -> None:
-        """Collect what these settings' owner left behind from now on."""
+        """Use the installation ids of these settings from now on."""
         self._owner = {FLEET: (settings.fleet,), INSTALLATION: settings.installations.all}
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
-        """Delete what is left over; the ids of what was deleted.
+        """Delete unused resources; return their ids.
 
-        `requests` are those that may still be sent. What cannot be deleted comes last from then on,
-        and its first error is raised after the rest was done. Raises ProviderError,
+        `requests` are those that may still be sent. Failed deletions come last from then on, and the
+        first error is raised after the others were tried. Raises ProviderError,
         OutcomeUnknownError.
         """
         deleted: list[str] = []
@@ -127,7 +126,7 @@ class Collector:
                 return rows
 
     async def _delete(self, kind: str, due: _Due, deleted: list[str]) -> list[_Problem]:
-        """Delete what is due, adding to `deleted`; what went wrong."""
+        """Delete what is due and add it to `deleted`; return the errors."""
         problems: list[_Problem] = []
         kept = self._kept[kind] = self._kept[kind] & due.keys()
         for one in sorted(due, key=kept.__contains__)[:MOST_AT_ONCE]:

@@ -1,4 +1,4 @@
-"""Reads a machine's console output: what it shows now, else what EC2 kept at its last transition."""
+"""Reads a machine's console output: the latest, else that of its last state transition."""
 
 from autoscaler.controller.ports.provider import MOST_CONSOLE, ProviderError
 from autoscaler.model.identifiers import ProviderMachineId
@@ -7,7 +7,7 @@ from autoscaler.providers.ec2.errors import first_part
 
 _NOT_NOW = frozenset({"IncorrectInstanceState", "UnsupportedOperation"})
 """The latest output is for Nitro types alone (EC2 API Reference, GetConsoleOutput), and for
-machines that are up; what EC2 kept at the last transition is there for every other one."""
+machines that are up. For other machines EC2 has the output of the last state transition."""
 
 
 async def read_console(api: Api, machine: ProviderMachineId) -> str:

@@ -1,6 +1,6 @@
-"""Whether a call's request can have reached AWS, or certainly never left.
+"""Finds out whether a call's request may have reached AWS, or was certainly not sent.
 
-Runs in the worker process. It sends nothing and classes nothing.
+Runs in the worker process.
 Sources: botocore's `endpoint.py` emits `before-send` right before the HTTP request, after the
 credentials were resolved and the request was signed; its `httpsession.py` turns urllib3's
 `NewConnectionError` into EndpointConnectionError. urllib3's `connection.py` forgets on `close` that
@@ -25,13 +25,13 @@ _TUNNEL_REFUSED = "Tunnel connection failed"
 
 
 class Departures:
-    """Remembers for each thread whether the request of its call began to leave."""
+    """Remembers for each thread whether the request of its call was sent."""
 
     def __init__(self) -> None:
         self._of_this_thread = threading.local()
 
     def watch(self, client: Any) -> Any:
-        """Take note of each request that this client is about to send; the client."""
+        """Observe the requests of this client; return the client."""
         client.meta.events.register("before-send", self._leaving)
         return client
 

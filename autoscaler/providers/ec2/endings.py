@@ -1,7 +1,7 @@
-"""Ends machines in batches, so that one that EC2 will not end never shields the others.
+"""Terminates machines in batches, so that one refused id does not stop the others.
 
-EC2 refuses a whole request for one bad id; here that id is set aside and the rest asked for
-again. It never decides which machines are to end.
+EC2 refuses a whole request for one bad id. This module removes that id and repeats the request for
+the others.
 """
 
 import re
@@ -12,7 +12,7 @@ from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.ec2.channel import Api
 
 BATCH = 500
-"""Machines a request, as Karpenter batches them; EC2 takes up to 1,000."""
+"""Machines per request, as in Karpenter; EC2 allows up to 1,000."""
 
 _ID = re.compile(r"\bi-[0-9a-f]+\b")
 _NOT_THERE = "InvalidInstanceID.NotFound"
@@ -24,9 +24,9 @@ _REFUSED = frozenset(
 async def end_machines(
     api: Api, machines: Sequence[ProviderMachineId]
 ) -> dict[ProviderMachineId, str]:
-    """Ask for all of these to be terminated; the ones that EC2 refuses, with its reason.
+    """Request the termination of these machines; return the refused ones with EC2's reason.
 
-    Machines that EC2 does not know are left out without a word. Raises ProviderError when EC2
+    Machines that EC2 does not know are omitted. Raises ProviderError when EC2
     refuses without naming a machine, OutcomeUnknownError.
     """
     refused: dict[ProviderMachineId, str] = {}

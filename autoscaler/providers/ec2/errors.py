@@ -1,6 +1,5 @@
-"""What EC2's codes mean for what to do next: error codes, and reasons why instances ended.
+"""The classes of EC2's error codes and of the reasons why instances terminated. A pure table.
 
-A pure table. It never decides how long to wait or where to try instead.
 Sources: EC2 API Reference, "Error codes" and "StateReason"; Karpenter's `pkg/errors`;
 github-aws-runners/terraform-aws-github-runner (which errors it retries);
 aws-parallelcluster-node PR 673.
@@ -72,9 +71,9 @@ IncorrectInstanceState InternalError InternalFailure InvalidInstanceID InvalidLa
 InvalidLaunchTemplateName InvalidVolume RequestExpired ServerInternal ServiceUnavailable
 Unavailable VolumeInUse
 """
-"""Codes that are expected in answers but say nothing of the classes above.
+"""Expected codes that belong to none of the classes above.
 
-Launch templates are ours: one that is gone, or not yet visible, is made again.
+The controller creates a launch template again if it is gone or not visible yet.
 """
 
 _OURS_TO_MEND = """
@@ -82,13 +81,13 @@ InvalidConfigError InvalidProxiesConfigError NoAuthTokenError NoCredentialsError
 ParamValidationError PartialCredentialsError ProfileNotFound RefreshWithMFAUnsupportedError SSLError
 SSOTokenLoadError TokenRetrievalError UnauthorizedSSOTokenError
 """
-"""Errors of boto3 that come again until an operator changes something: nothing was sent."""
+"""Errors of boto3 that an operator must fix: nothing was sent."""
 
 _WITHOUT_ANSWER = """
 Closed ConnectTimeoutError ConnectionClosedError CredentialRetrievalError EndpointConnectionError
 ProxyConnectionError ReadTimeoutError ResponseParserError WorkerEnded WorkerTimeout
 """
-"""Names of what else went wrong on this side of EC2: boto3's exceptions and the worker's own."""
+"""Further local errors: boto3's exceptions and those of the worker."""
 
 
 def _table() -> dict[str, Meaning]:
@@ -117,7 +116,7 @@ _LABELS = frozenset(
 )
 
 NOT_TRIED = "UnfulfillableCapacity"
-"""What an instant fleet also says of pools that it did not try."""
+"""An instant fleet also reports this for pools that it did not try."""
 
 NOT_A_FAILURE = frozenset(
     {
@@ -128,7 +127,7 @@ NOT_A_FAILURE = frozenset(
         "Server.ScheduledStop",
     }
 )
-"""Ends that somebody wished or the machine chose: they say nothing of the next launch."""
+"""Terminations by a user or the machine itself: they have no effect on the next launch."""
 
 
 def first_part(code: str) -> str:
@@ -140,14 +139,14 @@ def first_part(code: str) -> str:
 
 
 def meaning(code: str) -> Meaning:
-    """What to do next about this code; UNKNOWN when nobody listed it."""
+    """Return the meaning of this code; UNKNOWN if it is not listed."""
     return MEANINGS.get(code) or MEANINGS.get(first_part(code), _UNLISTED)
 
 
 def ending_meaning(code: str) -> Meaning | None:
-    """What an instance's StateReason says of the next launch; None when it says nothing.
+    """Return the meaning of an instance's StateReason for the next launch, or None.
 
-    Only codes whose class calls for something else than counting failed boots have a meaning.
+    A reason without a meaning counts as a failed boot.
     """
     if not code or code in NOT_A_FAILURE:
         return None
@@ -156,12 +155,12 @@ def ending_meaning(code: str) -> Meaning | None:
 
 
 def failure_class(code: str) -> FailureClass:
-    """The class alone."""
+    """Return the class of a code."""
     return meaning(code).failure
 
 
 def says_unsupported(code: str, message: str) -> bool:
-    """Whether EC2 says of an override that its zone does not sell its type, not even later.
+    """Return whether EC2 reports that the zone of an override does not sell its type.
 
     "Your requested instance type (g5.xlarge) is not supported in your requested Availability Zone
     (us-east-1e)": `Unsupported` of RunInstances, `InvalidFleetConfiguration` of an instant fleet
@@ -178,7 +177,7 @@ def says_unsupported(code: str, message: str) -> bool:
 
 
 def unsent_failure_class(code: str) -> FailureClass:
-    """The class of what kept a request from being sent: a code, or the name of boto3's exception.
+    """Return the class of an error before sending: a code, or the name of boto3's exception.
 
     A connection that was not made, or credentials that could not be fetched, may work in a moment.
     """
@@ -186,7 +185,7 @@ def unsent_failure_class(code: str) -> FailureClass:
 
 
 def outcome_unknown(code: str, status: int) -> bool:
-    """Whether a request answered with this code and HTTP status may have been carried out.
+    """Return whether a request with this code and HTTP status may have been carried out.
 
     EC2 answers lack of capacity and throttling with 5xx too, but then did nothing. A token used
     before with other parameters means that an earlier sending arrived.
@@ -197,6 +196,6 @@ def outcome_unknown(code: str, status: int) -> bool:
 
 
 def metric_label(code: str) -> str:
-    """The code, or `unlisted`: the set of label values stays bounded."""
+    """Return the code, or `unlisted`, so that the set of label values stays bounded."""
     part = first_part(code)
     return part if part in _LABELS else "unlisted"

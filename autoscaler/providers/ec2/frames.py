@@ -1,7 +1,6 @@
-"""How the controller and its worker process write to each other: frames of JSON over pipes.
+"""The frames of JSON that the controller and its worker process exchange over pipes.
 
-A frame is its length (four bytes, big-endian) and that much UTF-8 JSON. It decides nothing
-about what frames mean.
+A frame is its length (four bytes, big-endian) and that many bytes of UTF-8 JSON.
 """
 
 import json
@@ -14,7 +13,7 @@ MAX_FRAME = 64 * 1024 * 1024
 
 
 def encode(message: object) -> bytes:
-    """One frame. Raises ValueError when it is too long, TypeError when it is no JSON."""
+    """Encode one frame. Raises ValueError if it is too long, TypeError if it is not JSON."""
     body = json.dumps(message, separators=(",", ":")).encode()
     if len(body) > MAX_FRAME:
         raise ValueError(f"a frame of {len(body)} bytes")
@@ -22,7 +21,7 @@ def encode(message: object) -> bytes:
 
 
 def body_length(header: bytes) -> int:
-    """How many bytes follow. Raises ValueError when that is too many."""
+    """Return how many bytes follow. Raises ValueError if these are too many."""
     (length,) = HEADER.unpack(header)
     if length > MAX_FRAME:
         raise ValueError(f"a frame of {length} bytes")
@@ -30,7 +29,7 @@ def body_length(header: bytes) -> int:
 
 
 def read_frame(stream: BinaryIO) -> object | None:
-    """The next frame of a blocking stream; None at its end, or if it ends within a frame."""
+    """Read the next frame of a blocking stream; None at its end, or if it ends within a frame."""
     header = stream.read(HEADER.size)
     if len(header) < HEADER.size:
         return None

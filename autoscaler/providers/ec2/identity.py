@@ -1,9 +1,8 @@
-"""Whether an instance identity document is to be believed, and what it proves.
+"""Verifies instance identity documents.
 
-The RSA-2048 form only (EC2 User Guide, "Instance identity documents"): only what is signed
-counts, only pinned certificates sign. It says who the machine is, never whether it is wanted; a
-pinned certificate is believed until it is unpinned. A region without a pinned certificate
-believes nobody.
+Only the RSA-2048 form (EC2 User Guide, "Instance identity documents"). Only signed content counts, and
+only pinned certificates are trusted, until they are removed. All documents of a region without a pinned
+certificate are refused.
 """
 
 import base64
@@ -24,7 +23,7 @@ from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.ec2.cms import MIN_KEY_BITS, signed_content
 
 MAX_PROOF_BYTES = 4 * 1024
-"""A real one has some 2 KiB."""
+"""A real proof has some 2 KiB."""
 
 _BER_SEQUENCE = 0x30
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,32}")
@@ -34,13 +33,13 @@ _WORD = re.compile(r"[\x21-\x7e]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class IdentityVerifier:
-    """Believes documents of one region, signed by one of `certificates`."""
+    """Verifies documents of one region with `certificates`."""
 
     region: str
     certificates: Sequence[x509.Certificate]
 
     def verify(self, proof: bytes, account: str) -> ProvenIdentity:
-        """Check a PKCS7 document, as the metadata service gives it (base64) or decoded.
+        """Verify a PKCS7 document, as the metadata service returns it (base64) or decoded.
 
         Takes 0.15 ms, nearly all of it in Python: a thread would hold the same lock as long.
         Raises ProofRefusedError: malformed, certificate, signature, account, region.
@@ -61,9 +60,9 @@ class IdentityVerifier:
 
 
 def pinned_certificates(region: str, extra: Iterable[Path] = ()) -> tuple[x509.Certificate, ...]:
-    """AWS's certificates for the region, and those in the given PEM files.
+    """Return AWS's certificates for the region, and those in the given PEM files.
 
-    Raises ValueError, naming the file, when one cannot be read or is not RSA of 2,048 bits.
+    Raises ValueError, naming the file, if one cannot be read or is not RSA of 2,048 bits.
     """
     found: list[x509.Certificate] = []
     own = files(__package__).joinpath("certificates", f"{_plain(region)}.pem")
@@ -78,13 +77,13 @@ def pinned_certificates(region: str, extra: Iterable[Path] = ()) -> tuple[x509.C
 
 
 def pinned_regions() -> list[str]:
-    """The regions that AWS's own certificates are here for."""
+    """Return the regions with AWS's own certificates."""
     names = (file.name for file in files(__package__).joinpath("certificates").iterdir())
     return sorted(name.removesuffix(".pem") for name in names if name.endswith(".pem"))
 
 
 def load_certificates(pem: bytes, name: str) -> list[x509.Certificate]:
-    """The certificates in a PEM text. Raises ValueError beginning with `name`."""
+    """Return the certificates in a PEM text. Raises ValueError beginning with `name`."""
     try:
         found = x509.load_pem_x509_certificates(pem)
     except ValueError as error:

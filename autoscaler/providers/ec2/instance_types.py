@@ -2,11 +2,10 @@
 
 A table of the project's own, `data/instance_types.csv`, made by scripts/instance_types.py from
 aws/karpenter-provider-aws at 1d92708 (prices that its authors generated on 2026-07-20 from
-AWS's price list, us-east-1, Linux, on demand). It asks no one and knows nothing of discounts.
-What AWS lists itself comes before it (`Prices.listed`). Until then another region counts at twice
-the table's price, so that a limit stays one; where AWS lists no dollars at all, the operator says
-what a type costs. Spot counts at the on-demand price, which it does not exceed, unless the operator
-says otherwise.
+AWS's price list, us-east-1, Linux, on demand), without discounts. Prices that AWS lists replace it
+(`Prices.listed`). Until they are read, another region counts at twice the table's price, so that limits
+are not exceeded. If AWS lists no prices in dollars, the operator must set them. Spot counts at the
+on-demand price, which it does not exceed, unless the operator sets a factor.
 """
 
 import csv
@@ -24,7 +23,7 @@ PRICES_DATED = "2026-07-20"
 """When the table's prices were read from AWS's price list."""
 
 PRICES_REGION = "us-east-1"
-"""The one region whose prices the table has."""
+"""The region of the table's prices."""
 
 ELSEWHERE = 2.0
 """How much of the table's price a type counts at in another region until AWS has listed it: more
@@ -36,7 +35,7 @@ families and a few older types differ."""
 
 
 class InstanceTypeError(ValueError):
-    """An instance type that cannot be offered; the message names it, `fix` says what to do."""
+    """An instance type that cannot be used; the message names it, `fix` says what to do."""
 
     def __init__(self, what: str, fix: str = "name another one") -> None:
         super().__init__(f"{what}; {fix}")
@@ -46,7 +45,7 @@ class InstanceTypeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What machines cost in one region, as far as the operator and AWS say it.
+    """The prices of machines in one region, from the operator and from AWS.
 
     `overrides` are the operator's Linux on-demand dollars an hour by type, before all else;
     `listed` are AWS's by type and system, licence included, before the table; `spot_factor` is
@@ -61,7 +60,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """One row of the table. `linux_dollars_per_hour` is None where AWS publishes no price."""
+    """One row of the table. `linux_dollars_per_hour` is None if AWS publishes no price."""
 
     name: str
     vcpus: int
@@ -77,9 +76,9 @@ class InstanceType:
         prices: Prices | None = None,
         capacity_type: CapacityType = CapacityType.ON_DEMAND,
     ) -> float:
-        """What one counts for; no `prices` are us-east-1's. Raises InstanceTypeError.
+        """Return the price of one machine; default `prices`: us-east-1's. Raises InstanceTypeError.
 
-        Windows' licence has no spot discount.
+        The Windows licence has no spot discount.
         """
         prices = prices or Prices()
         windows = os is OperatingSystem.WINDOWS
@@ -113,14 +112,14 @@ class InstanceType:
 
 @cache
 def instance_types() -> Mapping[str, InstanceType]:
-    """The whole table by name."""
+    """Return the whole table by name."""
     text = files(__package__).joinpath("data/instance_types.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return MappingProxyType({row["instance_type"]: _parse(row) for row in rows})
 
 
 def instance_type(name: str) -> InstanceType:
-    """One type. Raises InstanceTypeError when the table does not have it."""
+    """Return one type. Raises InstanceTypeError if the table does not have it."""
     try:
         return instance_types()[name]
     except KeyError:
@@ -160,7 +159,7 @@ _SPOT_P = MappingProxyType({"p2": "P", "p3": "P", "p4": "P"})
 
 
 def quota_family(name: str) -> str:
-    """The family whose vCPU quota a type counts against. Raises InstanceTypeError."""
+    """Return the family whose vCPU quota a type counts against. Raises InstanceTypeError."""
     for family, prefixes in _FAMILIES:
         if name.startswith(prefixes):
             return family
@@ -168,11 +167,11 @@ def quota_family(name: str) -> str:
 
 
 def quota(name: str, capacity_type: CapacityType) -> str:
-    """The quota's name, such as `on-demand/G and VT`: spot and on-demand are counted apart.
+    """Return the quota's name, such as `on-demand/G and VT`: spot and on-demand count separately.
 
     On demand all P types share one; spot's is that of P4, P3 and P2, and P5 has one of its own. Of
     later ones AWS says nothing (instance types guide, "EC2 instance type quotas"), so each
-    generation gets a name of its own, which has no cap until the operator or EC2 says so.
+    generation gets a name of its own, without a limit until the operator or EC2 sets one.
     """
     family = quota_family(name)
     generation = re.match("p[0-9]+", name)
@@ -182,7 +181,7 @@ def quota(name: str, capacity_type: CapacityType) -> str:
 
 
 def quota_names() -> frozenset[str]:
-    """What an operator may name: families, and the quotas that no family's name stands for."""
+    """Return the names that an operator may use: families, and quotas outside of families."""
     families = frozenset(quota_family(name) for name in instance_types())
     quotas = {quota(name, kind) for name in instance_types() for kind in CapacityType}
     return families | {one for one in quotas if one.partition("/")[2] not in families}

@@ -1,6 +1,6 @@
-"""The calls to EC2 that launch, show and end machines, each reduced to the small tuples it needs.
+"""The calls to EC2 that launch, list and terminate machines, each reduced to small tuples.
 
-Runs in the worker process only: one request each, never a retry, never a decision.
+Runs in the worker process only. Each function sends one request, without retries.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from autoscaler.providers.ec2.tags import FIELDS
 def create_fleet(
     clients: Clients, arguments: Arguments
 ) -> tuple[list[FleetInstanceRow], list[FleetErrorRow]]:
-    """Send a CreateFleet request as it is; the machines and the errors of its overrides."""
+    """Send a CreateFleet request unchanged; return the machines and the errors of its overrides."""
     answer = clients.ec2.create_fleet(**arguments)
     zones = {
         override["SubnetId"]: override["AvailabilityZone"]
@@ -49,7 +49,7 @@ def _override(part: Any, zones: Mapping[str, str]) -> tuple[str, str]:
 
 
 def terminate_instances(clients: Clients, arguments: Arguments) -> None:
-    """Ask for these machines to be terminated."""
+    """Request the termination of these machines."""
     clients.ec2.terminate_instances(InstanceIds=list(arguments["ids"]))
 
 

@@ -1,7 +1,7 @@
-"""The SQS queue that EventBridge puts EC2's events into, as `NoticeQueue` demands it.
+"""Implements `NoticeQueue` for the SQS queue with EventBridge's events about EC2.
 
-It decides which messages are set aside: those that cannot be understood, and those that came so
-often that applying them must have failed again and again. It never takes one off by itself.
+It marks messages as poison that are unreadable, or that were received so often that processing them
+must have failed again and again. It never deletes a message by itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +19,10 @@ from autoscaler.providers.ec2.rows import InstanceRow, MessageRow
 from autoscaler.providers.ec2.settings import Ec2Settings
 
 AT_ONCE = 10
-"""The most that SQS gives in one answer, or takes off in one request."""
+"""The most messages that SQS returns in one answer, or deletes in one request."""
 
 MOST_RECEIVES = 5
-"""A message that comes again after that is set aside: whatever it does, it is not for us."""
+"""A message that is received more often is poison."""
 
 _EXCERPT = 200
 
@@ -37,7 +37,7 @@ class Ec2NoticeQueue:
         url: str,
         prices: Callable[[], Prices] | None = None,
     ) -> None:
-        """`prices` gives what machines cost now; without it they cost what the settings say."""
+        """`prices` returns the present prices; default: those of the settings."""
         self._prices = prices or (lambda: settings.price_list)
         self._settings = settings
         self._api = api

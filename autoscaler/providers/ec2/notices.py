@@ -1,7 +1,7 @@
-"""EventBridge's events about instances, as notices: one parser for each kind. Pure.
+"""Parses EventBridge's events about instances into notices: one parser for each kind. Pure.
 
-What is of another kind is no notice; what claims to be of one of these kinds and is not in its
-form, or no event at all, is refused. Nothing here decides what a notice leads to.
+Events of other kinds are ignored. A malformed event of these kinds, or a body that is not an event,
+is refused.
 
 Forms: EC2 User Guide, "Spot Instance interruption notices", "EC2 instance rebalance
 recommendations", "Automate Amazon EC2 using EventBridge"; AWS Health User Guide, "EventBridge
@@ -28,7 +28,7 @@ _RESOURCE = re.compile(rf"(?:arn:[\w-]+:ec2:[\w-]*:\d*:instance/)?({_INSTANCE})"
 
 
 class PoisonError(ValueError):
-    """The message cannot be understood. Its text names the reason and repeats nothing of it."""
+    """The message is unreadable. The text has the reason and nothing of the message."""
 
 
 def _moment(text: str) -> str:
@@ -98,7 +98,7 @@ class _HealthEvent(_Envelope):
 
 
 def parse_notice(body: str) -> Notice | None:
-    """The notice in a message's body; None where it tells of something else.
+    """Return the notice in a message's body; None for an event of another kind.
 
     Raises PoisonError.
     """

@@ -1,7 +1,7 @@
-"""Which offerings a rung has: instance types x zones x capacity types, priced.
+"""The offerings of a launch option: instance types x zones x capacity types, with prices.
 
-Pure. Offerings that a zone does not sell are left out (EC2 API, DescribeInstanceTypeOfferings);
-whether EC2 has capacity for the others shows when they are asked for.
+Pure. Offerings that a zone does not sell are omitted (EC2 API, DescribeInstanceTypeOfferings). Only a
+launch shows whether EC2 has capacity for the others.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from autoscaler.providers.ec2.rows import SubnetRow
 def roomiest_subnets(
     subnets: Iterable[SubnetRow], full: Collection[str] = frozenset()
 ) -> dict[str, str]:
-    """Zone to the subnet with most free addresses there; one that was `full` comes last.
+    """Return the subnet with most free addresses by zone; one that was `full` comes last.
 
     CreateFleet refuses two subnets of one zone as duplicate instance pools.
     """
@@ -39,7 +39,7 @@ def roomiest_subnets(
 
 
 Sold = Mapping[str, AbstractSet[str]]
-"""Zone to the instance types that it sells. What a zone that is missing here sells is not known."""
+"""Instance types by the zone that sells them. It is not known what missing zones sell."""
 
 
 def price_offerings(
@@ -49,7 +49,7 @@ def price_offerings(
     wanted: tuple[Sequence[str], Sequence[CapacityType], OperatingSystem],
     prices: Prices,
 ) -> tuple[Offering, ...]:
-    """Offerings in the order of capacity types, then instance types, then zones.
+    """Return offerings in the order of capacity types, then instance types, then zones.
 
     `wanted` is (instance types, capacity types, operating system). Raises InstanceTypeError.
     """
@@ -74,7 +74,7 @@ def price_offerings(
 def running_cost(
     name: str, os: OperatingSystem, prices: Prices, capacity_type: CapacityType
 ) -> float:
-    """What a machine that exists counts for in dollars an hour; 0 where no price is known.
+    """Return the price of an existing machine in dollars an hour; 0 if no price is known.
 
     A machine that was launched before the configuration changed must not stop the list.
     """
@@ -88,7 +88,7 @@ def running_cost(
 def quota_holds(
     provider: ProviderName, name: str, capacity_type: CapacityType
 ) -> tuple[tuple[str, int], ...]:
-    """What a machine that exists takes of its quota, as (`Offering.quota_key`, vCPUs)."""
+    """Return the quota usage of an existing machine, as (`Offering.quota_key`, vCPUs)."""
     known = instance_types().get(name)
     if known is None:
         return ()

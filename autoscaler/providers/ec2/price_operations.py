@@ -1,6 +1,6 @@
-"""The calls to AWS that read prices, each reduced to the small tuples it needs.
+"""The calls to AWS that read prices, each reduced to small tuples.
 
-Runs in the worker process only: one request each, never a retry, never a decision.
+Runs in the worker process only. Each function sends one request, without retries.
 """
 
 import json

@@ -1,7 +1,6 @@
-"""EC2 as a provider: orders become CreateFleet requests, answers become facts.
+"""Implements `Provider` for EC2: orders become CreateFleet requests, answers become facts.
 
-Each stored request is sent once, and what EC2 says is put in the records' words. Whether to
-launch, repeat or end is never decided here.
+Each stored request is sent once. The planner decides whether to launch, repeat or terminate.
 """
 
 import json
@@ -63,7 +62,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Ec2Provider:
-    """One region of one account, as `Provider` demands it. Call `open` before anything else."""
+    """Implements `Provider` for one region of one account. Call `open` first."""
 
     def __init__(
         self,
@@ -72,9 +71,9 @@ class Ec2Provider:
         clock: Clock,
         api: Api | None = None,
     ) -> None:
-        """`api` is a worker process of the provider's own when left out.
+        """`api` defaults to a worker process of its own.
 
-        Raises ValueError when an identity certificate cannot be used.
+        Raises ValueError if an identity certificate cannot be used.
         """
         worker = api or WorkerChannel(settings.region, settings.endpoint_url, settings.timeouts)
         throttle = Throttle(clock, settings.request_buckets, settings.resource_buckets)
@@ -91,12 +90,12 @@ class Ec2Provider:
 
     @property
     def name(self) -> ProviderName:
-        """As the configuration calls it."""
+        """The provider's name in the configuration."""
         return self._settings.name
 
     @property
     def notices(self) -> Ec2NoticeQueue | None:
-        """Its queue of interruption notices, where it has one."""
+        """The queue of interruption notices, if there is one."""
         url = self._settings.interruption_queue
         if url is None:
             return None
@@ -104,7 +103,7 @@ class Ec2Provider:
 
     @property
     def launch_rate(self) -> LaunchRate:
-        """How fast EC2 takes CreateFleet: planned with, so that calls need not wait here."""
+        """The rate limit of CreateFleet, which the planner uses so that calls need not wait here."""
         requests = request_bucket("CreateFleet", self._settings.request_buckets)
         machines = resource_bucket("CreateFleet", self._settings.resource_buckets)
         return LaunchRate(
@@ -114,11 +113,11 @@ class Ec2Provider:
 
     @property
     def believes_documents(self) -> bool:
-        """Whether any certificate is pinned; without one no machine can prove who it is."""
+        """Return whether a certificate is pinned; without one no machine can prove its identity."""
         return bool(self._verifier.certificates)
 
     def take_over(self, installation: InstallationId) -> None:
-        """Tag with this installation's id from now on, and collect by it and by those before."""
+        """Tag with this installation's id from now on, and delete unused resources of all its ids."""
         self._settings = self._settings.after_takeover(installation)
         self._resources.use(self._settings)
         self._collector.use(self._settings)
@@ -144,7 +143,7 @@ class Ec2Provider:
         os: OperatingSystem,
         arch: Architecture,
     ) -> tuple[Offering, ...]:
-        """A rung's offerings: by capacity type, then instance type, each in every zone that sells it.
+        """Return a launch option's offerings: by capacity type, then instance type, then zone.
 
         Raises InstanceTypeError (a ValueError), naming the type, when it is not known, has no
         price, or is of another architecture.
@@ -163,7 +162,7 @@ class Ec2Provider:
         return found
 
     async def prepare(self, order: LaunchOrder) -> str:
-        """The exact CreateFleet request as canonical JSON (see `Provider`)."""
+        """Return the exact CreateFleet request as canonical JSON (see `Provider`)."""
         sku = self._settings.skus.get(order.sku)
         if sku is None:
             raise ProviderError(FailureClass.CONFIGURATION, "Sku", f"{order.sku} is not for EC2")
@@ -205,7 +204,7 @@ class Ec2Provider:
         return result
 
     async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
-        """Ask for these to be terminated (see `Provider`)."""
+        """Request the termination of these machines (see `Provider`)."""
         return await end_machines(self._api, machines)
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
@@ -230,7 +229,7 @@ class Ec2Provider:
                 return left_for_us(self.name, known, others)
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
-        """Delete launch templates and volumes that are left over (see `Provider`)."""
+        """Delete unused launch templates and volumes (see `Provider`)."""
         return await self._collector.collect(requests)
 
     async def image(self, sku: SkuName) -> str:
@@ -241,11 +240,11 @@ class Ec2Provider:
         return await self._resources.image(known, anew=True)
 
     async def console(self, machine: ProviderMachineId) -> str:
-        """What it shows now, else what EC2 kept at its last transition (see `Provider`)."""
+        """Return the latest console output, else that of the last transition (see `Provider`)."""
         return await read_console(self._api, machine)
 
     def verify(self, proof: bytes) -> ProvenIdentity:
-        """Check an instance identity document (see `Provider`)."""
+        """Verify an instance identity document (see `Provider`)."""
         if self._account is None:
             raise ProofRefusedError("account", "the provider has not been opened")
         return self._verifier.verify(proof, self._account)
@@ -262,7 +261,7 @@ class Ec2Provider:
         return [InstanceRow(*row) for row in rows], following
 
     def _refused(self, body: Any, template: str, error: ProviderError) -> ProviderError:
-        """Return what a refusal of the whole call means."""
+        """Return the error for a refusal of the whole call."""
         refused = refused_override(self.name, body, error)
         if refused is not None:
             if error.reach is Reach.ZONE:

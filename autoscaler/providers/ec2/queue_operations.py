@@ -1,6 +1,6 @@
-"""The calls to SQS that read a queue of notices, each reduced to the small tuples it needs.
+"""The calls to SQS that read a queue of notices, each reduced to small tuples.
 
-Runs in the worker process only: one request each, never a retry, never a decision.
+Runs in the worker process only. Each function sends one request, without retries.
 """
 
 from autoscaler.providers.ec2.clients import Arguments, Clients
@@ -28,9 +28,9 @@ def receive_message(clients: Clients, arguments: Arguments) -> list[MessageRow]:
 
 
 def delete_message_batch(clients: Clients, arguments: Arguments) -> list[tuple[str, str]]:
-    """Take the messages of these `receipts` off the queue `url`; what was refused, and why.
+    """Delete the messages of these `receipts` from the queue `url`; return refusals with reasons.
 
-    A receipt that is not known any more is no refusal: the message comes again, or is gone.
+    An unknown receipt is not a refusal: the message comes again, or is gone.
     """
     entries = [
         {"Id": str(number), "ReceiptHandle": receipt}

@@ -27,12 +27,12 @@ _EC2_ARCHITECTURE = {Architecture.X64: "x86_64", Architecture.ARM64: "arm64"}
 
 
 def canonical(value: object) -> str:
-    """JSON text that depends on the value alone."""
+    """Return JSON text that depends only on the value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def newest_image(sku: Ec2Sku, images: Sequence[ImageRow]) -> ImageRow:
-    """The newest image of the SKU's architecture. Raises ProviderError when there is none."""
+    """Return the newest image of the SKU's architecture. Raises ProviderError if there is none."""
     wanted = _EC2_ARCHITECTURE[sku.arch]
     what = f"image named {sku.image_name!r} of owner {sku.image_owner!r}"
     if not images:
@@ -48,7 +48,7 @@ def newest_image(sku: Ec2Sku, images: Sequence[ImageRow]) -> ImageRow:
 
 
 def machine_tags(settings: Ec2Settings, sku: Ec2Sku) -> dict[str, str]:
-    """The tags of everything launched for a SKU, but for the call's own."""
+    """Return the tags of all resources of a SKU, without the call's own tag."""
     return {
         "Name": f"{settings.fleet} {sku.name}"[:256],
         FLEET: settings.fleet,
@@ -58,7 +58,7 @@ def machine_tags(settings: Ec2Settings, sku: Ec2Sku) -> dict[str, str]:
 
 
 def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[str, Any]:
-    """What every machine of the SKU is launched with.
+    """Return the launch template's data for a SKU.
 
     IMDSv2 with one hop keeps containers away from the metadata; a machine that powers itself
     off terminates, with all its disks, whatever the image says of them.
@@ -104,7 +104,7 @@ def _disk(device: str, size: int) -> dict[str, Any]:
 
 
 def template_of(request: str) -> str:
-    """The id of the launch template that a stored request names."""
+    """Return the id of the launch template in a stored request."""
     config = json.loads(request)["LaunchTemplateConfigs"][0]
     return str(config["LaunchTemplateSpecification"]["LaunchTemplateId"])
 
@@ -122,10 +122,10 @@ def fleet_request(
     template: str,
     subnets: Mapping[str, str],
 ) -> str:
-    """CreateFleet's request as canonical JSON. `subnets` is zone to subnet.
+    """Return the CreateFleet request as canonical JSON. `subnets` is zone to subnet.
 
     The template's version is 1: its name is the hash of its content, so it never gets another.
-    Raises ProviderError when the order cannot be put.
+    Raises ProviderError if the order cannot become a request.
     """
     if not 0 < order.count <= MAX_MACHINES:
         raise _configuration("MachineCount", f"{order.count} machines in one call")

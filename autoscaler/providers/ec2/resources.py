@@ -1,8 +1,7 @@
-"""What launches refer to: the account, subnets by zone, types sold there, images, launch templates.
+"""The resources of launches: the account, subnets, zones and their types, images, launch templates.
 
-Found or made when first needed and remembered: subnets and images for five minutes, templates
-until EC2 says that one is gone, the types that zones sell until they are read again. It launches
-nothing.
+They are read or created when first needed, and cached: subnets and images for five minutes, launch
+templates until EC2 reports that one is gone, the types that zones sell until they are read again.
 """
 
 import asyncio
@@ -30,10 +29,10 @@ from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import tag_list
 
 FRESH_FOR: Seconds = 300.0
-"""How long subnets and images are remembered."""
+"""How long subnets and images are cached."""
 
 VISIBLE_AFTER: Seconds = 300.0
-"""What was just made may be NotFound for minutes (EC2 Developer Guide, "Eventual consistency")."""
+"""New resources may be NotFound for minutes (EC2 Developer Guide, "Eventual consistency")."""
 
 _TEMPLATE_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
 
@@ -48,7 +47,7 @@ def _source(sku: Ec2Sku) -> _Source:
 
 
 class Resources:
-    """Looks things up through `api`. Every method that asks raises ProviderError, OutcomeUnknownError."""
+    """Caches resources. Methods that call `api` raise ProviderError, OutcomeUnknownError."""
 
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock) -> None:
         self._settings = settings
@@ -57,7 +56,7 @@ class Resources:
         self._account = settings.account
         self._subnets: tuple[Instant, Mapping[str, str]] | None = None
         self.sold: Sold = {}
-        """The instance types that each zone sells, as last read; empty where that is not known."""
+        """The instance types that each zone sells, as last read; empty if not known."""
         self._images: dict[_Source, tuple[Instant, ImageRow]] = {}
         self._templates: dict[str, str] = {}
         self._template_images: dict[str, str] = {}
@@ -71,7 +70,7 @@ class Resources:
         self._names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def use(self, settings: Ec2Settings) -> None:
-        """Make templates with the tags of these settings from now on."""
+        """Create launch templates with the tags of these settings from now on."""
         self._settings = settings
 
     async def account(self) -> str:
@@ -143,9 +142,9 @@ class Resources:
             return (await self._image(sku)).id
 
     async def delete_template(self, template: TemplateRow, unused_for: Seconds) -> bool:
-        """Delete one that no SKU stands for and none was handed for so long; whether it was.
+        """Delete a launch template that no SKU uses. Return True if it was deleted.
 
-        Looked at right before, and whatever needs one like it meanwhile makes it anew.
+        It is checked right before. A launch that needs it meanwhile creates it again.
         """
         async with self._name(template.name):
             if self.needs_template(template.id, unused_for):
@@ -156,7 +155,7 @@ class Resources:
         return True
 
     def needs_template(self, template: str, unused_for: Seconds) -> bool:
-        """Whether a SKU stands for it now, or was handed it within this time."""
+        """Return whether a SKU uses this launch template now, or used it within this time."""
         oldest = self._clock.now() - unused_for
         self._handed_out = {one: at for one, at in self._handed_out.items() if at >= oldest}
         return template in self._handed_out or template in self._current.values()
@@ -165,21 +164,21 @@ class Resources:
         return self._names.setdefault(name, asyncio.Lock())
 
     def is_new(self, template: str) -> bool:
-        """Whether this process made a template so recently that EC2 may not show it everywhere."""
+        """Return whether this process created a template so recently that EC2 may not show it yet."""
         made_at = self._made_at.get(template)
         return made_at is not None and self._clock.now() - made_at < VISIBLE_AFTER
 
     def note_full(self, subnet: str) -> None:
-        """A subnet has no addresses left: another one of its zone is to be preferred for a while."""
+        """Prefer another subnet of the zone for a while, because this one has no free addresses."""
         self._full[subnet] = self._clock.now()
         self._subnets = self._subnets and (float("-inf"), self._subnets[1])
 
     def image_of(self, template: str) -> str:
-        """The image that a template of this process launches; empty if it is an earlier one's."""
+        """Return the image of a template that this process created; empty for other templates."""
         return self._template_images.get(template, "")
 
     def forget(self) -> None:
-        """Look images, templates and subnets up again: EC2 said that one is gone."""
+        """Clear the cache of images, templates and subnets, because EC2 reported that one is gone."""
         self._subnets = self._subnets and (float("-inf"), self._subnets[1])
         self._images.clear()
         self._templates.clear()

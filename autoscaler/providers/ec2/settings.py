@@ -1,7 +1,4 @@
-"""What the EC2 provider is told: where it works, what it may launch, how fast it may ask.
-
-Values only, checked for shape. It reads no file and asks no one.
-"""
+"""The settings of the EC2 provider: its place, its SKUs and its rate limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -30,7 +27,7 @@ class CanaryImage:
 
 @dataclass(frozen=True, slots=True)
 class Ec2Sku:
-    """What one SKU's machines are made of on EC2.
+    """The EC2 settings of one SKU's machines.
 
     `image_name` is a glob as DescribeImages takes it, `image_owner` an account id or one of
     EC2's owner words. `disk_gb` is the least size of the root volume in GiB; `None` keeps the
@@ -120,12 +117,12 @@ class Ec2Settings:
     timeouts: Timeouts = Timeouts()
 
     def after_takeover(self, taken: InstallationId) -> "Ec2Settings":
-        """The same for what bears another installation's id from now on."""
+        """Return these settings with another installation's id."""
         return replace(self, installations=self.installations.after_takeover(taken))
 
     @property
     def price_list(self) -> Prices:
-        """What machines cost here."""
+        """The prices of machines in this region."""
         return Prices(self.region, self.prices, self.spot_price_factor)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The tags on everything this provider makes, and nothing about what they lead to."""
+"""The tags of all resources that this provider creates."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,7 +13,7 @@ SKU = "autoscaler:sku"
 """The SKU the machine was launched for."""
 
 CALL = "autoscaler:call"
-"""The call that launched the machine: the truth when its answer was lost."""
+"""The call that launched the machine: it identifies the call if the answer was lost."""
 
 FIELDS: Mapping[str, str] = MappingProxyType(
     {FLEET: "fleet", INSTALLATION: "installation", SKU: "sku", CALL: "call"}
@@ -22,5 +22,5 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """As EC2's requests want them, in the order of the keys."""
+    """Return tags in the form of EC2's requests, in the order of the keys."""
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]

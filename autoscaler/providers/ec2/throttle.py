@@ -1,7 +1,7 @@
-"""Keeps calls within EC2's published limits: token buckets for requests, and for machines in them.
+"""Keeps calls within EC2's published limits: token buckets for requests, and for their machines.
 
-It only makes a call wait; it never drops one. What other users of the account send shows when EC2
-refuses: then the bucket is empty whatever was counted here, and calls back off.
+It delays calls and never drops one. If other users of the account use up the limit, EC2 throttles: then
+the bucket counts as empty, and calls back off.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ LONGEST_BACK_OFF: Seconds = 60.0
 
 
 def request_bucket(api: str, given: Mapping[str, Bucket]) -> Bucket:
-    """The bucket of an API's requests: the account's own where it is given."""
+    """Return the bucket of an API's requests: the account's own if it is configured."""
     known = given.get(api) or REQUEST_BUCKETS.get(api)
     if known is not None:
         return known
@@ -50,7 +50,7 @@ def request_bucket(api: str, given: Mapping[str, Bucket]) -> Bucket:
 
 
 def resource_bucket(api: str, given: Mapping[str, Bucket]) -> Bucket | None:
-    """The bucket of the machines in an API's requests; None where they are not limited."""
+    """Return the bucket of the machines in an API's requests; None if they are not limited."""
     return given.get(api) or RESOURCE_BUCKETS.get(api)
 
 
@@ -69,7 +69,7 @@ class _Level:
         return max(0.0, -self.tokens / self.bucket.refill)
 
     def drain(self, now: Instant) -> None:
-        """It is empty: EC2 said so."""
+        """Empty the bucket, because EC2 throttled a call."""
         self._refill(now)
         self.tokens = min(self.tokens, 0.0)
 
@@ -117,9 +117,9 @@ class Throttle:
             wait = self._held(api)
 
     def refused(self, api: str, retry_after: Seconds | None = None) -> None:
-        """EC2 throttled a call: the bucket is empty, and the API is left alone for a while.
+        """Empty the bucket and back off, because EC2 throttled a call.
 
-        Refusals of calls that were under way together count once.
+        Refusals of calls that were in flight together count once.
         """
         now = self._clock.now()
         self._level("request", api, request_bucket(api, self._requests)).drain(now)
@@ -131,7 +131,7 @@ class Throttle:
         known.until = max(known.until, now + (retry_after or 0.0))
 
     def accepted(self, api: str) -> None:
-        """EC2 took a call: the next refusal counts as a first one."""
+        """Reset the back-off, because EC2 accepted a call."""
         known = self._back_offs.get(api)
         if known is not None and known.until <= self._clock.now():
             del self._back_offs[api]

@@ -1,8 +1,7 @@
-"""The text that a machine runs at its first boot: a few lines that put the agent in charge.
+"""The user data of a machine: a script that starts the agent at the first boot.
 
-Decides how an EC2 instance gets from its first boot to the running agent, and nothing after that.
-The text holds no secret: any job can read it through the metadata service. Its first line arms a
-shutdown, so that a machine whose agent never starts does not stay; the agent takes that back.
+The script contains no secret, because any job can read it through the metadata service. Its first line
+schedules a shutdown, so that a machine whose agent never starts does not stay; the agent cancels it.
 
 In the lab the Linux text runs as it stands, with `RUNNER_AGENT_ROOT` put before its paths and
 stand-ins for `shutdown` and `systemctl` found first. The Windows text is parsed by a test and was
@@ -142,7 +141,7 @@ def render_user_data(
     agent_sha256: str,
     ca_pem: str | None = None,
 ) -> str:
-    """The user data of a machine, as text, not encoded.
+    """Return the user data of a machine, as text, not encoded.
 
     `controller_url` is what the machine calls (no query), `provider` its provider's name in the
     configuration, `agent_sha256` the hash (hex) of the agent that is asked for and run, `ca_pem`

@@ -1,8 +1,8 @@
-"""The worker process: boto3 lives here, because its parsing would hold the controller's GIL.
+"""The worker process: runs boto3, whose parsing would hold the controller's GIL.
 
-Reads calls from standard input, answers on standard output, several in flight. It makes each
-call once and decides nothing. It ends when standard input does, which the kernel sees to even
-when the controller is killed; signals meant for the controller do not end it first.
+Reads calls from standard input and writes answers to standard output, several in flight. It makes each
+call once. It ends when standard input ends, even if the controller is killed. Signals for the controller
+do not end it first.
 """
 
 import os
