@@ -38,8 +38,9 @@ running=""
 
 # The mounts below the root live in a namespace of their own: they go with the processes in it.
 clean_up() {
+  trap '' INT TERM HUP # another Ctrl-C would leave the root behind
   [[ -z "$running" ]] || kill -KILL "$running" 2> /dev/null || true
-  wait
+  wait 2> /dev/null
   say "Removing $scratch"
   rm -rf --one-file-system -- "$scratch"
 }
