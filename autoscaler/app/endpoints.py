@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from autoscaler import config
 from autoscaler.controller.confirming import Confirming
-from autoscaler.controller.guards import GuardedGitHubLists
+from autoscaler.controller.guarded_github import GuardedGitHubLists
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock

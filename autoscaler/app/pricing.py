@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from autoscaler.controller.guards import GuardedPrices
+from autoscaler.controller.guarded_providers import GuardedPrices
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.telemetry import Telemetry

@@ -1,70 +1,24 @@
 """Creates, starts and stops every part of a controller, in that order."""
 
 import asyncio
-import hashlib
-import signal
-from collections import Counter
-from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
-from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 
 import structlog
 
 from autoscaler import config
-from autoscaler.app.endpoints import admin_endpoints, webhook_endpoint
-from autoscaler.app.hints import hint
-from autoscaler.app.host import file_limit, keep_agent_beside, new_event_loop, raise_file_limit
+from autoscaler.app.host import new_event_loop, raise_file_limit
+from autoscaler.app.parts import Parts
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.pricing import make_pricing
-from autoscaler.app.translation import (
-    catalogue,
-    ec2_settings,
-    gates,
-    github_settings,
-    label_values,
-    server_settings,
-)
-from autoscaler.app.watching import World, make_reconciler
-from autoscaler.controller.asking import Asking
-from autoscaler.controller.bootstrap import BootstrapDesk
-from autoscaler.controller.effects import Effects
-from autoscaler.controller.ending import Ending
-from autoscaler.controller.executor import Executor
-from autoscaler.controller.granting import Granting
-from autoscaler.controller.guards import GuardedGitHub, GuardedProvider
-from autoscaler.controller.intake import Intake
-from autoscaler.controller.journal import Journal
-from autoscaler.controller.launching import Launching
-from autoscaler.controller.loop import Loop, Pace, failure_of
-from autoscaler.controller.opening import Opening
-from autoscaler.controller.ports.store import SavedState, StoreError
-from autoscaler.controller.quotas import KeptQuotas
-from autoscaler.controller.releasing import Releasing
-from autoscaler.controller.system import RandomIds, SystemClock
-from autoscaler.controller.unmatched import UnmatchedJobs
-from autoscaler.github.client import GitHubClient
-from autoscaler.github.webhook import parse_workflow_job
-from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
-from autoscaler.model.events import ControllerStarted
-from autoscaler.model.identifiers import ProviderName, Seconds
+from autoscaler.controller.loop import failure_of
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.system import SystemClock
+from autoscaler.ledger.ledger import REMEMBERED_FOR
+from autoscaler.model.identifiers import ProviderName
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
-from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.providers.ec2.channel import WorkerChannel
-from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.server.bootstrap import BootstrapEndpoint
-from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.listener import ListenError
-from autoscaler.server.serving import Endpoint, Serving
-from autoscaler.store.opening import OpenedStore, open_store
-
-STANDS_STILL_AFTER: Seconds = 60.0
-"""/healthz reports a control loop without a turn for this long (real time)."""
-
-FINISH_WITHIN: Seconds = 30.0
-"""How long requests in flight may take after SIGTERM (real time)."""
+from autoscaler.store.opening import open_store
 
 _log = structlog.get_logger(__name__)
 
@@ -112,203 +66,10 @@ async def _serve(configuration: config.Configuration, clock: SystemClock) -> Non
         store = await open_store(url)
         stack.push_async_callback(store.close)
         saved = await store.load(clock.now() - REMEMBERED_FOR)
-        fleet = _Fleet(configuration, clock, store, saved, workers)
-        stack.push_async_callback(fleet.github.close)
-        await fleet.resume(saved)
-        await stack.enter_async_context(fleet.serving)
-        stack.push_async_callback(fleet.finish)
-        _log.info("serving", fleet=configuration.settings.fleet, on=str(fleet.serving.address))
-        await fleet.run()
-
-
-class _Fleet:
-    """All parts of a running controller."""
-
-    def __init__(
-        self,
-        configuration: config.Configuration,
-        clock: SystemClock,
-        store: OpenedStore,
-        saved: SavedState,
-        workers: Mapping[ProviderName, WorkerChannel],
-    ) -> None:
-        self._configuration = configuration
-        self._clock = clock
-        self._pacing = SystemClock()
-        self._crash: BaseException | None = None
-        labels = label_values(configuration.settings)
-        self._telemetry = PrometheusTelemetry(*labels, version("gpu-runner-autoscaler"))
-        agent = files("autoscaler.agent").joinpath("agent.py").read_bytes()
-        agent_sha256 = hashlib.sha256(agent).hexdigest()
-        self._client = GitHubClient(
-            github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
-        )
-        self.github = GuardedGitHub(self._client)
-        self._ec2 = {
-            name: Ec2Provider(ec2, self._telemetry, clock, workers[name])
-            for name, ec2 in ec2_settings(configuration, saved.installations, agent_sha256).items()
-        }
-        self.providers = {name: GuardedProvider(ec2) for name, ec2 in self._ec2.items()}
-        ledger = Ledger(catalogue(configuration, saved.installations, {}, self._ec2))
-        self._journal = Journal(ledger, store, clock, self._telemetry)
-        UnmatchedJobs(self._journal, self._telemetry)
-        self._effects = Effects(self._crashed)
-        self._granting = Granting(self._journal, self.github, clock)
-        self._intake = Intake(store, self._journal, parse_workflow_job)
-        arrived_until = saved.arrived_until if saved.arrived_until is not None else clock.now()
-        world = World(
-            store, self._client, self.github, self._ec2, self.providers, self._telemetry, clock
-        )
-        self._sold: frozenset[ProviderName] = frozenset()
-        self._pricing = make_pricing(
-            ledger, self._ec2, store, self._sell_again, self._telemetry, clock
-        )
-        limits = {name: provider.limits for name, provider in self._ec2.items()}
-        self._quotas = KeptQuotas(limits, store, self._telemetry, clock)
-        self._opening = Opening(self.providers, self._open_and_list, self._sell, clock)
-        self._reconciler = make_reconciler(
-            self._journal,
-            self._intake,
-            world,
-            arrived_until,
-            self._quotas,
-            (
-                self._opening.run,
-                partial(self._opening.read_daily, self._read_again),
-                self._pricing.run,
-            ),
-        )
-        self._desk = self._make_desk()
-        self._loop = self._make_loop()
-        self.serving = self._make_serving(agent)
-
-    async def _open_and_list(self, name: ProviderName) -> bool:
-        try:
-            await self._ec2[name].open()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it stops this provider alone
-            _log.error("provider_not_opened", provider=name, error=str(error), hint=hint(error))
-            return False
-        await self._pricing.first_known(name)
-        return await self._reconciler.sweep(name)
-
-    async def _read_again(self, name: ProviderName) -> None:
-        try:
-            await self._ec2[name].open()
-        except Exception as error:  # noqa: BLE001 - as above; what was read last stays in use
-            _log.warning("provider_not_read_again", provider=name, error=str(error))
-
-    def _sell(self, opened: Collection[ProviderName]) -> None:
-        installations = self._journal.ledger.state.catalogue.installations
-        self._sold = frozenset(opened)
-        sold = {name: self._ec2[name] for name in self._sold}
-        self._journal.ledger.replace_catalogue(
-            catalogue(self._configuration, installations, sold, self._ec2)
-        )
-
-    def _sell_again(self) -> None:
-        """Update the catalogue with new prices."""
-        if self._sold:
-            self._sell(self._sold)
-
-    async def resume(self, saved: SavedState) -> None:
-        """Continue from the records of the earlier process. Raises StoreError."""
-        ledger, now = self._journal.ledger, self._clock.now()
-        ledger.restore(
-            (*saved.calls, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
-            saved.cooldowns,
-        )
-        absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
-        await self._journal.record(ControllerStarted(now, absence))
-        self._intake.resume(*saved.unapplied)
-        await self._quotas.load()
-        left = Counter(m.provider for m in saved.machines if m.occupies)
-        for name in set(left) - set(self.providers):
-            # The controller can neither list nor terminate them, so they count in the limits.
-            _log.error("provider_not_configured", provider=name, machines_left=left[name])
-
-    async def run(self) -> None:
-        """Run the control loop until SIGTERM, SIGINT or a failure, which is raised."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._loop.stop)
-        await self._loop.run()
-        if self._crash is not None:
-            raise BaseExceptionGroup("an effect failed", [self._crash])
-
-    async def finish(self) -> None:
-        """Finish requests in flight, those of machines first, and store the results."""
-        _log.info("finishing", in_flight=len(self._effects))
-        self._desk.leave()
-        await self.serving.stop()
-        await self._loop.drain(FINISH_WITHIN)
-
-    def _crashed(self, error: BaseException) -> None:
-        _log.error("effect_failed", error=failure_of(error), exc_info=error)
-        self._crash = self._crash or error
-        self._loop.stop()
-
-    def _make_desk(self) -> BootstrapDesk:
-        return BootstrapDesk(
-            self._journal,
-            self._granting,
-            Releasing(self._journal, self.github, self._granting, self._effects),
-            self.providers,
-            gates(self._configuration),
-            self._reconciler.list_soon,
-            opened=self._opening.opened,
-        )
-
-    def _make_loop(self) -> Loop:
-        executor = Executor(
-            self._journal,
-            RandomIds(),
-            self._effects,
-            Launching(self._journal, self.providers),
-            self._granting,
-            Ending(self._journal, self.providers, self._pacing),
-            Asking(self._journal, self.github),
-        )
-        return Loop(
-            self._journal,
-            self._intake,
-            executor,
-            self._reconciler,
-            self._effects,
-            self._telemetry,
-            self._clock,
-            self._pacing,
-            Pace(),
-        )
-
-    def _make_serving(self, agent: bytes) -> Serving:
-        webhook = webhook_endpoint(self._configuration, self._intake, self._clock, self._telemetry)
-        earlier = keep_agent_beside(self._configuration.sqlite_file(), agent)
-        tokens = [one.get_secret_value() for one in config.read_metrics_tokens(self._configuration)]
-        others: list[Endpoint] = [
-            BootstrapEndpoint(self._desk, agent, self._telemetry, earlier=earlier),
-            HealthEndpoint(self._unhealthy, self._unready, self._metrics, tokens),
-            *admin_endpoints(self._configuration, self._journal, self._client, self._ec2),
-        ]
-        settings = server_settings(self._configuration)
-        allowed = settings.within(file_limit())
-        if allowed != settings:
-            most = allowed.max_connections
-            _log.warning("connections_limited", files=file_limit(), connections=most)
-        return Serving(allowed, webhook, others)
-
-    def _unhealthy(self) -> list[str]:
-        turned_at = self._loop.turned_at
-        if turned_at is None or self._pacing.now() - turned_at < STANDS_STILL_AFTER:
-            return []
-        return [f"the control loop has not turned for {STANDS_STILL_AFTER:g} s"]
-
-    def _unready(self) -> list[str]:
-        reasons = [f"provider {n} could not be opened and listed" for n in self._opening.left]
-        if self._loop.turned_at is None:
-            reasons.append("the control loop has not turned yet")
-        if not self._reconciler.github_answered:
-            reasons.append("GitHub has not answered yet")
-        return sorted(reasons)
-
-    def _metrics(self) -> tuple[bytes, str]:
-        return self._telemetry.render(), self._telemetry.content_type
+        parts = Parts(configuration, clock, store, saved, workers)
+        stack.push_async_callback(parts.github.close)
+        await parts.resume(saved)
+        await stack.enter_async_context(parts.serving)
+        stack.push_async_callback(parts.finish)
+        _log.info("serving", fleet=configuration.settings.fleet, on=str(parts.serving.address))
+        await parts.run()

@@ -6,13 +6,8 @@ from dataclasses import dataclass
 from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.controller.circuits import Circuits
 from autoscaler.controller.consoles import Consoles
-from autoscaler.controller.guards import (
-    GuardedGitHub,
-    GuardedGitHubLists,
-    GuardedNotices,
-    GuardedProvider,
-    GuardedReruns,
-)
+from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLists, GuardedReruns
+from autoscaler.controller.guarded_providers import GuardedNotices, GuardedProvider
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.loop_lag import LoopLag

@@ -31,7 +31,8 @@ from autoscaler.github.gate import Gate
 from autoscaler.github.installations import Installations
 from autoscaler.github.jobs import JOB_STATES, Sighting, WorkflowJob, observe
 from autoscaler.github.known_pages import KnownPages
-from autoscaler.github.lists import ListedRunner, Lists, RunnerPage
+from autoscaler.github.list_pages import ListedRunner, RunnerPage
+from autoscaler.github.lists import Lists
 from autoscaler.github.received import Received
 from autoscaler.github.refusals import NotAllowedError, NotShownError, unanswered
 from autoscaler.github.reruns import RunAgain
@@ -182,12 +183,8 @@ class GitHubClient:
             {**target.variables, "job_id": job},
             expected=frozenset({404}),
         )
-        candidates = await self._installations.of_repository(target)
-        try:
-            answer = await self._sharing.carry(
-                candidates, target, request, lambda caller: self._shown(request, caller)
-            )
-        except NotShownError:
+        answer = await self._shown(target, request)
+        if answer is None:
             return None
         read = read_as(WorkflowJob, request, answer)
         state = JOB_STATES.get(read.status or "")
@@ -207,12 +204,8 @@ class GitHubClient:
             {**target.variables, "run_id": run_id},
             expected=frozenset({404}),
         )
-        candidates = await self._installations.of_repository(target)
-        try:
-            answer = await self._sharing.carry(
-                candidates, target, request, lambda caller: self._shown(request, caller)
-            )
-        except NotShownError:
+        answer = await self._shown(target, request)
+        if answer is None:
             return None
         read = read_as(WorkflowRun, request, answer)
         if read.id != run_id:
@@ -279,7 +272,17 @@ class GitHubClient:
         await self._api.ask(Request("GET", route, {**target.variables, "per_page": 1}), caller)
         return None
 
-    async def _shown(self, request: Request, caller: Installation) -> Answer:
+    async def _shown(self, target: Target, request: Request) -> Answer | None:
+        """Ask for something in a repository; None if it is shown to none of our Apps."""
+        candidates = await self._installations.of_repository(target)
+        try:
+            return await self._sharing.carry(
+                candidates, target, request, lambda caller: self._shown_to(request, caller)
+            )
+        except NotShownError:
+            return None
+
+    async def _shown_to(self, request: Request, caller: Installation) -> Answer:
         answer = await self._api.ask(request, caller)
         if not answer.ok:
             # Not there, or not among the repositories that this App may see.

@@ -7,20 +7,9 @@ Routes: docs.github.com REST "Apps: installations", "Workflow runs", "Workflow j
 "Self-hosted runners".
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated
 
 import structlog
-from pydantic import (
-    AfterValidator,
-    Field,
-    RootModel,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError, RegisteredRunner, RetryLaterError
@@ -29,15 +18,8 @@ from autoscaler.github.app_auth import Installation
 from autoscaler.github.budget import Budget
 from autoscaler.github.exchange import Importance, Request
 from autoscaler.github.installations import Installations
-from autoscaler.github.jobs import (
-    JOB_STATES,
-    RepositoryName,
-    Sighting,
-    WorkflowJob,
-    observe,
-)
+from autoscaler.github.jobs import Sighting
 from autoscaler.github.known_pages import (
-    JOB,
     MAX_PAGES,
     PER_PAGE,
     Form,
@@ -46,105 +28,23 @@ from autoscaler.github.known_pages import (
     Pages,
     Shape,
 )
-from autoscaler.github.received import Received
+from autoscaler.github.list_pages import NEWEST, REPOSITORIES, RUN, RUNNERS, RUNS, jobs_form
 from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError, gravest
-from autoscaler.github.runs import WorkflowRun
 from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
-from autoscaler.github.timestamps import instant_of
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import Instant, RunnerName
+from autoscaler.model.identifiers import Instant
 
 FASTEST = 10.0
 """Questions a second for lists, where GitHub has no hourly limit (an Enterprise Server)."""
 
-NEWEST = 30
+NEWEST_SHOWN = 30
 """How many of an organization's newest repositories are listed: GitHub's default page."""
 
 UNTOLD = 5_000
 """Requests an hour: GitHub's least, believed until an answer tells the account's own."""
 
 _log = structlog.get_logger(__name__)
-
-
-def _time(text: str) -> str:
-    instant_of(text)  # raises ValueError
-    return text
-
-
-class _Repository(Received):
-    full_name: RepositoryName
-    pushed_at: Annotated[str, Field(max_length=40), AfterValidator(_time)] | None = None
-    archived: bool = False
-
-
-class _RepositoryPage(Received):
-    repositories: list[_Repository]
-
-
-class _NewRepository(_Repository):
-    created_at: Annotated[str, Field(max_length=40), AfterValidator(_time)] | None = None
-
-
-class _NewRepositories(RootModel[list[_NewRepository]]):
-    """A page of an organization's repositories: a list without a name."""
-
-
-class _RunPage(Received):
-    workflow_runs: list[WorkflowRun]
-
-
-def _if_understood(job: object, read: ValidatorFunctionWrapHandler) -> WorkflowJob | None:
-    # Its labels are a stranger's to write: one job's must not hide the others.
-    try:
-        understood: WorkflowJob = read(job)
-    except ValidationError:
-        return None
-    return understood
-
-
-class _JobPage(Received):
-    jobs: list[Annotated[WorkflowJob | None, WrapValidator(_if_understood)]]
-
-
-class ListedRunner(Received):
-    """A registration as GitHub writes it."""
-
-    id: Annotated[int, Field(gt=0)]
-    name: str
-    status: str
-    busy: bool
-
-    def registered(self) -> RegisteredRunner:
-        """The same in the port's words."""
-        return RegisteredRunner(self.id, RunnerName(self.name), self.status == "online", self.busy)
-
-
-class RunnerPage(Received):
-    """A page of registrations."""
-
-    runners: list[ListedRunner]
-
-
-_REPOSITORIES = Form(
-    _RepositoryPage,
-    lambda page: tuple(
-        ListedRepository(one.full_name, instant_of(one.pushed_at))
-        for one in page.repositories
-        if not one.archived
-    ),
-)
-_NEWEST = Form(
-    _NewRepositories,
-    lambda page: tuple(
-        ListedRepository(one.full_name, instant_of(one.pushed_at), instant_of(one.created_at))
-        for one in page.root
-        if not one.archived
-    ),
-)
-_RUNS = Form(_RunPage, lambda page: tuple(run.listed() for run in page.workflow_runs))
-_RUN = Form(WorkflowRun, lambda run: (run.listed(),))
-_RUNNERS = Form(RunnerPage, lambda page: tuple(one.registered() for one in page.runners))
 
 
 class Lists:
@@ -184,7 +84,7 @@ class Lists:
         for caller in callers:
             # Each App's installation may have been given other repositories.
             try:
-                read = await self._pages.read(request, caller, _REPOSITORIES)
+                read = await self._pages.read(request, caller, REPOSITORIES)
             except GitHubError as error:
                 _log.warning("app_failing", app=caller.name, scope=scope, error=str(error))
                 errors.append(error)
@@ -203,9 +103,9 @@ class Lists:
         target = target_of_scope(scope)
         request = _question(
             "/orgs/{org}/repos{?sort,direction,per_page}",
-            {**target.variables, "sort": "created", "direction": "desc", "per_page": NEWEST},
+            {**target.variables, "sort": "created", "direction": "desc", "per_page": NEWEST_SHOWN},
         )
-        return await self._read(target, request, _NEWEST, most=1)
+        return await self._read(target, request, NEWEST, most=1)
 
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
         """See `GitHubLists`."""
@@ -213,7 +113,7 @@ class Lists:
         request = _question(
             f"{target.route}/actions/runs{{?per_page}}", {**target.variables, "per_page": PER_PAGE}
         )
-        return await self._read(target, request, _RUNS, most=1)
+        return await self._read(target, request, RUNS, most=1)
 
     async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
         """See `GitHubLists`."""
@@ -222,7 +122,7 @@ class Lists:
             f"{target.route}/actions/runs{{?status,per_page}}",
             {**target.variables, "status": status, "per_page": PER_PAGE},
         )
-        return await self._read(target, request, _RUNS)
+        return await self._read(target, request, RUNS)
 
     async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
         """See `GitHubLists`."""
@@ -231,7 +131,7 @@ class Lists:
             f"{target.route}/actions/runs/{{run_id}}", {**target.variables, "run_id": run_id}
         )
         try:
-            return await self._read(target, request, _RUN)
+            return await self._read(target, request, RUN)
         except NotShownError:
             return Listing((), 1)
 
@@ -242,9 +142,7 @@ class Lists:
             f"{target.route}/actions/runs/{{run_id}}/jobs{{?filter,per_page}}",
             {**target.variables, "run_id": run_id, "filter": "latest", "per_page": PER_PAGE},
         )
-        form = Form(
-            _JobPage, lambda page: _facts(page, Sighting(repository, now, read=True), run_id), JOB
-        )
+        form = jobs_form(Sighting(repository, now, read=True), run_id)
         try:
             read = await self._read(target, request, form)
         except NotShownError:
@@ -258,7 +156,7 @@ class Lists:
             f"{target.route}/actions/runners{{?per_page}}",
             {**target.variables, "per_page": PER_PAGE},
         )
-        return await self._read(target, request, _RUNNERS)
+        return await self._read(target, request, RUNNERS)
 
     def pace(self, scope: str) -> float:
         """See `GitHubLists`."""
@@ -293,19 +191,3 @@ class Lists:
 
 def _question(route: str, variables: dict[str, str | int]) -> Request:
     return Request("GET", route, variables, importance=Importance.SYNC, expected=frozenset({404}))
-
-
-def _facts(page: _JobPage, seen: Sighting, run_id: int) -> tuple[JobObserved, ...]:
-    found = tuple(_understood(page.jobs, seen))
-    if missed := len(page.jobs) - len(found):
-        _log.warning("jobs_not_understood", repository=seen.repository, run=run_id, jobs=missed)
-    return found
-
-
-def _understood(jobs: Iterable[WorkflowJob | None], seen: Sighting) -> Iterator[JobObserved]:
-    for job in jobs:
-        # GitHub may learn new words: one job's must not hide the others.
-        state = JOB_STATES.get(job.status or "") if job is not None else None
-        if job is not None and state is not None:
-            with suppress(ValueError, OverflowError):  # a time that is none
-                yield observe(job, state, seen)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from autoscaler.app.watching import World, make_reconciler
-from autoscaler.controller.guards import GuardedGitHub
+from autoscaler.controller.guarded_github import GuardedGitHub
 from autoscaler.controller.loop import Loop, Pace
 from autoscaler.controller.opening import Opening
 from autoscaler.controller.quotas import KeptQuotas

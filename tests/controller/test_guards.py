@@ -6,7 +6,8 @@ from typing import NoReturn
 
 import pytest
 
-from autoscaler.controller.guards import GuardedGitHub, GuardedGitHubLists, GuardedProvider
+from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLists
+from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.ports.github import (
     GitHubError,
     MintOutcomeUnknownError,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from structlog.testing import capture_logs
 
-from autoscaler.controller.guards import GuardedPrices
+from autoscaler.controller.guarded_providers import GuardedPrices
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.pricing import AGAIN_FIRST, FIRST_WAIT, READ_EVERY, Pricing
 from autoscaler.model.catalogue import CapacityType, OperatingSystem

@@ -1,0 +1,143 @@
+"""A provider's ports, guarded: an error that nobody listed is raised as an unknown outcome."""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+
+from autoscaler.controller.guards import guard, told
+from autoscaler.controller.ports.notices import Message, NoticeQueue
+from autoscaler.controller.ports.prices import PriceReader
+from autoscaler.controller.ports.provider import (
+    LaunchAnswer,
+    LaunchOrder,
+    OutcomeUnknownError,
+    ProofRefusedError,
+    ProvenIdentity,
+    Provider,
+    ProviderError,
+)
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.events import ListedMachine
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import (
+    ProviderMachineId,
+    ProviderName,
+    Seconds,
+    SkuName,
+)
+from autoscaler.model.prices import Price, PriceSource
+
+_LISTED = (ProviderError, OutcomeUnknownError)
+
+
+class GuardedProvider:
+    """A Provider that raises only what the port names."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    @property
+    def name(self) -> ProviderName:
+        """See `Provider`."""
+        return self._provider.name
+
+    async def prepare(self, order: LaunchOrder) -> str:
+        """See `Provider`. Preparing launches nothing, so its failure is a plain one."""
+        return await guard(lambda: self._provider.prepare(order), _LISTED, _refused)
+
+    async def launch(self, request: str) -> LaunchAnswer:
+        """See `Provider`."""
+        return await guard(lambda: self._provider.launch(request), _LISTED, OutcomeUnknownError)
+
+    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+        """See `Provider`."""
+        return await guard(lambda: self._provider.end(machines), _LISTED, OutcomeUnknownError)
+
+    async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+        """See `Provider`."""
+        pages = aiter(self._provider.machines())
+        while True:
+            page = await guard(lambda: anext(pages, None), _LISTED, OutcomeUnknownError)
+            if page is None:
+                return
+            yield page
+
+    async def quotas(self) -> Mapping[str, int]:
+        """See `Provider`."""
+        return await guard(self._provider.quotas, _LISTED, OutcomeUnknownError)
+
+    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+        """See `Provider`."""
+        return await guard(lambda: self._provider.collect(requests), _LISTED, OutcomeUnknownError)
+
+    async def image(self, sku: SkuName) -> str:
+        """See `Provider`."""
+        return await guard(lambda: self._provider.image(sku), _LISTED, OutcomeUnknownError)
+
+    async def console(self, machine: ProviderMachineId) -> str:
+        """See `Provider`."""
+        return await guard(lambda: self._provider.console(machine), _LISTED, OutcomeUnknownError)
+
+    def verify(self, proof: bytes) -> ProvenIdentity:
+        """See `Provider`."""
+        try:
+            return self._provider.verify(proof)
+        except ProofRefusedError:
+            raise
+        except Exception as error:
+            raise ProofRefusedError("malformed", told(error)) from error
+
+    async def close(self) -> None:
+        """See `Provider`."""
+        await self._provider.close()
+
+
+class GuardedNotices:
+    """A NoticeQueue that raises only what the port names."""
+
+    def __init__(self, queue: NoticeQueue) -> None:
+        self._queue = queue
+
+    async def receive(self, wait: Seconds) -> tuple[Message, ...]:
+        """See `NoticeQueue`."""
+        return await guard(lambda: self._queue.receive(wait), _LISTED, OutcomeUnknownError)
+
+    async def settle(self, receipts: Sequence[str]) -> None:
+        """See `NoticeQueue`."""
+        await guard(lambda: self._queue.settle(receipts), _LISTED, OutcomeUnknownError)
+
+    async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
+        """See `NoticeQueue`."""
+        return await guard(lambda: self._queue.shown(machines), _LISTED, OutcomeUnknownError)
+
+
+class GuardedPrices:
+    """A PriceReader that raises only what the port names."""
+
+    def __init__(self, reader: PriceReader) -> None:
+        self._reader = reader
+
+    @property
+    def price_kinds(self) -> Collection[CapacityType]:
+        """See `PriceReader`."""
+        return self._reader.price_kinds
+
+    async def read_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
+        """See `PriceReader`."""
+        return await guard(
+            lambda: self._reader.read_prices(capacity_type), _LISTED, OutcomeUnknownError
+        )
+
+    def use_prices(self, prices: Sequence[Price], source: PriceSource) -> bool:
+        """See `PriceReader`."""
+        return self._reader.use_prices(prices, source)
+
+    def price_sources(self, capacity_type: CapacityType) -> Mapping[PriceSource, int]:
+        """See `PriceReader`."""
+        return self._reader.price_sources(capacity_type)
+
+    def spot_prices(self) -> tuple[Price, ...]:
+        """See `PriceReader`."""
+        return self._reader.spot_prices()
+
+
+def _refused(message: str) -> ProviderError:
+    return ProviderError(FailureClass.UNKNOWN, "Unlisted", message)
