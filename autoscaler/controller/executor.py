@@ -3,7 +3,7 @@
 Recorded first, then sent: no effect starts before what it is about is on disk.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from autoscaler.controller.asking import Asking
@@ -14,6 +14,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.launching import Launching
 from autoscaler.controller.ports.clock import Ids
 from autoscaler.model import events as e
+from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.plan import (
     Doubt,
@@ -32,6 +33,9 @@ from autoscaler.model.plan import (
 from autoscaler.model.runners import Runner, runner_name
 
 Effect = Coroutine[Any, Any, None]
+
+LAUNCHED_AT_ONCE = 1000
+"""Machines whose requests are recorded before everything else has a turn: as many as one call asks for."""
 
 
 class Executor:
@@ -56,10 +60,21 @@ class Executor:
         self._asking = asking
 
     async def carry_out(self, plan: Plan) -> None:
-        """Record every intent in one transaction, then start their effects. Raises StoreError."""
-        if not plan.intents:
-            return
-        effects = [effect for intent in plan.intents for effect in self._record(intent)]
+        """Record every intent, then start its effects. Raises StoreError.
+
+        All intents are one transaction, but for launches beyond `LAUNCHED_AT_ONCE` machines: each of
+        these follows in its own, as long as nothing else changes what the caps count. The rest of the
+        launches is planned again then.
+        """
+        for piece in _pieces(plan.intents):
+            if not await self._carry_out(piece):
+                self._journal.changed.set()
+                return
+
+    async def _carry_out(self, intents: Sequence[Intent]) -> bool:
+        """Record and start some intents; whether nothing else changed meanwhile what the caps count."""
+        effects = [effect for intent in intents for effect in self._record(intent)]
+        counted = self._counted()
         try:
             await self._journal.commit()
         except BaseException:
@@ -68,6 +83,11 @@ class Executor:
             raise
         for effect in effects:
             self._effects.start(effect)
+        return counted == self._counted()
+
+    def _counted(self) -> tuple[int, float, Catalogue]:
+        state = self._journal.ledger.state
+        return state.machines_used, state.dollars_used, state.catalogue
 
     def _record(self, intent: Intent) -> tuple[Effect, ...]:
         """Apply one intent as a fact; return the effects to start once that is durable."""
@@ -135,6 +155,20 @@ class Executor:
         )
         self._journal.note(e.RunnerNamed(now, name, machine.id, intent.demand))
         return self._granting.mint(name)
+
+
+def _pieces(intents: Sequence[Intent]) -> list[Sequence[Intent]]:
+    """Return what to record together: all, but for the launches beyond so many machines."""
+    first: list[Intent] = []
+    later: list[Sequence[Intent]] = []
+    machines = 0
+    for intent in intents:
+        machines += intent.count if isinstance(intent, Launch) else 0
+        if isinstance(intent, Launch) and machines > LAUNCHED_AT_ONCE:
+            later.append((intent,))
+        else:
+            first.append(intent)
+    return [first, *later] if first or later else []
 
 
 def _without_effect(intent: WithdrawCall | Doubt, now: float) -> e.Event:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.provider import (
+    LaunchAnswer,
     LaunchOrder,
     OutcomeUnknownError,
     Provider,
@@ -20,6 +21,9 @@ from autoscaler.model.events import (
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId, ProviderName
+
+ANSWERED_AT_ONCE = 250
+"""Machines of one answer that are recorded before everything else has a turn: CreateFleet gives 1,000."""
 
 
 class Launching:
@@ -80,9 +84,16 @@ class Launching:
             else:
                 await self._refused(call, error)
         else:
-            await self._journal.record(
-                CallAnswered(self._journal.now, call.id, answer.launched, answer.failures)
-            )
+            await self._answered(call, answer)
+
+    async def _answered(self, call: Call, answer: LaunchAnswer) -> None:
+        """Record an answer, piece by piece: cut short, the call is sent again after the next start."""
+        left = answer.launched
+        while len(left) > ANSWERED_AT_ONCE:
+            piece, left = left[:ANSWERED_AT_ONCE], left[ANSWERED_AT_ONCE:]
+            now = self._journal.now
+            await self._journal.record(CallAnswered(now, call.id, piece, (), more=True))
+        await self._journal.record(CallAnswered(self._journal.now, call.id, left, answer.failures))
 
     async def _refused(self, call: Call, error: ProviderError) -> None:
         failure = LaunchFailure(

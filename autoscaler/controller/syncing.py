@@ -45,6 +45,9 @@ CLOCKS_DIFFER: Seconds = 60.0
 SAVED_FOR: Seconds = 30.0
 """How much of the pace may be saved up and spent at once."""
 
+LISTED_AT_ONCE = 5000
+"""Registrations of a list that are taken in before everything else has a turn."""
+
 TROUBLE_AFTER = 3
 """How many failures in a row are an outage: the account is then left alone for a while."""
 
@@ -269,6 +272,10 @@ class _AccountSync:
         listed = await self._lists.runners(scope)
         state, registrations = self._journal.ledger.state, self._registrations[scope]
         at_work = tuple(r.name for r in listed.items if r.online or r.busy)
+        while len(at_work) > LISTED_AT_ONCE:
+            piece, at_work = at_work[:LISTED_AT_ONCE], at_work[LISTED_AT_ONCE:]
+            self._journal.note(RunnersListed(self._clock.now(), scope, began_at, piece, more=True))
+            await asyncio.sleep(0)
         await self._journal.record(RunnersListed(self._clock.now(), scope, began_at, at_work))
         lost = registrations.listed(listed.items, state, began_at)
         for runner in lost:

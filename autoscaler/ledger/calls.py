@@ -127,6 +127,8 @@ def on_call_answered(state: LedgerState, event: CallAnswered) -> None:
     slots = deque(free_slots(state, call) or written_off_slots(state, call))
     for launched in event.launched:
         bind(state, call, launched, event.at, slots)
+    if event.more:
+        return
     left = free_slots(state, call)
     worst = _worst(event)
     for machine in left:

@@ -41,6 +41,9 @@ from autoscaler.model.runners import runner_names
 REMEMBERED_FOR: Seconds = 600.0
 """How long what has ended stays in memory; its row stays in the store."""
 
+FORGOTTEN_AT_ONCE = 500
+"""Records that leave memory at once: of thousands that ended together, the rest follows a little later."""
+
 
 class Ledger:
     """All records of one installation. One writer: the control loop."""
@@ -163,7 +166,9 @@ def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
 
 
 def _forget(state: LedgerState, before: Instant) -> None:
-    while state.forgettable and state.forgettable.peekitem(0)[0][0] < before:
+    for _ in range(FORGOTTEN_AT_ONCE):
+        if not state.forgettable or state.forgettable.peekitem(0)[0][0] >= before:
+            return
         record = state.forgettable.peekitem(0)[1]
         state.drop(record)
         if isinstance(record, Machine):

@@ -64,12 +64,17 @@ def on_quotas_read(state: LedgerState, event: QuotasRead) -> None:
 
 
 def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
-    shown = event.shown.union(listed.provider_id for listed in event.machines)
-    for machine in tuple(state.machines.values()):
-        if machine.provider == event.provider and machine.provider_id not in shown:
+    shown, last = event.shown, {listed.provider_id for listed in event.machines}
+    absent = [
+        machine
+        for machine in state.machines.values()
+        if machine.provider_id not in shown and machine.provider == event.provider
+    ]
+    for machine in absent:
+        if machine.provider_id not in last:
             _miss(state, machine, event)
     for provider_id in tuple(state.foreign.get(event.provider, {})):
-        if provider_id not in shown:
+        if provider_id not in shown and provider_id not in last:
             _forget_foreign(state, event, provider_id)
     for call in tuple(state.open_calls.values()):
         if call.provider == event.provider:

@@ -71,7 +71,8 @@ def shown_at_github(
 
 def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
     """GitHub shows these registrations online or at work: each has been handed over."""
-    state.runners_listed_at[event.scope] = event.began_at
+    if not event.more:
+        state.runners_listed_at[event.scope] = event.began_at
     for name in event.at_work:
         shown_at_github(state, name, event.at, SHOWN_AT_WORK)
 

@@ -290,3 +290,18 @@ def test_an_answer_never_binds_more_machines_than_slots() -> None:
     world.answer("c", "i-1", "i-2")
     assert world.states() == {"c0": "launched"}
     assert "i-2" not in world.state.by_provider_id
+
+
+def test_an_answer_in_pieces_is_an_answer_and_may_be_cut_short() -> None:
+    world = World()
+    world.send(3)
+    machines = tuple(launched(f"i-{number}") for number in range(3))
+    world.do(e.CallAnswered, CallId("c"), machines[:2], (), None, True)
+    assert world.call().state is CallState.SENT
+    assert sorted(world.states().values()) == ["launched", "launched", "requested"]
+    world.restart(10.0)
+    assert world.call().state is CallState.UNKNOWN, "it is sent again"
+    world.do(e.CallSent, CallId("c"))
+    world.do(e.CallAnswered, CallId("c"), machines, (), None)
+    assert world.call().state is CallState.SETTLED
+    assert {m.provider_id for m in world.state.machines.values()} == {"i-0", "i-1", "i-2"}

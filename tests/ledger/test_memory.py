@@ -2,6 +2,7 @@
 
 import pytest
 
+from autoscaler.ledger.ledger import FORGOTTEN_AT_ONCE, REMEMBERED_FOR
 from autoscaler.ledger.state import MOST_CLASSES, kind_and_key
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
@@ -192,3 +193,13 @@ def test_a_job_that_is_recalled_has_today_s_class() -> None:
     again.ledger.recall(job)
     assert job.demand is not None
     assert job.demand.skus == ("cpu",)
+
+
+def test_of_thousands_that_ended_together_a_part_leaves_memory_at_once() -> None:
+    world = World()
+    for job in range(1, FORGOTTEN_AT_ONCE + 3):
+        world.completes(job)
+    world.after(REMEMBERED_FOR + 1.0)
+    assert len(world.state.jobs) == 2
+    world.after(0.0)
+    assert not world.state.jobs

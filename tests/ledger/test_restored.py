@@ -575,3 +575,12 @@ def test_what_an_operator_clears_up_at_once_still_shows_that_the_store_is_old() 
     world.lists(listed("i-c0"), UNKNOWN)
     machine = world.machine("c0")
     assert (machine.state, machine.unproven) == ("granted", True)
+
+
+def test_a_list_of_registrations_that_comes_in_pieces_is_read_with_its_last_one() -> None:
+    world = World()
+    (scope,) = world.catalogue.scopes
+    world.do(e.RunnersListed, scope.key, world.now, (), True)
+    assert world.state.runners_listed_at == {}
+    world.do(e.RunnersListed, scope.key, world.now, ())
+    assert world.state.runners_listed_at == {scope.key: world.now}

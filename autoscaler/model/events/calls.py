@@ -72,12 +72,16 @@ class LaunchFailure:
 
 @dataclass(frozen=True, slots=True)
 class CallAnswered(Event):
-    """The provider answered: some machines, some failures; what it gave less is failed slots."""
+    """The provider answered: some machines, some failures; what it gave less is failed slots.
+
+    A long answer comes in pieces, each with `more` but the last one: those only name machines.
+    """
 
     call: CallId
     launched: tuple[LaunchedMachine, ...]
     failures: tuple[LaunchFailure, ...]
     retry_after: Seconds | None = None
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,12 @@ class RunnerClosed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnersListed(Event):
-    """A scope's registrations, read whole from `began_at` on: those that are online or at work."""
+    """A scope's registrations, read whole from `began_at` on: those that are online or at work.
+
+    A long list comes in pieces, each with `more` but the last one.
+    """
 
     scope: str
     began_at: Instant
     at_work: tuple[RunnerName, ...]
+    more: bool = False
