@@ -10,7 +10,7 @@ SEEDS ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick quick-planner quick-others fresh check lint types contracts crowds laboratory services worlds rooms pytest fuzz chaos chaos-bugs mutants format clean
+.PHONY: help setup demo test quick quick-planner quick-others fresh check lint types contracts crowds laboratory services kills worlds rooms pytest fuzz chaos chaos-bugs mutants format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -64,12 +64,16 @@ crowds: setup
 # Those of whole laboratories, and of the services in them, wait for processes most of the time. The
 # others compute: they step back.
 laboratory: setup
-	@echo '==> pytest tests/lab/system'
-	@$(PYTEST) -m 'not whole_host' tests/lab/system
+	@echo '==> pytest tests/lab/system, but for test_kill_points.py'
+	@$(PYTEST) -m 'not whole_host' --ignore=tests/lab/system/test_kill_points.py tests/lab/system
 
 services: setup
 	@echo '==> pytest tests/lab, but for tests/lab/system'
 	@$(PYTEST) --ignore=tests/lab/system tests/lab
+
+kills: setup
+	@echo '==> pytest tests/lab/system/test_kill_points.py'
+	@$(PYTEST) tests/lab/system/test_kill_points.py
 
 worlds: setup
 	@echo '==> pytest tests/chaos'

@@ -3,8 +3,8 @@
 # Exits with 1 if anything did.
 #
 # A part is a target of the Makefile. `crowds` comes first and alone: its thousand machines need the whole
-# host. `laboratory` and `services` wait for processes most of the time, so the other parts compute beside
-# them, on two cores: `worlds` on one, the rest one after the other. The output of the parts in the
+# host. `laboratory`, `services` and `kills` wait for processes most of the time, so the other parts compute
+# beside them, on two cores: `worlds` on one, the rest one after the other. The output of the parts in the
 # background comes when all have ended.
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
@@ -52,15 +52,16 @@ summarise() {
 }
 
 beside=(lint types contracts rooms)
-behind=(laboratory services worlds)
+behind=(laboratory services kills worlds)
 run crowds
 processes=()
-for part in "${behind[@]}"; do
+for line in laboratory "services kills" worlds; do
   # Ctrl-C ends the part itself, not the shell that writes its result down.
   (
     trap '' INT
-    run "$part"
-  ) > "$logs/$part.all" 2>&1 &
+    # shellcheck disable=SC2086 # the parts of a line are words
+    run $line
+  ) > "$logs/${line%% *}.all" 2>&1 &
   processes+=($!)
 done
 run "${beside[@]}"
@@ -68,5 +69,5 @@ for process in "${processes[@]}"; do
   # A wait that Ctrl-C broke off is taken up again.
   while kill -0 "$process" 2> /dev/null; do wait "$process"; done
 done
-for part in "${behind[@]}"; do cat "$logs/$part.all"; done
+cat "$logs"/*.all
 summarise crowds "${beside[@]}" "${behind[@]}"
