@@ -9,12 +9,14 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Dialect, Engine, event
 
 _INSERT = re.compile(r"\s*INSERT INTO (?P<table>\w+) \((?P<columns>[\w, ]+)\)")
 """Rows go in as one JSON list of lists, the first parameter, in the order of these columns."""
@@ -51,7 +53,7 @@ class _Fate:
     def begin(self, _connection: Connection) -> None:
         self._row = None
 
-    def wrote(self, _connection: Connection, _cursor: object, statement: str, *rest: Any) -> None:
+    def wrote(self, statement: str, parameters: Sequence[Any]) -> None:
         if self._row is not None or not self._order.exists():
             return
         order = LastWrite(**json.loads(self._order.read_text()))
@@ -59,7 +61,7 @@ class _Fate:
         if into is None or into["table"] != order.table:
             return
         columns = into["columns"].split(", ")
-        rows = (dict(zip(columns, row, strict=True)) for row in json.loads(rest[0][0]))
+        rows = (dict(zip(columns, row, strict=True)) for row in json.loads(parameters[0]))
         self._row = next((row for row in rows if row.get(order.column) == order.value), None)
 
     def commit(self, _connection: Connection) -> None:
@@ -74,8 +76,20 @@ class _Fate:
 def main(order: Path) -> None:
     """Be `autoscaler` until the order is carried out."""
     fate = _Fate(order)
+
+    class Watched(sqlite3.Connection):
+        """Bulk writes go to the driver itself: SQLAlchemy's events do not show them."""
+
+        def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+            cursor = super().execute(sql, parameters)
+            fate.wrote(sql, parameters)
+            return cursor
+
+    def watch(_dialect: Dialect, _record: object, _given: object, named: dict[str, Any]) -> None:
+        named["factory"] = Watched
+
+    event.listen(Engine, "do_connect", watch)
     event.listen(Engine, "begin", fate.begin)
-    event.listen(Engine, "after_cursor_execute", fate.wrote)
     event.listen(Engine, "commit", fate.commit)
     from autoscaler.cli import commands
 
