@@ -21,7 +21,7 @@ from tests.chaos.mix import schedule_of
 from tests.chaos.trial import Outcome, play
 
 _AT_ONCE = 4
-"""Seeds that one process plays for one question: a question costs less than a seed."""
+"""Seeds that one process plays for one question, where all are played: a question costs little."""
 
 _IN_FLIGHT = 3
 """Questions handed out for each process, so that none waits for the other."""
@@ -80,19 +80,19 @@ def campaign(
     Stops at the first violation if `until_found`. Whatever ends it sooner, as Ctrl-C, is the
     caller's to answer, and the figures are those of the seeds played so far.
     """
-    for outcome in _outcomes(seeds, processes):
+    for outcome in _outcomes(seeds, processes, 1 if until_found else _AT_ONCE):
         figures.count(outcome)
         each(outcome)
         if until_found and figures.bad:
             break
 
 
-def _outcomes(seeds: range, processes: int) -> Iterator[Outcome]:
+def _outcomes(seeds: range, processes: int, at_once: int) -> Iterator[Outcome]:
     # In their order: which seed is the first to find something is the same each time.
     others = set(active_children())
     context = get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=set_up_process)
-    left = iter([seeds[n : n + _AT_ONCE] for n in range(0, len(seeds), _AT_ONCE)])
+    left = iter([seeds[n : n + at_once] for n in range(0, len(seeds), at_once)])
     waiting: deque[Future[list[Outcome]]] = deque()
     try:
         while True:

@@ -51,7 +51,7 @@ def test_a_planted_bug_is_found_by_a_shrunken_schedule(
 
 
 def test_a_planted_bug_is_found_from_nothing_and_shrunk() -> None:
-    found = hunt("sent_before_stored", tries=40)
+    found = hunt("sent_before_stored", tries=8)
     assert found.found, found.output
     assert found.seed < WITHIN
     assert found.events < 30
