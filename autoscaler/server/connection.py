@@ -9,7 +9,11 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from autoscaler.server.places import Place
+from autoscaler.server.places import Place, Places, Stage
+
+_STAYS = frozenset({200, 202, 204, 503})
+"""A POST with one of these answers was authenticated, or has to wait (503): a machine that waits for the
+controller to know it tries again every few seconds."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -17,13 +21,15 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 class Connection(web.RequestHandler):
     """Set `place` and `opening`, the task that opens it, before anything can arrive."""
 
-    __slots__ = ("made", "opening", "place")
+    __slots__ = ("_places", "_stays", "made", "opening", "place")
 
     place: Place
     opening: asyncio.Task[None]
 
-    def __init__(self, server: web.Server, **options: Any) -> None:
+    def __init__(self, server: web.Server, places: Places, **options: Any) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
+        self._places = places
+        self._stays = False
         self.made: asyncio.Transport | None = None
 
     def give_way(self) -> None:
@@ -38,18 +44,47 @@ class Connection(web.RequestHandler):
         assert hasattr(transport, "abort")  # uvloop's transports are of no class of asyncio's
         self.made = transport  # type: ignore[assignment]
         if transport.get_extra_info("ssl_object") is not None:
-            self.place.begin()
+            self.at(Stage.HEAD)
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         """Count what comes before it is looked into."""
-        self.place.hear(len(data))
+        self._places.hear(self.place, len(data))
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Give the place back."""
-        self.place.leave()
+        self._places.leave(self.place)
         super().connection_lost(exc)
+
+    def at(self, stage: Stage) -> None:
+        """Note how far its request has come."""
+        self._places.move(self.place, stage)
+
+    def read_body(self) -> None:
+        """Note that the request is complete, unless it was answered before that."""
+        if self.place.stage is Stage.BODY:
+            self.at(Stage.SERVED)
+
+    def answer(self, *, stays: bool) -> None:
+        """Note that an answer is about to be written, after which the connection stays open, or not.
+
+        An answer that the peer does not read has as much time as a head.
+        """
+        self._stays = stays
+        if not stays:
+            self.close()
+        self.at(Stage.IDLE if stays else Stage.HEAD)
+
+    def pause_writing(self) -> None:
+        """The peer does not read: from now on its connection has as much time as a head."""
+        super().pause_writing()
+        self.at(Stage.HEAD)
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        super().resume_writing()
+        self.at(Stage.IDLE if self._stays else Stage.HEAD)
 
     def handle_error(
         self,
@@ -83,20 +118,28 @@ async def without_server_header(_: web.BaseRequest, answer: web.StreamResponse) 
 
 
 def serve_in_place(handler: Handler) -> Handler:
-    """Return the same handler, which tells the connection's place when a request is complete."""
+    """Return a handler that notes on the connection how far its request has come.
+
+    Only machines and GitHub keep their connections: requests that authenticated themselves. What any
+    stranger can ask for (GET) or be refused for ends the connection with its answer.
+    """
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
         assert isinstance(connection, Connection)
-        place = connection.place
         if request.content.is_eof():
-            place.serve()
+            connection.at(Stage.SERVED)
         else:
-            place.begin_body()
-            request.content.on_eof(place.serve)
+            connection.at(Stage.BODY)
+            request.content.on_eof(connection.read_body)
+        stays = False
         try:
-            return await handler(request)
+            answer = await handler(request)
+            if request.method != hdrs.METH_POST or answer.status not in _STAYS:
+                answer.force_close()
+            stays = answer.keep_alive is not False
+            return answer
         finally:
-            place.rest()
+            connection.answer(stays=stays)
 
     return handle

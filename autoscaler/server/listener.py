@@ -135,6 +135,7 @@ class Listener:
     def _take(self, accepted: socket.socket, host: str) -> None:
         connection = Connection(
             self._server(),
+            self._places,
             access_log=None,
             logger=_http_logger(),
             keepalive_timeout=self._bounds.keepalive,
@@ -160,7 +161,7 @@ class Listener:
             self._opening.discard(task)
             if connection.made is None:
                 # Cancelled before it began, perhaps: then nobody else closes the socket.
-                place.leave()
+                self._places.leave(place)
                 accepted.close()
 
         task.add_done_callback(opened)

@@ -1,14 +1,16 @@
 """Counts a listener's connections, and picks the one that gives way when there are too many.
 
-A connection is incomplete while its TLS handshake, its first request's head or its body is
-under way. A stranger can make any number of those, so they make room for new ones; a connection
-that is served or idle never does. It knows no socket: who takes a place says how to close it.
+A stranger can open any number of connections. So the oldest connection with an unfinished handshake, head
+or body gives way to a new one, then the one that has been idle for longest. A connection whose request is
+being served never does. This module knows no socket: the caller that takes a place passes a function that
+closes the connection.
 """
 
 import asyncio
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from autoscaler.model.identifiers import Seconds
 
@@ -16,6 +18,18 @@ HEADS_TOGETHER = 32 * 2**20
 """Bytes of incomplete heads that a listener holds at any moment; parsed, they take three times that."""
 
 _V6_NETWORK = 64
+
+
+class Stage(Enum):
+    """How far a connection's request has come."""
+
+    HEAD = auto()
+    """Its handshake or head is under way, or its last answer is being read. `PlaceLimits.head` bounds it."""
+    BODY = auto()
+    """The head is complete. The body's reader has a time limit of its own."""
+    SERVED = auto()
+    IDLE = auto()
+    """The last request was answered. The next bytes begin another head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,46 +47,42 @@ class PlaceLimits:
 
 
 @dataclass(slots=True, eq=False)
-class _Peer:
-    places: int = 0
-    incomplete: "dict[Place, None]" = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
 class Place:
-    """One connection's. `close` must close the connection at once."""
+    """The place of one connection. `close` must close the connection at once.
 
-    places: "Places"
+    `since` is when its head began, and `held` the number of bytes of an incomplete head.
+    """
+
     peer: str
     close: Callable[[], None]
+    stage: Stage = Stage.HEAD
     since: float = 0.0
     held: int = 0
-    body: bool = False
 
-    def begin(self) -> None:
-        """Note that a handshake or a head begins now."""
-        self.places.begin(self)
 
-    def hear(self, size: int) -> None:
-        """Note that bytes came in: of a head, unless a request is being read or served."""
-        self.places.hear(self, size)
+@dataclass(slots=True)
+class _Queues:
+    """Places by stage, each in the order in which they came to it."""
 
-    def begin_body(self) -> None:
-        """Note that the head is complete. The body's reader has a time limit of its own."""
-        self.body = True
-        self.places.let_go(self)
+    places: int = 0
+    of: dict[Stage, dict[Place, None]] = field(
+        default_factory=lambda: {stage: {} for stage in Stage if stage is not Stage.SERVED}
+    )
 
-    def serve(self) -> None:
-        """Note that the request is complete: from now on this connection does not give way."""
-        self.places.serve(self)
+    def remove(self, place: Place) -> None:
+        if place.stage is not Stage.SERVED:
+            self.of[place.stage].pop(place, None)
 
-    def rest(self) -> None:
-        """Note that the request was answered: the next bytes begin another head."""
-        self.places.rest(self)
+    def add(self, place: Place) -> None:
+        if place.stage is not Stage.SERVED:
+            self.of[place.stage][place] = None
 
-    def leave(self) -> None:
-        """Give the place back. Idempotent."""
-        self.places.leave(self)
+    def oldest(self, *stages: Stage) -> Place | None:
+        firsts = [first for one in stages if (first := next(iter(self.of[one]), None))]
+        return min(firsts, key=lambda place: place.since, default=None)
+
+    def next_to_give_way(self) -> Place | None:
+        return self.oldest(Stage.HEAD, Stage.BODY) or self.oldest(Stage.IDLE)
 
 
 class Places:
@@ -81,82 +91,72 @@ class Places:
     def __init__(self, limits: PlaceLimits) -> None:
         self._limits = limits
         self._taken: set[Place] = set()
-        self._peers: dict[str, _Peer] = {}
-        self._incomplete: dict[Place, None] = {}
-        self._idle: set[Place] = set()
+        self._all = _Queues()
+        self._peers: dict[str, _Queues] = {}
         self._held = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
 
     def __len__(self) -> int:
-        """How many are taken."""
+        """Return how many places are taken."""
         return len(self._taken)
 
     def take(self, host: str, close: Callable[[], None]) -> Place | None:
         """Return a place for a new connection from `host`, or None if there is none left.
 
-        Where there is none left, the oldest incomplete connection is closed: one of the same peer
-        where that peer has as many as one may have.
+        If there is none left, another connection gives way: one of the same peer, if that peer has as
+        many as one peer may have.
         """
         name = peer_of(host)
-        peer = self._peers.get(name) or _Peer()
+        peer = self._peers.get(name) or _Queues()
         if peer.places >= self._limits.of_one_peer:
-            if not _close_oldest(peer.incomplete):
+            if not self._give_way(peer):
                 return None
-        elif len(self._taken) >= self._limits.connections and not _close_oldest(self._incomplete):
+        elif len(self._taken) >= self._limits.connections and not self._give_way(self._all):
             return None
-        place = Place(self, name, close)
+        place = Place(name, close)
         # Looked up again: the peer's last place may have been the one that gave way.
         self._peers.setdefault(name, peer).places += 1
         self._taken.add(place)
-        self.begin(place)
+        self.move(place, Stage.HEAD)
         return place
 
-    def begin(self, place: Place) -> None:
-        """See `Place.begin`."""
+    def move(self, place: Place, stage: Stage) -> None:
+        """Note how far the connection's request has come. A head begins anew with each call."""
         if place not in self._taken:
             return
-        place.since = asyncio.get_running_loop().time()
-        self._idle.discard(place)
-        for incomplete in (self._incomplete, self._peers[place.peer].incomplete):
-            incomplete.pop(place, None)
-            incomplete[place] = None
-        self._set_alarm()
+        queues = (self._all, self._peers[place.peer])
+        for queue in queues:
+            queue.remove(place)
+        place.stage = stage
+        self._held -= place.held
+        place.held = 0
+        if stage is Stage.HEAD:
+            place.since = asyncio.get_running_loop().time()
+        for queue in queues:
+            queue.add(place)
+        if stage is Stage.HEAD:
+            self._set_alarm()
 
     def hear(self, place: Place, size: int) -> None:
-        """See `Place.hear`."""
-        if place in self._idle:
-            self.begin(place)
-        if place.body or place not in self._incomplete:
+        """Note that `size` bytes came in."""
+        if place.stage is Stage.IDLE:
+            self.move(place, Stage.HEAD)
+        if place.stage is not Stage.HEAD or place not in self._taken:
             return
         place.held += size
         self._held += size
-        while self._held > self._limits.heads_together and _close_oldest(self._incomplete):
-            pass
-
-    def let_go(self, place: Place) -> None:
-        """Count this head's bytes no longer."""
-        self._held -= place.held
-        place.held = 0
-
-    def serve(self, place: Place) -> None:
-        """See `Place.serve`."""
-        place.body = False
-        self.let_go(place)
-        self._complete(place)
-
-    def rest(self, place: Place) -> None:
-        """See `Place.rest`."""
-        self.serve(place)
-        if place in self._taken:
-            self._idle.add(place)
+        while self._held > self._limits.heads_together:
+            oldest = self._all.oldest(Stage.HEAD)
+            if oldest is None:
+                return
+            self._close(oldest)
 
     def leave(self, place: Place) -> None:
-        """See `Place.leave`."""
+        """Give the place back. Idempotent."""
         if place not in self._taken:
             return
-        self.serve(place)
-        self._idle.discard(place)
+        self.move(place, Stage.SERVED)
         self._taken.remove(place)
         peer = self._peers[place.peer]
         peer.places -= 1
@@ -171,31 +171,35 @@ class Places:
         if self._taken:
             await asyncio.wait({asyncio.ensure_future(self._emptied.wait())}, timeout=patience)
         for place in list(self._taken):
-            _close(place)
+            self._close(place)
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def _complete(self, place: Place) -> None:
-        self._incomplete.pop(place, None)
-        if (peer := self._peers.get(place.peer)) is not None:
-            peer.incomplete.pop(place, None)
+    def _give_way(self, among: _Queues) -> bool:
+        """Return False if all are being served."""
+        chosen = among.next_to_give_way()
+        if chosen is None:
+            return False
+        self._close(chosen)
+        return True
+
+    def _close(self, place: Place) -> None:
+        self.leave(place)
+        place.close()
 
     def _set_alarm(self) -> None:
-        """One for all: they fall due in the order in which they began."""
-        if self._alarm is not None:
-            return
-        oldest = next((place for place in self._incomplete if not place.body), None)
-        if oldest is not None:
+        """One timer does for all heads: they are late in the order in which they began."""
+        if self._alarm is None and (oldest := self._all.oldest(Stage.HEAD)) is not None:
             due = oldest.since + self._limits.head
             self._alarm = asyncio.get_running_loop().call_at(due, self._close_late)
 
     def _close_late(self) -> None:
         self._alarm = None
         begun_before = asyncio.get_running_loop().time() - self._limits.head
-        for place in [one for one in self._incomplete if not one.body]:
-            if place.since > begun_before:
+        while (oldest := self._all.oldest(Stage.HEAD)) is not None:
+            if oldest.since > begun_before:
                 break
-            _close(place)
+            self._close(oldest)
         self._set_alarm()
 
 
@@ -210,17 +214,3 @@ def peer_of(host: str) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(ipaddress.ip_network((address, _V6_NETWORK), strict=False))
-
-
-def _close_oldest(incomplete: dict[Place, None]) -> bool:
-    """Return False where there is none."""
-    oldest = next(iter(incomplete), None)
-    if oldest is None:
-        return False
-    _close(oldest)
-    return True
-
-
-def _close(place: Place) -> None:
-    place.leave()
-    place.close()

@@ -89,6 +89,21 @@ def delivery_headers(
     }
 
 
+def _ping() -> bytes:
+    body = b"{}"
+    headers = {
+        "Host": "x",
+        "Content-Length": str(len(body)),
+        **delivery_headers(body, event="ping"),
+    }
+    lines = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
+    return f"POST /webhook HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+PING = _ping()
+"""A request that GitHub signed: its connection stays open."""
+
+
 @dataclass
 class Backstage:
     """Everything behind one server under test."""
@@ -104,10 +119,11 @@ class Backstage:
     unready: list[str] = field(default_factory=list)
     metrics: tuple[tuple[bytes, ...], float] = ((), 1.0)
     scrapes: int = 0
+    exposed: bytes = b"up 1\n"
 
     def _exposed(self) -> tuple[bytes, str]:
         self.scrapes += 1
-        return b"up 1\n", "text/plain; v=1"
+        return self.exposed, "text/plain; v=1"
 
     def serving(
         self, settings: ServerSettings = LOOPBACK, webhook: WebhookEndpoint[Any] | None = None

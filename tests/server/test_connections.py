@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +17,14 @@ from autoscaler.server.refusal_log import LINES
 from autoscaler.server.settings import Address, ServerSettings, TlsFiles
 from tests.patience import PATIENCE
 from tests.server.certificates import make_certificate
-from tests.server.fakes import LOOPBACK, Backstage, Caller, running, until
+from tests.server.doubles import MACHINE, NONCE
+from tests.server.fakes import LOOPBACK, PING, Backstage, Caller, running, until
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+POLL = (
+    f"POST /bootstrap/machines/{MACHINE}/poll HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {NONCE}\r\n"
+    'Content-Type: application/json\r\nContent-Length: 12\r\n\r\n{"wait": 50}'
+).encode()
 SLOW_HEAD = b"POST /webhook HTTP/1.1\r\nHost: x\r\nX-Slow: "
 SLOW_BODY = (
     b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -82,14 +87,14 @@ async def test_a_head_has_at_most_40_headers_of_2_kb(
     writer.close()
 
 
-@pytest.mark.parametrize("before", [b"", HEALTH])
+@pytest.mark.parametrize("before", [b"", PING])
 async def test_a_head_that_trickles_is_given_up_after_its_time(before: bytes) -> None:
     """A byte now and then is no progress, in a connection's first request or in a later one."""
     async with running(settings=replace(LOOPBACK, head=1.0)) as caller:
         reader, writer = await connect(caller.serving.address, before)
         if before:
             assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
-            await reader.readexactly(len(b'{"healthy":true,"reasons":[]}'))
+            await reader.readuntil(b"}")
         closed = asyncio.create_task(is_closed((reader, writer)))
         writer.write(SLOW_HEAD)
         while not closed.done():
@@ -101,12 +106,61 @@ async def test_a_head_that_trickles_is_given_up_after_its_time(before: bytes) ->
 
 async def test_a_connection_may_idle_for_longer_than_a_head_may_take() -> None:
     async with running(settings=replace(LOOPBACK, head=1.0)) as caller:
-        reader, writer = await connect(caller.serving.address, HEALTH)
+        reader, writer = await connect(caller.serving.address, PING)
         assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
         await asyncio.sleep(1.5)
-        writer.write(HEALTH)
+        writer.write(PING)
         assert b" 200 " in await reader.readuntil(b" 200 ")
         writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HEALTH,
+        HEALTH + SLOW_HEAD,
+        b"GET /bootstrap/agent.py HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n",
+        PING.replace(b"sha256=", b"sha256=0"),
+    ],
+)
+async def test_what_any_stranger_may_ask_for_keeps_no_connection(
+    caller: Caller, sent: bytes
+) -> None:
+    """Nor what was sent after it."""
+    reader, writer = await connect(caller.serving.address, sent)
+    async with asyncio.timeout(PATIENCE):
+        answer = await reader.read()
+    assert b"connection: close" in answer.lower()
+    writer.close()
+
+
+@pytest.mark.parametrize("complete", [True, False])
+async def test_a_request_that_is_refused_before_its_body_holds_no_place(complete: bool) -> None:
+    """Neither while its body does not come nor after that."""
+    refused = SLOW_BODY.replace(b"application/json", b"text/plain")
+    async with running(settings=replace(LOOPBACK, head=0.5)) as caller:
+        pair = await connect(caller.serving.address, refused)
+        assert b" 415 " in await pair[0].readline()
+        if complete:
+            pair[1].write(b"456789012" + SLOW_HEAD)
+        assert not await is_closed(pair), "the rest of the answer"
+        pair[1].close()
+
+
+async def test_an_answer_that_its_peer_does_not_read_gives_way_as_a_head_does() -> None:
+    size = 8_000_000
+    async with running(Backstage(exposed=b"x" * size), FULL) as caller:
+        address = caller.serving.address
+        scrape = HEALTH.replace(b"healthz", b"metrics")
+        unread = [await connect(address, scrape) for _ in range(3)]
+        unread.append(await connect(address, scrape, source="127.0.0.2"))
+        async with held(unread):
+            for reader, _ in unread:
+                assert b" 200 " in await reader.readline()
+            assert (await caller.get("/healthz")).status == 200
+            with suppress(ConnectionResetError):
+                assert len(await unread[0][0].read()) < size
 
 
 @pytest.mark.parametrize("sent", [b"", SLOW_HEAD, SLOW_BODY])
@@ -138,10 +192,9 @@ async def test_what_is_served_does_not_give_way() -> None:
 async def test_one_address_never_takes_the_last_quarter() -> None:
     async with running(settings=FULL) as caller:
         address = caller.serving.address
-        mine = [await connect(address, HEALTH) for _ in range(3)]
+        mine = [await connect(address, POLL) for _ in range(3)]
+        await until(lambda: caller.behind.bootstrap.asked == 3)
         async with held(mine):
-            for reader, _ in mine:
-                assert b" 200 " in await reader.readline()
             refused = await connect(address, HEALTH)
             assert await is_closed(refused)
             refused[1].close()
@@ -188,10 +241,9 @@ async def test_a_handshake_that_fails_gives_its_place_back(tmp_path: Path) -> No
 
 async def test_a_flood_of_refused_connections_writes_few_lines() -> None:
     async with running(settings=FULL) as caller:
-        mine = [await connect(caller.serving.address, HEALTH) for _ in range(3)]
+        mine = [await connect(caller.serving.address, POLL) for _ in range(3)]
+        await until(lambda: caller.behind.bootstrap.asked == 3)
         async with held(mine):
-            for reader, _ in mine:
-                await reader.readline()
             with capture_logs() as lines:
                 for _ in range(2 * LINES):
                     refused = await connect(caller.serving.address)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from autoscaler.server.places import Place, PlaceLimits, Places, peer_of
+from autoscaler.server.places import Place, PlaceLimits, Places, Stage, peer_of
 from autoscaler.server.settings import RESERVED_DESCRIPTORS, Address, ServerSettings
 from tests.controller.virtual_time import on_virtual_time
 
@@ -24,18 +24,24 @@ class Hall:
         assert place is not None
         return place
 
+    def move(self, place: Place, *stages: Stage) -> None:
+        for stage in stages:
+            self.places.move(place, stage)
+
+    def hear(self, place: Place, size: int) -> None:
+        self.places.hear(place, size)
+
 
 @on_virtual_time
 async def test_a_head_has_ten_seconds_from_its_first_byte() -> None:
     hall = Hall()
     place = hall.taken("a")
     await asyncio.sleep(9)
-    place.serve()
-    place.rest()
+    hall.move(place, Stage.SERVED, Stage.IDLE)
     await asyncio.sleep(60)
-    place.hear(1)
+    hall.hear(place, 1)
     await asyncio.sleep(9)
-    place.hear(1)
+    hall.hear(place, 1)
     assert hall.closed == []
     await asyncio.sleep(2)
     assert hall.closed == ["a"]
@@ -47,7 +53,7 @@ async def test_a_handshake_s_time_is_not_its_request_s() -> None:
     hall = Hall()
     place = hall.taken("a")
     await asyncio.sleep(9)
-    place.begin()
+    hall.move(place, Stage.HEAD)
     await asyncio.sleep(9)
     assert hall.closed == []
     await asyncio.sleep(2)
@@ -58,7 +64,7 @@ async def test_a_handshake_s_time_is_not_its_request_s() -> None:
 async def test_a_body_is_left_to_its_reader_s_time_and_holds_up_no_other_s() -> None:
     hall = Hall()
     body = hall.taken("body")
-    body.begin_body()
+    hall.move(body, Stage.BODY)
     hall.taken("head")
     await asyncio.sleep(11)
     assert hall.closed == ["head"]
@@ -71,16 +77,16 @@ async def test_a_body_is_left_to_its_reader_s_time_and_holds_up_no_other_s() -> 
 async def test_incomplete_heads_hold_so_many_bytes_together() -> None:
     hall = Hall(heads_together=100)
     first, second, third = (hall.taken(name) for name in "abc")
-    first.hear(50)
-    second.hear(20)
-    second.hear(30)
-    second.serve()
-    third.hear(50)
+    hall.hear(first, 50)
+    hall.hear(second, 20)
+    hall.hear(second, 30)
+    hall.move(second, Stage.SERVED)
+    hall.hear(third, 50)
     assert hall.closed == []
-    third.hear(1)
+    hall.hear(third, 1)
     assert hall.closed == ["a"]
-    second.hear(1_000)  # a body, while it is served: bounded where bodies are
-    third.hear(49)
+    hall.hear(second, 1_000)  # a body, while it is served: bounded where bodies are
+    hall.hear(third, 49)
     assert hall.closed == ["a"]
 
 
@@ -89,7 +95,7 @@ async def test_a_peer_at_its_share_closes_one_of_its_own() -> None:
     hall = Hall()
     hall.taken("other")
     served = hall.taken("mine-0", "me")
-    served.serve()
+    hall.move(served, Stage.SERVED)
     hall.taken("mine-1", "me")
     hall.taken("mine-2", "me")
     assert hall.closed == []
@@ -98,25 +104,54 @@ async def test_a_peer_at_its_share_closes_one_of_its_own() -> None:
 
 
 @on_virtual_time
-async def test_none_is_left_where_all_are_served_or_idle() -> None:
+async def test_unfinished_requests_give_way_by_age_and_then_idle_connections() -> None:
+    hall = Hall()
+    idle = hall.taken("idle")
+    hall.move(idle, Stage.SERVED, Stage.IDLE)
+    hall.move(hall.taken("served"), Stage.SERVED)
+    body = hall.taken("body")
+    await asyncio.sleep(1)
+    hall.taken("head")
+    await asyncio.sleep(1)
+    hall.move(body, Stage.BODY)
+    for name in "123":
+        hall.move(hall.taken(name), Stage.SERVED)
+    assert hall.closed == ["body", "head", "idle"]
+
+
+@on_virtual_time
+async def test_none_is_left_where_all_are_served() -> None:
     hall = Hall()
     places = [hall.taken(name) for name in "abcd"]
     for place in places:
-        place.serve()
-    places[0].rest()
+        hall.move(place, Stage.SERVED)
     assert hall.take("e") is None
-    places[3].leave()
-    places[3].leave()
+    hall.places.leave(places[3])
+    hall.places.leave(places[3])
     assert hall.take("e") is not None
     assert len(hall.places) == 4
     assert hall.closed == []
 
 
 @on_virtual_time
+async def test_a_place_that_was_left_is_counted_no_more() -> None:
+    """A connection's last callbacks may come after it gave way."""
+    hall = Hall(heads_together=100)
+    place = hall.taken("a")
+    hall.hear(place, 60)
+    hall.places.leave(place)
+    hall.move(place, Stage.HEAD, Stage.IDLE)
+    hall.hear(place, 60)
+    hall.hear(hall.taken("b"), 100)
+    await asyncio.sleep(9)
+    assert (hall.closed, len(hall.places)) == ([], 1)
+
+
+@on_virtual_time
 async def test_what_does_not_leave_at_the_end_is_closed() -> None:
     hall = Hall()
     leaving, _ = hall.taken("a"), hall.taken("b")
-    asyncio.get_running_loop().call_later(1, leaving.leave)
+    asyncio.get_running_loop().call_later(1, hall.places.leave, leaving)
     await hall.places.empty(patience=2)
     assert hall.closed == ["b"]
 

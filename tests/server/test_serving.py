@@ -24,6 +24,7 @@ from tests.server.doubles import MACHINE, NONCE
 from tests.server.fakes import (
     GRANT,
     LOOPBACK,
+    PING,
     Backstage,
     Caller,
     running,
@@ -346,7 +347,7 @@ async def test_a_peer_that_sends_no_request_is_closed(sent: bytes) -> None:
 async def test_an_idle_connection_is_closed_after_its_answer() -> None:
     async with running(settings=replace(LOOPBACK, keepalive=0.3)) as caller:
         reader, writer = await connect(caller.serving.address)
-        writer.write(HEALTH)
+        writer.write(PING)
         async with asyncio.timeout(PATIENCE):
             answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 200 ")
