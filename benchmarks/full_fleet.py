@@ -5,12 +5,14 @@ they list what there is, launch at once what is asked for, and no new machine ev
 """
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.controller.loop import Pace
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
@@ -167,13 +169,17 @@ class FullFleet:
         process = self._process = ControllerProcess(self._ports(store), Fuse())
         del self._ledger  # two copies would give the garbage collector twice the work
         process.start()
+        freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
         try:
             while process.parts is None or process.parts.loop.turned_at is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
+            # What it took over is there by now: frozen a minute later, unless it is done here.
+            gc.freeze()
             yield process
             if process.crashes:
                 raise process.crashes[0]
         finally:
+            freezing.cancel()
             await process.stop()
             await store.close()
 
