@@ -153,9 +153,10 @@ class Room:
                 found = self._ask(reach=str(reach), modules=modules)
                 if found["status"] == 0:
                     break
-                if not again:
-                    raise SystemExit(f"error: without any change: {found['by']}: {found['why']}")
-                print(f"{self.name}: {found['by']} failed, once more", flush=True)
+                failed = f"{self.name}: without any change: {found.get('by')}: {found.get('why')}"
+                if not again or not reach.exists():
+                    raise SystemExit(f"error: {failed}: {found}")
+                print(f"{failed}, once more", flush=True)
                 modules += json.loads(reach.read_text())["modules"]
             known = json.loads(reach.read_text())
             file.write_text(json.dumps({**known, "modules": modules + known["modules"]}))

@@ -96,7 +96,7 @@ class Warm:
                 code = self._in_fork(items, asked, said)
             finally:  # Whatever was raised, a fork never goes on as its parent does.
                 os._exit(code)
-        idle = not _ended(child, asked.get("asleep", math.inf))
+        idle = "asleep" in asked and not _ended(child, asked["asleep"])
         if idle:
             os.kill(child, signal.SIGKILL)
         _, status, used = os.wait4(child, 0)
