@@ -10,6 +10,7 @@ from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.identifiers import JobId
 from autoscaler.store.sqlite import SqliteStore
 from tests.lab.system.harness import ec2_sku, read_records, until
+from tests.lab.system.pace import PATIENCE, yielding
 
 SKU = "linux.g5"
 JOB = JobId(10**12)
@@ -19,7 +20,8 @@ async def test_a_stored_delivery_is_applied_at_the_start_while_all_lists_fail(
     moto: MotoProcess,
 ) -> None:
     """The lists would heal its loss within minutes, and so would hide it."""
-    fleet = LabFleet("acme", ("widgets",), {SKU: ec2_sku("g5.xlarge")}, scale=60.0)
+    skus = {SKU: ec2_sku("g5.xlarge")}
+    fleet = LabFleet("acme", ("widgets",), skus, scale=yielding(60.0))
     async with Laboratory(fleet, moto) as lab:
         store = await SqliteStore.open(lab.folder / "state.db")
         assert await store.accept(delivery(lab.clock.now()))
@@ -28,7 +30,7 @@ async def test_a_stored_delivery_is_applied_at_the_start_while_all_lists_fail(
         await lab.controller.start()
         await until(
             lambda: JOB in {job.id for job in read_records(lab).jobs},
-            30.0,
+            PATIENCE,
             lab.controller.log_end,
         )
         lab.github.spoil()
