@@ -14,11 +14,14 @@ from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store, Stor
 from autoscaler.ledger.ledger import REMEMBERED_FOR
 from autoscaler.model.demand import scope_of
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import Instant
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import JobState
 
 Parse = Callable[[bytes, Instant], JobObserved | None]
 """The fact in a body, if it is one. Raises ValueError where it cannot be read."""
+
+REPEATED_AFTER: Seconds = 60.0
+"""How long after GitHub was asked about a job a repeated body may have GitHub asked again."""
 
 _log = structlog.get_logger(__name__)
 
@@ -78,13 +81,26 @@ class Intake:
             self._journal.changed.set()
         elif error is None and stored.result():
             self._take(delivery.key, event)
+        elif error is None and event is not None and self._waits_to_be_queued(event):
+            self._take(None, event)
 
     def resume(self, *deliveries: Delivery) -> None:
         """Queue stored deliveries for the loop."""
         for delivery in deliveries:
             self._take(delivery.key, self._read(delivery))
 
-    def _take(self, key: DeliveryKey, event: JobObserved | None) -> None:
+    def _waits_to_be_queued(self, event: JobObserved) -> bool:
+        """Return whether a known body may say something new: the job waits, and the body says `queued`.
+
+        A job that a deployment protection rule holds back is queued, waiting, and queued again. The ledger
+        then has GitHub asked about the job, so a body that a stranger repeats must not count often.
+        """
+        job = self._journal.ledger.state.jobs.get(event.id)
+        if job is None or job.state is not JobState.WAITING or event.state is not JobState.QUEUED:
+            return False
+        return job.read_at is None or event.at >= job.read_at + REPEATED_AFTER
+
+    def _take(self, key: DeliveryKey | None, event: JobObserved | None) -> None:
         self._waiting.append((key, event))
         self.jobs_queued += event is not None and event.state is JobState.QUEUED
         self._journal.changed.set()

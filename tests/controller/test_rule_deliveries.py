@@ -298,3 +298,35 @@ async def test_the_end_of_a_job_whose_repository_left_the_scopes_is_heard() -> N
     await controller.intake.accept(ended, replace(fact, repository="strangers/widgets"))
     await controller.intake.apply_waiting()
     assert controller.state.jobs[JobId(1)].state is C
+
+
+@on_virtual_time
+async def test_a_waiting_job_that_is_queued_in_the_same_words_again_is_asked_about() -> None:
+    """As after the approval of a deployment: queued, waiting, queued. A replay costs one read a minute."""
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    now = world.clock.now()
+    first = delivery(1, 1, Q, now)
+    await controller.intake.accept(first)
+    await controller.intake.accept(delivery(2, 1, W, now))
+    await controller.intake.apply_waiting()
+    answer = parse(delivery(3, 1, W, now).body, now)
+    assert answer is not None
+
+    async def again(number: int) -> bool:
+        """Whether GitHub is to be asked after the same body under a new id."""
+        repeated = Delivery(f"again-{number}", first.event, world.clock.now(), first.body)
+        assert await controller.intake.accept(repeated) is False
+        await controller.intake.apply_waiting()
+        asked = controller.state.jobs[JobId(1)].disputed
+        controller.journal.note(replace(answer, read=True, at=world.clock.now()))
+        assert not controller.state.jobs[JobId(1)].disputed
+        return asked
+
+    controller.journal.note(replace(answer, read=True, at=now))
+    await world.clock.sleep(59.0)
+    assert not await again(1)
+    await world.clock.sleep(61.0)
+    assert await again(2)
+    assert not await again(3)
