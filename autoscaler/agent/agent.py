@@ -915,15 +915,18 @@ class LinuxRunner:
         """Return whether the runner is still stopped."""
         return bool(self._frozen)
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> bool:
         """Send SIGTERM to the listener, which cancels its job within 30 seconds (Runner_Unloading).
 
-        run.sh gets no signal: it forwards signals only with RUNNER_MANUALLY_TRAP_SIG.
+        Returns False where no listener runs: run.sh may not have started it yet. run.sh itself forwards
+        signals only with RUNNER_MANUALLY_TRAP_SIG.
         """
         self.resume()
-        for pid in descendants(self._started().pid):
-            if process_name(pid) == "Runner.Listener":
-                _signal(pid, signal.SIGTERM)
+        below = descendants(self._started().pid)
+        listeners = [pid for pid in below if process_name(pid) == "Runner.Listener"]
+        for pid in listeners:
+            _signal(pid, signal.SIGTERM)
+        return bool(listeners)
 
     def kill(self) -> None:
         """Kill all processes below run.sh, and run.sh."""
@@ -1150,8 +1153,9 @@ if sys.platform == "win32":
             """Whether it is still suspended."""
             return bool(self._frozen)
 
-        def interrupt(self) -> None:
-            """Do nothing: Windows itself informs every process of a shutdown."""
+        def interrupt(self) -> bool:
+            """Return True: Windows itself tells every process that it shuts down."""
+            return True
 
         def kill(self) -> None:
             """End listener and worker (PROCESS_TERMINATE)."""
@@ -1372,9 +1376,7 @@ class Agent:
             signs = runner.look(tick)
             decision = watch.decide(self._clock.now(), signs)
             if self._stop_by is not None:
-                if not told:
-                    runner.interrupt()
-                    told = True
+                told = told or runner.interrupt()
                 if signs.exited is not None or self._clock.now() >= self._stop_by:
                     decision = Left("stopped", "the machine is being shut down")
                 elif not isinstance(decision, Left):

@@ -88,6 +88,7 @@ class ScriptedRunner:
         self.while_frozen: dict[str, Any] = {}
         self.interrupted_at: list[float] = []
         self.on_interrupt: Callable[[], None] = lambda: None
+        self.listens_from = 0.0
 
     def start(self, jit_config: str) -> None:
         self.started_with = jit_config
@@ -122,9 +123,12 @@ class ScriptedRunner:
     def resume(self) -> None:
         self.frozen = False
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> bool:
+        if self.clock.now() - self.began < self.listens_from:
+            return False
         self.interrupted_at.append(self.clock.now())
         self.on_interrupt()
+        return True
 
     def kill(self) -> None:
         self.killed = True

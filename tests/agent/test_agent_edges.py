@@ -337,9 +337,27 @@ def test_a_stop_reaches_the_listener_and_nothing_else(installed: Any, open_folde
     (open_folder / "job").touch()
     see(installed, lambda signs: signs.worker)
     installed.freeze()
-    installed.interrupt()
+    assert installed.interrupt()
     assert not installed.frozen
     see(installed, lambda signs: signs.exited is not None)
+
+
+def test_without_a_listener_a_stop_reaches_nothing_yet(
+    agent: ModuleType, open_folder: Path
+) -> None:
+    """As while run.sh waits for Docker (RUNNER_WAIT_FOR_DOCKER_IN_SECONDS, run-helper.sh.template)."""
+    program = open_folder / "run.sh"
+    program.write_text("#!/bin/bash\nread -r _ < wait\n")
+    program.chmod(0o755)
+    os.mkfifo(open_folder / "wait")
+    host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
+    runner = agent.LinuxRunner(host)
+    runner.start("the-jit-config")
+    try:
+        assert not runner.interrupt()
+    finally:
+        runner.kill()
+        close_pipes(runner)
 
 
 REFUSED_RUN = f"""#!/bin/bash

@@ -443,6 +443,28 @@ def test_a_stop_is_passed_on_and_leaves_the_runner_half_a_minute(
     assert stage.controller.bodies["exit"]["reason"] == "stopped"
 
 
+def test_a_stop_reaches_a_listener_that_starts_after_it(stage: Stage) -> None:
+    """run.sh may wait for Docker first, or restart its listener: it must not take a job then."""
+    stage.grant()
+    stage.runner.listens_from = 10.0
+
+    def look(wait: float) -> Any:
+        if stage.runner.started_with and stage.agent._stop_by is None:
+            stage.agent.stop()
+        return seen(wait)
+
+    def leaves() -> None:
+        stage.runner.script[stage.clock.now() - stage.runner.began] = {"exited": 143}
+
+    seen, stage.runner.look = stage.runner.look, look  # type: ignore[method-assign]
+    stage.runner.on_interrupt = leaves
+    with pytest.raises(stage.module.Stopped):
+        stage.agent.live()
+    (interrupted,) = stage.runner.interrupted_at
+    assert interrupted - stage.runner.began == pytest.approx(10.0, abs=2.0)
+    assert stage.clock.now() - interrupted < 3.0
+
+
 def test_a_stop_before_any_runner_ends_the_agent_at_once(stage: Stage) -> None:
     with pytest.raises(stage.module.Stopped):
         stage.agent.stop()

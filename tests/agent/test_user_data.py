@@ -40,7 +40,7 @@ def test_the_first_command_arms_a_shutdown(system: OperatingSystem) -> None:
 def test_pins_the_agent(system: OperatingSystem) -> None:
     text = render_user_data(system, URL, "us-east-1", SHA)
     assert SHA in text
-    assert "@" not in text.replace("@'", "").replace("'@", "")
+    assert "@" not in text.replace("@'", "").replace("'@", "").replace("[@]", "")
 
 
 @BOTH
@@ -71,6 +71,53 @@ def test_the_unit_leaves_a_stop_to_the_agent_and_the_agent_its_time(agent: Modul
     (timeout,) = re.findall(r"\nTimeoutStopSec=(\d+)\n", service)
     assert agent.STOP == 30 < int(timeout) <= 60
     assert "\nEnvironmentFile=-$etc/environment\n" in service
+
+
+def test_the_agent_stops_before_docker_does() -> None:
+    """systemd.unit(5), After: at a shutdown the order is reversed, and absent units do not matter."""
+    text = render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA)
+    head = text[text.index("[Unit]") : text.index("[Service]")]
+    assert "\nAfter=network-online.target docker.service containerd.service\n" in head
+
+
+ENVIRONMENT = """\
+# a comment, and words that are no variable
+; another
+HTTPS_PROXY=http://user:p$ss&w`rd@proxy:3128
+NO_PROXY=.internal, 10.0.0.1
+QUOTED="one two"
+SINGLE='three'
+not a name=x
+UID=7
+root=/elsewhere
+LAST=no end of line"""
+
+
+def test_the_environment_file_is_read_as_systemd_reads_it(tmp_path: Path) -> None:
+    """systemd.exec(5), EnvironmentFile: nothing is expanded or run, quotes around a value are taken off."""
+    programs, etc = tmp_path / "bin", tmp_path / "etc/runner-agent"
+    programs.mkdir()
+    etc.mkdir(parents=True)
+    (etc / "environment").write_text(ENVIRONMENT)
+    for name, text in (
+        ("shutdown", "exit 0"),
+        ("sha256sum", "exit 0"),
+        ("python3", 'env -0 > "$RUNNER_AGENT_ROOT/seen"'),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA)],
+        check=False,
+        capture_output=True,
+        env={"PATH": f"{programs}:/usr/bin:/bin", "RUNNER_AGENT_ROOT": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    seen = dict(one.split("=", 1) for one in (tmp_path / "seen").read_text().split("\0") if one)
+    assert seen["HTTPS_PROXY"] == "http://user:p$ss&w`rd@proxy:3128"
+    assert seen["NO_PROXY"] == ".internal, 10.0.0.1"
+    assert (seen["UID"], seen["root"]) == ("7", "/elsewhere"), "not the script's own variables"
+    assert (seen["QUOTED"], seen["SINGLE"], seen["LAST"]) == ("one two", "three", "no end of line")
 
 
 @BOTH

@@ -34,7 +34,9 @@ with open(sys.argv[2], 'wb') as file:
     file.write(text)"""
 
 # KillMode=mixed: a shutdown, such as spot's, signals the agent alone, which tells the runner and gives
-# it 30 s; the unit's default would end the steps of a job at once. EnvironmentFile: proxies.
+# it 30 s; the unit's default would end the steps of a job at once. After: a shutdown stops the agent
+# first, or the job's containers would end with Docker. EnvironmentFile: proxies; the loop above it reads
+# that file as systemd does, and expands nothing.
 # systemd: whichever way the service ends, and at the latest when it fails to start, the machine
 # powers off. OOMPolicy, OOMScoreAdjust: the kernel ends the processes of a job, which are not spared
 # (the agent sees to that), and that must not end the service. RefuseManualStop: a job with sudo that
@@ -49,11 +51,15 @@ root="${RUNNER_AGENT_ROOT:-}"
 etc="$root/etc/runner-agent"
 agent="$root/opt/runner-agent/agent.py"
 mkdir -p "$etc" "$root/opt/runner-agent"
+settings=(env)
 if [ -r "$etc/environment" ]; then
-  set -a
-  # shellcheck source=/dev/null
-  . "$etc/environment"
-  set +a
+  while IFS= read -r line || [ -n "$line" ]; do
+    name="${line%%=*}" value="${line#*=}"
+    case "$value" in \\"*\\" | \\'*\\') value="${value:1:-1}" ;; esac
+    if [[ "$line" =~ ^[A-Za-z_][A-Za-z0-9_]*= ]]; then
+      settings+=("$name=$value")
+    fi
+  done < "$etc/environment"
 fi
 cat > "$etc/controller.json" <<'JSON'
 @CONTROLLER@
@@ -63,7 +69,8 @@ cat > "$etc/fetch.py" <<'PYTHON'
 PYTHON
 genuine() { echo "@SHA256@  $1" | sha256sum --check --status 2> /dev/null; }
 if ! genuine "$agent"; then
-  until python3 -I "$etc/fetch.py" "$etc/controller.json" "$agent.new" && genuine "$agent.new"; do
+  until "${settings[@]}" python3 -I "$etc/fetch.py" "$etc/controller.json" "$agent.new" &&
+    genuine "$agent.new"; do
     sleep $((3 + RANDOM % 5))
   done
   mv "$agent.new" "$agent"
@@ -71,7 +78,7 @@ fi
 if [ -d "$root/run/systemd/system" ]; then
   cat > "$root/etc/systemd/system/runner-agent.service" <<UNIT
 [Unit]
-After=network-online.target
+After=network-online.target docker.service containerd.service
 Wants=network-online.target
 RefuseManualStop=true
 SuccessAction=poweroff-force
@@ -93,7 +100,7 @@ UNIT
   systemctl enable runner-agent.service
   systemctl start --no-block runner-agent.service
 else
-  (python3 -I -S "$agent" --host-file "$etc/host.json" || true; shutdown -P now) &
+  ("${settings[@]}" python3 -I -S "$agent" --host-file "$etc/host.json" || true; shutdown -P now) &
 fi
 """
 
