@@ -84,6 +84,8 @@ REFUSED_SIGNS = (
 )
 # The broker's message for `RunnerVersionTooOld` (BrokerHttpClient.cs; actions/runner#3381, #4613).
 DEPRECATED_SIGNS = (b"is deprecated and cannot receive messages",)
+# Runner.cs, BrokerMessageListener.cs: whatever the listener retried has succeeded.
+CONNECTED_SIGNS = (b"Listening for Jobs", b"Runner reconnected.")
 ERROR_SIGN = b"WRITE ERROR: "
 """Terminal.cs writes this to the log before every line that it writes to standard error."""
 
@@ -829,6 +831,8 @@ class SignReader:
         return Signs(exited, worker, *seen, self._error)
 
     def _keep_error(self, line: bytes, errors: bool) -> None:
+        if any(sign in line for sign in CONNECTED_SIGNS):
+            self._error = ""
         _, found, logged = line.partition(ERROR_SIGN)
         if (errors or found) and not self._job:
             self._error = readable(logged if found else line) or self._error
@@ -1217,6 +1221,10 @@ class Watch:
             return Left(reason, f"{detail}: {self._error}")
         return Left(reason, detail)
 
+    def left_unused(self, detail: str) -> Left:
+        """Return why a runner without a job leaves: it got none, or its last word was an error."""
+        return self.left("not_connected" if self._error else "unused", detail)
+
     def ask_again(self, now: float) -> None:
         """The release did not happen: ask again later."""
         self._ask_at = now + RELEASE_AGAIN
@@ -1409,8 +1417,9 @@ class Agent:
         """Leave because no job can come any more, unless one has come meanwhile."""
         runner.freeze()
         if self._idle(runner, watch):
-            reason = "seat_closed" if self._closed == SEAT_CLOSED else "unused"
-            return watch.left(reason, self._closed)
+            if self._closed == SEAT_CLOSED:
+                return watch.left("seat_closed", self._closed)
+            return watch.left_unused(self._closed)
         runner.resume()
         return None
 
@@ -1430,7 +1439,7 @@ class Agent:
                 # A listener that was resumed before the answer may have taken a job.
                 if status in (204, 404):
                     if runner.frozen:
-                        return watch.left("unused", "no job came, the registration is deleted")
+                        return watch.left_unused("no job came, the registration is deleted")
                     self._closed = "the registration is deleted"
         except (Again, HelloAgain):
             say("could not ask for the release")

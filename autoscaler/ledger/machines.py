@@ -101,7 +101,7 @@ def on_exited(state: LedgerState, event: MachineExited) -> None:
             machine.exit_reason = event.reason
         if event.reason is ExitReason.VERSION_DEPRECATED and _had_no_job(state, machine):
             note_refused_image(state, machine, event.at, event.detail)
-        elif event.reason is not ExitReason.STOPPED and _left_at_once(state, machine, event.at):
+        elif event.reason is not ExitReason.STOPPED and _is_unfit(state, machine, event):
             note_early_exit(state, machine, event.at, event.detail)
         close_its_runner(state, machine, event.at, event.detail)
         move(state, machine, _S.EXITED, event.at, event.detail)
@@ -250,6 +250,17 @@ def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: 
 def _failure_to_become_ready(machine: Machine, ground: EndGround) -> FailureClass | None:
     """What kept a machine from parking that is ended on this ground, if anything of its own did."""
     return _LATE.get(machine.state) if ground is EndGround.DEADLINE else None
+
+
+def _is_unfit(state: LedgerState, machine: Machine, event: MachineExited) -> bool:
+    """Return whether a runner without a job left at once, or could not connect to GitHub.
+
+    One that could not connect leaves after minutes, and GitHub has deleted its registration as idle.
+    """
+    if event.reason is not ExitReason.NOT_CONNECTED:
+        return _left_at_once(state, machine, event.at)
+    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    return runner is not None and runner.job is None
 
 
 def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:

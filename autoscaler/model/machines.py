@@ -100,6 +100,7 @@ class ExitReason(StrEnum):
     REGISTRATION_REFUSED = "registration_refused"
     NOT_STARTED = "not_started"
     UNUSED = "unused"
+    NOT_CONNECTED = "not_connected"
     SEAT_CLOSED = "seat_closed"
     HUNG = "hung"
     STOPPED = "stopped"

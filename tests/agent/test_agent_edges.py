@@ -225,6 +225,16 @@ def test_the_last_error_line_before_any_job_is_kept(agent: ModuleType) -> None:
     assert reader.take(None, False).error == f"An error occurred: {DEPRECATED}"
 
 
+@pytest.mark.parametrize("line", ["Listening for Jobs", "Runner reconnected."])
+def test_an_error_is_over_once_the_listener_is_connected(agent: ModuleType, line: str) -> None:
+    """BrokerMessageListener.cs and Runner.cs write these after what they retried has succeeded."""
+    reader = agent.SignReader()
+    reader.feed(b"Runner connect error: reset. Retrying until reconnected.\n", errors=True)
+    assert reader.take(None, False).error
+    reader.feed(f"2026-11-22 07:00:00Z: {line}\n".encode())
+    assert reader.take(None, False).error == ""
+
+
 def test_an_error_line_is_printable_short_and_quotes_no_secret(agent: ModuleType) -> None:
     """A JIT configuration is one word; so is the piece of one that is cut off."""
     line = b"Failed:\x1b[31m \xff" + b"eyJ" + b"a1B2" * 2000 + b" end " + b"word " * 1000

@@ -267,6 +267,17 @@ def test_each_limit_counts_from_its_very_second(agent: ModuleType) -> None:
     assert waiting.decide(1721.0, nothing).reason == "hung"
 
 
+def test_a_runner_that_never_connected_says_so_when_it_leaves_unused(stage: Stage) -> None:
+    """The listener retries a refused TLS connection for ever (BrokerMessageListener.cs)."""
+    stage.controller.usual.update({"may-release": True, "release": 204})
+    error = "Runner connect error: The SSL connection could not be established."
+    look = stage.runner.look
+    stage.runner.look = lambda wait: look(wait)._replace(error=error)  # type: ignore[method-assign]
+    left = stage.agent.supervise(stage.runner)
+    assert left.reason == "not_connected"
+    assert left.detail == f"no job came, the registration is deleted: {error}"
+
+
 def test_a_stopped_agent_gives_no_registration_back(stage: Stage) -> None:
     """The listener has half a minute to leave: freezing it would take that away."""
     stage.controller.usual.update({"may-release": True, "release": 204})

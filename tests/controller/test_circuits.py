@@ -67,6 +67,23 @@ def test_what_is_expected_is_counted_and_not_logged(why: str) -> None:
     scenario()
 
 
+@on_virtual_time
+async def test_runners_that_cannot_connect_are_logged_and_open_the_breaker() -> None:
+    """As behind a proxy that replaces GitHub's certificate: each gives its registration back first."""
+    world = World()
+    controller, agents = await launched(world, 3)
+    Circuits(controller.journal, world.providers, world.clock)
+    with capture_logs() as logs:
+        for agent in agents:
+            await agent.start_runner()
+            await world.clock.sleep(120.0)
+            assert await controller.desk.release(agent.machine, agent.nonce) == 204
+            await agent.exit("no job came: SSL connection", ExitReason.NOT_CONNECTED)
+    lines = [one for one in logs if one["event"] == "runner_exited_without_job"]
+    assert [one["reason"] for one in lines] == ["not_connected"] * 3
+    assert [one["sku"] for one in logs if one["event"] == "circuit_opened"] == ["gpu"]
+
+
 async def refused(world: World, jobs: int = 4) -> tuple[Controller, list[Agent]]:
     """GitHub refuses the first runner of a burst; the others of its image have not asked yet."""
     controller, agents = await launched(world, jobs)
