@@ -286,7 +286,7 @@ def proxy_for(host: str, port: int) -> tuple[str, int, dict[str, str]] | None:
     if not url:
         return None
     for name in (os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or "").split(","):
-        name, _, of_port = name.strip().lower().lstrip(".").partition(":")
+        name, of_port = _name_and_port(name.strip().lower())
         matches = name == "*" or host == name or host.endswith("." + name)
         if name and matches and of_port in ("", str(port)):
             return None
@@ -303,6 +303,15 @@ def proxy_for(host: str, port: int) -> tuple[str, int, dict[str, str]] | None:
         encoded = binascii.b2a_base64(":".join(words).encode(), newline=False)
         headers["Proxy-Authorization"] = "Basic " + encoded.decode()
     return (*place, headers)
+
+
+def _name_and_port(text: str) -> tuple[str, str]:
+    """Return the name and the port (or "") of one entry of NO_PROXY; IPv6 may stand in brackets."""
+    if text.count(":") > 1:
+        name, _, of_port = text.lstrip("[").partition("]")
+        return name, of_port.lstrip(":")
+    name, _, of_port = text.lstrip(".").partition(":")
+    return name, of_port
 
 
 class Link:

@@ -927,3 +927,21 @@ def test_without_a_controller_it_powers_off(tmp_path: Path, controller: str | No
         (tmp_path / "controller.json").write_text(controller)
     run_agent(tmp_path, {"root": str(tmp_path)})
     assert (tmp_path / "off").read_text() == "off\n"
+
+
+@pytest.mark.parametrize(
+    ("exempt", "direct"),
+    [
+        ("2001:db8::1", True),
+        ("[2001:db8::1]", True),
+        ("a.example, [2001:DB8::1]:8443", True),
+        ("[2001:db8::1]:443", False),
+        ("2001:db8::", False),
+    ],
+)
+def test_an_ipv6_address_is_exempt_from_the_proxy(
+    agent: ModuleType, monkeypatch: pytest.MonkeyPatch, exempt: str, direct: bool
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://p:1")
+    monkeypatch.setenv("NO_PROXY", exempt)
+    assert (agent.proxy_for("2001:db8::1", 8443) is None) is direct
