@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +37,8 @@ ASLEEP = 60.0
 """Real seconds that a test's process may sleep, besides its usual time: then it waits for ever."""
 LONGEST = 8.0
 """CPU seconds: tests of a change beyond this are left out, the slowest first."""
+STOPPED = 5.0
+"""Real seconds without a tick of this process after which it was stopped, or starved."""
 OPTIONS = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", f"--timeout={HANGS}"]
 
 _KILLED, _HANGS, _UNPLANTED = 1, 2, 3
@@ -73,7 +77,17 @@ class Room:
         shutil.rmtree(self._temporary, ignore_errors=True)
 
     def judge(self, change: Change) -> dict[str, Any]:
-        """Return what came of a change, by which test, and the CPU seconds that it took."""
+        """Return what came of a change, by which test, and the CPU seconds that it took.
+
+        Judges again if all of this was stopped meanwhile (SIGSTOP): a time limit has failed then.
+        """
+        while True:
+            before = PAUSES.count
+            found = self._judge(change)
+            if PAUSES.count == before or found["result"] == "survived":
+                return found
+
+    def _judge(self, change: Change) -> dict[str, Any]:
         tests = self._tests(change)
         if not tests:
             return {"result": "survived", "cpu": 0.0, "by": "no test executes it"}
@@ -161,6 +175,25 @@ class Room:
             known = json.loads(reach.read_text())
             file.write_text(json.dumps({**known, "modules": modules + known["modules"]}))
         return json.loads(file.read_text())  # type: ignore[no-any-return]
+
+
+class Pauses:
+    """Counts how often this process did not run for a while."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        threading.Thread(target=self._tick, daemon=True).start()
+
+    def _tick(self) -> None:
+        last = time.monotonic()
+        while True:
+            time.sleep(STOPPED / 10)
+            now = time.monotonic()
+            self.count += now - last > STOPPED
+            last = now
+
+
+PAUSES = Pauses()
 
 
 def _fresh(copy: Path, tests: list[str], bound: int) -> dict[str, Any]:

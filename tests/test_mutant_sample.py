@@ -127,6 +127,27 @@ def test_each_change_is_judged_by_the_tests_that_execute_it(
     assert of("room.code.Counter.more", "range(None)]")["result"] == "killed"
 
 
+def test_a_change_is_judged_again_if_all_was_stopped_meanwhile(
+    scripts: dict[str, ModuleType],
+) -> None:
+    pauses = scripts["room"].PAUSES
+    results = ["timeout", "killed", "survived"]
+
+    class Stopped(scripts["room"].Room):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.stops = 1
+
+        def _judge(self, _: object) -> dict[str, str]:
+            pauses.count += self.stops
+            self.stops = 0
+            return {"result": results.pop(0)}
+
+    room = Stopped()
+    assert room.judge(None) == {"result": "killed"}
+    room.stops = 1
+    assert room.judge(None) == {"result": "survived"}
+
+
 def test_a_survivor_is_judged_again_once_a_test_changed(scripts: dict[str, ModuleType]) -> None:
     judged = scripts["sample"]._judged
     assert judged({"result": "survived", "digest": "now"}, "now")
