@@ -36,7 +36,7 @@ SPARE = (3.0, 5.0)
 ASLEEP = 60.0
 """Real seconds that a test's process may sleep, besides its usual time: then it waits for ever."""
 LONGEST = 8.0
-"""CPU seconds: tests of a change beyond this are left out, the slowest first."""
+"""CPU seconds by default: tests of a change beyond this are left out, the slowest first."""
 STOPPED = 5.0
 """Real seconds without a tick of this process after which it was stopped, or starved."""
 OPTIONS = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", f"--timeout={HANGS}"]
@@ -46,10 +46,14 @@ _NO_VERDICT = (4, 5)  # pytest: a mistake in what was asked, no test found
 
 
 class Room:
-    """A copy of the project, and a pytest process there that has collected the tests of a room."""
+    """A copy of the project, and a pytest process there that has collected the tests of a room.
 
-    def __init__(self, name: str, copy: Path) -> None:
+    It runs tests of `seconds` of CPU time for a change, the fastest first.
+    """
+
+    def __init__(self, name: str, copy: Path, seconds: float = LONGEST) -> None:
         self.name = name
+        self._seconds = seconds
         self._copy = copy
         self._temporary = tempfile.mkdtemp(prefix="mutants-")
         reading, writing = os.pipe()
@@ -142,7 +146,7 @@ class Room:
         total = 0.0
         for test in sorted(found, key=lambda test: (took[test], test)):
             total += self._reach["cpu"][test]
-            if chosen and total > LONGEST:
+            if chosen and total > self._seconds:
                 break
             chosen.append(test)
         return chosen

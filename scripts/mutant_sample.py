@@ -1,6 +1,6 @@
 """Mutation testing by samples, of rooms that are too large to be mutated whole.
 
-    python scripts/mutant_sample.py --sample N --rooms ROOM ... [--seed S] [--processes P]
+    python scripts/mutant_sample.py --sample N --rooms ROOM ... [--seed S] [--processes P] [--seconds T]
 
 Draws N changes of each room and judges each in a copy of the project below .cache/mutants: the tests
 that execute the changed statement run, the fastest first, until one fails. A pytest process that has
@@ -10,7 +10,8 @@ before, or that wait for ever, counts as timed out, which is as good as killed.
 
 Each result is kept at once in .cache/mutants/sample.jsonl, and the same command continues there. The
 draw is in random order, so the results of an interrupted run are a random sample, too. Survivors are
-judged again when a test of their room has changed. The checkout is never changed.
+judged again when a test of their room has changed, and with a larger `--seconds`: tests of a change
+that take more CPU seconds together are left out, the slowest first. The checkout is never changed.
 """
 
 import argparse
@@ -25,19 +26,21 @@ from queue import Queue
 from typing import Any
 
 from mutant_changes import ROOT, Change, draw
-from mutant_room import WORK, Room, digest, prepared
+from mutant_room import LONGEST, WORK, Room, digest, prepared
 
 RESULTS = WORK / "sample.jsonl"
 ENOUGH = 0.85
 
 
-def run(name: str, drawn: list[Change], copies: list[Path], known: dict[str, Any]) -> None:
+def run(
+    name: str, drawn: list[Change], copies: list[Path], known: dict[str, Any], seconds: float
+) -> None:
     """Judge what was not judged yet, and keep each result at once."""
     now = digest(name, copies[0])
-    left = [change for change in drawn if not _judged(known.get(change.key), now)]
+    left = [change for change in drawn if not _judged(known.get(change.key), now, seconds)]
     if not left:
         return
-    rooms = [Room(name, copy) for copy in copies]
+    rooms = [Room(name, copy, seconds) for copy in copies]
     free: Queue[Room] = Queue()
     for room in rooms:
         free.put(room)
@@ -54,7 +57,12 @@ def run(name: str, drawn: list[Change], copies: list[Path], known: dict[str, Any
         try:
             for change, found in pool.map(one, left):
                 done += 1
-                known[change.key] = {"key": change.key, **found, "digest": now}
+                known[change.key] = {
+                    "key": change.key,
+                    **found,
+                    "digest": now,
+                    "seconds": seconds,
+                }
                 file.write(json.dumps(known[change.key]) + "\n")
                 file.flush()
                 print(
@@ -73,8 +81,10 @@ def run(name: str, drawn: list[Change], copies: list[Path], known: dict[str, Any
                 room.close()
 
 
-def _judged(known: dict[str, Any] | None, now: str) -> bool:
-    return known is not None and (known["result"] != "survived" or known["digest"] == now)
+def _judged(known: dict[str, Any] | None, now: str, seconds: float) -> bool:
+    if known is None or known["result"] != "survived":
+        return known is not None
+    return bool(known["digest"] == now and known.get("seconds", LONGEST) >= seconds)
 
 
 def report(drawn: list[Change], known: dict[str, Any], listed: set[Any]) -> int:
@@ -107,6 +117,7 @@ def main() -> int:
     parser.add_argument("--rooms", nargs="+", required=True, metavar="ROOM")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=LONGEST, help="of CPU, a change")
     asked = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
@@ -119,7 +130,7 @@ def main() -> int:
             some, total = draw(room, asked.sample, asked.seed)
             print(f"{room}: {len(some)} of {total} changes", flush=True)
             drawn += some
-            run(room, some, copies, known)
+            run(room, some, copies, known, asked.seconds)
     except KeyboardInterrupt:
         interrupted = True
     survivors = runpy.run_path(str(ROOT / "scripts" / "mutants.py"))["listed"]

@@ -148,9 +148,13 @@ def test_a_change_is_judged_again_if_all_was_stopped_meanwhile(
     assert room.judge(None) == {"result": "survived"}
 
 
-def test_a_survivor_is_judged_again_once_a_test_changed(scripts: dict[str, ModuleType]) -> None:
+def test_a_survivor_is_judged_again_with_other_or_more_tests(
+    scripts: dict[str, ModuleType],
+) -> None:
     judged = scripts["sample"]._judged
-    assert judged({"result": "survived", "digest": "now"}, "now")
-    assert not judged({"result": "survived", "digest": "before"}, "now")
-    assert judged({"result": "killed", "digest": "before"}, "now")
-    assert not judged(None, "now")
+    survivor = {"result": "survived", "digest": "now", "seconds": 8.0}
+    assert judged(survivor, "now", 8.0)
+    assert not judged(survivor, "later", 8.0)
+    assert not judged(survivor, "now", 9.0)
+    assert judged({**survivor, "result": "killed"}, "later", 9.0)
+    assert not judged(None, "now", 8.0)
