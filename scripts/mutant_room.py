@@ -86,9 +86,9 @@ class Room:
         Judges again if all of this was stopped meanwhile (SIGSTOP): a time limit has failed then.
         """
         while True:
-            before = PAUSES.count
+            before = PAUSES.count()
             found = self._judge(change)
-            if PAUSES.count == before or found["result"] == "survived":
+            if PAUSES.count() == before or found["result"] == "survived":
                 return found
 
     def _judge(self, change: Change) -> dict[str, Any]:
@@ -185,16 +185,19 @@ class Pauses:
     """Counts how often this process did not run for a while."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._over = 0
+        self._ticked = time.monotonic()
         threading.Thread(target=self._tick, daemon=True).start()
 
+    def count(self) -> int:
+        """How often until now, with a pause that ended a moment ago."""
+        return self._over + (time.monotonic() - self._ticked > STOPPED)
+
     def _tick(self) -> None:
-        last = time.monotonic()
         while True:
             time.sleep(STOPPED / 10)
-            now = time.monotonic()
-            self.count += now - last > STOPPED
-            last = now
+            self._over = self.count()
+            self._ticked = time.monotonic()
 
 
 PAUSES = Pauses()

@@ -138,7 +138,7 @@ def test_a_change_is_judged_again_if_all_was_stopped_meanwhile(
             self.stops = 1
 
         def _judge(self, _: object) -> dict[str, str]:
-            pauses.count += self.stops
+            pauses._ticked -= self.stops * 60.0
             self.stops = 0
             return {"result": results.pop(0)}
 

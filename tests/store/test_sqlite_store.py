@@ -23,6 +23,7 @@ from autoscaler.model.calls import CallState
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, JobId
 from autoscaler.model.installations import Installations
+from autoscaler.model.interruptions import RerunState
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import DAY, MachineState
 from autoscaler.model.runners import RunnerState
@@ -31,7 +32,7 @@ from autoscaler.store.pruning import LOOK_AT_ONCE, START, Cursor, prune_history
 from autoscaler.store.rows import DETAIL_LIMIT
 from autoscaler.store.sqlite import SqliteStore
 from autoscaler.store.tables import history
-from tests.store.records import call, job, machine, runner
+from tests.store.records import call, job, machine, rerun, runner
 
 
 def delivery(name: str, at: float = 100.0) -> Delivery:
@@ -272,6 +273,33 @@ async def test_forget_takes_history_along_and_spares_what_lives(store: SqliteSto
     assert await store.history("machine", "m") == ()
     assert await store.history("machine", "1") == ()
     assert [c.key for c in (await store.load(0.0)).cooldowns] == ["held"]
+
+
+async def test_forget_keeps_the_history_of_another_kind_s_record_of_the_same_name(
+    store: SqliteStore,
+) -> None:
+    rows = [row("job", "1", 90.0), row("machine", "1", 90.0)]
+    await store.commit([job(1, JobState.COMPLETED, 50.0), machine("1")], rows)
+    assert await store.forget(60.0) == 1
+    assert await store.history("job", "1") == ()
+    assert len(await store.history("machine", "1")) == 1
+
+
+async def test_forget_takes_reruns_that_ended_long_ago(store: SqliteStore) -> None:
+    old, young = (rerun(number, RerunState.ENDED, at) for number, at in ((1, 50.0), (2, 90.0)))
+    await store.commit([old, young, rerun(3, at=50.0)], [])
+    assert await store.forget(60.0) == 1
+    assert [one.job for one in (await store.load(0.0)).reruns] == [2, 3]
+
+
+@pytest.mark.parametrize("name", ["", "one", "\u0661", "\u00b2", "9" * 19, "-1", "1.5"])
+async def test_history_of_what_cannot_be_a_job_s_number_is_forgotten(
+    store: SqliteStore, name: str
+) -> None:
+    await store.commit([job(1)], [row("job", name, 10.0), row("job", "1", 10.0)])
+    await store.forget(60.0)
+    assert await store.history("job", name) == ()
+    assert len(await store.history("job", "1")) == 1
 
 
 async def test_forget_never_takes_a_delivery_that_was_not_applied(store: SqliteStore) -> None:

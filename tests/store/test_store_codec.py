@@ -1,6 +1,7 @@
 """Records as JSON: what goes in comes out, and what is damaged is named."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
-from autoscaler.store.bodies import compress, compress_all, decompress
+from autoscaler.store.bodies import DICTIONARY, compress, compress_all, decompress
 from autoscaler.store.codec import (
     decode_call,
     decode_job,
@@ -128,3 +129,10 @@ def test_bodies_are_compressed_without_loss(body: bytes) -> None:
 @given(st.lists(st.binary()))
 def test_many_bodies_are_compressed_as_each_of_them_is(bodies: list[bytes]) -> None:
     assert compress_all(bodies) == [compress(body) for body in bodies]
+
+
+def test_the_dictionary_is_the_one_that_stored_bodies_were_compressed_with() -> None:
+    """Another one makes every stored body unreadable: a change needs a magic number of its own."""
+    assert hashlib.sha256(DICTIONARY).hexdigest() == (
+        "8ea41e3f17b25be577092122623bbd695f712e384054f5809d1f16ce63be6874"
+    )
