@@ -21,11 +21,12 @@ class _Waiting(NamedTuple):
 class GroupCommit:
     """Hands queued changes to `write`, which keeps all of them or raises StoreError.
 
-    `write` runs in `thread` and answers one bool for each change.
+    `write` runs in `thread` and answers one bool for each change, or the StoreError of one that
+    cannot be stored, which it leaves out.
     """
 
     def __init__(
-        self, thread: Executor, write: Callable[[Sequence[Change]], Sequence[bool]]
+        self, thread: Executor, write: Callable[[Sequence[Change]], Sequence[bool | StoreError]]
     ) -> None:
         self._thread = thread
         self._write = write
@@ -59,15 +60,19 @@ class GroupCommit:
                 self._queue = []
                 raise
 
-    async def _write_in_thread(self, group: list[_Waiting]) -> Sequence[bool]:
+    async def _write_in_thread(self, group: list[_Waiting]) -> Sequence[bool | StoreError]:
         loop = asyncio.get_running_loop()
         changes = [waiting.change for waiting in group]
         return await loop.run_in_executor(self._thread, self._write, changes)
 
 
-def _answer(group: Sequence[_Waiting], answers: Sequence[bool]) -> None:
+def _answer(group: Sequence[_Waiting], answers: Sequence[bool | StoreError]) -> None:
     for waiting, answer in zip(group, answers, strict=True):
-        if not waiting.answer.done():
+        if waiting.answer.done():
+            continue
+        if isinstance(answer, StoreError):
+            waiting.answer.set_exception(answer)
+        else:
             waiting.answer.set_result(answer)
 
 

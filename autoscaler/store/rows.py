@@ -1,7 +1,7 @@
-"""Turns what the controller hands over into rows, before anything is queued, and back.
+"""Turns what the controller hands over into rows, before anything is written, and back.
 
-This is where the records are copied, and where a value that no database could take is refused:
-one caller's bad value must never fail the transaction that it would share with others.
+This is where a value that no database could take is refused: one caller's bad value must never
+fail the transaction that it would share with others.
 """
 
 import math

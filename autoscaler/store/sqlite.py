@@ -159,16 +159,24 @@ class SqliteStore:
         if self._closing is not None:
             raise StoreError(f"{self._file.path}: the store is closed")
 
-    def _write(self, changes: Sequence[Change]) -> list[bool]:
+    def _write(self, changes: Sequence[Change]) -> list[bool | StoreError]:
         batch = Batch()
-        first = [batch.add(change) for change in changes]
+        added = [_added(batch, change) for change in changes]
         fresh = self._file.transaction(
             lambda connection: statements.write(connection, self._dialect, batch)
         )
         return [
-            first_one and (not isinstance(change, Arrival) or change.key in fresh)
-            for change, first_one in zip(changes, first, strict=True)
+            answer and change.key in fresh if isinstance(change, Arrival) else answer
+            for change, answer in zip(changes, added, strict=True)
         ]
+
+
+def _added(batch: Batch, change: Change) -> bool | StoreError:
+    """Add a change, or return why it cannot be stored: the others are written without it."""
+    try:
+        return batch.add(change)
+    except StoreError as error:
+        return error
 
 
 def _close_unwanted(opening: "Future[SqliteFile]") -> None:

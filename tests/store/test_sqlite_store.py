@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import random
 import stat
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -350,6 +351,21 @@ async def test_a_value_that_cannot_be_stored_fails_its_own_caller_only(store: Sq
     state = await store.load(0.0)
     assert [d.id for d in state.unapplied] == ["good"]
     assert [j.id for j in state.jobs] == [1]
+
+
+async def test_a_decisions_rows_are_made_in_the_stores_thread(store: SqliteStore) -> None:
+    """They take the CPU 30 us a machine: a thousand would hold the event loop."""
+    go_on = threading.Event()
+    held = store._thread.submit(go_on.wait)
+    refused = asyncio.create_task(store.commit([job(2**63)], []))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    made_by_the_loop = refused.done()
+    go_on.set()
+    assert not made_by_the_loop
+    with pytest.raises(StoreError, match="a job id is not a 64-bit number"):
+        await refused
+    assert held.result()
 
 
 async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others(
