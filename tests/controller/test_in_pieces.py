@@ -1,13 +1,19 @@
 """What comes by the thousand is taken in and carried out in pieces, so that nothing waits behind it."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from autoscaler.controller.executor import LAUNCHED_AT_ONCE
+from autoscaler.controller.intake import APPLIED_AT_ONCE
 from autoscaler.controller.launching import ANSWERED_AT_ONCE
 from autoscaler.model.catalogue import IdlePolicy, Limits
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import MachinesListed
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
+from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
 from tests.ledger.builders import listed
@@ -77,3 +83,62 @@ async def test_what_others_add_between_two_calls_of_a_plan_counts_in_the_caps() 
     await controller.turn()
     assert controller.state.machines_used == MANY
     assert len(world.east.running) == MANY - 1
+
+
+STORED = 2 * APPLIED_AT_ONCE + 1
+"""Deliveries that wait: as many as fill two pieces, and one."""
+
+
+async def with_stored_deliveries() -> tuple[World, Controller]:
+    """A controller that starts with deliveries that an earlier one stored and did not apply."""
+    world = World()
+    before = Controller(world)
+    for number in range(1, STORED + 1):
+        await queue(before, number)
+    await before.kill()
+    controller = Controller(world)
+    await controller.resume()
+    return world, controller
+
+
+@on_virtual_time
+async def test_deliveries_by_the_thousand_are_applied_piece_by_piece_in_their_order() -> None:
+    world, controller = await with_stored_deliveries()
+    already = len(world.store.commits)
+    assert await controller.intake.apply_waiting() == STORED
+    pieces = [c for c in world.store.commits[already:] if c.applied]
+    assert [len(c.applied) for c in pieces] == [APPLIED_AT_ONCE, APPLIED_AT_ONCE, 1]
+    for commit in pieces:
+        marked = [world.store.inbox[key].id for key in commit.applied]
+        jobs = {job.id for job in commit.records if isinstance(job, Job)}
+        assert jobs == {int(one.rpartition("-")[2]) for one in marked}, "one transaction"
+    assert [key for c in pieces for key in c.applied] == list(world.store.inbox)
+
+
+@on_virtual_time
+async def test_a_delivery_is_answered_between_two_pieces() -> None:
+    world, controller = await with_stored_deliveries()
+    applying = asyncio.create_task(controller.intake.apply_waiting())
+    await asyncio.sleep(0)
+    await queue(controller, STORED + 1)
+    assert len(world.store.applied) < STORED, "it waited for all of them"
+    await applying
+    await controller.intake.apply_waiting()
+    assert controller.state.jobs[JobId(STORED + 1)].state is JobState.QUEUED
+
+
+@on_virtual_time
+async def test_what_was_not_applied_when_the_process_died_is_applied_by_the_next() -> None:
+    world, controller = await with_stored_deliveries()
+    applying = asyncio.create_task(controller.intake.apply_waiting())
+    await asyncio.sleep(1.5 * world.store.latency)
+    assert len(world.store.applied) == APPLIED_AT_ONCE
+    applying.cancel()
+    with suppress(asyncio.CancelledError):
+        await applying
+    await controller.kill()
+    after = Controller(world)
+    await after.resume()
+    await after.intake.apply_waiting()
+    assert world.store.applied == set(world.store.inbox)
+    assert sorted(after.state.jobs) == list(range(1, STORED + 1))
