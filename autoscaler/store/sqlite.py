@@ -162,7 +162,7 @@ class SqliteStore:
     def _write(self, changes: Sequence[Change]) -> list[bool | StoreError]:
         batch = Batch()
         added = [_added(batch, change) for change in changes]
-        fresh = self._file.transaction(
+        fresh = self._file.bulk_transaction(
             lambda connection: statements.write(connection, self._dialect, batch)
         )
         return [

@@ -9,6 +9,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from autoscaler.store.schema import migrate
 
 Answer = TypeVar("Answer")
 
+_BEGIN = "BEGIN IMMEDIATE"
 _OWNER_ONLY = 0o600
 _INCREMENTAL = 2
 _PAGES_AT_ONCE = 256
@@ -66,9 +68,34 @@ class SqliteFile:
 
     def transaction(self, do: Callable[[Connection], Answer]) -> Answer:
         """Run `do` in a transaction of its own: durable on return, undone if StoreError is raised."""
+        return self._explaining(partial(self._in_transaction, do))
+
+    def bulk_transaction(self, do: Callable[[Connection], Answer]) -> Answer:
+        """Do as `transaction` does, for a `do` that speaks to the driver alone, as `SqliteDialect` does.
+
+        SQLAlchemy takes some 40 us to begin and to commit, of which the event loop has nothing.
+        """
+        return self._explaining(partial(self._in_bulk, do))
+
+    def _in_transaction(self, do: Callable[[Connection], Answer]) -> Answer:
+        with self._connection.begin():
+            return do(self._connection)
+
+    def _in_bulk(self, do: Callable[[Connection], Answer]) -> Answer:
+        driver = self._driver()
+        driver.execute(_BEGIN)
         try:
-            with self._connection.begin():
-                return do(self._connection)
+            answer = do(self._connection)
+            driver.execute("COMMIT")
+        except BaseException:
+            # SQLite itself has undone it after some errors.
+            driver.rollback()
+            raise
+        return answer
+
+    def _explaining(self, run: Callable[[], Answer]) -> Answer:
+        try:
+            return run()
         except (SQLAlchemyError, sqlite3.Error) as error:
             raise self._explained(error) from error
         except StoreError as error:
@@ -179,4 +206,4 @@ def _prepare(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    connection.exec_driver_sql(_BEGIN)
