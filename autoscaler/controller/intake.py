@@ -111,16 +111,16 @@ class Intake:
     async def apply_waiting(self) -> int:
         """Apply what waits, in the order of arrival, a piece at a time; how many.
 
-        The facts of a piece and the mark that they are applied are one transaction. Deliveries that
-        come in meanwhile need not be among them. Raises StoreError, also for a delivery that could
-        not be kept.
+        The facts of a piece and the mark that they are applied are one transaction. All pieces are
+        durable on return. Deliveries that come in meanwhile need not be among them. Raises StoreError,
+        also for a delivery that could not be kept.
         """
         more = range(APPLIED_AT_ONCE, len(self._waiting), APPLIED_AT_ONCE)
         applied = await self._apply_piece()
         for _ in more:
-            # What is outside every scope changes nothing, and so waits for no write.
             await asyncio.sleep(0)
             applied += await self._apply_piece()
+        await self._journal.commit()
         return applied
 
     async def _apply_piece(self) -> int:
@@ -131,7 +131,7 @@ class Intake:
             if event is not None:
                 await self.recall(event)
                 self._journal.note(event)
-        await self._journal.commit([key for key, _ in piece if key is not None])
+        self._journal.hand_over([key for key, _ in piece if key is not None])
         return len(piece)
 
     def _read(self, delivery: Delivery) -> JobObserved | None:

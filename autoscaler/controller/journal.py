@@ -61,9 +61,19 @@ class Journal:
 
     async def commit(self, applied: Sequence[DeliveryKey] = ()) -> None:
         """Make everything applied so far durable. Raises StoreError."""
-        if self.broken is not None:
-            # What builds on a gap must not be kept without it.
-            raise StoreError(str(self.broken)) from self.broken
+        self.hand_over(applied)
+        # The store writes in order: once the latest write is through, so is all before it. A
+        # caller that is cancelled must not take the write along.
+        if self._latest is not None:
+            await asyncio.shield(self._latest)
+        self._raise_failure()
+
+    def hand_over(self, applied: Sequence[DeliveryKey] = ()) -> None:
+        """Give the store everything applied so far, as one transaction; `commit` waits for it.
+
+        Raises StoreError if an earlier one was not kept.
+        """
+        self._raise_failure()
         changes = self.ledger.take_changes()
         if changes or applied:
             report(changes, self.ledger.state, self._telemetry)
@@ -75,10 +85,11 @@ class Journal:
                 self._write(replace(changes, records=records), applied)
             )
             self._latest.add_done_callback(_look_at)
-        # The store writes in order: once the latest write is through, so is all before it. A
-        # caller that is cancelled must not take the write along.
-        if self._latest is not None:
-            await asyncio.shield(self._latest)
+
+    def _raise_failure(self) -> None:
+        if self.broken is not None:
+            # What builds on a gap must not be kept without it.
+            raise StoreError(str(self.broken)) from self.broken
 
     async def _write(self, changes: Changes, applied: Sequence[DeliveryKey]) -> None:
         try:

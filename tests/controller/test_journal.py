@@ -1,10 +1,15 @@
 """What a commit holds: the records as they were when it was asked for."""
 
 import asyncio
+from typing import Any
 
+import pytest
+
+from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.events import MachineReportedStage
 from tests.controller.agents import launched
 from tests.controller.controllers import World
+from tests.controller.fakes_store import FakeStore
 from tests.controller.virtual_time import on_virtual_time
 
 
@@ -28,3 +33,32 @@ async def test_a_commit_holds_the_records_as_they_were_when_it_was_asked_for() -
     assert controller.only_machine().stage == "network"
     await journal.commit()
     assert world.store.machine(agent.machine).stage == "network"
+
+
+class OneRefusal(FakeStore):
+    """Refuses a transaction once, and keeps what was handed over behind it."""
+
+    refuses = False
+
+    async def commit(self, *of: Any) -> None:
+        refused, self.refuses = self.refuses, False
+        if refused:
+            raise StoreError("a Machine cannot be stored")
+        await super().commit(*of)
+
+
+@on_virtual_time
+async def test_a_commit_fails_if_what_was_handed_over_before_it_was_not_kept() -> None:
+    store = OneRefusal()
+    controller, (agent,) = await launched(World(store=store))
+    await agent.hello()
+    journal = controller.journal
+    store.refuses = True
+    journal.note(MachineReportedStage(journal.now, agent.machine, "driver"))
+    journal.hand_over()
+    journal.note(MachineReportedStage(journal.now, agent.machine, "network"))
+    for _ in range(2):
+        with pytest.raises(StoreError, match="cannot be stored"):
+            await journal.commit()
+    with pytest.raises(StoreError, match="cannot be stored"):
+        journal.hand_over()
