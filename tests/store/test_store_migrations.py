@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from alembic import command
@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, NullPool, create_engine, event, inspect
 from sqlalchemy.engine.interfaces import ReflectedIndex
+from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.store import Cooldown, Delivery, StoreError
 from autoscaler.model.failures import FailureClass
@@ -169,6 +170,42 @@ async def test_a_file_that_could_not_shrink_is_written_anew_once(path: Path) -> 
     assert not await store.accept(Delivery("other", "workflow_job", 9.0, b"{}"))
     await store.close()
     assert auto_vacuum(path) == 2
+
+
+class WithoutRoom(SqliteFile):
+    """SQLite may not make this file larger while it writes it anew."""
+
+    def _driver(self) -> sqlite3.Connection:
+        driver = super()._driver()
+
+        class Full:
+            def execute(self, statement: str) -> sqlite3.Cursor:
+                if statement != "VACUUM":
+                    return driver.execute(statement)
+                driver.execute("PRAGMA max_page_count = 1")
+                try:
+                    return driver.execute(statement)
+                finally:
+                    driver.execute("PRAGMA max_page_count = 1073741823")
+
+        return cast("sqlite3.Connection", Full())
+
+
+def test_a_file_that_there_is_no_room_to_compact_is_used_as_it_is(path: Path) -> None:
+    make_first_schema(path, [b"{}"])
+    with capture_logs() as logs:
+        file = WithoutRoom(path)
+    assert file.transaction(lambda c: c.exec_driver_sql("SELECT count(*) FROM inbox").scalar()) == 1
+    file.close()
+    assert auto_vacuum(path) == 0
+    assert logs == [
+        {
+            "event": "store_not_compacted",
+            "log_level": "warning",
+            "path": str(path),
+            "reason": "database or disk is full",
+        }
+    ]
 
 
 def auto_vacuum(path: Path) -> int:

@@ -1,0 +1,125 @@
+"""What a refusal, an error or a warning of the store says."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from autoscaler.controller.ports.store import Cooldown, Delivery, HistoryRow, Record, StoreError
+from autoscaler.model.identifiers import CallId, InstallationId, JobId, MachineId, RunnerName
+from autoscaler.model.installations import Installations
+from autoscaler.model.jobs import JobState
+from autoscaler.store.batch import Beat, Decision
+from autoscaler.store.fields import CorruptRecordError, Fields
+from autoscaler.store.rows import cooldown_row, delivery_row, history_row, record_row
+from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite_file import SqliteFile
+from tests.store.records import call, job, machine, rerun, runner
+
+NEVER = float("nan")
+DELIVERY = Delivery("a", "workflow_job", 1.0, b"{}")
+HISTORY = HistoryRow(1.0, "job", "1", "queued")
+CHARACTERS = "holds characters that cannot be stored"
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (replace(job(1), id=JobId(-1)), "a job id is not a 64-bit number"),
+        (replace(job(1), id=JobId(2**63)), "a job id is not a 64-bit number"),
+        (replace(rerun(1), job=JobId(-1)), "a job id is not a 64-bit number"),
+        (replace(call("c"), id=CallId("\0")), f"a call id {CHARACTERS}"),
+        (replace(machine("m"), id=MachineId("\0")), f"a machine id {CHARACTERS}"),
+        (replace(machine("m"), call=CallId("\0")), f"a machine's call {CHARACTERS}"),
+        (replace(runner("r"), name=RunnerName("\0")), f"a runner name {CHARACTERS}"),
+        (replace(runner("r"), machine=MachineId("\0")), f"a runner's machine {CHARACTERS}"),
+    ],
+)
+def test_a_record_that_cannot_be_stored(record: Record, words: str) -> None:
+    with pytest.raises(StoreError) as refused:
+        record_row(record)
+    assert str(refused.value) == words
+
+
+def test_the_largest_numbers_of_jobs_can_be_stored() -> None:
+    for number in (0, 2**63 - 1):
+        assert record_row(job(number))[1]["id"] == number
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: delivery_row(replace(DELIVERY, id="\0")), f"a delivery id {CHARACTERS}"),
+        (lambda: delivery_row(replace(DELIVERY, event="\ud800")), f"a delivery event {CHARACTERS}"),
+        (
+            lambda: delivery_row(replace(DELIVERY, received_at=NEVER)),
+            "a delivery is at no moment: nan",
+        ),
+        (lambda: history_row(replace(HISTORY, at=NEVER)), "a history is at no moment: nan"),
+        (lambda: history_row(replace(HISTORY, kind="\0")), f"a history kind {CHARACTERS}"),
+        (lambda: history_row(replace(HISTORY, record="\0")), f"a history record {CHARACTERS}"),
+        (lambda: cooldown_row(Cooldown("\0", 1.0, 1, "")), f"a cooldown key {CHARACTERS}"),
+        (lambda: cooldown_row(Cooldown("k", NEVER, 1, "")), "a cooldown is at no moment: nan"),
+        (lambda: Beat.of(NEVER), "a heartbeat is at no moment: nan"),
+        (lambda: Beat.of(1.0, NEVER), "a arrived_until is at no moment: nan"),
+        (
+            lambda: Decision.of([], [], [], [], Installations(InstallationId("\0"), ())),
+            f"a installation {CHARACTERS}",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_stored(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(StoreError) as refused:
+        make()
+    assert str(refused.value) == words
+
+
+@pytest.mark.parametrize(
+    ("read", "words"),
+    [
+        (lambda of: of.text("flag"), "flag is not a string"),
+        (lambda of: of.texts("flag"), "flag is not a list of strings"),
+        (lambda of: of.texts("whole_list"), "whole_list is not a list of strings"),
+        (lambda of: of.flag("none"), "none is not true or false"),
+        (lambda of: of.amounts("flag"), "flag is not a list of [name, integer]"),
+        (lambda of: of.amounts("whole_list"), "whole_list is not a list of [name, integer]"),
+        (lambda of: of.part("flag"), "flag is not an object"),
+        (lambda of: of.part("gone"), "gone is missing"),
+        (lambda of: of.choice("word", JobState), f"word is not one of {', '.join(JobState)}"),
+        (lambda of: of.whole_or_none("flag"), "flag is not an integer"),
+        (lambda of: of.number_or_none("flag"), "flag is not a number"),
+        (lambda _: Fields.parse("[]"), "record is not an object"),
+    ],
+)
+def test_a_field_that_is_not_what_it_should_be(
+    read: Callable[[Fields], object], words: str
+) -> None:
+    fields = Fields.parse('{"flag": true, "whole_list": [1], "none": null, "word": "odd"}')
+    with pytest.raises(CorruptRecordError) as refused:
+        read(fields)
+    assert str(refused.value) == words
+
+
+@pytest.mark.parametrize("amounts", ['["a", 1, 2]', '["a"]', "[1, 1]", '["a", "b"]', "{}"])
+def test_an_amount_is_a_name_and_an_integer(amounts: str) -> None:
+    assert Fields.parse('{"x": [["a", 1]]}').amounts("x") == (("a", 1),)
+    with pytest.raises(CorruptRecordError, match="x is not a list"):
+        Fields.parse(f'{{"x": [["a", 1], {amounts}]}}').amounts("x")
+
+
+def test_an_error_that_is_not_sqlite_s_is_named_by_its_kind(path: Path) -> None:
+    """Its own words could hold what was to be written."""
+    file = SqliteFile(path)
+    with pytest.raises(StoreError) as refused:
+        file.transaction(lambda c: c.execute(text("SELECT :secret")))
+    file.close()
+    assert str(refused.value) == f"{path}: StatementError"
+
+
+async def test_the_last_to_close_the_file_leaves_no_journal(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    await store.accept(DELIVERY)
+    await store.close()
+    assert {file.name for file in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
