@@ -49,10 +49,7 @@ _SPAWNS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.sy
 def _coverage() -> coverage.Coverage:
     # The database library runs our code in greenlets, which coverage does not follow by itself.
     follow = ["thread", "greenlet"]
-    made = coverage.Coverage(data_file=None, include=[f"{HERE}/autoscaler/*"], concurrency=follow)
-    # pytest's own imports may have come first.
-    made.set_option("run:disable_warnings", ["no-data-collected"])
-    return made
+    return coverage.Coverage(data_file=None, include=[f"{HERE}/autoscaler/*"], concurrency=follow)
 
 
 class Warm:
@@ -296,6 +293,7 @@ def _end_all() -> None:
             os.waitpid(-1, 0)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Become the loop of this session."""
-    config.pluginmanager.register(Warm(), "mutant-warm-loop")
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Become the loop of this session, before anything of the project is imported."""
+    early_config.pluginmanager.register(Warm(), "mutant-warm-loop")

@@ -58,6 +58,9 @@ def test_counter():
 
 CONFTEST = """
 from hypothesis import settings
+
+from autoscaler.room import code  # what it does at its import is judged as well
+
 settings.register_profile("mutants", settings.get_profile("default"))
 """
 
