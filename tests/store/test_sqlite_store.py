@@ -368,6 +368,19 @@ async def test_a_decisions_rows_are_made_in_the_stores_thread(store: SqliteStore
     assert held.result()
 
 
+async def test_what_is_asked_at_once_is_done_one_after_the_other(store: SqliteStore) -> None:
+    """The file is one thread's: a second one would begin a transaction within a transaction."""
+    await store.commit([job(1)], [])
+    many = 8
+    found = await asyncio.gather(
+        *(store.load(0.0) for _ in range(many)),
+        *(store.find_job(JobId(1)) for _ in range(many)),
+        *(store.accept(delivery(str(n))) for n in range(many)),
+    )
+    assert found[many : 2 * many] == [job(1)] * many
+    assert found[2 * many :] == [True] * many
+
+
 async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others(
     store: SqliteStore,
 ) -> None:

@@ -136,3 +136,7 @@ def test_the_dictionary_is_the_one_that_stored_bodies_were_compressed_with() -> 
     assert hashlib.sha256(DICTIONARY).hexdigest() == (
         "8ea41e3f17b25be577092122623bbd695f712e384054f5809d1f16ce63be6874"
     )
+
+
+def test_a_record_is_stored_without_spaces() -> None:
+    assert encode_runner(runner("r")).count(" ") == 0
