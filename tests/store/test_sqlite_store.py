@@ -286,6 +286,21 @@ async def test_forget_keeps_the_history_of_another_kind_s_record_of_the_same_nam
     assert len(await store.history("machine", "1")) == 1
 
 
+async def test_forget_keeps_what_ended_at_that_very_moment(store: SqliteStore) -> None:
+    await store.commit(
+        [
+            job(1, JobState.COMPLETED, 60.0),
+            call("c", CallState.SETTLED, 60.0),
+            machine("m", MachineState.GONE, 60.0),
+            runner("r", RunnerState.DONE, 60.0, on="other"),
+            rerun(1, RerunState.ENDED, 60.0),
+        ],
+        [],
+    )
+    assert await store.forget(60.0) == 0
+    assert await store.forget(60.5) == 5
+
+
 async def test_forget_takes_reruns_that_ended_long_ago(store: SqliteStore) -> None:
     old, young = (rerun(number, RerunState.ENDED, at) for number, at in ((1, 50.0), (2, 90.0)))
     await store.commit([old, young, rerun(3, at=50.0)], [])

@@ -138,5 +138,6 @@ def test_the_dictionary_is_the_one_that_stored_bodies_were_compressed_with() -> 
     )
 
 
-def test_a_record_is_stored_without_spaces() -> None:
-    assert encode_runner(runner("r")).count(" ") == 0
+@pytest.mark.parametrize("name", ["build", "\ud800"])
+def test_a_record_is_stored_without_spaces(name: str) -> None:
+    assert encode_job(dataclasses.replace(job(1), name=name)).count(" ") == 0

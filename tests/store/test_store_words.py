@@ -1,23 +1,36 @@
 """What a refusal, an error or a warning of the store says."""
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import zstandard
 from sqlalchemy import text
 
 from autoscaler.controller.ports.store import Cooldown, Delivery, HistoryRow, Record, StoreError
-from autoscaler.model.identifiers import CallId, InstallationId, JobId, MachineId, RunnerName
+from autoscaler.model.identifiers import (
+    CallId,
+    InstallationId,
+    JobId,
+    MachineId,
+    ProviderName,
+    RunnerName,
+)
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
+from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.store.batch import Beat, Decision
+from autoscaler.store.bodies import compress, decompress
 from autoscaler.store.fields import CorruptRecordError, Fields
+from autoscaler.store.readings import _row
 from autoscaler.store.rows import cooldown_row, delivery_row, history_row, record_row
 from autoscaler.store.sqlite import SqliteStore
-from autoscaler.store.sqlite_file import SqliteFile
+from autoscaler.store.sqlite_file import SqliteFile, _prepare
 from tests.store.records import call, job, machine, rerun, runner
 
+EAST = ProviderName("us-east-1")
 NEVER = float("nan")
 DELIVERY = Delivery("a", "workflow_job", 1.0, b"{}")
 HISTORY = HistoryRow(1.0, "job", "1", "queued")
@@ -62,10 +75,22 @@ def test_the_largest_numbers_of_jobs_can_be_stored() -> None:
         (lambda: history_row(replace(HISTORY, record="\0")), f"a history record {CHARACTERS}"),
         (lambda: cooldown_row(Cooldown("\0", 1.0, 1, "")), f"a cooldown key {CHARACTERS}"),
         (lambda: cooldown_row(Cooldown("k", NEVER, 1, "")), "a cooldown is at no moment: nan"),
+        (
+            lambda: _row(EAST, ReadingKind.QUOTA, Reading("L-1", 1.0, NEVER)),
+            "a reading is at no moment: nan",
+        ),
+        (
+            lambda: _row(EAST, ReadingKind.QUOTA, Reading("\0", 1.0, 1.0)),
+            f"a name of a reading {CHARACTERS}",
+        ),
+        (
+            lambda: _row(EAST, ReadingKind.QUOTA, Reading("L-1", NEVER, 1.0)),
+            "the quota of L-1 is no number",
+        ),
         (lambda: Beat.of(NEVER), "a heartbeat is at no moment: nan"),
         (lambda: Beat.of(1.0, NEVER), "a arrived_until is at no moment: nan"),
         (
-            lambda: Decision.of([], [], [], [], Installations(InstallationId("\0"), ())),
+            lambda: Decision.of([], [], [], [], Installations(InstallationId("\0"), ())).rows(),
             f"a installation {CHARACTERS}",
         ),
     ],
@@ -123,3 +148,34 @@ async def test_the_last_to_close_the_file_leaves_no_journal(path: Path) -> None:
     await store.accept(DELIVERY)
     await store.close()
     assert {file.name for file in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
+
+
+def test_a_file_that_is_a_folder_is_named_with_what_to_do(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(StoreError) as refused:
+        SqliteFile(path)
+    assert str(refused.value) == (
+        f"{path}: cannot be opened: Is a directory; it must be a file of this user's own that it "
+        "may write to"
+    )
+
+
+def test_a_file_without_a_write_ahead_log_is_refused() -> None:
+    connection = sqlite3.connect(":memory:")
+    words = r"this file system allows no WAL \(journal mode memory\)"
+    with pytest.raises(sqlite3.OperationalError, match=words):
+        _prepare(connection, None)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [
+        (b"\0", "Error -. while decompressing data"),
+        (compress(b"{}")[:-1], "decompress"),
+        (zstandard.ZstdCompressor().compress(bytes(2 * 2**20 + 1)), "a body of no known length"),
+    ],
+)
+def test_a_damaged_body_is_named(stored: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        decompress(stored)
