@@ -3,6 +3,7 @@
 Recorded first, then sent: no effect starts before what it is about is on disk.
 """
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -34,8 +35,8 @@ from autoscaler.model.runners import Runner, runner_name
 
 Effect = Coroutine[Any, Any, None]
 
-LAUNCHED_AT_ONCE = 1000
-"""Machines whose requests are recorded before everything else has a turn: as many as one call asks for."""
+LAUNCHED_AT_ONCE = 200
+"""Machines whose requests are recorded in one step of the event loop, unless one call asks for more."""
 
 
 class Executor:
@@ -76,6 +77,8 @@ class Executor:
         effects = [effect for intent in intents for effect in self._record(intent)]
         counted = self._counted()
         try:
+            if _machines(intents) > LAUNCHED_AT_ONCE:
+                await asyncio.sleep(0)  # copying and reporting so many records is a step of its own
             await self._journal.commit()
         except BaseException:
             for effect in effects:
@@ -163,12 +166,17 @@ def _pieces(intents: Sequence[Intent]) -> list[Sequence[Intent]]:
     later: list[Sequence[Intent]] = []
     machines = 0
     for intent in intents:
-        machines += intent.count if isinstance(intent, Launch) else 0
+        machines += _machines((intent,))
         if isinstance(intent, Launch) and machines > LAUNCHED_AT_ONCE:
             later.append((intent,))
         else:
             first.append(intent)
     return [first, *later] if first or later else []
+
+
+def _machines(intents: Sequence[Intent]) -> int:
+    """Return how many machines some intents launch."""
+    return sum(intent.count for intent in intents if isinstance(intent, Launch))
 
 
 def _without_effect(intent: WithdrawCall | Doubt, now: float) -> e.Event:

@@ -46,6 +46,9 @@ class Pace:
     share: float = 0.25
 
 
+LARGE_FLEET = 1000
+"""Jobs and machines from which on other tasks have a turn between the parts of a pass."""
+
 REMIND_AFTER: Seconds = 60.0
 """How seldom a reason is told again that comes and goes."""
 
@@ -111,15 +114,26 @@ class Loop:
         self._journal.changed.clear()
         await self._intake.apply_waiting()
         self._journal.note(TimePassed(self._clock.now()))
+        await self._give_way()
         planned = self._pacing.now()
         self.plan = plan(self._journal.fleet())
         self._planning_took = self._pacing.now() - planned
         self._tell_waiting()
         await self._executor.carry_out(self.plan)
         await self._journal.commit()
+        await self._give_way()
         self._telemetry.fleet(fleet_counts(self._journal.ledger.state, self._clock.now()))
         self.turned_at = self._pacing.now()
         self._telemetry.loop_pass(self.turned_at - began)
+
+    async def _give_way(self) -> None:
+        """Let other tasks run, if the fleet is so large that each part of a pass takes long.
+
+        Not between a plan and its recording: intents are about the fleet as it was planned for.
+        """
+        state = self._journal.ledger.state
+        if len(state.jobs) + len(state.machines) >= LARGE_FLEET:
+            await asyncio.sleep(0)
 
     async def drain(self, patience: Seconds) -> None:
         """Finish what is in flight, and make the last of it durable. Raises StoreError."""

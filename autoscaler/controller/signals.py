@@ -3,6 +3,8 @@
 It never changes anything.
 """
 
+from collections import Counter
+
 import structlog
 
 from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
@@ -10,7 +12,7 @@ from autoscaler.ledger.runs import OUTSIDE_ACCESS
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import boots_key, exits_key, on_trial
-from autoscaler.model.identifiers import Instant, JobId, MachineId, SkuName
+from autoscaler.model.identifiers import Instant, JobId, MachineId, ProviderName, SkuName
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import EndGround, MachineState
@@ -20,11 +22,18 @@ _log = structlog.get_logger(__name__)
 
 def report(changes: Changes, state: LedgerState, telemetry: Telemetry) -> None:
     """Count what the history tells."""
+    requested: Counter[tuple[SkuName, ProviderName]] = Counter()
     for row in changes.history:
         if row.kind == "job":
             _report_job(row, state, telemetry)
+        elif row.kind == "machine" and row.event == "requested":
+            # One call requests up to 1,000 machines: each metric is looked up once.
+            if (machine := state.machines.get(MachineId(row.record))) is not None:
+                requested[machine.sku, machine.provider] += 1
         elif row.kind == "machine":
             _report_machine(row, state, telemetry)
+    for (sku, provider), count in requested.items():
+        telemetry.launches(sku, provider, count)
 
 
 def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
@@ -84,9 +93,7 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -
     machine = state.machines.get(MachineId(row.record))
     if machine is None:
         return
-    if row.event == "requested":
-        telemetry.launches(machine.sku, machine.provider, 1)
-    elif row.event == MachineState.ENDING and machine.ground is not None:
+    if row.event == MachineState.ENDING and machine.ground is not None:
         telemetry.machine_ended(machine.sku, machine.ground)
         if machine.ground is EndGround.DEADLINE and machine.failure is not None:
             telemetry.launch_failures(machine.sku, machine.failure, 1)

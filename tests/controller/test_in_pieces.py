@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from autoscaler.controller.executor import LAUNCHED_AT_ONCE
 from autoscaler.controller.intake import APPLIED_AT_ONCE
 from autoscaler.controller.launching import ANSWERED_AT_ONCE
+from autoscaler.controller.loop import LARGE_FLEET
 from autoscaler.model.catalogue import IdlePolicy, Limits
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import MachinesListed
-from autoscaler.model.jobs import Job
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import QUEUED_AT_MOST, Job, JobState
 from autoscaler.model.machines import Machine, MachineState
+from autoscaler.planner.placement import MAX_MACHINES_PER_CALL
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
 from tests.ledger.builders import listed
-from tests.planner.fleets import EAST, catalogue, sku
+from tests.planner.fleets import EAST, catalogue, queued, sku
 
-MANY = 2 * LAUNCHED_AT_ONCE + 100
+MANY = 2 * MAX_MACHINES_PER_CALL + 100
 
 
 def wants(machines: int, limit: int | None = None) -> World:
@@ -44,8 +47,60 @@ async def test_a_plan_of_thousands_of_machines_is_recorded_call_by_call() -> Non
     await controller.resume()
     await controller.turn()
     assert count(controller, MachineState.LAUNCHED) == MANY == len(world.east.running)
-    assert most_in_a_commit(world, MachineState.REQUESTED) == LAUNCHED_AT_ONCE
+    assert most_in_a_commit(world, MachineState.REQUESTED) == MAX_MACHINES_PER_CALL
     assert controller.crashes == []
+
+
+@on_virtual_time
+async def test_calls_are_recorded_together_up_to_a_number_of_machines() -> None:
+    half = LAUNCHED_AT_ONCE // 2
+    names = ("a", "b", "c", "d")
+    skus = [sku(name, idle=IdlePolicy(minimum=half)) for name in names]
+    world = World(catalogue=catalogue(*skus))
+    controller = Controller(world)
+    await controller.resume()
+    await controller.turn()
+    assert count(controller, MachineState.LAUNCHED) == 4 * half
+    sizes = [
+        sum(isinstance(one, Machine) and one.state is MachineState.REQUESTED for one in c.records)
+        for c in world.store.commits
+    ]
+    assert [size for size in sizes if size] == [2 * half, half, half]
+
+
+@on_virtual_time
+async def test_others_have_a_turn_before_a_large_fleet_is_planned() -> None:
+    """A delivery that comes while time passes in the ledger does not wait for the plan as well."""
+    assert await seen_before_the_plan(LARGE_FLEET)
+
+
+@on_virtual_time
+async def test_a_small_fleet_is_planned_in_one_step() -> None:
+    assert not await seen_before_the_plan(LARGE_FLEET // 2)
+
+
+async def seen_before_the_plan(jobs: int) -> bool:
+    """Return whether another task sees a job expire in a fleet of so many jobs before it is planned."""
+    world = wants(1, limit=1)
+    controller = Controller(world)
+    await controller.resume()
+    now = world.clock.now()
+    controller.journal.note(queued(1, now - QUEUED_AT_MOST, "gpu"))
+    controller.journal.note(*(queued(job, now, "gpu") for job in range(2, jobs + 1)))
+    await controller.journal.commit()
+    before = []
+
+    async def look() -> None:
+        for _ in range(5):  # it only goes on as long as no virtual time passes
+            ended = controller.state.jobs[JobId(1)].state is JobState.COMPLETED
+            before.append(ended and not controller.state.machines)
+            await asyncio.sleep(0)
+
+    looking = asyncio.get_running_loop().create_task(look())
+    await controller.loop.turn()
+    await looking
+    assert controller.state.machines
+    return any(before)
 
 
 @on_virtual_time
@@ -75,7 +130,7 @@ async def test_what_others_add_between_two_calls_of_a_plan_counts_in_the_caps() 
     controller.journal.on_history(appears)
     controller.journal.changed.clear()
     await controller.loop.turn()
-    assert len(controller.state.machines) == LAUNCHED_AT_ONCE
+    assert len(controller.state.machines) == MAX_MACHINES_PER_CALL
     assert controller.journal.changed.is_set(), "the rest is planned again at once"
     await controller.turn()
     await controller.turn()
