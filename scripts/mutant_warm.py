@@ -121,7 +121,7 @@ class Warm:
             chosen = [items[name] for name in asked["tests"] if name in items]
         for item, following in zip(chosen, [*chosen[1:], None], strict=True):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self._failed:
+            if self._failed and self._reach is None:
                 break
         said.write_text(json.dumps({"by": self._failed, "why": self._why}))
         if self._reach is not None:
@@ -151,10 +151,11 @@ class Warm:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Notes the test that failed, and how long each took."""
         if self._reach is not None:
-            self._reach.took[report.nodeid] = (
-                self._reach.took.get(report.nodeid, 0.0) + report.duration
-            )
+            took = self._reach.took
+            took[report.nodeid] = took.get(report.nodeid, 0.0) + report.duration
         if report.failed:
+            if self._reach is not None:
+                self._reach.failed.add(report.nodeid)
             self._failed = report.nodeid
             self._why = str(report.longrepr)[-2000:]
             self._hung = "Failed: Timeout (>" in str(report.longrepr)
@@ -166,6 +167,7 @@ class Reach:
     def __init__(self, imports: coverage.Coverage) -> None:
         self.took: dict[str, float] = {}
         self.cpu: dict[str, float] = {}
+        self.failed: set[str] = set()
         self._imports = imports
         self._coverage = _coverage()
         self._test = ""
@@ -207,17 +209,15 @@ class Reach:
                 own.setdefault(line, []).append("")
         loaded = sorted(set(sys.modules) - self._modules)
         modules = [name for name in loaded if name.partition(".")[0] not in ("autoscaler", "tests")]
-        file.write_text(
-            json.dumps(
-                {
-                    "took": self.took,
-                    "cpu": self.cpu,
-                    "lines": lines,
-                    "spawn": sorted(self._spawn),
-                    "modules": modules,
-                }
-            )
-        )
+        found = {
+            "took": {x: took for x, took in self.took.items() if x not in self.failed},
+            "cpu": self.cpu,
+            "failed": sorted(self.failed),
+            "lines": lines,
+            "spawn": sorted(self._spawn),
+            "modules": modules,
+        }
+        file.write_text(json.dumps(found))
 
 
 def _cpu() -> float:

@@ -52,6 +52,10 @@ def test_table():
     assert code.TABLE == {"limit": 7}
 
 
+def test_fails():
+    assert code.unused(1) == 4
+
+
 def test_counter():
     assert code.Counter().more() > 0
 """
