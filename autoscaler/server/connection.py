@@ -24,20 +24,26 @@ class Connection(web.RequestHandler):
     __slots__ = ("_places", "_stays", "made", "opening", "place")
 
     place: Place
-    opening: asyncio.Task[None]
+    opening: asyncio.Task[None] | None
 
     def __init__(self, server: web.Server, places: Places, **options: Any) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
         self._places = places
         self._stays = False
         self.made: asyncio.Transport | None = None
+        self.opening = None
 
     def give_way(self) -> None:
         """Close at once, in whatever state it is."""
-        if self.made is None:
-            self.opening.cancel()
-        else:
+        if self.made is not None:
             self.made.abort()
+        elif self.opening is not None:
+            self.opening.cancel()
+
+    def let_go(self) -> None:
+        """Break its cycles, so that it needs no garbage collector (see `app.collecting`)."""
+        self.made = self.opening = None
+        self.place.close = _is_closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for a head; it has its time after a TLS handshake's."""
@@ -56,6 +62,7 @@ class Connection(web.RequestHandler):
         """Give the place back."""
         self._places.leave(self.place)
         super().connection_lost(exc)
+        self.let_go()
 
     def at(self, stage: Stage) -> None:
         """Note how far its request has come."""
@@ -102,6 +109,10 @@ class Connection(web.RequestHandler):
             answer.body = b'{"error":"internal_server_error"}'
         answer.force_close()
         return answer
+
+
+def _is_closed() -> None:
+    """Do nothing: what `Place.close` is once its connection is closed."""
 
 
 class _Unsigned(web.Response):

@@ -163,6 +163,7 @@ class Listener:
                 # Cancelled before it began, perhaps: then nobody else closes the socket.
                 self._places.leave(place)
                 accepted.close()
+                connection.let_go()
 
         task.add_done_callback(opened)
 

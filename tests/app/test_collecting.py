@@ -2,8 +2,9 @@
 
 import asyncio
 import gc
+import weakref
 
-from autoscaler.app.collecting import FREEZE_EVERY, keep_out_of_collections
+from autoscaler.app.collecting import COLLECT_EVERY, FREEZE_EVERY, keep_out_of_collections
 from autoscaler.model.catalogue import RegistrationRate
 from autoscaler.simulator.world.virtual_time import run
 from benchmarks.virtual_fleet import LABEL, REPOSITORIES, Setting, VirtualFleet
@@ -30,6 +31,28 @@ def test_full_collections_look_only_at_what_is_new() -> None:
     assert with_kept >= 1000
     assert freed >= 1000, "reference counting frees what is frozen"
     assert gc.get_freeze_count() == 0
+
+
+def test_a_frozen_cycle_is_freed_within_the_hour() -> None:
+    class Knot:
+        def __init__(self) -> None:
+            self.myself = self
+
+    async def story() -> tuple[bool, bool]:
+        freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
+        await asyncio.sleep(1.0)
+        knot = Knot()
+        known = weakref.ref(knot)
+        await asyncio.sleep(FREEZE_EVERY)
+        del knot
+        gc.collect()
+        frozen = known() is not None
+        await asyncio.sleep(COLLECT_EVERY)
+        freezing.cancel()
+        await asyncio.wait({freezing})
+        return frozen, known() is None
+
+    assert run(story()) == (True, True)
 
 
 def test_jobs_and_machines_leave_nothing_to_the_collector() -> None:

@@ -1,8 +1,10 @@
 """Strangers' connections on a real listener: who is closed, when, and who is served all the same."""
 
 import asyncio
+import gc
 import json
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -275,3 +277,30 @@ async def test_no_answer_names_the_software_or_repeats_the_request(
     assert b"aiohttp" not in answer.lower()
     assert b"secret" not in answer
     writer.close()
+
+
+@pytest.mark.parametrize("sent", [PING, POLL, SLOW_HEAD, SLOW_BODY, b""])
+def test_a_closed_connection_leaves_nothing_to_the_collector(sent: bytes) -> None:
+    """What is frozen while it lives, and in a cycle when it is dropped, would be kept for an hour."""
+
+    async def story() -> int:
+        async with running(settings=FULL) as caller:
+            for count in (2, 20):
+                gc.collect()
+                gc.disable()
+                for _ in range(count):
+                    _, writer = await connect(caller.serving.address, sent)
+                    await asyncio.sleep(0.02)
+                    writer.close()
+                    await writer.wait_closed()
+                    await asyncio.sleep(0.02)
+            kinds = Counter(type(one).__name__ for one in gc.get_objects())
+            gc.collect()
+            kinds.subtract(type(one).__name__ for one in gc.get_objects())
+            return kinds["Connection"] + kinds["Place"]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            assert runner.run(story()) == 0
+        finally:
+            gc.enable()
