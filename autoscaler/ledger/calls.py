@@ -141,7 +141,7 @@ def on_call_answered(state: LedgerState, event: CallAnswered) -> None:
     with state.changing(call):
         call.failure = worst[0] if left else None
         call.reason = worst[1] if left else ""
-    detail = f"{len(event.launched)} of {len(call.slots)}"
+    detail = f"{len(call.slots) - len(left)} of {len(call.slots)}"
     _settle(state, call, event.at, "answered", f"{detail}: {worst[1]}" if left else detail)
 
 

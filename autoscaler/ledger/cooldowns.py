@@ -113,10 +113,13 @@ def hold_back_answered(
 def hold_back(
     state: LedgerState, call: Call, failure: LaunchFailure, at: Instant, at_least: Seconds = 0.0
 ) -> None:
-    """Hold back what a failure of this call reaches, and nothing beside it."""
+    """Hold back what a failure of this call reaches, and nothing beside it.
+
+    A failure may name an offering that has left the catalogue since the call: it says nothing of the others.
+    """
     reason = _reason(failure)
-    named = failure.offering if failure.offering in state.offerings else None
-    keys = (named,) if named is not None else call.offerings
+    known = failure.offering in call.offerings or failure.offering in state.offerings
+    keys = (failure.offering,) if failure.offering is not None and known else call.offerings
     for key in sorted(_reached(state, call, failure, keys)):
         strike(state, key, failure.failure, at, reason, at_least)
 

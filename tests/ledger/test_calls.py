@@ -5,7 +5,7 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.calls import CallState
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.cooldowns import Cooldown
+from autoscaler.model.cooldowns import Cooldown, offering_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId, ProviderMachineId
 from autoscaler.model.machines import MachineState
@@ -305,3 +305,25 @@ def test_an_answer_in_pieces_is_an_answer_and_may_be_cut_short() -> None:
     world.do(e.CallAnswered, CallId("c"), machines, (), None)
     assert world.call().state is CallState.SETTLED
     assert {m.provider_id for m in world.state.machines.values()} == {"i-0", "i-1", "i-2"}
+
+
+def test_the_history_of_an_answer_in_pieces_counts_all_of_them() -> None:
+    world = World()
+    world.send(3)
+    machines = tuple(launched(f"i-{number}") for number in range(3))
+    world.do(e.CallAnswered, CallId("c"), machines[:2], (), None, True)
+    world.do(e.CallAnswered, CallId("c"), machines[2:], (), None)
+    rows = world.state.take_changes().history
+    assert [row.detail for row in rows if row.event == "answered"] == ["3 of 3"]
+
+
+def test_a_failure_of_an_offering_that_left_the_catalogue_holds_back_no_other() -> None:
+    """A zone stops selling a type while a call is in flight, and the answer says so."""
+    world = World(MIXED)
+    world.send(2)
+    gone, *others = world.call().offerings
+    state = world.state
+    del state.offerings[gone]
+    failed = e.LaunchFailure(FailureClass.UNSUPPORTED, "Unsupported", "not in this zone", gone)
+    world.do(e.CallAnswered, CallId("c"), (launched("i-1"),), (failed,), None)
+    assert not any(offering_key(one) in state.cooldowns for one in others)
