@@ -5,7 +5,7 @@ the job itself is asked about. It never decides what to read next and asks nobod
 """
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoscaler.controller.ports.github_lists import (
@@ -33,7 +33,7 @@ ASK_AT_ONCE = 3
 MOST_RUNS = 20_000
 
 _OF_REPOSITORIES = (Kind.NEWEST, *BY_STATUS)
-_NO_JOBS: Mapping[JobId, Job] = {}
+_NO_JOBS: frozenset[JobId] = frozenset()
 _OPEN = frozenset({JobState.QUEUED, JobState.WAITING, JobState.IN_PROGRESS})
 _NOT_STARTED = frozenset({JobState.QUEUED, JobState.WAITING})
 
@@ -42,14 +42,14 @@ RunKey = tuple[str, int]
 
 @dataclass(slots=True)
 class _Run:
-    """A run that is, or was until lately, at work. `open_jobs` are the ledger's own, to read."""
+    """A run that is, or was until lately, at work. `open_jobs` are the ledger's open ones."""
 
     known_at: Instant
     listed_at: Instant
     mark: str = ""
     changed: bool = False
     completed_since: Instant | None = None
-    open_jobs: Mapping[JobId, Job] = field(default_factory=dict)
+    open_jobs: frozenset[JobId] = _NO_JOBS
     ghosts: dict[JobId, Instant] = field(default_factory=dict)
 
 
@@ -116,10 +116,11 @@ class SyncBook:
         activity = state.activity.of(self.account)
         for known in activity.repositories.values():
             self.saw(self._name(known.name), known.updated_at, state)
-        open_jobs = {}
+        open_jobs: dict[RunKey, frozenset[JobId]] = {}
         for (repository, number), jobs in activity.runs.items():
             name = self._names.get(repository) or activity.repositories[repository].name
-            open_jobs[name, number] = jobs
+            # A copy: the ledger replaces its own with each change of a job.
+            open_jobs[name, number] = frozenset(jobs)
         for key in open_jobs:
             if key not in self._runs and len(self._runs) < MOST_RUNS:
                 self._runs[key] = _Run(now, now)
@@ -199,7 +200,7 @@ class SyncBook:
             elif (event := news(state, seen)) is not None:
                 events.append(event)
         shown = {seen.id for seen in listed}
-        missing = [job for job in run.open_jobs.keys() - shown if self._may_ask(state, job, now)]
+        missing = [job for job in run.open_jobs - shown if self._may_ask(state, job, now)]
         ask = tuple(sorted(missing)[:ASK_AT_ONCE])
         self._asked.update(dict.fromkeys(ask, now))
         if run.completed_since is not None and not run.open_jobs:

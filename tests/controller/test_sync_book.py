@@ -310,3 +310,14 @@ def test_the_ledger_is_taken_over_without_a_look_at_every_job() -> None:
     assert known.repositories == {WIDGETS: NOW + 5.0, "acme/tools": NOW + 5.0}
     shown = desk.book.listed_jobs((WIDGETS, 1), [], state, NOW + 120.0)
     assert shown.ask == (4, 7)
+
+
+def test_a_change_of_a_job_hides_it_from_no_list_that_is_read_before_the_next_look(
+    desk: Desk,
+) -> None:
+    desk.hear(told(1))
+    job = desk.ledger.state.jobs[JobId(1)]
+    with desk.ledger.state.changing(job):
+        job.read_at = NOW
+    later = NOW + GHOST_AFTER + UNLISTED_FOR
+    assert desk.book.listed_jobs(KEY, [], desk.ledger.state, later).ask == (JobId(1),)
