@@ -15,7 +15,6 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.launching import Launching
 from autoscaler.controller.ports.clock import Ids
 from autoscaler.model import events as e
-from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.plan import (
     Doubt,
@@ -37,6 +36,9 @@ Effect = Coroutine[Any, Any, None]
 
 LAUNCHED_AT_ONCE = 200
 """Machines whose requests are recorded in one step of the event loop, unless one call asks for more."""
+
+ENDED_AT_ONCE = 100
+"""Machines whose ends are recorded in one step of the event loop."""
 
 
 class Executor:
@@ -65,9 +67,13 @@ class Executor:
 
         All intents are one transaction, but for launches beyond `LAUNCHED_AT_ONCE` machines: each of
         these follows in its own, as long as nothing else changes what the caps count. The rest of the
-        launches is planned again then.
+        launches is planned again then. Ends beyond `ENDED_AT_ONCE` are planned again in any case: what
+        happens meanwhile may show that a machine has work.
         """
-        for piece in _pieces(plan.intents):
+        intents = _without_late_ends(plan.intents)
+        if len(intents) < len(plan.intents):
+            self._journal.changed.set()
+        for piece in _pieces(intents):
             if not await self._carry_out(piece):
                 self._journal.changed.set()
                 return
@@ -88,9 +94,11 @@ class Executor:
             self._effects.start(effect)
         return counted == self._counted()
 
-    def _counted(self) -> tuple[int, float, Catalogue]:
+    def _counted(self) -> tuple[object, ...]:
+        """Return what limits and quotas count."""
         state = self._journal.ledger.state
-        return state.machines_used, state.dollars_used, state.catalogue
+        used = state.machines_used, state.dollars_used, +state.used_by_sku, +state.used_by_quota
+        return *used, state.quotas, state.catalogue
 
     def _record(self, intent: Intent) -> tuple[Effect, ...]:
         """Apply one intent as a fact; return the effects to start once that is durable."""
@@ -158,6 +166,12 @@ class Executor:
         )
         self._journal.note(e.RunnerNamed(now, name, machine.id, intent.demand))
         return self._granting.mint(name)
+
+
+def _without_late_ends(intents: Sequence[Intent]) -> Sequence[Intent]:
+    """Return the intents without the ends beyond `ENDED_AT_ONCE`."""
+    late = {id(one) for one in [one for one in intents if isinstance(one, End)][ENDED_AT_ONCE:]}
+    return [one for one in intents if id(one) not in late] if late else intents
 
 
 def _pieces(intents: Sequence[Intent]) -> list[Sequence[Intent]]:

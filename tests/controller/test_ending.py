@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.executor import ENDED_AT_ONCE
 from autoscaler.controller.ports.github import MintOutcomeUnknownError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
@@ -186,6 +187,8 @@ async def test_many_ends_are_sent_in_pieces_that_a_provider_takes() -> None:
     world = World()
     controller, agents = await launched(world, 501)
     await world.clock.sleep(15 * 60.0)
+    for _ in range(-(-501 // ENDED_AT_ONCE)):
+        await controller.turn(0.0)
     await controller.turn()
     assert [len(request) for request in world.east.ended] == [500, 1]
     assert {m for request in world.east.ended for m in request} == {a.instance.id for a in agents}

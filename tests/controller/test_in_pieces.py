@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 
-from autoscaler.controller.executor import LAUNCHED_AT_ONCE
+from autoscaler.controller.executor import ENDED_AT_ONCE, LAUNCHED_AT_ONCE
 from autoscaler.controller.intake import APPLIED_AT_ONCE
 from autoscaler.controller.launching import ANSWERED_AT_ONCE
 from autoscaler.controller.loop import LARGE_FLEET
 from autoscaler.model.catalogue import IdlePolicy, Limits
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.events import MachinesListed
+from autoscaler.model.events import MachinesListed, QuotasRead
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import QUEUED_AT_MOST, Job, JobState
 from autoscaler.model.machines import Machine, MachineState
@@ -180,3 +180,38 @@ async def test_others_have_a_turn_between_two_pieces_and_all_are_durable_at_the_
     assert not applying.done()
     await applying
     assert world.store.applied == set(world.store.inbox)
+
+
+@on_virtual_time
+async def test_launches_recorded_in_pieces_stop_at_a_quota_that_is_read_meanwhile() -> None:
+    world = wants(MANY)
+    controller = Controller(world)
+    await controller.resume()
+    known: list[str] = []
+
+    def appears(rows: Sequence[HistoryRow]) -> None:
+        if not known and any(row.event == "requested" for row in rows):
+            known.extend(controller.state.used_by_quota)
+            quotas = ((known[0], 4 * MAX_MACHINES_PER_CALL),)
+            controller.journal.note(QuotasRead(world.clock.now(), EAST, quotas))
+
+    controller.journal.on_history(appears)
+    await controller.turn()
+    await controller.turn()
+    assert controller.state.used_by_quota[known[0]] <= 4 * MAX_MACHINES_PER_CALL
+
+
+@on_virtual_time
+async def test_machines_are_ended_a_hundred_in_a_step_and_all_of_them() -> None:
+    """What is heard of the others meanwhile counts: each step is planned anew."""
+    many = 3 * ENDED_AT_ONCE + 20
+    world = wants(many)
+    controller = Controller(world)
+    await controller.resume()
+    await controller.turn()
+    controller.journal.ledger.replace_catalogue(catalogue(sku(idle=IdlePolicy(minimum=0))))
+    await world.clock.sleep(24 * 3600.0)
+    for _ in range(8):
+        await controller.turn()
+    assert 0 < most_in_a_commit(world, MachineState.ENDING) <= ENDED_AT_ONCE
+    assert count(controller, MachineState.LAUNCHED) == 0

@@ -362,6 +362,9 @@ async def test_a_machine_parked_while_we_were_away_is_not_ended_for_its_silence(
     assert world.east.ended == []
     again = Agent(successor, agent.instance, agent.nonce)
     again.machine = agent.machine
+    await asyncio.sleep(60.0)
+    now = world.clock.now()
+    await successor.journal.record(RunnersListed(now, "org:acme", now, ()))
     assert isinstance(await again.poll(wait=0.0), StayParked)
     await asyncio.sleep(290.0)
     await successor.turn()
