@@ -50,7 +50,7 @@ class _Fate:
         self._order = order
         self._row: dict[str, Any] | None = None
 
-    def begin(self, _connection: Connection) -> None:
+    def begin(self, _connection: Connection | None = None) -> None:
         self._row = None
 
     def wrote(self, statement: str, parameters: Sequence[Any]) -> None:
@@ -64,7 +64,7 @@ class _Fate:
         rows = (dict(zip(columns, row, strict=True)) for row in json.loads(parameters[0]))
         self._row = next((row for row in rows if row.get(order.column) == order.value), None)
 
-    def commit(self, _connection: Connection) -> None:
+    def commit(self, _connection: Connection | None = None) -> None:
         if self._row is None:
             return
         texts = {name: value for name, value in self._row.items() if isinstance(value, str)}
@@ -78,9 +78,16 @@ def main(order: Path) -> None:
     fate = _Fate(order)
 
     class Watched(sqlite3.Connection):
-        """Bulk writes go to the driver itself: SQLAlchemy's events do not show them."""
+        """Bulk writes go to the driver itself, and so do their BEGIN and COMMIT.
+
+        SQLAlchemy's events do not show them.
+        """
 
         def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+            if sql.startswith("BEGIN"):
+                fate.begin()
+            elif sql == "COMMIT":
+                fate.commit()
             cursor = super().execute(sql, parameters)
             fate.wrote(sql, parameters)
             return cursor
