@@ -23,6 +23,7 @@ class Flow:
     ) -> None:
         self.pools = pools
         self.matched = [0] * len(pools)
+        self.moved = False
         self.users: list[dict[int, int]] = [{} for _ in free]
         self.machines = [0] * (max(accounts, default=-1) + 1)
         self._free = free
@@ -31,6 +32,8 @@ class Flow:
         self._bits = [0] * len(free)
         self._left: list[int] | None = None
         self._closed = 0
+        # Classes with something free in any of their pools, and perhaps some that had it before.
+        self._open = (1 << len(pools)) - 1
         self._kept: set[int] = set()
         self._next = [0] * len(pools)
         # Where each class has taken last: as long as that pool has something free, it takes there.
@@ -51,6 +54,7 @@ class Flow:
         self.pools.append(pools)
         self.matched.append(0)
         self._next.append(0)
+        self._open |= 1 << len(self.pools) - 1
         self._kept = kept
         return len(self.pools) - 1
 
@@ -135,6 +139,7 @@ class Flow:
         return count
 
     def _push(self, path: list[tuple[int, int]], count: int) -> None:
+        self.moved = self.moved or len(path) > 1
         for (_, pool), (other, _) in pairwise(path):
             self._move(other, pool, -count)
         for one, pool in path[:-1]:
@@ -148,8 +153,13 @@ class Flow:
         if (pool := self._direct(root)) is not None:
             return [(root, pool)]
         visited, stack, other = self._closed | 1 << root, [_Step(root)], root
+        if not self._open & ~visited:
+            return None
         while stack:
             step = stack[-1]
+            if not step.at and (near := self._near(step, visited)) is not None:
+                other, pool = near
+                break
             step.waiting &= ~visited
             if not step.waiting and not self._next_pool(step, visited):
                 self._leave(stack)
@@ -178,6 +188,7 @@ class Flow:
                 self._next[number] = at  # what is used up stays so
                 return pool if self._within(number, pool) else self._beyond(number, at)
         self._next[number] = len(pools)
+        self._open &= ~(1 << number)
         return None
 
     def _beyond(self, number: int, at: int) -> int | None:
@@ -185,6 +196,22 @@ class Flow:
         for pool in self.pools[number][at + 1 :]:
             if self._free[pool] > 0 and self._within(number, pool):
                 return pool
+        return None
+
+    def _near(self, step: "_Step", visited: int) -> tuple[int, int] | None:
+        """A user of the class's pools that finds something free elsewhere, and what it finds."""
+        if self._left is not None:
+            return None  # what a user may take depends on the way to it
+        wanted = self._open & ~visited
+        for pool in self.pools[step.number]:
+            if step.number >= self._first_spare and pool in self._kept:
+                continue
+            while users := self._bits[pool] & wanted:
+                other = (users & -users).bit_length() - 1
+                if (found := self._direct(other)) is not None:
+                    step.pool = pool
+                    return other, found
+                wanted &= self._open
         return None
 
     def _next_pool(self, step: "_Step", visited: int) -> bool:

@@ -50,7 +50,7 @@ class Matching:
 
     `machines` is by account how many jobs are served by machines that are to register yet;
     `taken` by SKU with shares and by repository how many are served. `flows` are the jobs of each class
-    that each pool serves.
+    that each pool serves. `moved`: to serve them all, jobs had to move from one pool to another.
     """
 
     matched: Counter[DemandClass] = field(default_factory=Counter)
@@ -59,10 +59,22 @@ class Matching:
     taken: Counter[tuple[SkuName, str]] = field(default_factory=Counter)
     flows: list[tuple[DemandClass, Supply, int]] = field(default_factory=list)
     kinds: dict[DemandClass, list[int]] = field(default_factory=dict)
+    moved: bool = False
 
     def served(self, demand: DemandClass, kind: SupplyKind) -> int:
         """How many jobs of a class are served from pools of one kind."""
         return self.kinds.get(demand, _NONE)[kind]
+
+    def add_launched(self, counts: Mapping[DemandClass, int]) -> None:
+        """Count jobs of classes, or of parked minimums, that are served by a launch on their first SKU."""
+        for demand, count in counts.items():
+            pool = Supply(SupplyKind.UNSENT, sku=demand.skus[0])
+            self.matched[demand] += count
+            self.used[pool] += count
+            self.kinds[demand][SupplyKind.UNSENT] += count
+            self.flows.append((demand, pool, count))
+            if demand.scope != SPARE:
+                self.machines[demand.account] += count
 
 
 def spare_class(sku: SkuName) -> DemandClass:
@@ -101,7 +113,7 @@ class _Problem:
             (s for s, n in supply.items() if s.kind is SupplyKind.RUNNER and n > 0),
             key=lambda pool: pool.runner_class or spare_class(SkuName("")),
         )
-        machines = [s for s in supply if s.kind is not SupplyKind.RUNNER]
+        machines = [s for s, n in supply.items() if s.kind is not SupplyKind.RUNNER and n > 0]
         self._pools = [*runners, *machines]
         numbers: dict[SupplyKind, dict[SkuName | None, int]] = {kind: {} for kind in _KINDS}
         for number, pool in enumerate(machines, len(runners)):
@@ -187,7 +199,7 @@ class _Problem:
     def _told(self, shares: Shares) -> Matching:
         """The result in words: classes and pools instead of their numbers."""
         demands = self._classes.demands
-        found = Matching(taken=shares.taken)
+        found = Matching(taken=shares.taken, moved=self._flow.moved)
         everybody = [*demands, *(spare_class(sku) for sku in self._minimum)]
         kinds = [[0] * len(_KINDS) for _ in everybody]
         for pool, users in zip(self._pools, self._flow.users, strict=True):

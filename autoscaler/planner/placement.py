@@ -45,11 +45,18 @@ class Placement:
     offerings: tuple[Offering, ...]
     dollars: float = field(init=False, compare=False)
     quota_units: dict[str, int] = field(init=False, compare=False)
+    _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         dollars = max(offering.dollars_per_hour for offering in self.offerings)
         object.__setattr__(self, "dollars", dollars)
         object.__setattr__(self, "quota_units", most_units(self.offerings))
+        key = (self.sku, self.rung, self.capacity_type, self.offerings)
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __hash__(self) -> int:
+        """Return what was worked out once: a burst looks its placements up again and again."""
+        return self._hash
 
     @property
     def provider(self) -> ProviderName:

@@ -67,7 +67,11 @@ def _scale_up_until_settled(
     bounds: Mapping[str, int],
     matching: Matching,
 ) -> tuple[ScaleUp, Matching]:
-    """Launch, count that as supply, and look again: a machine for one class may serve another."""
+    """Launch, count that as supply, and look again: a machine for one class may serve another.
+
+    Where launches serve all jobs that nothing served and fill all minimums, looking again finds the
+    same, unless the jobs that are served already had to make room for one another.
+    """
     fleet, total = classes.fleet, ScaleUp()
     while True:
         warm = {sku: n - matching.matched[spare_class(sku)] for sku, n in minimum.items()}
@@ -78,6 +82,12 @@ def _scale_up_until_settled(
         total.placed.update(step.placed)
         for placement, count in step.placed.items():
             stock.supply[Supply(SupplyKind.UNSENT, sku=placement.sku)] += count
+        if not matching.moved and not step.blocked:
+            wanted = {spare_class(sku): missing for sku, missing in warm.items() if missing > 0}
+            wanted.update(step.launched)
+            if sum(step.placed.values()) == sum(wanted.values()):
+                matching.add_launched(wanted)
+                return total, matching
         matching = match(fleet, stock.supply, minimum, bounds, classes)
 
 

@@ -7,10 +7,12 @@ from types import FrameType
 
 import pytest
 
+from autoscaler.model.catalogue import IdlePolicy
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.plan import Launch
 from autoscaler.planner.planner import plan
 from benchmarks.crowded_fleet import NOW, Crowd, crowded
+from tests.planner.fleets import apply_plan
 
 
 def calls_of(fleet: Fleet) -> int:
@@ -52,9 +54,32 @@ def test_a_burst_is_placed_many_machines_at_a_time() -> None:
     assert calls_of(many) < 1.2 * calls_of(some)
 
 
+def test_a_burst_from_nothing_is_matched_once() -> None:
+    """Pools without machines are none, and what a launch serves is not looked for again."""
+    assert calls_of(fleet_of(machines=0, jobs=4_000, skus=20)) < 17_000
+
+
 def test_machines_that_find_their_jobs_cost_a_few_calls_each() -> None:
     fleet = fleet_of(working=0, listening=20, ready=40, skus=20)
-    assert calls_of(fleet) < 60_000
+    assert calls_of(fleet) < 17_000
+
+
+@pytest.mark.parametrize("working", [0, 60, 90])
+@pytest.mark.parametrize("machines", [0, 30, 120])
+def test_a_plan_that_is_carried_out_launches_nothing_more(machines: int, working: int) -> None:
+    minimum = IdlePolicy(minimum=3)
+    for seed in range(4):
+        crowd = Crowd(machines, 90, 40, skus=5, working=working, listening=4, ready=5, seed=seed)
+        ledger = crowded(crowd)
+        known = ledger.state.catalogue
+        skus = {name: replace(sku, idle=minimum) for name, sku in known.skus.items()}
+        ledger.replace_catalogue(replace(known, skus=skus))
+        made = plan(ledger.fleet(NOW))
+        assert sum(one.count for one in made.intents if isinstance(one, Launch))
+        apply_plan(ledger, made, NOW)
+        after = plan(ledger.fleet(NOW))
+        assert not [one for one in after.intents if isinstance(one, Launch)]
+        assert not any(run.blocked for runs in after.waiting.values() for run in runs)
 
 
 @pytest.mark.parametrize("seed", range(5))
