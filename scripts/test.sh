@@ -4,8 +4,7 @@
 #
 # A part is a target of the Makefile. `crowds` comes first and alone: its thousand machines need the whole
 # host. `laboratory`, `services` and `kills` wait for processes most of the time, so the other parts compute
-# beside them, on two cores: `worlds` on one, the rest one after the other. The output of the parts in the
-# background comes when all have ended.
+# beside them, on two cores. The output of the parts in the background comes when all have ended.
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
 
@@ -51,11 +50,11 @@ summarise() {
   return "$failed"
 }
 
-beside=(lint types contracts rooms)
-behind=(laboratory services kills worlds)
+beside=(lint rooms)
+behind=(laboratory services kills worlds types contracts)
 run crowds
 processes=()
-for line in laboratory "services kills" worlds; do
+for line in laboratory "services kills" worlds "types contracts"; do
   # Ctrl-C ends the part itself, not the shell that writes its result down.
   (
     trap '' INT
