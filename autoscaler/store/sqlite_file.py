@@ -26,6 +26,9 @@ Answer = TypeVar("Answer")
 _BEGIN = "BEGIN IMMEDIATE"
 _OWNER_ONLY = 0o600
 _INCREMENTAL = 2
+_WAL_AT_MOST = 16 * 2**20
+"""Bytes that the write-ahead log keeps on disk between writes. A VACUUM makes it as large as the file."""
+
 _PAGES_AT_ONCE = 256
 """Of 4 KB, freed in one transaction."""
 
@@ -203,6 +206,7 @@ def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     if mode != "wal":
         raise sqlite3.OperationalError(f"this file system allows no WAL (journal mode {mode})")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA journal_size_limit = {_WAL_AT_MOST}")
 
 
 def _begin(connection: Connection) -> None:

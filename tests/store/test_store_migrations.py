@@ -172,6 +172,20 @@ async def test_a_file_that_could_not_shrink_is_written_anew_once(path: Path) -> 
     assert auto_vacuum(path) == 2
 
 
+async def test_the_log_of_writing_a_large_file_anew_is_given_back(path: Path) -> None:
+    make_first_schema(path, [b"{}"])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE large (bytes)")
+        connection.executemany("INSERT INTO large VALUES (randomblob(10000))", [()] * 3000)
+    store = await SqliteStore.open(path)
+    await store.beat(1.0)
+    await store.beat(2.0)
+    log = size(path.with_name(f"{path.name}-wal"))
+    await store.close()
+    assert size(path) > 30_000_000
+    assert log <= 16 * 2**20
+
+
 class WithoutRoom(SqliteFile):
     """SQLite may not make this file larger while it writes it anew."""
 
@@ -206,6 +220,10 @@ def test_a_file_that_there_is_no_room_to_compact_is_used_as_it_is(path: Path) ->
             "reason": "database or disk is full",
         }
     ]
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size
 
 
 def auto_vacuum(path: Path) -> int:
