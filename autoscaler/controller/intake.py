@@ -53,9 +53,8 @@ class Intake:
         """Return what becomes True once a delivery is durable, and False if it was known.
 
         `event` is the fact in the body, where the caller has read it. One about a repository
-        outside every scope is not kept, and gives None: it is nobody's demand here. The delivery
-        is taken in although nobody waits any more, unless the future is cancelled. Its error is
-        a StoreError.
+        outside every scope is not kept, and gives None: no SKU serves it. The delivery is taken in
+        although its sender has left, unless the future is cancelled. Its error is a StoreError.
         """
         if event is None:
             event = self._read(delivery)
@@ -101,6 +100,8 @@ class Intake:
         job = self._journal.ledger.state.jobs.get(event.id)
         if job is None or job.state is not JobState.WAITING or event.state is not JobState.QUEUED:
             return False
+        if job.disputed:
+            return False  # GitHub is being asked
         return job.read_at is None or event.at >= job.read_at + REPEATED_AFTER
 
     def _take(self, key: DeliveryKey | None, event: JobObserved | None) -> None:

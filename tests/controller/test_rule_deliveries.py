@@ -330,3 +330,26 @@ async def test_a_waiting_job_that_is_queued_in_the_same_words_again_is_asked_abo
     await world.clock.sleep(61.0)
     assert await again(2)
     assert not await again(3)
+
+
+@on_virtual_time
+async def test_replays_write_nothing_while_github_is_being_asked() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    now = world.clock.now()
+    waits, queues = delivery(1, 1, W, now), delivery(2, 1, Q, now)
+    await controller.intake.accept(waits)
+    await controller.intake.apply_waiting()
+    await controller.intake.accept(queues)
+    await controller.intake.apply_waiting()
+    answer = parse(waits.body, now)
+    assert answer is not None
+    controller.journal.note(replace(answer, read=True, at=now))
+    await world.clock.sleep(61.0)
+    applied = []
+    for number in range(20):
+        again = Delivery(f"again-{number}", queues.event, world.clock.now(), queues.body)
+        assert await controller.intake.accept(again) is False
+        applied.append(await controller.intake.apply_waiting())
+    assert applied == [1, *[0] * 19]
