@@ -1167,7 +1167,7 @@ if sys.platform == "win32":
             return bool(self._frozen)
 
         def interrupt(self) -> bool:
-            """Return True: Windows itself tells every process that it shuts down."""
+            """Return True: Windows itself signals the shutdown to every process."""
             return True
 
         def kill(self) -> None:
@@ -1388,12 +1388,12 @@ class Agent:
         """Supervise the runner to its end; return why it ended. A silent controller is no reason."""
         watch = Watch(self._clock.now())
         tick = max(0.2, 1.0 / self._clock.scale)
-        told = False
+        interrupted = False
         while True:
             signs = runner.look(tick)
             decision = watch.decide(self._clock.now(), signs)
             if self._stop_by is not None:
-                told = told or runner.interrupt()
+                interrupted = interrupted or runner.interrupt()
                 if signs.exited is not None or self._clock.now() >= self._stop_by:
                     decision = Left("stopped", "the machine is being shut down")
                 elif not isinstance(decision, Left):

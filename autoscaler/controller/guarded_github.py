@@ -1,4 +1,4 @@
-"""GitHub's ports, guarded: an error that nobody listed is raised as one that is tried again later."""
+"""GitHub's ports, guarded: an error that a port does not list is raised as one to retry later."""
 
 from collections.abc import Sequence
 

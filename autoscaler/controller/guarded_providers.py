@@ -1,8 +1,8 @@
-"""A provider's ports, guarded: an error that nobody listed is raised as an unknown outcome."""
+"""A provider's ports, guarded: an error that a port does not list is raised as an unknown outcome."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
-from autoscaler.controller.guards import guard, told
+from autoscaler.controller.guards import guard, log_unlisted
 from autoscaler.controller.ports.notices import Message, NoticeQueue
 from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider import (
@@ -83,7 +83,7 @@ class GuardedProvider:
         except ProofRefusedError:
             raise
         except Exception as error:
-            raise ProofRefusedError("malformed", told(error)) from error
+            raise ProofRefusedError("malformed", log_unlisted(error)) from error
 
     async def close(self) -> None:
         """See `Provider`."""

@@ -1,4 +1,4 @@
-"""Rule 8 for errors that nobody listed: they become the port's own, are logged, and stop one thing.
+"""Rule 8 for errors that a port does not list: they become the port's own, are logged, and stop one thing.
 
 What wraps an adapter by this may raise only what its port says, so that a bug in one edge is retried
 with the growing delay of an unknown outcome instead of ending the process.
@@ -25,10 +25,10 @@ async def guard(
     except listed:
         raise
     except Exception as error:
-        raise instead(told(error)) from error
+        raise instead(log_unlisted(error)) from error
 
 
-def told(error: Exception) -> str:
-    """Log an error that nobody listed, and return it in a line."""
+def log_unlisted(error: Exception) -> str:
+    """Log an error that the port does not list, and return its text in one line."""
     _log.error("unlisted_error", error=type(error).__name__, exc_info=error)
     return f"{type(error).__name__}: {error}"[:300]

@@ -16,7 +16,7 @@ WINDOW: Seconds = 60.0
 
 
 class LoopLag:
-    """Tells the telemetry the longest lag of the last one to two windows."""
+    """Reports the longest lag of the last one to two windows to the telemetry."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
