@@ -25,7 +25,7 @@ def make_pricing(
 
     def changed(kind: CapacityType) -> None:
         if kind is CapacityType.SPOT:
-            known = {name: provider.prices.spot_prices() for name, provider in ec2.items()}
+            known = {name: provider.prices.known_prices(kind) for name, provider in ec2.items()}
             ledger.use_spot_prices(known)
         else:
             sell()

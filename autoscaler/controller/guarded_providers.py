@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from autoscaler.controller.guards import guard, log_unlisted
 from autoscaler.controller.ports.notices import Message, NoticeQueue
-from autoscaler.controller.ports.prices import PriceReader
+from autoscaler.controller.ports.prices import PriceAnswer, PriceReader
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -120,11 +120,14 @@ class GuardedPrices:
         """See `PriceReader`."""
         return self._reader.price_kinds
 
-    async def read_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
+    async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
         """See `PriceReader`."""
-        return await guard(
-            lambda: self._reader.read_prices(capacity_type), _LISTED, OutcomeUnknownError
-        )
+        try:
+            return await guard(
+                lambda: self._reader.read_prices(capacity_type), (), OutcomeUnknownError
+            )
+        except OutcomeUnknownError as error:
+            return PriceAnswer((), error)
 
     def use_prices(self, prices: Sequence[Price], source: PriceSource) -> bool:
         """See `PriceReader`."""
@@ -134,9 +137,9 @@ class GuardedPrices:
         """See `PriceReader`."""
         return self._reader.price_sources(capacity_type)
 
-    def spot_prices(self) -> tuple[Price, ...]:
+    def known_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
         """See `PriceReader`."""
-        return self._reader.spot_prices()
+        return self._reader.known_prices(capacity_type)
 
 
 def _refused(message: str) -> ProviderError:

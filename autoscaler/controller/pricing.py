@@ -1,11 +1,11 @@
 """Reads providers' prices again and again, keeps them, and says where those in use come from.
 
 What the store kept serves from the start on, then what the provider says. A provider that refuses
-stops no launch: the prices known until then stay in use.
+stops no launch: a price stays in use, and kept, until the provider lists it anew.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -30,6 +30,8 @@ AGAIN_FIRST: Seconds = 300.0
 
 FIRST_WAIT: Seconds = 20.0
 """How long what a provider sells waits for its first prices, where none were kept."""
+
+FIX = "allow what docs/ec2.md#permissions lists, or give prices in the provider"
 
 Changed = Callable[[CapacityType], None]
 """Is told that prices of this capacity type are other ones than before."""
@@ -75,8 +77,7 @@ class Pricing:
                 prices = kept[name]
                 reader.use_prices(prices, PriceSource.CACHE)
                 for kind in CapacityType:
-                    of_kind = [price for price in prices if price.capacity_type is kind]
-                    self._take_in(name, kind, of_kind, any(of_kind))
+                    self._take_in(name, kind, bool(reader.known_prices(kind)))
                 if CapacityType.ON_DEMAND not in reader.price_kinds or self._complete(reader):
                     self._known[name].set()
                 for kind in reader.price_kinds:
@@ -112,37 +113,30 @@ class Pricing:
         return not reader.price_sources(CapacityType.ON_DEMAND)[PriceSource.BUILT_IN]
 
     async def _read(self, name: ProviderName, kind: CapacityType) -> bool:
-        """Read prices once, and return True if there were any."""
+        """Read prices once, and return True if no request failed and there were any."""
         reader = self._readers[name]
-        prices: tuple[Price, ...] = ()
-        problem = "the provider lists none of these types"
-        fix = None
-        try:
-            prices = await reader.read_prices(kind)
-        except (ProviderError, OutcomeUnknownError) as error:
-            problem = str(error)
-            if isinstance(error, ProviderError) and error.failure is FailureClass.CONFIGURATION:
-                fix = "allow what docs/ec2.md#permissions lists, or give prices in the provider"
-        if not prices:
-            self._warn(name, kind, problem, fix)
-        changed = reader.use_prices(prices, PriceSource.API)
+        answer = await reader.read_prices(kind)
+        read = answer.problem is None and bool(answer.prices)
+        changed = reader.use_prices(answer.prices, PriceSource.API)
+        if not read:
+            self._warn(name, kind, answer.problem)
         # Spot prices that were not read again may have become too old to be this hour's.
-        too_old = kind is CapacityType.SPOT and not prices
-        self._take_in(name, kind, prices, changed or too_old)
+        too_old = kind is CapacityType.SPOT and not read
+        self._take_in(name, kind, changed or too_old)
         if kind is CapacityType.ON_DEMAND:
             self._known[name].set()
-        if prices:
-            readings = [price.reading() for price in prices]
+        if answer.prices:
+            # All that are in use: one request may have failed, and its prices were kept before.
+            readings = [price.reading() for price in reader.known_prices(kind)]
             await self._cache.save_readings(name, READ_AS[kind], readings)
-        return bool(prices)
+        return read
 
-    def _take_in(
-        self, name: ProviderName, kind: CapacityType, prices: Sequence[Price], changed: bool
-    ) -> None:
+    def _take_in(self, name: ProviderName, kind: CapacityType, changed: bool) -> None:
         """Say what is in use now, and have it used."""
         where = name, kind
-        if prices:
-            self._read_at[where] = min(price.read_at for price in prices)
+        known = self._readers[name].known_prices(kind)
+        if known:
+            self._read_at[where] = min(price.read_at for price in known)
         sources = self._readers[name].price_sources(kind)
         self._telemetry.prices(name, kind, sources, self._read_at.get(where))
         in_use = {source.value: number for source, number in sources.items() if number}
@@ -153,14 +147,22 @@ class Pricing:
         if changed:
             self._changed(kind)
 
-    def _warn(self, name: ProviderName, kind: CapacityType, problem: str, fix: str | None) -> None:
-        """Say that prices could not be read; the ones known until now stay in use."""
+    def _warn(
+        self,
+        name: ProviderName,
+        kind: CapacityType,
+        problem: ProviderError | OutcomeUnknownError | None,
+    ) -> None:
+        """Log that prices were not read; the ones known until now stay in use."""
+        denied = (
+            isinstance(problem, ProviderError) and problem.failure is FailureClass.CONFIGURATION
+        )
         sources = self._readers[name].price_sources(kind)
         _log.warning(
             "prices_not_read",
             provider=name,
             capacity_type=kind.value,
-            error=problem,
-            fix=fix,
+            error=str(problem or "the provider lists none of these types"),
+            fix=FIX if denied else None,
             in_use={source.value: number for source, number in sources.items() if number},
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from structlog.testing import capture_logs
 
 from autoscaler.controller.guarded_providers import GuardedPrices
+from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.pricing import AGAIN_FIRST, FIRST_WAIT, READ_EVERY, Pricing
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
@@ -29,44 +30,54 @@ DENIED = ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not
 
 @dataclass
 class FakeReader:
-    """A provider with one type. Scripts are consumed from the left, then the price is given."""
+    """A provider of `g5.xlarge`. Scripts are consumed from the left, then its price is given.
+
+    An error of the port is the answer's problem, any other one is raised.
+    """
 
     clock: VirtualClock
     kinds: Sequence[CapacityType] = (ON_DEMAND, SPOT)
     latency: float = 1.0
-    script: deque[Exception | tuple[Price, ...]] = field(default_factory=deque)
+    script: deque[Exception | PriceAnswer] = field(default_factory=deque)
     reads: list[tuple[CapacityType, Instant]] = field(default_factory=list)
-    used: dict[CapacityType, tuple[Price, PriceSource]] = field(default_factory=dict)
+    used: dict[tuple[CapacityType, str], tuple[Price, PriceSource]] = field(default_factory=dict)
 
     @property
     def price_kinds(self) -> Sequence[CapacityType]:
         return self.kinds
 
-    async def read_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
+    async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
         self.reads.append((capacity_type, self.clock.now() - EPOCH))
         await asyncio.sleep(self.latency)
         if self.script and capacity_type is ON_DEMAND:
             step = self.script.popleft()
+            if isinstance(step, ProviderError | OutcomeUnknownError):
+                return PriceAnswer((), step)
             if isinstance(step, Exception):
                 raise step
             return step
         price = G5 if capacity_type is ON_DEMAND else G5_SPOT
-        return (replace(price, read_at=self.clock.now()),)
+        return PriceAnswer((replace(price, read_at=self.clock.now()),))
 
     def use_prices(self, prices: Sequence[Price], source: PriceSource) -> bool:
-        before = {kind: price.dollars_per_hour for kind, (price, _) in self.used.items()}
-        self.used.update({price.capacity_type: (price, source) for price in prices})
-        after = {kind: price.dollars_per_hour for kind, (price, _) in self.used.items()}
-        return before != after
+        before = self.dollars()
+        for price in prices:
+            self.used[price.capacity_type, price.instance_type] = price, source
+        return before != self.dollars()
+
+    def dollars(self) -> Mapping[tuple[CapacityType, str], float]:
+        return {key: price.dollars_per_hour for key, (price, _) in self.used.items()}
 
     def price_sources(self, capacity_type: CapacityType) -> Mapping[PriceSource, int]:
         found = dict.fromkeys(PriceSource, 0)
-        used = self.used.get(capacity_type)
-        found[used[1] if used is not None else PriceSource.BUILT_IN] = 1
+        for (kind, _), (_, source) in self.used.items():
+            found[source] += kind is capacity_type
+        if not any(found.values()):
+            found[PriceSource.BUILT_IN] = 1
         return found
 
-    def spot_prices(self) -> tuple[Price, ...]:
-        return tuple(price for kind, (price, _) in self.used.items() if kind is SPOT)
+    def known_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
+        return tuple(price for (kind, _), (price, _) in self.used.items() if kind is capacity_type)
 
 
 class Scene:
@@ -77,7 +88,8 @@ class Scene:
         self.reader = FakeReader(self.clock, kinds)
         self.cache = FakeReadings()
         for price in cached:
-            self.cache.kept[EAST, READ_AS[price.capacity_type]] = (price.reading(),)
+            where = EAST, READ_AS[price.capacity_type]
+            self.cache.kept[where] = (*self.cache.kept.get(where, ()), price.reading())
         self.telemetry = RecordingTelemetry()
         self.changed: list[CapacityType] = []
         self.pricing = Pricing(
@@ -121,7 +133,7 @@ async def test_kept_prices_serve_from_the_start_and_young_ones_are_not_read_agai
     await scene.run(0.5)
     assert known.done(), "nothing to wait for"
     assert set(scene.changed) == {ON_DEMAND, SPOT}
-    assert scene.reader.used[ON_DEMAND][1] is PriceSource.CACHE
+    assert scene.reader.used[ON_DEMAND, "g5.xlarge"][1] is PriceSource.CACHE
     again = Scene(replace(G5, read_at=EPOCH - 3600.0))
     await again.run(READ_EVERY[ON_DEMAND])
     assert again.read_at(ON_DEMAND) == [round(READ_EVERY[ON_DEMAND] - 3600.0)]
@@ -181,11 +193,13 @@ async def test_what_was_known_stays_in_use_while_nothing_can_be_read() -> None:
     scene = Scene(
         replace(G5, dollars_per_hour=1.3, read_at=EPOCH - 99 * 3600.0), kinds=(ON_DEMAND,)
     )
-    scene.reader.script.extend([OutcomeUnknownError("time-out"), TypeError("a bug"), ()])
+    scene.reader.script.extend(
+        [OutcomeUnknownError("time-out"), TypeError("a bug"), PriceAnswer(())]
+    )
     with capture_logs() as logs:
         await scene.run(2 * AGAIN_FIRST)
     assert scene.changed == [ON_DEMAND], "nothing is priced anew for a failure"
-    used, source = scene.reader.used[ON_DEMAND]
+    used, source = scene.reader.used[ON_DEMAND, "g5.xlarge"]
     assert (used.dollars_per_hour, source) == (1.3, PriceSource.CACHE)
     assert scene.cache.kept[EAST, ReadingKind.ON_DEMAND_PRICE][0].value == 1.3
     assert [line["fix"] for line in logs if line["event"] == "prices_not_read"] == [None] * 2
@@ -202,3 +216,22 @@ async def test_metrics_say_which_source_is_in_use_and_of_when_it_is() -> None:
     ] == [(PriceSource.CACHE, EPOCH - 99 * 3600.0), (PriceSource.API, told[1][2])]
     assert told[1][2] is not None
     assert told[1][2] >= EPOCH
+
+
+@on_virtual_time
+async def test_a_partial_answer_replaces_only_what_it_names() -> None:
+    long_ago = EPOCH - 99 * 3600.0
+    g6 = replace(G5, instance_type="g6.xlarge", dollars_per_hour=0.8, read_at=long_ago)
+    scene = Scene(replace(G5, dollars_per_hour=1.3, read_at=long_ago), g6, kinds=(ON_DEMAND,))
+    scene.reader.script.append(PriceAnswer((G5,), OutcomeUnknownError("time-out")))
+    with capture_logs() as logs:
+        await scene.run(AGAIN_FIRST + 5.0)
+    kept = {one.name: one.value for one in scene.cache.kept[EAST, ReadingKind.ON_DEMAND_PRICE]}
+    assert kept == {"g5.xlarge/linux/": 1.1, "g6.xlarge/linux/": 0.8}
+    assert scene.reader.dollars() == {(ON_DEMAND, "g5.xlarge"): 1.1, (ON_DEMAND, "g6.xlarge"): 0.8}
+    (warned,) = (line for line in logs if line["event"] == "prices_not_read")
+    assert warned["error"] == "time-out"
+    assert warned["in_use"] == {"api": 1, "cache": 1}
+    assert len(scene.read_at(ON_DEMAND)) == 2, "asked again soon"
+    *_, (_, _, _, read_at) = scene.telemetry.prices_told
+    assert read_at == long_ago, "the oldest price in use"

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.controller.ports.prices import PriceAnswer
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.prices import Price, PriceSource
 from autoscaler.providers.ec2.instance_types import (
     ELSEWHERE,
@@ -19,7 +21,13 @@ from autoscaler.providers.ec2.instance_types import (
 )
 from autoscaler.providers.ec2.price_book import SPOT_KEPT_FOR, PriceBook
 from autoscaler.providers.ec2.price_operations import describe_spot_price_history, get_products
-from autoscaler.providers.ec2.price_reading import MAX_PAGES, read_on_demand, read_spot
+from autoscaler.providers.ec2.price_reading import (
+    FAILURES_IN_A_ROW,
+    MAX_PAGES,
+    TYPES_AT_ONCE,
+    read_on_demand,
+    read_spot,
+)
 from autoscaler.providers.ec2.price_regions import has_spot_dollars, pricing_region
 from autoscaler.providers.ec2.prices import Ec2Prices
 from autoscaler.providers.ec2.settings import Ec2Settings
@@ -124,8 +132,8 @@ def test_the_table_of_a_newer_version_comes_before_an_older_cache() -> None:
 def test_a_spot_price_is_this_hours_for_a_day() -> None:
     book = PriceBook(Prices("us-east-1"), WANTED)
     assert book.use([G5_SPOT], PriceSource.API)
-    assert book.spot(NOW + SPOT_KEPT_FOR) == (G5_SPOT,)
-    assert book.spot(NOW + SPOT_KEPT_FOR + 1) == ()
+    assert book.known(SPOT, NOW + SPOT_KEPT_FOR) == (G5_SPOT,)
+    assert book.known(SPOT, NOW + SPOT_KEPT_FOR + 1) == ()
     assert book.sources(SPOT, NOW)[PriceSource.API] == 1
     assert book.sources(SPOT, NOW + SPOT_KEPT_FOR + 1)[PriceSource.API] == 0
     assert book.prices.listed == {}, "limits count on demand"
@@ -151,7 +159,7 @@ async def test_one_price_for_each_type_of_the_configuration_is_asked_for_and_no_
     wanted = [("g5.xlarge", LINUX), ("g4dn.xlarge", WINDOWS)]
     found = await read_on_demand(api, "eu-west-1", wanted, NOW)
     # The dearest of several, behind an empty page; what is not listed is left out.
-    assert found == (replace(G5, dollars_per_hour=1.3),)
+    assert found == PriceAnswer((replace(G5, dollars_per_hour=1.3),))
     asked = [(a["instance_type"], a["os"], a["region"]) for _, a in api.calls if not a["page"]]
     assert asked == [("g4dn.xlarge", "windows", "eu-west-1"), ("g5.xlarge", "linux", "eu-west-1")]
 
@@ -171,7 +179,7 @@ async def test_the_newest_spot_price_of_each_zone_is_taken_and_nothing_else() ->
     listing = Listing(DescribeSpotPriceHistory=[rows[:1], [], rows[1:]])
     api = ScriptedApi(listing.answer)
     found = await read_spot(api, [("g5.xlarge", LINUX)], NOW)
-    assert [(one.zone, one.dollars_per_hour) for one in found] == [("a", 0.5), ("b", 0.6)]
+    assert [(one.zone, one.dollars_per_hour) for one in found.prices] == [("a", 0.5), ("b", 0.6)]
     _, first = api.calls[0]
     assert first["products"] == ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
     assert (first["instance_types"], first["at"]) == (["g5.xlarge"], NOW)
@@ -179,13 +187,63 @@ async def test_the_newest_spot_price_of_each_zone_is_taken_and_nothing_else() ->
 
 async def test_a_list_without_an_end_is_an_error_and_not_for_ever() -> None:
     same = ScriptedApi(lambda *_: ([], "again"))
-    with pytest.raises(ProviderError, match="EndlessPages"):
-        await read_spot(same, [("g5.xlarge", LINUX)], NOW)
+    answer = await read_spot(same, [("g5.xlarge", LINUX)], NOW)
+    assert "EndlessPages" in str(answer.problem)
     assert len(same.calls) == 2
     grows = ScriptedApi(lambda _, arguments: ([], f"{arguments['page']}x"))
-    with pytest.raises(ProviderError, match="EndlessPages"):
-        await read_on_demand(grows, "eu-west-1", [("g5.xlarge", LINUX)], NOW)
+    answer = await read_on_demand(grows, "eu-west-1", [("g5.xlarge", LINUX)], NOW)
+    assert "EndlessPages" in str(answer.problem)
     assert len(grows.calls) == MAX_PAGES
+
+
+THROTTLED = ProviderError(FailureClass.THROTTLED, "ThrottlingException", "later")
+
+
+async def test_a_request_that_fails_leaves_out_its_own_prices_alone() -> None:
+    def answer(_: str, arguments: Mapping[str, Any]) -> Any:
+        name = arguments["instance_type"]
+        if name == "g5.xlarge" and arguments["page"]:
+            raise THROTTLED
+        if name == "g6.xlarge":
+            raise OutcomeUnknownError("time-out")
+        return [[name, "linux", 1.1]], "more" if name == "g5.xlarge" else ""
+
+    wanted = [(name, LINUX) for name in ("g4dn.xlarge", "g5.xlarge", "g6.xlarge", "g6e.xlarge")]
+    found = await read_on_demand(ScriptedApi(answer), "eu-west-1", wanted, NOW)
+    assert [one.instance_type for one in found.prices] == ["g4dn.xlarge", "g6e.xlarge"]
+    assert found.problem is THROTTLED, "the first one; a list that was cut has no dearest price"
+
+
+async def test_a_spot_request_that_fails_leaves_out_its_own_types_alone() -> None:
+    def answer(_: str, arguments: Mapping[str, Any]) -> Any:
+        if "t000" in arguments["instance_types"]:
+            raise THROTTLED
+        return [[name, "a", "Linux/UNIX", "0.5", NOW] for name in arguments["instance_types"]], ""
+
+    wanted = [(f"t{number:03}", LINUX) for number in range(TYPES_AT_ONCE + 1)]
+    found = await read_spot(ScriptedApi(answer), wanted, NOW)
+    assert [one.instance_type for one in found.prices] == [f"t{TYPES_AT_ONCE}"]
+    assert found.problem is THROTTLED
+
+
+async def test_after_some_failures_in_a_row_aws_is_left_alone() -> None:
+    def answer(_: str, arguments: Mapping[str, Any]) -> Any:
+        if arguments["instance_type"] in {"t02", *(f"t{number:02}" for number in range(4, 20))}:
+            raise THROTTLED
+        return [[arguments["instance_type"], "linux", 1.1]], ""
+
+    api = ScriptedApi(answer)
+    wanted = [(f"t{number:02}", LINUX) for number in range(20)]
+    found = await read_on_demand(api, "eu-west-1", wanted, NOW)
+    assert [one.instance_type for one in found.prices] == ["t00", "t01", "t03"]
+    assert len(api.calls) == 4 + FAILURES_IN_A_ROW
+
+
+def test_the_known_prices_are_the_listed_ones_of_the_configured_types() -> None:
+    book = PriceBook(Prices("eu-west-1"), WANTED)
+    book.use([G5, replace(G5, instance_type="p5.48xlarge"), G5_SPOT], PriceSource.CACHE)
+    assert book.known(ON_DEMAND, NOW) == (G5,), "a type that the file no longer names is dropped"
+    assert book.known(SPOT, NOW) == (G5_SPOT,)
 
 
 @pytest.mark.parametrize(

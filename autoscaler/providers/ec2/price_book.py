@@ -62,7 +62,7 @@ class PriceBook:
         """How many of the wanted on-demand prices, or of the spot prices in use, come from where."""
         found: Counter[PriceSource] = Counter(dict.fromkeys(PriceSource, 0))
         if capacity_type is CapacityType.SPOT:
-            fresh = set(self.spot(now))
+            fresh = set(self.known(capacity_type, now))
             found.update(source for price, source in self._spot.values() if price in fresh)
             return found
         for name, os in self._wanted[CapacityType.ON_DEMAND]:
@@ -73,10 +73,19 @@ class PriceBook:
                 found[known[1] if known is not None else PriceSource.BUILT_IN] += 1
         return found
 
-    def spot(self, now: Instant) -> tuple[Price, ...]:
-        """The spot prices that are not too old to be this hour's."""
-        known = (price for price, _ in self._spot.values())
-        return tuple(sorted(price for price in known if now - price.read_at <= SPOT_KEPT_FOR))
+    def known(self, capacity_type: CapacityType, now: Instant) -> tuple[Price, ...]:
+        """The wanted prices that AWS listed; of spot, those that are not too old for this hour."""
+        on_demand = capacity_type is CapacityType.ON_DEMAND
+        listed = self._on_demand.values() if on_demand else self._spot.values()
+        wanted = self.wanted(capacity_type)
+        return tuple(
+            sorted(
+                price
+                for price, _ in listed
+                if (price.instance_type, price.os) in wanted
+                and (on_demand or now - price.read_at <= SPOT_KEPT_FOR)
+            )
+        )
 
     def spot_dollars(self) -> Mapping[tuple[str, OperatingSystem, str], float]:
         """Every spot price known, by instance type, system and zone."""

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.controller.ports.prices import PriceAnswer
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant
@@ -21,6 +22,9 @@ MAX_PAGES = 200
 MAX_DOLLARS = 10_000.0
 """Dollars an hour above which a price is a mistake: the largest machines cost some hundreds."""
 
+FAILURES_IN_A_ROW = 3
+"""Failed lists after which the rest waits for the next reading: AWS probably answers none of them."""
+
 TYPES_AT_ONCE = 100
 """Instance types in one request for spot prices."""
 
@@ -35,50 +39,57 @@ _SYSTEMS = {name: os for os, names in PRODUCTS.items() for name in names}
 
 async def read_on_demand(
     api: Api, region: str, wanted: Iterable[Wanted], now: Instant
-) -> tuple[Price, ...]:
-    """What each of these costs on demand; what is not listed is left out.
-
-    Raises ProviderError, OutcomeUnknownError.
-    """
-    found: list[Price] = []
-    for name, os in sorted(wanted):
-        arguments = {"region": region, "instance_type": name, "os": os.value}
-        rows = [PriceRow(*row) for row in await _pages(api, "GetProducts", arguments)]
-        dollars = [
-            row.dollars
-            for row in rows
-            if (row.instance_type, row.os) == (name, os.value) and row.dollars <= MAX_DOLLARS
-        ]
-        if dollars:
+) -> PriceAnswer:
+    """Return the on-demand price of each of these that AWS lists."""
+    asked = set(wanted)
+    rows, problem = await _lists(
+        api,
+        "GetProducts",
+        [{"region": region, "instance_type": name, "os": os.value} for name, os in sorted(asked)],
+    )
+    found: dict[Wanted, float] = {}
+    for raw in rows:
+        row = PriceRow(*raw)
+        if row.os not in set(OperatingSystem):
+            continue
+        key = row.instance_type, OperatingSystem(row.os)
+        if key in asked and row.dollars <= MAX_DOLLARS:
             # One is expected; of several the dearest, so that a limit stays one.
-            found.append(Price(CapacityType.ON_DEMAND, name, os, "", max(dollars), now))
-    return tuple(found)
+            found[key] = max(found.get(key, 0.0), row.dollars)
+    prices = [
+        Price(CapacityType.ON_DEMAND, name, os, "", dollars, now)
+        for (name, os), dollars in sorted(found.items())
+    ]
+    return PriceAnswer(tuple(prices), problem)
 
 
-async def read_spot(api: Api, wanted: Iterable[Wanted], now: Instant) -> tuple[Price, ...]:
-    """What each of these costs as spot in every zone that has it.
-
-    Raises ProviderError, OutcomeUnknownError.
-    """
+async def read_spot(api: Api, wanted: Iterable[Wanted], now: Instant) -> PriceAnswer:
+    """Return the spot price of each of these in every zone that has it."""
     asked = set(wanted)
     names = sorted({name for name, _ in asked})
     products = [one for os in sorted({os for _, os in asked}) for one in PRODUCTS[os]]
+    rows, problem = await _lists(
+        api,
+        "DescribeSpotPriceHistory",
+        [
+            {"instance_types": names[at : at + TYPES_AT_ONCE], "products": products, "at": now}
+            for at in range(0, len(names), TYPES_AT_ONCE)
+        ],
+    )
     newest: dict[tuple[str, OperatingSystem, str], tuple[Instant, float]] = {}
-    for start in range(0, len(names), TYPES_AT_ONCE):
-        some = names[start : start + TYPES_AT_ONCE]
-        arguments = {"instance_types": some, "products": products, "at": now}
-        for raw in await _pages(api, "DescribeSpotPriceHistory", arguments):
-            row = SpotPriceRow(*raw)
-            os, dollars = _SYSTEMS.get(row.product), _dollars(row.dollars)
-            # EC2 was seen to list what was not asked for (mcohen01/amazonica#97).
-            if os is None or dollars is None or (row.instance_type, os) not in asked:
-                continue
-            key, price = (row.instance_type, os, row.zone), (row.since, dollars)
-            newest[key] = max(newest.get(key, price), price)
-    return tuple(
+    for raw in rows:
+        row = SpotPriceRow(*raw)
+        os, dollars = _SYSTEMS.get(row.product), _dollars(row.dollars)
+        # EC2 was seen to list what was not asked for (mcohen01/amazonica#97).
+        if os is None or dollars is None or (row.instance_type, os) not in asked:
+            continue
+        key, price = (row.instance_type, os, row.zone), (row.since, dollars)
+        newest[key] = max(newest.get(key, price), price)
+    prices = [
         Price(CapacityType.SPOT, name, os, zone, dollars, now)
         for (name, os, zone), (_, dollars) in sorted(newest.items())
-    )
+    ]
+    return PriceAnswer(tuple(prices), problem)
 
 
 def _dollars(text: str) -> float | None:
@@ -87,6 +98,27 @@ def _dollars(text: str) -> float | None:
     except ValueError:
         return None
     return dollars if math.isfinite(dollars) and 0 < dollars <= MAX_DOLLARS else None
+
+
+async def _lists(
+    api: Api, operation: str, requests: Iterable[Mapping[str, Any]]
+) -> tuple[list[Any], ProviderError | OutcomeUnknownError | None]:
+    """Return the rows of all lists that were read to their end, and the first error of the others.
+
+    Rows of a list that was cut are left out: the dearest or the newest of them may be missing.
+    """
+    rows: list[Any] = []
+    first: ProviderError | OutcomeUnknownError | None = None
+    failed = 0
+    for arguments in requests:
+        try:
+            rows += await _pages(api, operation, arguments)
+            failed = 0
+        except (ProviderError, OutcomeUnknownError) as error:
+            first, failed = first or error, failed + 1
+            if failed == FAILURES_IN_A_ROW:
+                break
+    return rows, first
 
 
 async def _pages(api: Api, operation: str, arguments: Mapping[str, Any]) -> list[Any]:

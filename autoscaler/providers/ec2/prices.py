@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.prices import Price, PriceSource
 from autoscaler.providers.ec2.channel import Api
@@ -35,7 +36,7 @@ class Ec2Prices:
         }
         return [kind for kind in CapacityType if readable[kind] and self._book.wanted(kind)]
 
-    async def read_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
+    async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
         """What AWS lists now (see `PriceReader`)."""
         wanted, now = self._book.wanted(capacity_type), self._clock.now()
         if capacity_type is CapacityType.SPOT:
@@ -50,6 +51,6 @@ class Ec2Prices:
         """See `PriceReader`."""
         return self._book.sources(capacity_type, self._clock.now())
 
-    def spot_prices(self) -> tuple[Price, ...]:
+    def known_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
         """See `PriceReader`."""
-        return self._book.spot(self._clock.now())
+        return self._book.known(capacity_type, self._clock.now())

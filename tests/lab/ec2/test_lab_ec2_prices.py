@@ -60,7 +60,7 @@ async def test_one_product_is_left_of_all_that_look_like_it(ec2: Fixture) -> Non
     worker = Worker(ec2.lab)
     for _ in range(2):
         found = await read_on_demand(worker, ec2.lab.region, wanted, 1.8e9)
-        assert {(p.instance_type, p.os): p.dollars_per_hour for p in found} == {
+        assert {(p.instance_type, p.os): p.dollars_per_hour for p in found.prices} == {
             ("g5.xlarge", LINUX): 1.123,
             ("g4dn.xlarge", WINDOWS): 0.894,
             ("g4dn.metal", LINUX): 9.78,
@@ -105,14 +105,14 @@ async def test_a_spot_price_holds_from_its_change_on(ec2: Fixture) -> None:
 
     async def now(moment: float) -> dict[str, float]:
         found = await read_spot(worker, [("g5.xlarge", LINUX)], moment)
-        assert {one.capacity_type for one in found} == {CapacityType.SPOT}
-        return {one.zone: one.dollars_per_hour for one in found}
+        assert {one.capacity_type for one in found.prices} == {CapacityType.SPOT}
+        return {one.zone: one.dollars_per_hour for one in found.prices}
 
     assert await now(ec2.clock.now()) == {zone: 0.5, other: 0.6}
     ec2.lab.faults.empty_pages("DescribeSpotPriceHistory", 1)
     assert await now(ec2.clock.now()) == {zone: 0.5, other: 0.6}
     both = await read_spot(worker, [("g5.xlarge", WINDOWS)], ec2.clock.now())
-    assert [(one.zone, one.dollars_per_hour) for one in both] == [(zone, 0.9)]
+    assert [(one.zone, one.dollars_per_hour) for one in both.prices] == [(zone, 0.9)]
     history = await ec2.sdk(
         "describe_spot_price_history", InstanceTypes=["g5.xlarge"], StartTime=first + 1
     )
