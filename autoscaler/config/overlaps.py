@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from autoscaler.config.document import Document
 from autoscaler.config.problems import Problem, show
+from autoscaler.config.schedule_overlaps import largest_minimum
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.model.identifiers import Seconds
@@ -102,15 +103,37 @@ def _minimums(document: Document, settings: Settings) -> Iterator[Problem]:
             ("limits", "machines"), what, "raise it, or lower idle.min", warning=True
         )
         return
+    alone = False
     for name, sku in settings.skus.items():
         for index, entry in enumerate(sku.idle.schedule):
             wanted = least - sku.idle.minimum + max(entry.minimum, sku.idle.minimum)
             if wanted > most:
+                alone = True
                 what = f"adds up to {wanted} machines with every idle.min, and limits.machines is {most}"
                 path = ("skus", name, "idle", "schedule", index, "min")
                 yield document.problem(
                     path, what, "lower it, or raise limits.machines", warning=True
                 )
+    if not alone:
+        yield from _overlapping_minimums(document, settings, most)
+
+
+def _overlapping_minimums(document: Document, settings: Settings, most: int) -> Iterator[Problem]:
+    """Warn once, at the last of the schedules that together exceed `limits.machines`."""
+    idle = {name: sku.idle for name, sku in settings.skus.items()}
+    if sum(max([one.minimum, *(s.minimum for s in one.schedule)]) for one in idle.values()) <= most:
+        return
+    largest = largest_minimum(idle)
+    if largest.machines > most:
+        *others, (name, index) = largest.entries
+        also = ", ".join(f"skus.{other}.idle.schedule[{at}]" for other, at in others)
+        what = (
+            f"adds up to {largest.machines} machines together with {also}, "
+            f"and limits.machines is {most}"
+        )
+        path = ("skus", name, "idle", "schedule", index, "min")
+        fix = "lower one of them, move one, or raise limits.machines"
+        yield document.problem(path, what, fix, warning=True)
 
 
 def _queues(document: Document, settings: Settings) -> Iterator[Problem]:

@@ -236,3 +236,44 @@ def test_a_scheduled_minimum_above_the_cap_of_the_fleet(folder: Folder) -> None:
     assert (warning.line, warning.key) == (18, "skus.gpu.idle.schedule[1].min")
     assert warning.what == "adds up to 21 machines with every idle.min, and limits.machines is 20"
     assert folder.load(text.replace("machines: 20", "machines: 21")).warnings == ()
+
+
+MORNING = '    idle: {min: 1, schedule: [{cron: "0 7 * * 1-5", for: 3h, min: 12}]}\n'
+
+
+@pytest.mark.parametrize(
+    ("other", "total"),
+    [
+        # 8 in London is 8 or 9 UTC, within 7 to 10 UTC.
+        ('[{cron: "0 8 * * 1-5", timezone: Europe/London, min: 10}]', 22),
+        # 11 in Berlin is 10 UTC in winter, when the other one is over, and 9 UTC in summer.
+        ('[{cron: "0 11 * * *", timezone: Europe/Berlin, min: 10}]', 22),
+        ('[{cron: "0 6 * * *", for: 1h, min: 10}]', None),
+        ('[{cron: "0 10 * * *", for: 20h, min: 10}]', None),
+        ('[{cron: "0 7 * * 6", for: 24h, min: 10}]', None),
+        # Those of one SKU do not add up.
+        (
+            '[{cron: "0 8 * * *", min: 5}, {cron: "0 8 * * *", min: 6}, {cron: "30 8 * * *", min: 7}]',
+            None,
+        ),
+        ('[{cron: "0 8 * * *", min: 5}, {cron: "0 8 29 2 *", min: 9}]', 21),
+        ('[{cron: "* * * * *", min: 9}]', 21),
+    ],
+)
+def test_schedules_of_several_skus_that_overlap(
+    folder: Folder, other: str, total: int | None
+) -> None:
+    """Each of them fits in `limits.machines` alone."""
+    text = changed(("store:", "limits: {machines: 20}\nstore:")) + MORNING
+    text += f"  other:\n{ON}    idle: {{schedule: {other}}}\n"
+    warnings = folder.load(text).warnings
+    if total is None:
+        assert warnings == ()
+        return
+    (warning,) = warnings
+    assert warning.key.startswith("skus.other.idle.schedule[")
+    assert warning.what == (
+        f"adds up to {total} machines together with skus.gpu.idle.schedule[0], "
+        "and limits.machines is 20"
+    )
+    assert folder.load(text.replace("machines: 20", f"machines: {total}")).warnings == ()
