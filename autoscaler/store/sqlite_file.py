@@ -32,6 +32,13 @@ _WAL_AT_MOST = 16 * 2**20
 _PAGES_AT_ONCE = 256
 """Of 4 KB, freed in one transaction."""
 
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+
+_FIX = (
+    "the store works without it, and each start tries again: make room of twice the file's size in "
+    "its folder, and of its size in the folder for temporary files"
+)
+
 _log = structlog.get_logger(__name__)
 
 _ERROR_WORDS = {
@@ -129,16 +136,24 @@ class SqliteFile:
         return driver
 
     def _make_shrinkable(self) -> None:
-        """Write a file of an earlier release anew, once: only then can its pages be given back."""
+        """Rewrite a file of an earlier release, once: only then can its pages be given back.
+
+        The store works without: only a damaged file is an error here. A file that cannot be used for
+        another reason fails at the migration. Takes up to twice the file's size on disk for a while
+        (sqlite.org/lang_vacuum.html).
+        """
+        path = str(self.path)
         try:
-            if self._driver().execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
-                self._driver().execute("PRAGMA auto_vacuum = INCREMENTAL")
-                self._driver().execute("VACUUM")
+            if self._driver().execute("PRAGMA auto_vacuum").fetchone()[0] == _INCREMENTAL:
+                return
+            _log.info("store_compacting", path=path, bytes=self.path.stat().st_size)
+            self._driver().execute("PRAGMA auto_vacuum = INCREMENTAL")
+            self._driver().execute("VACUUM")
+            _log.info("store_compacted", path=path, bytes=self.path.stat().st_size)
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorname", "") != "SQLITE_FULL":
+            if getattr(error, "sqlite_errorname", "").startswith(_DAMAGED):
                 raise self._explained(error) from error
-            # It takes as much room again for a while. Without that the store works as before.
-            _log.warning("store_not_compacted", path=str(self.path), reason=str(error))
+            _log.warning("store_not_compacted", path=path, reason=str(error), fix=_FIX)
 
     def _lock(self) -> int:
         # Never on the database file itself: closing any descriptor of it drops SQLite's locks.

@@ -1,9 +1,12 @@
 """The schema and its history: the same tables either way, whole or not at all."""
 
+import resource
+import signal
 import sqlite3
 import zlib
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -186,40 +189,104 @@ async def test_the_log_of_writing_a_large_file_anew_is_given_back(path: Path) ->
     assert log <= 16 * 2**20
 
 
-class WithoutRoom(SqliteFile):
-    """SQLite may not make this file larger while it writes it anew."""
+@contextmanager
+def no_room(_: Path, driver: sqlite3.Connection) -> Iterator[None]:
+    """SQLite may not make the file larger."""
+    driver.execute("PRAGMA max_page_count = 1")
+    try:
+        yield
+    finally:
+        driver.execute("PRAGMA max_page_count = 1073741823")
+
+
+@contextmanager
+def another_writer(path: Path, driver: sqlite3.Connection) -> Iterator[None]:
+    """Another program, such as a backup, holds SQLite's lock."""
+    driver.execute("PRAGMA busy_timeout = 1")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+
+
+@contextmanager
+def a_limit_of_size(_: Path, __: sqlite3.Connection) -> Iterator[None]:
+    """No file may grow beyond a page, as under `ulimit -f`."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+Hindrance = Callable[[Path, sqlite3.Connection], AbstractContextManager[None]]
+
+
+class Hindered(SqliteFile):
+    """Something is in the way while SQLite rewrites this file, and at no other time."""
+
+    def __init__(self, path: Path, hindrance: Hindrance) -> None:
+        self._hindrance = hindrance
+        super().__init__(path)
 
     def _driver(self) -> sqlite3.Connection:
-        driver = super()._driver()
+        driver, hindered = super()._driver(), partial(self._hindrance, self.path)
 
-        class Full:
+        class Driver:
             def execute(self, statement: str) -> sqlite3.Cursor:
                 if statement != "VACUUM":
                     return driver.execute(statement)
-                driver.execute("PRAGMA max_page_count = 1")
-                try:
+                with hindered(driver):
                     return driver.execute(statement)
-                finally:
-                    driver.execute("PRAGMA max_page_count = 1073741823")
 
-        return cast("sqlite3.Connection", Full())
+        return cast("sqlite3.Connection", Driver())
 
 
-def test_a_file_that_there_is_no_room_to_compact_is_used_as_it_is(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("hindrance", "reason"),
+    [
+        (no_room, "database or disk is full"),
+        (another_writer, "database is locked"),
+        (a_limit_of_size, "disk I/O error"),
+    ],
+)
+def test_a_file_that_cannot_be_compacted_now_is_used_as_it_is(
+    path: Path, hindrance: Hindrance, reason: str
+) -> None:
     make_first_schema(path, [b"{}"])
     with capture_logs() as logs:
-        file = WithoutRoom(path)
+        file = Hindered(path, hindrance)
     assert file.transaction(lambda c: c.exec_driver_sql("SELECT count(*) FROM inbox").scalar()) == 1
     file.close()
     assert auto_vacuum(path) == 0
-    assert logs == [
-        {
-            "event": "store_not_compacted",
-            "log_level": "warning",
-            "path": str(path),
-            "reason": "database or disk is full",
-        }
+    assert [(one["event"], one["log_level"], one["path"]) for one in logs] == [
+        ("store_compacting", "info", str(path)),
+        ("store_not_compacted", "warning", str(path)),
     ]
+    assert logs[1]["reason"] == reason
+    assert "make room" in logs[1]["fix"]
+    with capture_logs() as logs:
+        SqliteFile(path).close()
+    assert [one["event"] for one in logs] == ["store_compacting", "store_compacted"]
+    assert logs[0]["bytes"] > 0
+    with capture_logs() as logs:
+        SqliteFile(path).close()
+    assert logs == []
+
+
+def test_a_damaged_file_is_not_opened_because_it_could_not_be_compacted(path: Path) -> None:
+    make_first_schema(path, [b"{}"])
+    with closing(sqlite3.connect(path)) as connection:
+        find = "SELECT rootpage FROM sqlite_schema WHERE name = 'inbox'"
+        page = connection.execute(find).fetchone()[0]
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    with capture_logs() as logs, pytest.raises(StoreError, match="the file is damaged"):
+        SqliteFile(path)
+    assert [one["event"] for one in logs] == ["store_compacting"]
 
 
 def size(path: Path) -> int:
