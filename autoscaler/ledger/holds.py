@@ -43,6 +43,27 @@ def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
         state.dispute(job, at, f"{runner.name} left, and may have run it")
 
 
+def take_marks_back(state: LedgerState, machine: Machine, at: Instant) -> None:
+    """Its runner could not connect to GitHub: GitHub passed over no runner.
+
+    It has given its registration back before it says so, and a job was marked then. Without this the
+    jobs would stay held for up to an hour after their runners can connect again.
+    """
+    name = machine.runner
+    runner = state.runners.get(name) if name is not None else None
+    if name is None or runner is None or runner.job is not None:
+        return
+    held = (job for jobs in state.held.values() for job in jobs.values())
+    asked = (state.jobs[job] for job in state.reads)
+    for job in {job.id: job for job in (*_fitting(state, runner), *held, *asked)}.values():
+        if name in job.passed_over:
+            with state.changing(job):
+                job.passed_over = tuple(one for one in job.passed_over if one != name)
+                if len(job.passed_over) < HELD_AFTER:
+                    job.probe_at = None
+            state.note(job, at, "released", f"{name} could not connect to GitHub")
+
+
 def check_idle_runners(state: LedgerState, at: Instant) -> None:
     """Runners that idled for three minutes while a fitting job was queued are no supply any more.
 

@@ -34,7 +34,7 @@ from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.fleet import Fleet, Usage
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 from autoscaler.model.jobs import Job
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import ExitReason, Machine
 from autoscaler.model.prices import Price
 from autoscaler.model.runners import runner_names
 
@@ -136,7 +136,10 @@ class Ledger:
 
 
 def _on_machine_exited(state: LedgerState, event: e.MachineExited) -> None:
-    holds.left_idle(state, state.machines[event.machine], event.at)
+    machine = state.machines[event.machine]
+    holds.left_idle(state, machine, event.at)
+    if event.reason is ExitReason.NOT_CONNECTED:
+        holds.take_marks_back(state, machine, event.at)
     machines.on_exited(state, event)
 
 

@@ -8,7 +8,7 @@ from autoscaler.model import events as e
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines import ExitReason, MachineState
 from autoscaler.model.plan import Launch, ReadJob
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU_CLASS, START, World, idle
@@ -431,3 +431,69 @@ def test_history_tells_who_passed_over_whom() -> None:
         ("in_progress", "webhook"),
     ]
     assert world.machine("a0").state is MachineState.EXITED
+
+
+def cannot_connect(world: World, name: str) -> str:
+    """A machine whose runner cannot reach GitHub: it gives its registration back, and says why."""
+    runner = leaves_after_a_release(world, name)
+    said = "no job came: The SSL connection could not be established"
+    world.do(e.MachineExited, world.runner(runner).machine, said, ExitReason.NOT_CONNECTED)
+    return runner
+
+
+def leaves_after_a_release(world: World, name: str) -> str:
+    runner = world.ready(name)
+    world.now += 120
+    world.do(e.RunnerClosed, runner, "released")
+    for job in [job for job in world.state.jobs.values() if job.disputed]:
+        world.observe(job.id, JobState.QUEUED, job.labels, read=True)
+    return runner
+
+
+def test_runners_that_cannot_connect_hold_no_job_back() -> None:
+    """A proxy replaces GitHub's certificate for an hour: GitHub had no runner to give the job to."""
+    world = World()
+    world.queue(1)
+    for number in range(12):
+        cannot_connect(world, f"r{number}")
+    assert world.job(1).passed_over == ()
+    assert held_jobs(world) == []
+    assert list(world.state.queues) == [GPU_CLASS]
+
+
+def test_a_runner_that_cannot_connect_takes_back_its_own_mark_alone() -> None:
+    world = World()
+    world.queue(1)
+    first = leaves_after_a_release(world, "a")
+    second = leaves_after_a_release(world, "b")
+    assert held_jobs(world) == [1]
+    machine = world.runner(second).machine
+    world.do(e.MachineExited, machine, "no job came", ExitReason.NOT_CONNECTED)
+    assert world.job(1).passed_over == (first,)
+    assert held_jobs(world) == []
+    assert world.job(1).probe_at is None
+
+
+def test_a_mark_is_taken_back_while_github_is_asked_about_its_job() -> None:
+    world = World()
+    world.queue(1)
+    runner = world.ready("a")
+    world.now += 120
+    world.do(e.RunnerClosed, runner, "released")
+    assert world.job(1).disputed
+    world.do(e.MachineExited, world.runner(runner).machine, "no", ExitReason.NOT_CONNECTED)
+    assert world.job(1).passed_over == ()
+    assert world.job(1).disputed, "GitHub's word of the job may still be on its way"
+
+
+def test_a_runner_with_a_job_cannot_say_that_it_never_connected() -> None:
+    world = World()
+    world.queue(1, 2)
+    runner = leaves_after_a_release(world, "a")
+    marked = world.job(1)
+    world.observe(2, JobState.IN_PROGRESS, runner_name=runner)
+    assert world.runner(runner).job == 2
+    world.observe(1, JobState.QUEUED, read=True)
+    before = marked.passed_over
+    world.do(e.MachineExited, world.runner(runner).machine, "no", ExitReason.NOT_CONNECTED)
+    assert world.job(1).passed_over == before
