@@ -7,7 +7,7 @@ Also the lab's own runner protocol, spoken between GitHub's stand-in runner and 
 | `POST {server}/lab/runners/{id}/connect` | 204 online; 404 registration gone |
 | `POST {server}/lab/runners/{id}/message` `{"wait": REAL_SECONDS, "version": TEXT}` | 200 `{"job": {"id", "name", "seconds"}}`, 204 none yet, 403 that version of the runner is too old, 404 gone |
 | `POST {server}/lab/runners/{id}/started` `{"job": ID}` | 204; the job is in progress |
-| `POST {server}/lab/runners/{id}/renew` `{"job": ID}` | 204; the job's lock holds another 10 lab minutes |
+| `POST {server}/lab/runners/{id}/renew` `{"job": ID}` | 204; the job's lock holds another 10 lab minutes; 200 `{"over": true}`: so it does, and the job is to end now |
 | `POST {server}/lab/runners/{id}/completed` `{"job": ID, "conclusion": TEXT}` | 204; the registration is gone |
 
 A lab JIT configuration is base64 of JSON `{"server", "runner_id", "token", "name", "scale"}`;

@@ -97,6 +97,10 @@ class Actions:
 
         self._timers.at(self._clock.now() + self._patience.cancel, overdue)
 
+    def end(self, job: Job) -> None:
+        """End a job well before its seconds are over: its runner hears it when it renews the lock."""
+        job.over = True
+
     def lose_job(self, job: Job) -> bool:
         """Have a job vanish from the queue for good; False once a runner has it."""
         if job.runner is not None or job.status is JobStatus.COMPLETED:
@@ -157,12 +161,16 @@ class Actions:
         self._timers.at(job.lease, partial(self._check_lease, job))
         self._announce(job, "in_progress")
 
-    def renew(self, runner: Runner, number: int) -> None:
-        """The job still runs. Raises RunnerGoneError, NotTheirJobError, JobCancelledError."""
+    def renew(self, runner: Runner, number: int) -> bool:
+        """The job still runs; True if it is to end now.
+
+        Raises RunnerGoneError, NotTheirJobError, JobCancelledError.
+        """
         job = self._own(runner, number)
         job.lease = self._clock.now() + self._patience.lock
         if job.cancelled:
             raise JobCancelledError
+        return job.over
 
     def completed(self, runner: Runner, number: int, conclusion: str) -> None:
         """The job has ended, and with it the registration, whosever the job was by then.

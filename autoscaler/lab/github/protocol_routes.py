@@ -99,8 +99,8 @@ class ProtocolRoutes:
         return web.Response(status=204)
 
     async def _renew(self, runner: Runner, body: dict[str, Any]) -> web.Response:
-        self._actions.renew(runner, _job(body))
-        return web.Response(status=204)
+        over = self._actions.renew(runner, _job(body))
+        return web.json_response({"over": True}) if over else web.Response(status=204)
 
     async def _completed(self, runner: Runner, body: dict[str, Any]) -> web.Response:
         conclusion = body.get("conclusion")

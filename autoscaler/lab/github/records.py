@@ -109,7 +109,8 @@ class Job:
     """One job. `starts` names the runners that began it: one name, if all is well.
 
     `assigned` is how often it was handed to a runner, started or not. `lost`: it vanished from
-    the queue on purpose. `lease` is until when its runner's silence is no reason to fail it.
+    the queue on purpose. `over`: it ends now, whatever its seconds. `lease` is until when its
+    runner's silence is no reason to fail it.
     """
 
     id: int
@@ -131,6 +132,7 @@ class Job:
     assigned: int = 0
     lease: float = 0.0
     cancelled: bool = False
+    over: bool = False
     lost: bool = False
 
 

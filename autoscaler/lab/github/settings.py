@@ -63,7 +63,8 @@ class LabOrganization:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One job to push. `repository` is `owner/name`, `seconds` how long it runs.
+    """One job to push. `repository` is `owner/name`, `seconds` how long it runs (`math.inf`: until
+    somebody ends it).
 
     `needs` are names of jobs of the same run, which must have succeeded before this one is
     queued; names are unique within a run. `group` is what `runs-on: {group: ...}` would ask for.

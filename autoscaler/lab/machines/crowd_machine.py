@@ -204,19 +204,21 @@ class CrowdMachine:
         job = answer["job"]
         self.work = runner, job["id"]
         await self._insist(runner, "started", {"job": job["id"]})
-        renewing = asyncio.create_task(self._renew(runner, job["id"]))
+        over = asyncio.create_task(self._renew(runner, job["id"]))
         try:
-            await asyncio.sleep(float(job["seconds"]))
+            await asyncio.wait({over}, timeout=float(job["seconds"]))
         finally:
-            renewing.cancel()
+            over.cancel()
         await self._insist(runner, "completed", {"job": job["id"], "conclusion": "success"})
         self.work = None
         return "the runner exited with status 0"
 
     async def _renew(self, runner: LabRunner, job: object) -> None:
-        while True:
+        """Ends when GitHub says that the job is over."""
+        status = 0
+        while status != 200:
             await self.wire.sleep(RENEW)
-            await self._tell(runner, "renew", {"job": job})
+            status, _ = await self._tell(runner, "renew", {"job": job})
 
     async def _release_when_idle(self) -> None:
         """Ends when the registration was given back."""

@@ -187,6 +187,17 @@ async def test_an_assigned_job_not_started_goes_to_another(
     assert pushed.status is JobStatus.IN_PROGRESS
 
 
+async def test_a_job_that_is_to_end_says_so_to_its_runner(client: Client) -> None:
+    (pushed,) = client.lab.push([job()])
+    runner = await client.runner("a")
+    assert await runner.take() == pushed.id
+    assert await runner.say("started", job=pushed.id) == 204
+    assert await runner.say("renew", job=pushed.id) == 204
+    client.lab.end(pushed)
+    assert await runner.say("renew", job=pushed.id) == 200
+    assert pushed.status is JobStatus.IN_PROGRESS
+
+
 async def test_a_job_whose_runner_vanished_fails_after_ten_minutes(
     client: Client, clock: HandClock
 ) -> None:

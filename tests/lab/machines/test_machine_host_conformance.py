@@ -1,6 +1,7 @@
 """Both hosts of lab machines, told apart by nothing that a controller or GitHub could see."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -122,6 +123,18 @@ async def test_a_job_keeps_it_from_releasing(make_host: Hosts, user_data: UserDa
         assert world.count("completed") == 1
         assert world.count("may-release") == 0
         assert world.count("renew") >= 2
+
+
+async def test_a_job_without_end_runs_until_github_says_that_it_is_over(
+    make_host: Hosts, user_data: UserData
+) -> None:
+    async with running(World(scale=600, jobs=[math.inf])) as world:
+        world.answers["renew"] = [204, 200]
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world)))
+        await until(lambda: bool(world.off))
+        assert world.count("renew") == 2
+        assert world.conclusions == ["success"]
 
 
 async def test_powers_off_when_github_refuses_the_registration(

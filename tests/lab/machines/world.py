@@ -186,7 +186,7 @@ class World:
             self.conclusions.append(body["conclusion"])
         if step != "message":
             self.check(step == "connect" or body["job"] == 7, "job")
-            return web.Response(status=204)
+            return web.Response(status=self.answers[step].pop(0) if self.answers[step] else 204)
         if step in self.forever:
             return web.Response(status=self.forever[step])
         for _ in range(100):
