@@ -15,13 +15,17 @@ _STAYS = frozenset({200, 202, 204, 503})
 """A POST with one of these answers was authenticated, or has to wait (503): a machine that waits for the
 controller to know it tries again every few seconds."""
 
+_KEPT_BESIDE_A_BODY = 4 * 1024
+"""Bytes that a kept connection may have sent since its last answer, apart from a body: heads of GitHub and
+of the agent have at most 1,500. Whatever came behind the request stays in the parser while it idles."""
+
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Connection(web.RequestHandler):
     """Set `place` and `opening`, the task that opens it, before anything can arrive."""
 
-    __slots__ = ("_places", "_stays", "made", "opening", "place")
+    __slots__ = ("_heard", "_places", "_stays", "made", "opening", "place")
 
     place: Place
     opening: asyncio.Task[None] | None
@@ -30,6 +34,7 @@ class Connection(web.RequestHandler):
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
         self._places = places
         self._stays = False
+        self._heard = 0
         self.made: asyncio.Transport | None = None
         self.opening = None
 
@@ -55,6 +60,7 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Count what comes before it is looked into."""
+        self._heard += len(data)
         self._places.hear(self.place, len(data))
         super().data_received(data)
 
@@ -72,6 +78,14 @@ class Connection(web.RequestHandler):
         """Note that the request is complete, unless it was answered before that."""
         if self.place.stage is Stage.BODY:
             self.at(Stage.SERVED)
+
+    def may_stay(self, body: int) -> bool:
+        """Return False if it sent much more than a head and a body of so many bytes.
+
+        It may hold heads that nothing counts: those that came together with an earlier request.
+        """
+        beside, self._heard = self._heard - body, 0
+        return beside <= _KEPT_BESIDE_A_BODY
 
     def answer(self, *, stays: bool) -> None:
         """Note that an answer is about to be written, after which the connection stays open, or not.
@@ -146,7 +160,8 @@ def serve_in_place(handler: Handler) -> Handler:
         stays = False
         try:
             answer = await handler(request)
-            if request.method != hdrs.METH_POST or answer.status not in _STAYS:
+            kept = connection.may_stay(request.content.total_bytes)
+            if request.method != hdrs.METH_POST or answer.status not in _STAYS or not kept:
                 answer.force_close()
             stays = answer.keep_alive is not False
             return answer

@@ -20,7 +20,15 @@ from autoscaler.server.settings import Address, ServerSettings, TlsFiles
 from tests.patience import PATIENCE
 from tests.server.certificates import make_certificate
 from tests.server.doubles import MACHINE, NONCE
-from tests.server.fakes import LOOPBACK, PING, Backstage, Caller, running, until
+from tests.server.fakes import (
+    LOOPBACK,
+    PING,
+    Backstage,
+    Caller,
+    delivery_headers,
+    running,
+    until,
+)
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 POLL = (
@@ -134,6 +142,36 @@ async def test_what_any_stranger_may_ask_for_keeps_no_connection(
     async with asyncio.timeout(PATIENCE):
         answer = await reader.read()
     assert b"connection: close" in answer.lower()
+    writer.close()
+
+
+@pytest.mark.parametrize(("behind", "stays"), [(30, False), (1, True)])
+async def test_a_connection_with_a_long_head_behind_its_request_does_not_stay(
+    caller: Caller, behind: int, stays: bool
+) -> None:
+    """Bytes that come together with a request are not counted as a head's, and an idle one has no limit."""
+    lines = [b"POST /webhook HTTP/1.1", *(b"X-%d: " % n + b"a" * 2_000 for n in range(behind))]
+    reader, writer = await connect(caller.serving.address, PING + b"\r\n".join(lines))
+    answer = await reader.readuntil(b"\r\n\r\n")
+    assert b" 200 " in answer
+    assert (b"connection: close" in answer.lower()) is not stays
+    if not stays:
+        assert not await is_closed((reader, writer)), "the rest of the answer"
+    writer.close()
+
+
+async def test_a_connection_stays_after_deliveries_of_any_size(caller: Caller) -> None:
+    reader, writer = await connect(caller.serving.address)
+    for number in range(2):
+        body = json.dumps({"zen": "x" * 200_000, "number": number}).encode()
+        head = "".join(
+            f"{name}: {text}\r\n" for name, text in delivery_headers(body, event="ping").items()
+        )
+        size = f"Host: x\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"POST /webhook HTTP/1.1\r\n{size}{head}\r\n".encode() + body)
+        answer = await reader.readuntil(b"}")
+        assert b" 200 " in answer
+        assert b"connection: close" not in answer.lower()
     writer.close()
 
 
