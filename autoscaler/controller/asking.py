@@ -64,7 +64,8 @@ class Asking:
 
     async def _examined(self, machine: MachineId, runner: Runner) -> MachineExamined:
         job = self._journal.ledger.state.jobs.get(runner.job) if runner.job is not None else None
-        if job is not None:
+        # Of a job that is known to be over nothing is left to ask: the registration says the rest.
+        if job is not None and job.state is not JobState.COMPLETED:
             answer = await self._github.read_job(job.repository, job.id, self._journal.now)
             if answer is None:
                 detail = f"job {job.id} is not shown to us"  # no proof that it is over

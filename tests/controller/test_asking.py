@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from autoscaler.controller.asking import Asking
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.model.events import JobObserved, RunnerClosed
 from autoscaler.model.identifiers import JobId, RunnerName
@@ -234,6 +235,24 @@ async def test_a_job_that_stops_its_listener_and_worker_keeps_its_machine_half_a
     runner = controller.state.runners[machine.runner or RunnerName("")]
     assert 1800.0 <= world.clock.now() - runner.since < 1900.0
     assert ("machine_ended", "gpu", EndGround.FINISHED) in world.telemetry.said
+
+
+@on_virtual_time
+async def test_the_registration_is_read_while_the_completed_job_is_still_in_memory() -> None:
+    """However long the ledger remembers a job, and however soon its machine is looked at."""
+    world = World()
+    controller, (agent,) = await launched(world)
+    granted = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    await controller.turn()
+    await say(controller, 1, JobState.COMPLETED, granted.runner)
+    await controller.turn()
+    del world.github.registrations[granted.runner]
+    world.github.asked.clear()
+    await Asking(controller.journal, world.github).examine(agent.machine)
+    assert JobId(1) in controller.state.jobs
+    assert world.github.asked == ["find_runner", "read_runner"]
+    assert controller.only_machine().unregistered_at is not None
 
 
 @pytest.mark.parametrize("online", [False, True])
