@@ -107,6 +107,23 @@ async def test_a_type_that_no_zone_sells_is_told(settings: Ec2Settings) -> None:
     assert (told["instance_type"], told["zones"]) == ("g4dn.xlarge", (A, B))
 
 
+async def test_a_type_that_no_zone_sells_is_logged_once_until_that_changes(
+    settings: Ec2Settings,
+) -> None:
+    nowhere = [("g5.xlarge", A), ("g5.xlarge", B)]
+    somewhere = [*nowhere, ("g4dn.xlarge", B)]
+    account = Account(nowhere)
+    provider = provider_of(account, settings)
+    with capture_logs() as logs:
+        for pages in (nowhere, nowhere, somewhere, nowhere):
+            account.pages = [pages]
+            await provider.open()
+            for _ in range(3):  # as a new price does
+                sold(provider)
+    events = [one["instance_type"] for one in logs if one["event"] == "instance_type_not_sold"]
+    assert events == ["g4dn.xlarge"] * 2
+
+
 async def test_without_permission_to_ask_every_pool_stays(settings: Ec2Settings) -> None:
     denied = ProviderError(FailureClass.CONFIGURATION, "UnauthorizedOperation", "no")
     provider = provider_of(Account(denied), settings)

@@ -5,7 +5,7 @@ Each stored request is sent once. The planner decides whether to launch, repeat 
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -87,6 +87,7 @@ class Ec2Provider:
             settings.region, pinned_certificates(settings.region, settings.identity_certificates)
         )
         self._account: str | None = settings.account
+        self._unsold: dict[str, tuple[str, ...]] = {}
 
     @property
     def name(self) -> ProviderName:
@@ -155,11 +156,21 @@ class Ec2Provider:
         zones = self._resources.zones
         prices = self.prices.listed()
         found = price_offerings(self.name, zones, self._resources.sold, wanted, prices)
-        for name in set(instance_types) - {one.instance_type for one in found} if zones else ():
-            _log.warning(
-                "instance_type_not_sold", provider=self.name, instance_type=name, zones=zones
-            )
+        self._log_unsold(instance_types, {one.instance_type for one in found}, zones)
         return found
+
+    def _log_unsold(
+        self, wanted: Sequence[str], sold: Collection[str], zones: tuple[str, ...]
+    ) -> None:
+        """Log each type that no zone sells once: offerings are priced again with each new price."""
+        for name in sorted(set(wanted)):
+            if name in sold:
+                self._unsold.pop(name, None)
+            elif zones and self._unsold.get(name) != zones:
+                self._unsold[name] = zones
+                _log.warning(
+                    "instance_type_not_sold", provider=self.name, instance_type=name, zones=zones
+                )
 
     async def prepare(self, order: LaunchOrder) -> str:
         """Return the exact CreateFleet request as canonical JSON (see `Provider`)."""
