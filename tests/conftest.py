@@ -1,4 +1,6 @@
-"""In which order tests run, and how Hypothesis looks for mutants' mistakes."""
+"""In which order tests run, what garbage collections leave out, and Hypothesis' profile for mutants."""
+
+import gc
 
 import pytest
 from hypothesis import Phase, settings
@@ -12,3 +14,13 @@ settings.register_profile(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The rules come last: they take seconds, and what is plainly wrong shows sooner elsewhere."""
     items.sort(key=lambda item: item.path.name == "test_rules.py")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def freeze_what_was_there_before() -> None:
+    """Leave all modules and collected tests out of the garbage collections of this file's tests.
+
+    These are 300,000 objects, and a full collection looks at each. A test may thaw them (`gc.unfreeze`).
+    """
+    gc.collect()
+    gc.freeze()
