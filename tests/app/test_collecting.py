@@ -33,11 +33,37 @@ def test_full_collections_look_only_at_what_is_new() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_a_frozen_cycle_is_freed_within_the_hour() -> None:
-    class Knot:
-        def __init__(self) -> None:
-            self.myself = self
+class Knot:
+    def __init__(self) -> None:
+        self.myself = self
 
+
+def test_new_objects_cause_no_full_collection_while_young_cycles_are_freed() -> None:
+    full: list[float] = []
+
+    def on_collection(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            full.append(asyncio.get_running_loop().time())
+
+    async def story() -> tuple[int, bool]:
+        freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
+        await asyncio.sleep(1.0)
+        gc.callbacks.append(on_collection)
+        try:
+            known = weakref.ref(Knot())
+            kept = [[number] for number in range(300_000)]
+            return len(full), known() is None and len(kept) > 0
+        finally:
+            gc.callbacks.remove(on_collection)
+            freezing.cancel()
+            await asyncio.wait({freezing})
+
+    before = gc.get_threshold()
+    assert run(story()) == (0, True)
+    assert gc.get_threshold() == before
+
+
+def test_a_frozen_cycle_is_freed_within_the_hour() -> None:
     async def story() -> tuple[bool, bool]:
         freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
         await asyncio.sleep(1.0)
