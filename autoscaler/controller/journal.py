@@ -82,7 +82,7 @@ class Journal:
             # Copied now: by the time the write starts, the records may have moved on.
             records = tuple(map(copied, changes.records))
             self._latest = asyncio.ensure_future(
-                self._write(replace(changes, records=records), applied)
+                self._write(replace(changes, records=records), applied, self._latest)
             )
             self._latest.add_done_callback(_look_at)
 
@@ -91,7 +91,15 @@ class Journal:
             # What builds on a gap must not be kept without it.
             raise StoreError(str(self.broken)) from self.broken
 
-    async def _write(self, changes: Changes, applied: Sequence[DeliveryKey]) -> None:
+    async def _write(
+        self,
+        changes: Changes,
+        applied: Sequence[DeliveryKey],
+        before: "asyncio.Future[None] | None",
+    ) -> None:
+        if before is not None:
+            # The store would keep this write although it refuses the one before.
+            await before
         try:
             await self._store.commit(
                 changes.records, changes.history, applied, changes.cooldowns, changes.installations

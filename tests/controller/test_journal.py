@@ -62,3 +62,20 @@ async def test_a_commit_fails_if_what_was_handed_over_before_it_was_not_kept() -
             await journal.commit()
     with pytest.raises(StoreError, match="cannot be stored"):
         journal.hand_over()
+
+
+@on_virtual_time
+async def test_nothing_is_kept_behind_a_write_that_was_refused() -> None:
+    """The next process would find a gap: facts that build on others that are not there."""
+    store = OneRefusal()
+    controller, (agent,) = await launched(World(store=store))
+    await agent.hello()
+    journal = controller.journal
+    kept = len(store.commits)
+    store.refuses = True
+    for stage in ("driver", "network", "disk"):
+        journal.note(MachineReportedStage(journal.now, agent.machine, stage))
+        journal.hand_over()
+    with pytest.raises(StoreError, match="cannot be stored"):
+        await journal.commit()
+    assert store.commits[kept:] == []
