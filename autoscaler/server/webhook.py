@@ -6,7 +6,6 @@ never parsed and never kept. What a job means is not decided here.
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -119,7 +118,6 @@ class WebhookEndpoint(Generic[Fact]):
         self._bodies = Bodies(self._limits.body, self._limits.body_timeout)
         self._completion = Completion()
         self._refusals = RefusalLog()
-        self._pending: OrderedDict[asyncio.Future[bool | None], float] = OrderedDict()
 
     def add_to(self, app: web.Application, patience: Seconds, /) -> None:
         """Put the route on a listener; `patience` is for what runs when the listener stops."""
@@ -144,7 +142,8 @@ class WebhookEndpoint(Generic[Fact]):
         return _answer(word)
 
     async def _receive(self, request: web.Request) -> str:
-        if self._overloaded():
+        # By the system's time, not the controller's: GitHub's patience is real time.
+        if self._completion.longest > self._limits.oldest_pending:
             return "shed"
         if not _is_json(request.headers):
             return "unsupported_type"
@@ -177,24 +176,14 @@ class WebhookEndpoint(Generic[Fact]):
 
     async def _keep(self, delivery: Delivery, accepting: Awaitable[bool | None]) -> str:
         """Goes on when GitHub hangs up: half a commit is nobody's wish."""
-        accepted = asyncio.ensure_future(accepting)
-        self._pending[accepted] = asyncio.get_running_loop().time()
-        accepted.add_done_callback(self._pending.pop)
         try:
-            fresh = await self._completion.run(accepted)
+            fresh = await self._completion.run(accepting)
         except StoreError as error:
             _log.error("delivery not stored", delivery=delivery.id, reason=str(error))
             return "store_failed"
         if fresh is None:
             return "ignored"
         return "accepted" if fresh else "duplicate"
-
-    def _overloaded(self) -> bool:
-        """By the system's time, not the controller's: GitHub's patience is real time."""
-        if not self._pending:
-            return False
-        oldest = next(iter(self._pending.values()))
-        return asyncio.get_running_loop().time() - oldest > self._limits.oldest_pending
 
 
 def _only(headers: MultiMapping[str], name: str) -> str:

@@ -27,7 +27,7 @@ async def test_what_has_ended_is_not_kept() -> None:
     with pytest.raises(LookupError):
         await completion.run(fails())
     await asyncio.sleep(0)
-    assert completion._running == set()
+    assert not completion._running
 
 
 @on_virtual_time
@@ -43,7 +43,7 @@ async def test_work_goes_on_without_its_caller_and_its_error_is_logged() -> None
     assert [(line["event"], line["error"]) for line in logs] == [
         ("request failed after its peer had left", "LookupError")
     ]
-    assert completion._running == set()
+    assert not completion._running
 
 
 @on_virtual_time
