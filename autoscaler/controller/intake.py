@@ -24,7 +24,7 @@ REPEATED_AFTER: Seconds = 60.0
 """How long after GitHub was asked about a job a repeated body may have GitHub asked again."""
 
 APPLIED_AT_ONCE = 100
-"""Deliveries, of some 50 us each, that one transaction holds; others have a turn before the next."""
+"""Deliveries, of some 50 us each, that one step applies; others have a turn before the next."""
 
 _log = structlog.get_logger(__name__)
 
@@ -112,7 +112,7 @@ class Intake:
     async def apply_waiting(self) -> int:
         """Apply what waits, in the order of arrival, a piece at a time; how many.
 
-        The facts of a piece and the mark that they are applied are one transaction. All pieces are
+        The facts of a piece and the mark that they are applied are in one transaction. All pieces are
         durable on return. Deliveries that come in meanwhile need not be among them. Raises StoreError,
         also for a delivery that could not be kept.
         """

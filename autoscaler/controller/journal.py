@@ -30,6 +30,7 @@ class Journal:
         self._clock = clock
         self._telemetry = telemetry
         self._hearers: list[Callable[[Sequence[HistoryRow]], None]] = []
+        self._group: list[tuple[Changes, Sequence[DeliveryKey]]] = []
         self._latest: asyncio.Future[None] | None = None
 
     @property
@@ -69,9 +70,11 @@ class Journal:
         self._raise_failure()
 
     def hand_over(self, applied: Sequence[DeliveryKey] = ()) -> None:
-        """Give the store everything applied so far, as one transaction; `commit` waits for it.
+        """Give the store everything applied so far, in one transaction; `commit` waits for it.
 
-        Raises StoreError if an earlier one was not kept.
+        One transaction is under way at a time. What is handed over meanwhile shares the next: the
+        store would keep it by itself, although it refuses the one before. Raises StoreError if an
+        earlier one was not kept.
         """
         self._raise_failure()
         changes = self.ledger.take_changes()
@@ -81,28 +84,27 @@ class Journal:
                 hearer(changes.history)
             # Copied now: by the time the write starts, the records may have moved on.
             records = tuple(map(copied, changes.records))
-            self._latest = asyncio.ensure_future(
-                self._write(replace(changes, records=records), applied, self._latest)
-            )
-            self._latest.add_done_callback(_look_at)
+            if not self._group:
+                self._latest = asyncio.ensure_future(self._write_group(self._latest))
+                self._latest.add_done_callback(_look_at)
+            self._group.append((replace(changes, records=records), applied))
 
     def _raise_failure(self) -> None:
         if self.broken is not None:
             # What builds on a gap must not be kept without it.
             raise StoreError(str(self.broken)) from self.broken
 
-    async def _write(
-        self,
-        changes: Changes,
-        applied: Sequence[DeliveryKey],
-        before: "asyncio.Future[None] | None",
-    ) -> None:
+    async def _write_group(self, before: "asyncio.Future[None] | None") -> None:
         if before is not None:
-            # The store would keep this write although it refuses the one before.
             await before
+        group, self._group = self._group, []
         try:
             await self._store.commit(
-                changes.records, changes.history, applied, changes.cooldowns, changes.installations
+                [record for changes, _ in group for record in changes.records],
+                [row for changes, _ in group for row in changes.history],
+                [key for _, applied in group for key in applied],
+                [cooldown for changes, _ in group for cooldown in changes.cooldowns],
+                next((c.installations for c, _ in reversed(group) if c.installations), None),
             )
         except StoreError as error:
             self.broken = error
