@@ -26,7 +26,7 @@ from queue import Queue
 from typing import Any
 
 from mutant_changes import ROOT, Change, draw
-from mutant_room import LONGEST, WORK, Room, digest, prepared
+from mutant_room import LEFT_OUT, LONGEST, WORK, Room, digest, prepared
 
 RESULTS = WORK / "sample.jsonl"
 ENOUGH = 0.85
@@ -129,6 +129,8 @@ def main() -> int:
         for room in asked.rooms:
             some, total = draw(room, asked.sample, asked.seed)
             print(f"{room}: {len(some)} of {total} changes", flush=True)
+            if left_out := LEFT_OUT.get(room):
+                print(f"{room}: no mutant is judged by {', '.join(left_out)}", flush=True)
             drawn += some
             run(room, some, copies, known, asked.seconds)
     except KeyboardInterrupt:

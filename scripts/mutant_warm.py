@@ -32,17 +32,12 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import coverage
-import psutil
 import pytest
+from mutant_processes import end_all, wait
 
 HERE = Path.cwd()
-IDLE = 20.0
-"""Real seconds without any work after which a test waits for something that never happens."""
-WORKED = 2.0
-"""CPU seconds that a process tree has used or waited for in that time, if it does anything."""
 SUBREAPER = 36  # prctl(2), PR_SET_CHILD_SUBREAPER
 KILLED, HANGS, UNPLANTED = 1, 2, 3
-_GONE = (ProcessLookupError, FileNotFoundError, psutil.NoSuchProcess)
 _SPAWNS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
 
 
@@ -96,15 +91,15 @@ class Warm:
                 code = self._in_fork(items, asked, said)
             finally:  # Whatever was raised, a fork never goes on as its parent does.
                 os._exit(code)
-        idle = "asleep" in asked and not _ended(child, asked["asleep"])
-        if idle:
+        ended, stopped = wait(child, asked["asleep"]) if "asleep" in asked else (True, False)
+        if not ended:
             os.kill(child, signal.SIGKILL)
         _, status, used = os.wait4(child, 0)
-        _end_all()
+        end_all()
         found = json.loads(said.read_text()) if said.exists() else {}
         code = os.waitstatus_to_exitcode(status)
-        found |= {"status": HANGS if idle else code, "cpu": used.ru_utime + used.ru_stime}
-        return found
+        found |= {"status": code if ended else HANGS, "cpu": used.ru_utime + used.ru_stime}
+        return found | {"stopped": stopped}
 
     def _in_fork(self, items: dict[str, pytest.Item], asked: dict[str, Any], said: Path) -> int:
         void = os.open(os.devnull, os.O_RDWR)
@@ -249,48 +244,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
         if isinstance(constant, CodeType):
             yield constant
             yield from _codes(constant)
-
-
-def _ended(child: int, asleep: float) -> bool:
-    """Wait for the process; False if its tree does nothing, or if it itself sleeps for so long."""
-    began = since = time.monotonic()
-    used = -1.0
-    pause = 0.005
-    while True:
-        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
-            return True
-        time.sleep(pause)
-        pause = min(pause * 1.3, 0.25)
-        if time.monotonic() - since > IDLE:
-            tree = [_worked(pid) for pid in (child, *_below(child))]
-            since = time.monotonic()
-            if 0.0 <= sum(tree) - used < WORKED or since - began - tree[0] > asleep:
-                return False
-            used = sum(tree)
-
-
-def _below(process: int) -> list[int]:
-    with contextlib.suppress(*_GONE):
-        return [one.pid for one in psutil.Process(process).children(recursive=True)]
-    return []
-
-
-def _worked(process: int) -> float:
-    """CPU seconds that a process used, with those that it waited for a CPU."""
-    with contextlib.suppress(*_GONE):
-        ran, waited, _ = Path(f"/proc/{process}/schedstat").read_text().split()
-        return (int(ran) + int(waited)) / 1e9
-    return 0.0
-
-
-def _end_all() -> None:
-    """End what a test has left: as a subreaper, this process is the parent of all of that."""
-    while left := _below(os.getpid()):
-        for one in left:
-            with contextlib.suppress(*_GONE):
-                os.kill(one, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(-1, 0)
 
 
 @pytest.hookimpl(tryfirst=True)

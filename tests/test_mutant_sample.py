@@ -1,10 +1,13 @@
 """The sampler of mutants: a stable draw, and a verdict that a small project's tests give."""
 
 import importlib
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,7 +75,7 @@ settings.register_profile("mutants", settings.get_profile("default"))
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    names = ("mutant_changes", "mutant_room", "mutant_warm", "mutant_sample")
+    names = ("mutant_changes", "mutant_room", "mutant_warm", "mutant_sample", "mutant_processes")
     yield {name.removeprefix("mutant_"): importlib.import_module(name) for name in names}
     for name in names:
         del sys.modules[name]
@@ -143,16 +146,44 @@ def test_a_change_is_judged_again_if_all_was_stopped_meanwhile(
     class Stopped(scripts["room"].Room):  # type: ignore[misc]
         def __init__(self) -> None:
             self.stops = 1
+            self.fork_stops = 0
 
-        def _judge(self, _: object) -> dict[str, str]:
+        def _judge(self, _: object) -> dict[str, Any]:
             pauses._ticked -= self.stops * 60.0
-            self.stops = 0
-            return {"result": results.pop(0)}
+            found = {"result": results.pop(0), "stopped": self.fork_stops > 0}
+            self.stops = self.fork_stops = 0
+            return found
 
     room = Stopped()
     assert room.judge(None) == {"result": "killed"}
     room.stops = 1
     assert room.judge(None) == {"result": "survived"}
+    results += ["timeout", "killed"]
+    room.fork_stops = 1
+    assert room.judge(None) == {"result": "killed"}
+
+
+def test_time_in_which_a_process_is_stopped_does_not_count(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes = scripts["processes"]
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        if now > 500.0:
+            child.send_signal(signal.SIGCONT)
+            child.kill()
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+
+    monkeypatch.setattr(processes, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert processes.wait(child.pid, 60.0) == (False, False)
+        assert now < 100.0
+        child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        assert processes.wait(child.pid, 60.0) == (True, True)
 
 
 def test_a_survivor_is_judged_again_with_other_or_more_tests(
