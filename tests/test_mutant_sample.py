@@ -183,7 +183,9 @@ def test_time_in_which_a_process_is_stopped_does_not_count(
         assert now < 100.0
         child.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
-        assert processes.wait(child.pid, 60.0) == (True, True)
+        stopped = processes.wait(child.pid, 60.0)
+        child.kill()
+        assert stopped == (True, True)
 
 
 def test_a_survivor_is_judged_again_with_other_or_more_tests(
