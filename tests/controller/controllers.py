@@ -24,7 +24,7 @@ from autoscaler.controller.unmatched import UnmatchedJobs
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.events import ControllerStarted, JobObserved
+from autoscaler.model.events import ControllerStarted, Event, JobObserved
 from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import Machine, MachineState
@@ -74,6 +74,14 @@ class World:
         return fuse
 
 
+class DatedLedger(Ledger):
+    """A ledger that insists on each event's time, as the store's tables do."""
+
+    def apply(self, event: Event) -> None:
+        assert isinstance(event.at, float), event
+        super().apply(event)
+
+
 class Controller:
     """One process: what `app` builds, on fakes. `crashes` are the errors of effects."""
 
@@ -82,7 +90,7 @@ class Controller:
         self.fuse = world.fuse(fuse_length)
         self.crashes: list[BaseException] = []
         self._tasks = Tasks()
-        self.journal = Journal(Ledger(world.catalogue), world.store, world.clock, world.telemetry)
+        self.journal = Journal(DatedLedger(world.catalogue), world.store, world.clock, world.telemetry)
         UnmatchedJobs(self.journal, world.telemetry)
         self.effects = Effects(self._crashed)
         self.granting = Granting(self.journal, world.github, world.clock)

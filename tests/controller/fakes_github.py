@@ -95,7 +95,7 @@ class FakeGitHub:
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
         def find() -> RegisteredRunner | None:
             found = self.registrations.get(name)
-            if found is None or self.hides_runners:
+            if found is None or found.scope != scope or self.hides_runners:
                 return None
             return RegisteredRunner(found.id, name, found.online, found.busy)
 
@@ -113,7 +113,7 @@ class FakeGitHub:
     async def delete_runner(self, scope: str, github_id: int) -> bool:
         def delete() -> bool:
             for found in tuple(self.registrations.values()):
-                if found.id == github_id:
+                if found.id == github_id and found.scope == scope:
                     if found.busy:
                         raise RunnerBusyError("422 is running a job")
                     del self.registrations[found.name]
@@ -125,7 +125,11 @@ class FakeGitHub:
         return await self._answer("delete_runner", delete)
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
-        return await self._answer("read_job", lambda: self.jobs.get(job))
+        def read() -> JobObserved | None:
+            found = self.jobs.get(job)
+            return found if found is not None and found.repository == repository else None
+
+        return await self._answer("read_job", read)
 
     async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
         return await self._answer("run_from_fork", lambda: self.forks.get(run_id, False))

@@ -2,12 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
-from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLists
-from autoscaler.controller.guarded_providers import GuardedProvider
+from autoscaler.controller.guarded_github import (
+    RETRY_AFTER,
+    GuardedGitHub,
+    GuardedGitHubLists,
+    GuardedReruns,
+)
+from autoscaler.controller.guarded_providers import GuardedNotices, GuardedPrices, GuardedProvider
 from autoscaler.controller.ports.github import (
     GitHubError,
     MintOutcomeUnknownError,
@@ -199,3 +204,70 @@ async def test_a_bug_in_reading_a_list_costs_that_reading_alone(
     with pytest.raises(OperatorError):
         await call(GuardedGitHubLists(lists))
     assert GuardedGitHubLists(lists).pace("org:acme") == lists.pace("org:acme")
+
+
+class Recorder:
+    """Stands in for any port: keeps each call, and answers it or raises `error`."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[object, ...]]] = []
+        self.error: Exception | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+        async def called(*arguments: object) -> object:
+            self.calls.append((name, arguments))
+            if self.error is not None:
+                raise self.error
+            return f"answer of {name}"
+
+        return called
+
+
+METHODS: list[tuple[Any, str, int, type[Exception]]] = [
+    (GuardedGitHub, "mint", 4, MintOutcomeUnknownError),
+    (GuardedGitHub, "find_runner", 2, RetryLaterError),
+    (GuardedGitHub, "read_runner", 2, RetryLaterError),
+    (GuardedGitHub, "delete_runner", 2, RetryLaterError),
+    (GuardedGitHub, "read_job", 3, RetryLaterError),
+    (GuardedGitHub, "run_from_fork", 2, RetryLaterError),
+    (GuardedGitHub, "runner_group", 2, RetryLaterError),
+    (GuardedGitHub, "redeliver_failed", 1, RetryLaterError),
+    (GuardedGitHubLists, "repositories", 1, RetryLaterError),
+    (GuardedGitHubLists, "newest_repositories", 1, RetryLaterError),
+    (GuardedGitHubLists, "newest_runs", 1, RetryLaterError),
+    (GuardedGitHubLists, "runs", 2, RetryLaterError),
+    (GuardedGitHubLists, "run", 2, RetryLaterError),
+    (GuardedGitHubLists, "jobs", 3, RetryLaterError),
+    (GuardedGitHubLists, "runners", 1, RetryLaterError),
+    (GuardedReruns, "rerun", 4, RetryLaterError),
+    (GuardedProvider, "prepare", 1, ProviderError),
+    (GuardedProvider, "launch", 1, OutcomeUnknownError),
+    (GuardedProvider, "end", 1, OutcomeUnknownError),
+    (GuardedProvider, "quotas", 0, OutcomeUnknownError),
+    (GuardedProvider, "collect", 1, OutcomeUnknownError),
+    (GuardedProvider, "image", 1, OutcomeUnknownError),
+    (GuardedProvider, "console", 1, OutcomeUnknownError),
+    (GuardedNotices, "receive", 1, OutcomeUnknownError),
+    (GuardedNotices, "settle", 1, OutcomeUnknownError),
+    (GuardedNotices, "shown", 1, OutcomeUnknownError),
+    (GuardedPrices, "read_prices", 1, OutcomeUnknownError),
+]
+
+
+@pytest.mark.parametrize(
+    ("guarded", "method", "count", "instead"), METHODS, ids=[one[1] for one in METHODS]
+)
+async def test_a_guard_passes_on_arguments_and_answers_and_names_an_unlisted_error(
+    guarded: Any, method: str, count: int, instead: type[Exception]
+) -> None:
+    port, arguments = Recorder(), tuple(object() for _ in range(count))
+    answer = await getattr(guarded(port), method)(*arguments)
+    assert port.calls == [(method, arguments)]
+    assert answer == (None if method == "settle" else f"answer of {method}")
+    port.error = ZeroDivisionError("a bug")
+    with pytest.raises(instead) as caught:
+        await getattr(guarded(port), method)(*arguments)
+    assert type(caught.value) is instead
+    assert "ZeroDivisionError: a bug" in str(caught.value)
+    if isinstance(caught.value, RetryLaterError):
+        assert caught.value.retry_after == RETRY_AFTER
