@@ -90,7 +90,9 @@ class Controller:
         self.fuse = world.fuse(fuse_length)
         self.crashes: list[BaseException] = []
         self._tasks = Tasks()
-        self.journal = Journal(DatedLedger(world.catalogue), world.store, world.clock, world.telemetry)
+        self.journal = Journal(
+            DatedLedger(world.catalogue), world.store, world.clock, world.telemetry
+        )
         UnmatchedJobs(self.journal, world.telemetry)
         self.effects = Effects(self._crashed)
         self.granting = Granting(self.journal, world.github, world.clock)

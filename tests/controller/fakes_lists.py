@@ -109,6 +109,7 @@ class FakeLists:
             self.since, self.used = self.now(), 0
 
     async def _answer(self, kind: str, of: str, read: Callable[[], tuple[T, ...]]) -> Listing[T]:
+        assert of, f"a list of {kind} of nothing"
         self.asked[kind] += 1
         self.asked_of[of] += 1
         await asyncio.sleep(self.latency / 2)

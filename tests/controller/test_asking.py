@@ -5,13 +5,19 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.controller.asking import Asking
-from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
+from autoscaler.controller.ports.github import (
+    GitHubError,
+    OperatorError,
+    RegisteredRunner,
+    RetryLaterError,
+)
 from autoscaler.model.events import JobObserved, RunnerClosed
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import EndGround, MachineState
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World, delivery, parse
+from tests.controller.fakes_github import FakeGitHub
 from tests.controller.virtual_time import on_virtual_time
 
 QUARTER = 15 * 60.0
@@ -97,6 +103,7 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
             controller.state.drop(controller.state.jobs[JobId(1)])
         for _ in range(20):
             await wait(controller, QUARTER / 2)
+        assert controller.crashes == []
         assert world.east.ended == []
         assert controller.only_machine().state is MachineState.GRANTED
         assert {"read_job", "find_runner"} & set(world.github.asked)
@@ -265,3 +272,26 @@ def test_a_machine_whose_registration_is_still_there_is_kept_while_it_speaks(onl
         assert world.github.asked.count("read_runner") >= 2
 
     scenario()
+
+
+class TwoMinds(FakeGitHub):
+    """The list shows a runner online that a read by its id shows offline."""
+
+    async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
+        found = await super().find_runner(scope, name)
+        return None if found is None else replace(found, online=True)
+
+
+@on_virtual_time
+async def test_a_runner_that_either_answer_shows_online_is_not_over() -> None:
+    world = World(github=TwoMinds())
+    controller, _ = await silent(world, named=False)
+    for _ in range(8):
+        await wait(controller, QUARTER / 2)
+    assert "find_runner" in world.github.asked
+    assert world.east.ended == []
+    rows = await world.store.history("machine", controller.only_machine().id)
+    detail = (
+        "no job is known; listed: online=True, busy=False, read by its id: online=False, busy=False"
+    )
+    assert detail in [row.detail for row in rows]

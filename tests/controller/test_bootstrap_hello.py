@@ -78,6 +78,9 @@ async def test_the_right_machine_is_told_who_it_is_and_what_to_check() -> None:
     machine = controller.only_machine()
     assert (answer.machine, answer.sku, answer.gate) == (machine.id, "gpu", GATE)
     assert machine.state is MachineState.BOOTED
+    controller.desk._gates = {}
+    again = await controller.desk.hello(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
+    assert again.gate == {}
     durable = world.store.machine(machine.id)
     assert durable == machine
     assert durable is not machine

@@ -162,7 +162,10 @@ def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
         world.east.image_script.append(trouble)
         if trouble is not None:
             world.east.image_id = "ami-newer"
-        await Circuits(controller.journal, world.providers, world.clock).look()
+        with capture_logs() as logs:
+            await Circuits(controller.journal, world.providers, world.clock).look()
+        said = [(one["event"], one["sku"], one["provider"], one["error"]) for one in logs]
+        assert said == ([("image_not_read", "gpu", "east", "reset")] if trouble else [])
         await controller.turn()
         assert world.east.images_read == ["gpu"]
         assert len(world.east.sent) == 1

@@ -1,6 +1,7 @@
 """An operator's confirmations, in a controller on fakes: taken, refused with a reason, carried out."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.confirming import Confirming
 from autoscaler.controller.ports.confirmations import (
@@ -174,7 +175,10 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
     assert [one.installation for one in desk.confirming.unclear()] == [OLD]
     assert "shown are: 01d01d01" in await desk.not_taken("2bad2bad")
     assert "already" in await desk.not_taken(INSTALLATION, force=True)
-    assert await desk.confirming.installation(OLD) == OLD
+    with capture_logs() as logs:
+        assert await desk.confirming.installation(OLD) == OLD
+    (line,) = [one for one in logs if one["event"] == "installation_taken_over"]
+    assert line["installation"] == OLD
     assert desk.told == [OLD]
     saved = await desk.world.store.load(0.0)
     assert saved.installations == Installations(OLD, (INSTALLATION,))

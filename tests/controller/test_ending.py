@@ -201,4 +201,7 @@ async def test_a_machine_of_a_provider_that_left_the_configuration_is_left_alone
     del world.providers[EAST]
     await controller.turn()
     assert controller.crashes == []
-    assert controller.only_machine().state is MachineState.ENDING
+    machine = controller.only_machine()
+    assert machine.state is MachineState.ENDING
+    rows = await world.store.history("machine", machine.id)
+    assert "provider east is not configured any more" in [row.detail for row in rows]

@@ -166,7 +166,10 @@ async def test_a_registration_at_work_that_was_never_handed_over_is_left_alone()
     await say(controller, 1, JobState.COMPLETED)
     await controller.turn(then=300.0)
     assert world.github.asked.count("delete_runner") == 1
-    assert controller.state.runners[name].state is RunnerState.DONE
+    runner = controller.state.runners[name]
+    assert runner.state is RunnerState.DONE
+    assert runner.reason == "busy without having been handed over"
+    assert not controller.granting.has_secret(name)
     assert world.east.ended == []
 
 

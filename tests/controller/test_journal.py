@@ -1,6 +1,7 @@
 """What a commit holds: the records as they were when it was asked for."""
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -79,3 +80,27 @@ async def test_nothing_is_kept_behind_a_write_that_was_refused() -> None:
     with pytest.raises(StoreError, match="cannot be stored"):
         await journal.commit()
     assert store.commits[kept:] == []
+
+
+@on_virtual_time
+async def test_a_write_that_fails_or_is_cancelled_is_reported_by_the_journal_alone() -> None:
+    """asyncio would log an error that nothing took, and one in the callback that takes it."""
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    for how in ("fails", "is cancelled"):
+        store = OneRefusal()
+        controller, (agent,) = await launched(World(store=store))
+        await agent.hello()
+        journal = controller.journal
+        store.refuses = how == "fails"
+        journal.note(MachineReportedStage(journal.now, agent.machine, "driver"))
+        journal.hand_over()
+        assert journal._latest is not None
+        if how == "is cancelled":
+            journal._latest.cancel()
+        await asyncio.sleep(1.0)
+        assert (journal.broken is not None) is (how == "fails")
+        journal._latest = None
+        gc.collect()
+        await asyncio.sleep(0)
+        assert unseen == [], how

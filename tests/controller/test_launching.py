@@ -50,6 +50,7 @@ async def test_the_exact_request_is_stored_before_it_is_sent() -> None:
     controller = await controller_with_jobs(world, 3)
     await controller.turn()
     assert stored == [sent.request for sent in world.east.sent]
+    assert world.telemetry.said.count(("launches", "gpu", EAST)) == 3
     assert controller.crashes == []
     assert only_call(controller).state is CallState.SETTLED
     assert states(controller) == [MachineState.LAUNCHED] * 3
@@ -115,6 +116,10 @@ def test_a_call_that_cannot_be_prepared_was_never_sent(error: str) -> None:
         assert world.east.sent == []
         assert only_call(controller).state is CallState.SETTLED
         assert states(controller) == [MachineState.FAILED]
+        (machine,) = controller.state.machines.values()
+        assert machine.reason == (
+            "NoImage: no image fits" if error == "refused" else "PrepareFailed: time-out"
+        )
         await world.clock.sleep(120.0)
         await controller.turn()
         assert len(world.east.running) == 1

@@ -171,7 +171,9 @@ async def test_what_does_not_end_in_time_is_cut_off_and_resumed_by_the_next() ->
     controller = await started(world)
     await queue(controller, 1)
     await asyncio.sleep(201.0 + 10.0)
-    await controller.stop()
+    with capture_logs() as logs:
+        await controller.stop()
+    assert [one["count"] for one in logs if one["event"] == "effects_cut_off"] == [1]
     (call,) = world.store.of_kind(Call)
     assert call.state is CallState.SENT
     world.east.latency = 0.5

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.noticing import FIRST_PAUSE, LONGEST_PAUSE, WAIT, Noticing
 from autoscaler.controller.ports.notices import Message, Notice
@@ -195,7 +196,11 @@ def test_poison_is_counted_and_taken_off_and_stops_nothing_beside_it() -> None:
         assert machine.provider_id is not None
         poison = Message("m-1", "r-1", poison="no JSON", excerpt="{")
         queue.put(poison, Message("m-2", "r-2"), said(SPOT, machine.provider_id, receipt="r-3"))
-        assert await noticing.read(EAST) == 3
+        with capture_logs() as logs:
+            assert await noticing.read(EAST) == 3
+        (line,) = logs
+        assert (line["event"], line["provider"]) == ("notice_set_aside", EAST)
+        assert (line["message"], line["reason"], line["excerpt"]) == ("m-1", "no JSON", "{")
         assert queue.settled == ["r-1", "r-2", "r-3"]
         kinds = [word[2] for word in world.telemetry.said if word[0] == "notice"]
         assert kinds == ["poison", "other", SPOT]

@@ -178,7 +178,9 @@ async def test_a_refusal_is_warned_of_with_a_fix_and_asked_about_ever_more_seldo
     warned = [line for line in logs if line["event"] == "prices_not_read"]
     assert len(warned) == 3
     assert "AccessDeniedException" in warned[0]["error"]
-    assert "docs/ec2.md#permissions" in warned[0]["fix"]
+    assert warned[0]["fix"] == (
+        "allow what docs/ec2.md#permissions lists, or give prices in the provider"
+    )
     assert warned[0]["in_use"] == {"built_in": 1}
     told = [
         line["sources"]

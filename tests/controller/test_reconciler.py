@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
@@ -330,3 +331,15 @@ async def test_a_long_list_is_taken_in_by_pieces_and_others_have_turns_in_betwee
     await cancelled(waiting)
     assert turns >= 5
     assert len(controller.state.foreign[EAST]) == 5 * LISTED_AT_ONCE
+
+
+@on_virtual_time
+async def test_a_collection_that_fails_is_logged_with_its_provider_and_tried_again() -> None:
+    world = World()
+    world.east.collect_script.append(BROKEN)
+    controller = await controller_of(world)
+    with capture_logs() as logs:
+        await watch(controller, 3700.0)
+    (line,) = [one for one in logs if one["event"] == "collection_failed"]
+    assert (line["provider"], line["error"]) == (EAST, str(BROKEN))
+    assert len(world.east.collected) >= 2

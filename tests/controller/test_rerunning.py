@@ -158,7 +158,9 @@ def test_a_request_that_never_left_claims_nobody_elses_attempt(error: GitHubErro
         world, _, reruns, rerunning = await killed()
         superseded = RerunAnswer((JOB,), RerunOutcome.SUPERSEDED, "attempt 2")
         reruns.script.extend([error, superseded])
-        for _ in range(3):
+        await ask_when_due(world, rerunning)
+        assert world.store.of_kind(Rerun)[0].reason == str(error)
+        for _ in range(2):
             await ask_when_due(world, rerunning)
         assert outcome(world) is RerunOutcome.SUPERSEDED
 
@@ -176,5 +178,18 @@ def test_the_list_outlives_the_controller() -> None:
         await Rerunning(again.journal, reruns, world.clock).ask_for_due()
         assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))]
         assert outcome(world) is RerunOutcome.ACCEPTED
+
+    scenario()
+
+
+def test_jobs_that_were_asked_for_together_are_not_asked_for_alone_too() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        _, controller, reruns, rerunning = await killed()
+        both = (JOB, JobId(2))
+        controller.state.add(replace(controller.state.reruns[JOB], job=both[1]))
+        reruns.script.append(RerunAnswer(both, RerunOutcome.ACCEPTED))
+        await rerunning.ask_for_due()
+        assert [jobs for *_, jobs in reruns.asked] == [both]
 
     scenario()

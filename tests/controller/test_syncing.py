@@ -1,16 +1,20 @@
 """The duty that reads GitHub's lists: one error stops one thing, and what is removed at GitHub."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import OperatorError, RegisteredRunner, RetryLaterError
+from autoscaler.controller.ports.github_lists import Listing
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.sync_registrations import CONFIRMED_AFTER
-from autoscaler.controller.syncing import Syncing
+from autoscaler.controller.syncing import AT_ONCE, Syncing
 from autoscaler.model.catalogue import Scope
-from autoscaler.model.identifiers import JobId, RunnerName, Seconds
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_github import Registration
@@ -53,8 +57,12 @@ async def test_one_repositorys_trouble_is_not_anothers() -> None:
     controller, lists = await begin(World())
     for n in (1, 2):
         lists.queue(f"acme/r{n}", n, n, controller.journal.now)
-    lists.broken["acme/r1"] = OperatorError("404")
-    await watch(controller, lists, 60.0)
+    lists.broken["acme/r1"] = OperatorError("404 not yours")
+    with capture_logs() as logs:
+        await watch(controller, lists, 60.0)
+    line = next(one for one in logs if one["event"] == "not_read")
+    assert (line["account"], line["of"], line["times"]) == ("acme", "acme/r1", 1)
+    assert line["error"] == "404 not yours"
     assert list(controller.state.jobs) == [JobId(2)]
     del lists.broken["acme/r1"]
     await watch(controller, lists, 60.0)
@@ -71,7 +79,10 @@ async def test_in_an_outage_an_account_is_left_alone_for_as_long_as_github_says(
     for n in range(10):
         lists.broken[f"acme/r{n}"] = RetryLaterError("502", 300.0)
     task = asyncio.create_task(syncing_of(controller, lists).run())
-    await asyncio.sleep(30.0)
+    with capture_logs() as logs:
+        await asyncio.sleep(30.0)
+    paused = {(one["account"], one["error"]) for one in logs if one["event"] == "sync_paused"}
+    assert paused == {("acme", "502")}
     asked, newest = lists.asked.total(), lists.asked_of["created org:globex"]
     await asyncio.sleep(240.0)
     newest = lists.asked_of["created org:globex"] - newest
@@ -177,3 +188,40 @@ def test_a_registration_without_a_machine_is_removed_unless_github_refuses(busy:
         assert (OURS in world.github.registrations) is busy
 
     lists_and_sweeps()
+
+
+class ManyPages(FakeLists):
+    """Its list of registrations takes 100 calls. The first list of a run's jobs takes a minute."""
+
+    most = 0
+    open = 0
+
+    def __init__(self, now: Callable[[], Instant]) -> None:
+        super().__init__(now, since=now(), steady=10.0)
+        self.slow_once: set[int] = set()
+
+    async def runners(self, scope: str) -> Listing[RegisteredRunner]:
+        return replace(await super().runners(scope), calls=100)
+
+    async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
+        self.open += 1
+        self.most = max(self.most, self.open)
+        if run_id not in self.slow_once:
+            self.slow_once.add(run_id)
+            await asyncio.sleep(60.0)
+        self.open -= 1
+        return await super().jobs(repository, run_id, now)
+
+
+@on_virtual_time
+async def test_readings_at_a_time_are_bounded_and_long_lists_are_read_seldom() -> None:
+    controller, _ = await begin(World())
+    now = controller.world.clock.now
+    lists = ManyPages(now)
+    for n in range(60):
+        lists.queue(f"acme/r{n}", n, n, now())
+    await watch(controller, lists, 1100.0)
+    assert lists.most == AT_ONCE
+    assert lists.asked["runners"] == 2, "each call that it took leaves it alone for 6 s"
+    states = {of for of in lists.asked_of if of.startswith("acme/")}
+    assert states == {f"acme/r{n}" for n in range(60)}

@@ -52,6 +52,7 @@ async def test_a_group_that_is_too_wide_is_warned_of_at_the_start_and_every_hour
     logs = await watch(world, 10.0)
     assert {line["event"] for line in logs} == {"runner_group_too_wide"}
     assert [line["reason"] for line in logs] == ["public_repositories", "outside_access"]
+    assert [(line["scope"], line["runner_group"]) for line in logs] == [("org:acme", "gpu")] * 2
     assert len(logs[1]["repositories"]) == NAMED_AT_MOST
     assert logs[1]["count"] == NAMED_AT_MOST + 2
     assert shown(world) == [
@@ -77,5 +78,7 @@ async def test_a_group_that_cannot_be_read_is_reported_and_read_again_within_min
     world.github.groups["gpu"] = NARROW
     world.github.script("runner_group", OperatorError("403 Resource not accessible"))
     logs = await watch(world, AGAIN + 60.0)
-    assert [line["event"] for line in logs] == ["runner_group_not_read"]
+    (line,) = logs
+    assert (line["event"], line["scope"]) == ("runner_group_not_read", "org:acme")
+    assert (line["runner_group"], line["error"]) == ("gpu", "403 Resource not accessible")
     assert len(shown(world)) == 2

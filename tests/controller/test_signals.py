@@ -1,0 +1,70 @@
+"""What the metrics learn: the fleet's counts, and each row of history once."""
+
+from dataclasses import replace
+
+from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.system import RandomIds
+from autoscaler.model.events import JobObserved, MachineNoticed
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.jobs import JobState
+from tests.controller.agents import launched, queue, say
+from tests.controller.controllers import Controller, World
+from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
+
+
+@on_virtual_time
+async def test_no_sku_of_a_new_fleet_has_an_open_circuit_breaker() -> None:
+    controller = Controller(World())
+    assert fleet_counts(controller.state, controller.journal.now).on_trial == ()
+
+
+@on_virtual_time
+async def test_a_completed_job_is_counted_by_its_conclusion() -> None:
+    controller, (agent,) = await launched(World())
+    granted = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    job, now = controller.state.jobs[JobId(1)], controller.journal.now
+    done = JobObserved(now, job.id, JobState.COMPLETED, job.repository, job.labels, job.queued_at)
+    await controller.journal.record(replace(done, conclusion="failure", completed_at=now))
+    said = [word for word in controller.world.telemetry.said if word[0] == "job_completed"]
+    assert said == [("job_completed", "gpu", "failure")]
+
+
+@on_virtual_time
+async def test_an_interruption_is_counted_once_whatever_else_happens_to_the_machine() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.start_runner()
+    machine, now = controller.only_machine(), controller.journal.now
+    assert machine.provider_id is not None
+    await controller.journal.record(
+        MachineNoticed(now, EAST, machine.provider_id, NoticeKind.SPOT_INTERRUPTION, now)
+    )
+    await agent.exit("it left")
+    world.east.terminate(machine.provider_id)
+    await controller.reconciler.sweep(EAST)
+    await controller.turn()
+    counted = [word for word in world.telemetry.said if word[0] == "machine_interrupted"]
+    assert counted == [("machine_interrupted", "gpu", NoticeKind.SPOT_INTERRUPTION)]
+
+
+@on_virtual_time
+async def test_disputed_jobs_wait_beside_the_others_of_their_sku() -> None:
+    controller = Controller(World())
+    await controller.resume()
+    await queue(controller, 1)
+    await queue(controller, 2)
+    await say(controller, 2, JobState.WAITING)
+    await say(controller, 2, JobState.QUEUED)
+    await controller.intake.apply_waiting()
+    assert controller.state.jobs[JobId(2)].disputed
+    assert fleet_counts(controller.state, controller.journal.now).jobs_waiting == {"gpu": 2}
+
+
+def test_ids_are_random_and_as_long_as_they_should_be() -> None:
+    ids = RandomIds()
+    assert {len(ids.machine()), len(ids.call())} == {16}
+    assert len({ids.call() for _ in range(20)} | {str(ids.machine()) for _ in range(20)}) == 40
+    assert len(ids.token()) == 32
