@@ -21,6 +21,8 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.installations import Installations
 from autoscaler.model.machines import EndGround
+from autoscaler.model.plan import Doubt, Plan
+from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import Instance
@@ -210,3 +212,11 @@ async def _refused(desk: Desk, installation: str) -> str:
     with pytest.raises(ConfirmationRefusedError) as caught:
         await desk.confirming.installation(installation, force=True)
     return caught.value.reason
+
+
+@on_virtual_time
+async def test_a_machine_that_the_planner_doubts_is_listed_once_that_is_recorded() -> None:
+    controller, _ = await launched(World())
+    machine = controller.only_machine().id
+    await controller.executor.carry_out(Plan((Doubt(machine),)))
+    assert controller.world.store.machine(machine).is_unclear

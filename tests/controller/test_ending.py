@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.confirming import Confirming
 from autoscaler.controller.executor import ENDED_AT_ONCE
+from autoscaler.controller.ports.confirmations import ConfirmationRefusedError
 from autoscaler.controller.ports.github import MintOutcomeUnknownError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
@@ -18,6 +20,7 @@ from autoscaler.model.machines import EndGround, MachineState
 from tests.controller.agents import Agent, granted_machine, launched, runner_of, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost
+from tests.controller.fakes_lists import FakeLists
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import EAST
 
@@ -137,6 +140,9 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
                 assert len(unclear(controller.state)) == min(expected, 1)
                 await world.clock.sleep(600.0)
         words = "OperationNotPermitted: protected" if refused else "running"
+        confirming = Confirming(controller.journal, FakeLists(world.clock.now), world.providers)
+        with pytest.raises(ConfirmationRefusedError, match=f"east does not do it: {words}"):
+            await confirming.orphan(agent.machine)
         assert told[-1] == {
             "event": "machine_not_terminated",
             "log_level": "warning",

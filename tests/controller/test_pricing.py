@@ -237,3 +237,13 @@ async def test_a_partial_answer_replaces_only_what_it_names() -> None:
     assert len(scene.read_at(ON_DEMAND)) == 2, "asked again soon"
     *_, (_, _, _, read_at) = scene.telemetry.prices_told
     assert read_at == long_ago, "the oldest price in use"
+
+
+@on_virtual_time
+async def test_a_provider_that_lists_no_price_is_warned_of() -> None:
+    scene = Scene(kinds=(ON_DEMAND,))
+    scene.reader.script.append(())
+    with capture_logs() as logs:
+        await scene.run(10.0)
+    (line,) = [one for one in logs if one["event"] == "prices_not_read"]
+    assert (line["error"], line["fix"]) == ("the provider lists none of these types", None)
