@@ -54,9 +54,7 @@ class Launching:
         except OutcomeUnknownError as error:
             # Preparing launches nothing, so nothing can be there.
             failure = LaunchFailure(FailureClass.UNKNOWN, "PrepareFailed", str(error))
-            await self._journal.record(
-                CallAnswered(self._journal.now, call.id, (), (failure,), None)
-            )
+            await self._journal.record(CallAnswered(self._journal.now, call.id, (), (failure,)))
             return
         if call.state is not CallState.RECORDED:
             return
