@@ -242,7 +242,7 @@ async def test_a_partial_answer_replaces_only_what_it_names() -> None:
 @on_virtual_time
 async def test_a_provider_that_lists_no_price_is_warned_of() -> None:
     scene = Scene(kinds=(ON_DEMAND,))
-    scene.reader.script.append(())
+    scene.reader.script.append(PriceAnswer(()))
     with capture_logs() as logs:
         await scene.run(10.0)
     (line,) = [one for one in logs if one["event"] == "prices_not_read"]
