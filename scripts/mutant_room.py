@@ -37,6 +37,11 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
 }
 """Slow files of those tests: they judge no mutant, so one that only they would kill survives."""
 
+WORKERS: dict[str, tuple[str, str]] = {
+    "providers": ("autoscaler/providers/ec2/*operations.py", "worker"),
+}
+"""Files that a worker process executes, out of coverage's sight, and the fixture that starts it."""
+
 HANGS = 300
 """Real seconds after which a test has failed."""
 SPARE = (3.0, 5.0)
@@ -83,6 +88,8 @@ class Room:
         os.close(writing)
         self._answers = os.fdopen(reading)
         self._reach: dict[str, Any] = self._read_reach()
+        self._elsewhere, fixture = WORKERS.get(name, ("", ""))
+        self._of_worker = set(self._ask(using=fixture)["tests"]) if fixture else set[str]()
 
     def close(self) -> None:
         """End the process."""
@@ -155,6 +162,8 @@ class Room:
         executing = self._executing(change)
         if executing == {""}:
             executing |= set(took)
+        if Path(change.path).match(self._elsewhere or "/"):
+            executing |= self._of_worker
         found = (executing - {""}) & set(took) or set(self._reach["spawn"]) & set(took)
         chosen: list[str] = []
         total = 0.0

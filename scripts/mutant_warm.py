@@ -9,6 +9,7 @@ descriptor in `MUTANT_ANSWERS`:
                                 `bounds` CPU seconds and `asleep` real seconds of sleep at most; `modules`
                                 are imported before
     {"tests", "modules"}        runs the tests without any change until one fails
+    {"using": FIXTURE}          names the tests that use a fixture
 
 A fork has everything imported. It replaces the code of the functions that live in memory; the file
 itself is changed too, for the processes that tests start.
@@ -79,6 +80,8 @@ class Warm:
         return True
 
     def _answer(self, items: dict[str, pytest.Item], asked: dict[str, Any]) -> dict[str, Any]:
+        if "using" in asked:
+            return {"tests": [x for x in items if asked["using"] in _fixtures(items[x])]}
         for name in asked.get("modules", ()):
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
@@ -213,6 +216,10 @@ class Reach:
             "modules": modules,
         }
         file.write_text(json.dumps(found))
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return list(getattr(item, "fixturenames", ()))
 
 
 def _cpu() -> float:

@@ -250,7 +250,6 @@ METHODS: list[tuple[Any, str, int, type[Exception]]] = [
     (GuardedNotices, "receive", 1, OutcomeUnknownError),
     (GuardedNotices, "settle", 1, OutcomeUnknownError),
     (GuardedNotices, "shown", 1, OutcomeUnknownError),
-    (GuardedPrices, "read_prices", 1, OutcomeUnknownError),
 ]
 
 
@@ -271,3 +270,9 @@ async def test_a_guard_passes_on_arguments_and_answers_and_names_an_unlisted_err
     assert "ZeroDivisionError: a bug" in str(caught.value)
     if isinstance(caught.value, RetryLaterError):
         assert caught.value.retry_after == RETRY_AFTER
+
+
+async def test_the_guard_of_prices_passes_on_the_kind_and_the_answer() -> None:
+    port = Recorder()
+    assert await GuardedPrices(port).read_prices(CapacityType.SPOT) == "answer of read_prices"  # type: ignore[arg-type, comparison-overlap]
+    assert port.calls == [("read_prices", (CapacityType.SPOT,))]
