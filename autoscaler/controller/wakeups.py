@@ -20,7 +20,8 @@ class Wakeups(Generic[K]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[K, set[asyncio.Future[None]]] = {}
+        # In the order in which they came: a set's is by address, another one in each process.
+        self._waiting: dict[K, dict[asyncio.Future[None], None]] = {}
         self._ends: list[tuple[Instant, int, asyncio.Future[None]]] = []
         self._waits = 0
         self._sleeper: asyncio.Task[None] | None = None
@@ -29,7 +30,7 @@ class Wakeups(Generic[K]):
     async def wait(self, key: K, seconds: Seconds) -> None:
         """Return when there is news of `key`, or after the time."""
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, set()).add(news)
+        self._waiting.setdefault(key, {})[news] = None
         self._end_at(self._clock.now() + seconds, news)
         try:
             await news
@@ -76,7 +77,7 @@ class Wakeups(Generic[K]):
 
     def _forget(self, key: K, news: asyncio.Future[None]) -> None:
         waiting = self._waiting[key]
-        waiting.discard(news)
+        waiting.pop(news, None)
         if not waiting:
             del self._waiting[key]
         if not self._waiting and self._sleeper is not None:

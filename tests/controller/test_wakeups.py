@@ -73,3 +73,21 @@ async def test_nothing_sleeps_on_once_nobody_waits() -> None:
 @on_virtual_time
 async def test_a_clock_that_stands_still_ends_the_wait_all_the_same() -> None:
     assert await _waited(Wakeups(StoppedClock()), "a", 2.0) == 2.0
+
+
+@on_virtual_time
+async def test_all_who_wait_for_one_thing_go_on_in_the_order_in_which_they_came() -> None:
+    """A set of futures has another order in each process: their addresses."""
+    wakeups: Wakeups[str] = Wakeups(VirtualClock())
+    woken: list[int] = []
+
+    async def wait(number: int) -> None:
+        await wakeups.wait("list", 60.0)
+        woken.append(number)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(50):
+            group.create_task(wait(number))
+        await asyncio.sleep(1.0)
+        wakeups.wake("list")
+    assert woken == list(range(50))
