@@ -4,8 +4,9 @@ import pytest
 
 from autoscaler.model.identifiers import Seconds, SkuName
 from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import ExitReason, Machine, MachineState
 from autoscaler.simulator.world.jobs import SimulatedJob
-from autoscaler.simulator.world.machines import HUNG
+from autoscaler.simulator.world.machines import HUNG, SHUTS_DOWN_FOR
 from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Schedule
 from autoscaler.simulator.world.virtual_time import run
 from autoscaler.simulator.world.world import LOOK_EVERY, OPERATOR_COMES, SETTLES, SimulatedWorld
@@ -207,3 +208,19 @@ def test_an_interrupted_job_is_run_again_and_one_that_says_no_is_not() -> None:
         return ended
 
     assert run(scenario()) == {1: ["failure", "success"], 2: ["failure"]}
+
+
+@pytest.mark.parametrize("kind", [FaultKind.INTERRUPTED, FaultKind.RETIRED, FaultKind.TAKEN])
+def test_a_machine_that_is_taken_shuts_down_first_and_its_agent_says_so(kind: FaultKind) -> None:
+    """EC2 shows `shutting-down`, then `terminated`, with a notification of each."""
+    faults = [Fault(600.0, kind, 1.0, target=number) for number in range(6)]
+    world = played(JobArrival(5.0, 1, ("arm",), 3000.0), *faults)
+    machines = world.store.of_kind(Machine)
+    (taken,) = (one for one in machines if one.exit_reason is ExitReason.STOPPED)
+    assert (taken.sku, taken.state) == ("arm", MachineState.GONE)
+    (instance,) = (one.instance for one in world.machines.seats if one.machine == taken.id)
+    assert instance.stopping_at is not None
+    assert instance.ended_at == instance.stopping_at + SHUTS_DOWN_FOR
+    states = [instance.listed(at).state for at in (0.0, instance.stopping_at, instance.ended_at)]
+    assert states == ["running", "shutting-down", "terminated"]
+    assert instance.listed(instance.stopping_at).leaving

@@ -17,6 +17,7 @@ STRANGER = "another"
 class Instance:
     """A machine as its provider knows it. `console` is what it wrote there.
 
+    From `stopping_at` on its provider shows it as shutting down, and its operating system stops.
     `asked_to_end` counts the requests to terminate it; until `stays_until` none of them has an effect,
     nor has its own power-off.
     """
@@ -27,13 +28,14 @@ class Instance:
     offering: Offering
     installation: str
     launched_at: Instant
+    stopping_at: Instant | None = None
     ended_at: Instant | None = None
     reason: str = ""
     failure: FailureClass | None = None
     console: str = ""
     asked_to_end: int = 0
     stays_until: Instant = 0.0
-    _listed: dict[bool, ListedMachine] = field(default_factory=dict)
+    _listed: dict[str, ListedMachine] = field(default_factory=dict)
 
     @property
     def launch_time(self) -> str:
@@ -42,20 +44,24 @@ class Instance:
 
     def listed(self, then: Instant) -> ListedMachine:
         """Return how lists show it as it was then. Built once for each state, for each list asks."""
-        ended = self.ended_at is not None and self.ended_at <= then
-        known = self._listed.get(ended)
+        state = "running"
+        if self.ended_at is not None and self.ended_at <= then:
+            state = "terminated"
+        elif self.stopping_at is not None and self.stopping_at <= then:
+            state = "shutting-down"
+        known = self._listed.get(state)
         if known is None:
-            known = self._listed[ended] = self._as_listed(ended)
+            known = self._listed[state] = self._as_listed(state)
         return known
 
-    def _as_listed(self, ended: bool) -> ListedMachine:
-        offering = self.offering
+    def _as_listed(self, state: str) -> ListedMachine:
+        offering, leaves = self.offering, state != "running"
         return ListedMachine(
             self.id,
             self.installation,
             self.call,
             self.sku,
-            ended,
+            state == "terminated",
             offering.instance_type,
             offering.zone,
             offering.capacity_type,
@@ -63,9 +69,10 @@ class Instance:
             ((offering.quota_key, offering.quota_units),),
             IMAGE,
             self.launch_time,
-            self.reason if ended else "",
-            self.failure if ended else None,
-            state="terminated" if ended else "running",
+            self.reason if leaves else "",
+            self.failure if leaves else None,
+            leaving=state == "shutting-down",
+            state=state,
         )
 
     def proof(self) -> bytes:

@@ -16,6 +16,7 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
+from autoscaler.model.machines import ExitReason
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.github import secret_of
 from autoscaler.simulator.world.instances import Seat
@@ -95,6 +96,16 @@ class SimulatedMachine:
         except PoweredOffError:
             self._seat.parked_since = None
             self._seat.listens = False
+
+    async def stop(self) -> None:
+        """Its operating system stops: an agent with a runner says so, once, and may not be heard."""
+        registration = self._seat.registration
+        if registration is None or not self._seat.listens:
+            return
+        if registration.busy_at is None and not registration.over.is_set():
+            self._around.actions.freeze(registration)
+        detail, reason = "the machine is being shut down", ExitReason.STOPPED
+        await self._try(lambda d: d.exited(self._id, self._nonce, detail, reason))
 
     async def _serve(self) -> None:
         seat, proof, provider = self._seat, self._seat.instance.proof(), self._manner.provider

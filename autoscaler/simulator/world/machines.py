@@ -28,6 +28,10 @@ HUNG = "[   12.345678] systemd[1]: Timed out waiting for device /dev/nvme1n1."
 
 DIES_AFTER: Seconds = 4.0
 
+SHUTS_DOWN_FOR: Seconds = 6.0
+"""Between the two state changes of a machine that EC2 takes back, `shutting-down` and `terminated` (EC2 User
+Guide, "Amazon EC2 instance state changes"). Its operating system stops its services meanwhile."""
+
 TAKEN_FOR = "Server.SpotInstanceTermination: taken back"
 RETIRED_FOR = "Server.InstanceRetirement: its host is retired"
 INJECTED = (TAKEN_FOR, RETIRED_FOR)
@@ -56,6 +60,7 @@ class Machines:
         self._notices = notices
         self._boot = boot
         self._lives: dict[Instance, asyncio.Task[None]] = {}
+        self._machines: dict[Instance, SimulatedMachine] = {}
         self._seats: dict[Instance, Seat] = {}
         for provider in providers.values():
             provider.on_launch, provider.on_end = self._switch_on, self._switch_off
@@ -79,7 +84,7 @@ class Machines:
         """The provider wants one back, at once."""
         instance = self._some(fault)
         if instance is not None:
-            self._take(instance, TAKEN_FOR, FailureClass.CAPACITY)
+            self._shut_down(instance, TAKEN_FOR, FailureClass.CAPACITY)
 
     def foretell(self, fault: Fault) -> None:
         """The provider tells of one what it will do, and does it; a recommendation is no more."""
@@ -93,8 +98,8 @@ class Machines:
             return
         spot = kind is NoticeKind.SPOT_INTERRUPTION
         reason, failure = (TAKEN_FOR, FailureClass.CAPACITY) if spot else (RETIRED_FOR, None)
-        take = partial(self._take, instance, reason, failure)
-        asyncio.get_running_loop().call_later(notice, take)
+        shut_down = partial(self._shut_down, instance, reason, failure)
+        asyncio.get_running_loop().call_later(notice, shut_down)
 
     def cut_off(self, fault: Fault) -> None:
         """One's words do not reach the controller for a while."""
@@ -106,6 +111,23 @@ class Machines:
         """The world ends."""
         for life in self._lives.values():
             life.cancel()
+
+    def _shut_down(self, instance: Instance, reason: str, failure: FailureClass | None) -> None:
+        """The provider ends one; until it has ended, its agent may say that it is being stopped."""
+        if instance.ended_at is not None or instance.stopping_at is not None:
+            return
+        instance.stopping_at = self._around.now()
+        instance.reason, instance.failure = reason, failure
+        self._say_state_change(instance)
+        take = partial(self._take, instance, reason, failure)
+        asyncio.get_running_loop().call_later(SHUTS_DOWN_FOR, take)
+        machine = self._machines.get(instance)
+        if machine is not None:
+            unowned(machine.stop())
+
+    def _say_state_change(self, instance: Instance) -> None:
+        queue = self._notices[instance.offering.provider]
+        queue.say(NoticeKind.STATE_CHANGE, instance.id, self._around.now())
 
     def _take(self, instance: Instance, reason: str, failure: FailureClass | None) -> None:
         self._providers[instance.offering.provider].terminate(instance, reason, failure)
@@ -124,6 +146,7 @@ class Machines:
         seat = self._seats[instance] = Seat(instance)
         self._around.witness.seats.append(seat)
         machine = SimulatedMachine(self._around, seat, self._manner(instance))
+        self._machines[instance] = machine
         self._lives[instance] = unowned(self._live(machine, instance))
 
     def _manner(self, instance: Instance) -> Manner:
@@ -155,8 +178,7 @@ class Machines:
 
     def _switch_off(self, instance: Instance) -> None:
         self._around.witness.ended(instance)
-        queue = self._notices[instance.offering.provider]
-        queue.say(NoticeKind.STATE_CHANGE, instance.id, self._around.now())
+        self._say_state_change(instance)
         seat = self._seats.get(instance)
         if seat is None:
             return

@@ -130,7 +130,8 @@ class SimulatedProvider:
                 if (ignored := strikes(FaultKind.END_IGNORED)) is not None:
                     left = ignored.until - self._weather.time
                     instance.stays_until = max(instance.stays_until, self._now() + left)
-                if instance.stays_until <= self._now():
+                # One that shuts down already ends for the reason that it had.
+                if instance.stays_until <= self._now() and instance.stopping_at is None:
                     self.terminate(instance, "User initiated")
         await asyncio.sleep(LATENCY)
         await fuse.burn()
