@@ -5,7 +5,7 @@ with the SKUs that may serve it. Deciding how many machines a class needs is the
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from autoscaler.model.catalogue import Catalogue, Scope, Sku
@@ -14,17 +14,27 @@ from autoscaler.model.identifiers import SkuName
 
 @dataclass(frozen=True, slots=True, order=True)
 class DemandClass:
-    """Jobs that any one runner of the class could run. `skus` keeps the configured order."""
+    """Jobs that any one runner of the class could run. `skus` keeps the configured order.
+
+    `account` is the organisation or user whose registration limits a runner of this class counts against.
+    """
 
     scope: str
     runner_group: str
     labels: tuple[str, ...]
     skus: tuple[SkuName, ...]
+    account: str = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
 
-    @property
-    def account(self) -> str:
-        """The organisation or user whose registration limits a runner of this class counts against."""
-        return self.scope.partition(":")[2].partition("/")[0].lower()
+    def __post_init__(self) -> None:
+        account = self.scope.partition(":")[2].partition("/")[0].lower()
+        object.__setattr__(self, "account", account)
+        key = (self.scope, self.runner_group, self.labels, self.skus)
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __hash__(self) -> int:
+        """Return the hash that was computed once: a plan looks hundreds of classes up many times."""
+        return self._hash
 
     @property
     def minted_labels(self) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ class Flow:
         self._bits = [0] * len(free)
         self._left: list[int] | None = None
         self._closed = 0
+        # Classes that have no way out as long as their account is out of turns.
+        self._shut = 0
         # Classes with something free in any of their pools, and perhaps some that had it before.
         self._open = (1 << len(pools)) - 1
         self._kept: set[int] = set()
@@ -47,7 +49,7 @@ class Flow:
         self._left = None
         if reach is not None:
             self._left = [most - taken for most, taken in zip(reach, self.machines, strict=True)]
-        self._closed = 0
+        self._closed = self._shut = 0
 
     def add_spare(self, pools: list[int], kept: set[int]) -> int:
         """Add a class that counts against no account; from `kept` pools it drives no job away."""
@@ -139,20 +141,22 @@ class Flow:
         return count
 
     def _push(self, path: list[tuple[int, int]], count: int) -> None:
-        self.moved = self.moved or len(path) > 1
-        for (_, pool), (other, _) in pairwise(path):
-            self._move(other, pool, -count)
-        for one, pool in path[:-1]:
-            self._move(one, pool, count)
+        if len(path) > 1:
+            self.moved = True
+            for (_, pool), (other, _) in pairwise(path):
+                self._move(other, pool, -count)
+            for one, pool in path[:-1]:
+                self._move(one, pool, count)
         self._take(*path[-1], count)
 
     def _path(self, root: int) -> list[tuple[int, int]] | None:
         """Which class takes which pool, each from the one that follows, the last from what is free."""
-        if self._closed >> root & 1:
+        stuck = self._closed | self._shut if self._out_of_turns(root) else self._closed
+        if stuck >> root & 1:
             return None
         if (pool := self._direct(root)) is not None:
             return [(root, pool)]
-        visited, stack, other = self._closed | 1 << root, [_Step(root)], root
+        visited, stack, other = stuck | 1 << root, [_Step(root)], root
         if not self._open & ~visited:
             return None
         while stack:
@@ -186,16 +190,10 @@ class Flow:
             pool = pools[at]
             if free[pool] > 0:
                 self._next[number] = at  # what is used up stays so
-                return pool if self._within(number, pool) else self._beyond(number, at)
+                # Runners come first: without a turn for this pool, there is none for those behind it.
+                return pool if self._left is None or self._within(number, pool) else None
         self._next[number] = len(pools)
         self._open &= ~(1 << number)
-        return None
-
-    def _beyond(self, number: int, at: int) -> int | None:
-        """The first pool behind one that the account's bound keeps a class from."""
-        for pool in self.pools[number][at + 1 :]:
-            if self._free[pool] > 0 and self._within(number, pool):
-                return pool
         return None
 
     def _near(self, step: "_Step", visited: int) -> tuple[int, int] | None:
@@ -216,20 +214,20 @@ class Flow:
 
     def _next_pool(self, step: "_Step", visited: int) -> bool:
         """Go on to the next pool whose users could move; False where there is none."""
-        pools = self.pools[step.number]
-        while step.at < len(pools):
-            pool = pools[step.at]
-            step.at += 1
-            if step.number >= self._first_spare and pool in self._kept:
+        pools, number, bits, left = self.pools[step.number], step.number, self._bits, self._left
+        spare, new = number >= self._first_spare, ~visited
+        for at in range(step.at, len(pools)):
+            pool = pools[at]
+            if spare and pool in self._kept:
                 continue  # no job gives its parked machine up for the sake of a minimum
-            if not self._within(step.number, pool):
-                step.bounded = True
+            if left is not None and not self._within(number, pool):
+                step.at, step.bounded = at + 1, True
                 return False  # nor any pool that follows: runners come first, machines are alike
-            step.pool = pool
-            step.seen |= self._bits[pool]
-            step.waiting = self._bits[pool] & ~visited
-            if step.waiting:
+            step.seen |= bits[pool]
+            if bits[pool] & new:
+                step.at, step.pool, step.waiting = at + 1, pool, bits[pool] & new
                 return True
+        step.at = len(pools)
         return False
 
     def _leave(self, stack: list["_Step"]) -> None:
@@ -243,6 +241,12 @@ class Flow:
             before.tried |= step.tried
             before.seen |= step.seen
             before.bounded = before.bounded or step.bounded
+        elif self._out_of_turns(step.number):
+            self._shut |= step.tried
+
+    def _out_of_turns(self, number: int) -> bool:
+        """Whether the class's account may use runners alone, which only its own classes share."""
+        return self._left is not None and self._left[self._accounts[number]] <= 0
 
     def _within(self, number: int, pool: int) -> bool:
         """Whether the class's account could register another of the pool's machines in time."""
@@ -272,6 +276,8 @@ class Flow:
             self.machines[self._accounts[number]] += count
             if self._left is not None:
                 self._left[self._accounts[number]] -= count
+                if count < 0:
+                    self._shut = 0
 
 
 class _Step:

@@ -186,6 +186,8 @@ class _ForJobs:
 
     def _settle(self) -> None:
         """Count in what was placed quickly."""
+        if self._ahead == self._before:
+            return
         ahead = zip(self._current, self._before, self._ahead, strict=True)
         counts = {one: was - now for one, was, now in ahead if one is not None and was > now}
         if counts:

@@ -27,6 +27,7 @@ class Trials:
     fleet: Fleet
     leaving: Collection[MachineId]
     placed: Counter[tuple[SkuName, int]] = field(default_factory=Counter)
+    _one_at_a_time: dict[tuple[SkuName, int], bool] = field(default_factory=dict, init=False)
 
     def of_sku(self, sku: SkuName) -> str | None:
         """Why no machine of a SKU may be launched now, or None."""
@@ -55,9 +56,12 @@ class Trials:
 
     def tries_one_at_a_time(self, sku: SkuName, rung: int) -> bool:
         """Whether each machine there may keep the next one from being launched."""
-        cooldowns = self.fleet.cooldowns
-        keys = (exits_key(sku), boots_key(sku), rung_key(sku, rung))
-        return any(on_trial(cooldowns, key) is not None for key in keys)
+        found = self._one_at_a_time.get((sku, rung))
+        if found is None:
+            keys = (exits_key(sku), boots_key(sku), rung_key(sku, rung))
+            found = any(on_trial(self.fleet.cooldowns, key) is not None for key in keys)
+            self._one_at_a_time[sku, rung] = found
+        return found
 
     def count(self, sku: SkuName, rung: int, machines: int) -> None:
         """So many more are launched; of what is never sent, so many fewer."""

@@ -1,12 +1,14 @@
 """Turns to register: how many machines may be launched now, and when a call is worth while."""
 
 import dataclasses
+import random
 
 import pytest
 
 from autoscaler.model.catalogue import Catalogue, OperatingSystem, RegistrationRate
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Launch
+from autoscaler.planner.flow import Flow, _Step
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 from autoscaler.planner.registration import Turns, reach
 from tests.ledger.builders import GPU, GPU_CLASS, START, World
@@ -187,3 +189,65 @@ def test_all_classes_of_an_account_share_its_call() -> None:
     assert [launch.count for launch in world.intents(Launch)] == [3]
     world.queue(*range(11, 14), labels=("gpu", "linux"))
     assert world.intents(Launch) == []
+
+
+class Counting(Flow):
+    """Counts the classes that its searches leave without having found anything."""
+
+    left_behind = 0
+
+    def _leave(self, stack: list[_Step]) -> None:
+        self.left_behind += 1
+        super()._leave(stack)
+
+
+class Forgetful(Counting):
+    """Searches anew for each job, whether its account has a turn to register or not."""
+
+    def _out_of_turns(self, number: int) -> bool:
+        del number
+        return False
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_remembered_of_an_account_without_turns_changes_no_match(seed: int) -> None:
+    draw = random.Random(seed)
+    owners, classes, runners, machines = 2, 12, 8, 4
+    accounts = [draw.randrange(owners) for _ in range(classes)]
+    free = [draw.randrange(3) for _ in range(runners)] + [
+        draw.randrange(6) for _ in range(machines)
+    ]
+    # Runners serve the classes of one account: they are registered there.
+    pools = [
+        [
+            *(n for n in range(runners) if n % owners == account and draw.random() < 0.4),
+            *(n for n in range(runners, runners + machines) if draw.random() < 0.5),
+        ]
+        for account in accounts
+    ]
+    ages = [[draw.randrange(classes) for _ in range(40)]]
+    bound = [draw.randrange(4) for _ in range(owners)]
+    found = []
+    for kind in (Flow, Forgetful):
+        flow = kind([list(one) for one in pools], list(free), runners, accounts)
+        flow.bound(list(bound))
+        flow.serve(ages, range(classes))
+        bounded = list(flow.matched)
+        flow.bound(None)
+        flow.serve(ages, range(classes))
+        found.append((bounded, flow.matched, flow.users, flow.machines))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("kind", "most"), [(Counting, 50), (Forgetful, 50 * 50)])
+def test_classes_of_an_account_without_turns_are_searched_once(
+    kind: type[Counting], most: int
+) -> None:
+    """Each of 50 classes may use its own runner and the next one's; none may register a machine."""
+    classes = range(50)
+    pools = [[number, (number + 1) % 50, 50] for number in classes]
+    flow = kind(pools, [1] * 50 + [1_000], 50, [0] * 50)
+    flow.bound([0])
+    flow.serve([[*classes, *classes]], classes)
+    assert flow.matched == [1] * 50
+    assert flow.left_behind == most
