@@ -37,6 +37,9 @@ Effect = Coroutine[Any, Any, None]
 LAUNCHED_AT_ONCE = 200
 """Machines whose requests are recorded in one step of the event loop, unless one call asks for more."""
 
+RECORDED_AT_ONCE = 50
+"""Intents and machines from which on recording them and handing them to the store are two steps."""
+
 ENDED_AT_ONCE = 100
 """Machines whose ends are recorded in one step of the event loop."""
 
@@ -83,7 +86,7 @@ class Executor:
         effects = [effect for intent in intents for effect in self._record(intent)]
         counted = self._counted()
         try:
-            if _machines(intents) > LAUNCHED_AT_ONCE:
+            if len(intents) + _machines(intents) > RECORDED_AT_ONCE:
                 await asyncio.sleep(0)  # copying and reporting so many records is a step of its own
             await self._journal.commit()
         except BaseException:

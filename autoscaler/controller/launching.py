@@ -22,7 +22,7 @@ from autoscaler.model.events import (
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import CallId, ProviderName
 
-ANSWERED_AT_ONCE = 250
+ANSWERED_AT_ONCE = 100
 """Machines of one answer that are recorded before everything else has a turn: CreateFleet gives 1,000."""
 
 

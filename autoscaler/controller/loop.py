@@ -19,6 +19,7 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Reconciler
 from autoscaler.controller.signals import fleet_counts
+from autoscaler.ledger.jobs import is_any_overdue
 from autoscaler.model.events import TimePassed
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.plan import Plan
@@ -113,18 +114,26 @@ class Loop:
         began = self._pacing.now()
         self._journal.changed.clear()
         await self._intake.apply_waiting()
-        self._journal.note(TimePassed(self._clock.now()))
-        await self._give_way()
+        await self._pass_time()
         planned = self._pacing.now()
         self.plan = plan(self._journal.fleet())
         self._planning_took = self._pacing.now() - planned
-        self._tell_waiting()
         await self._executor.carry_out(self.plan)
         await self._journal.commit()
         await self._give_way()
+        self._tell_waiting()
         self._telemetry.fleet(fleet_counts(self._journal.ledger.state, self._clock.now()))
         self.turned_at = self._pacing.now()
         self._telemetry.loop_pass(self.turned_at - began)
+
+    async def _pass_time(self) -> None:
+        """Tell the ledger what time it is. No expired job is left as demand for the plan that follows."""
+        now = self._clock.now()
+        self._journal.note(TimePassed(now))
+        while is_any_overdue(self._journal.ledger.state, now):
+            await asyncio.sleep(0)
+            self._journal.note(TimePassed(now))
+        await self._give_way()
 
     async def _give_way(self) -> None:
         """Let other tasks run, if the fleet is so large that each part of a pass takes long.

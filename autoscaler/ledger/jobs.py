@@ -21,6 +21,9 @@ from autoscaler.model.runners import Runner
 REREAD_AFTER: Seconds = 60.0
 """How long after a question about a disputed or held job it is asked again."""
 
+EXPIRED_AT_ONCE = 500
+"""Jobs that one TimePassed event ends at most: after a long outage thousands have expired."""
+
 _NOT_OVER = frozenset({JobState.WAITING, JobState.QUEUED, JobState.IN_PROGRESS})
 
 ABANDONED = "stale"
@@ -65,10 +68,17 @@ def on_job_abandoned(state: LedgerState, event: JobAbandoned) -> None:
 
 
 def expire(state: LedgerState, at: Instant) -> None:
-    """Jobs whose time at GitHub is over have ended, although nobody said so."""
-    while state.expiring and state.expiring.peekitem(0)[0][0] <= at:
+    """End the jobs whose time at GitHub is over, the most overdue first, `EXPIRED_AT_ONCE` at most."""
+    for _ in range(EXPIRED_AT_ONCE):
+        if not is_any_overdue(state, at):
+            return
         job = state.expiring.peekitem(0)[1]
         _abandon(state, job, at, f"{job.state} for longer than GitHub lets a job be")
+
+
+def is_any_overdue(state: LedgerState, at: Instant) -> bool:
+    """Return whether a job's time at GitHub is over that `expire` has not ended yet."""
+    return bool(state.expiring) and state.expiring.peekitem(0)[0][0] <= at
 
 
 def _abandon(state: LedgerState, job: Job, at: Instant, reason: str) -> None:

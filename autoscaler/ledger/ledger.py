@@ -186,7 +186,8 @@ def _forget_with(state: LedgerState, machine: Machine) -> None:
     if call is None or call.state is not CallState.SETTLED:
         return
     # A call is known for as long as any of its machines is: lists are checked against it.
-    if not any(slot in state.machines for slot in call.slots):
+    # From the last slot on: machines are mostly forgotten in the order of their slots.
+    if not any(slot in state.machines for slot in reversed(call.slots)):
         state.drop(call)
 
 

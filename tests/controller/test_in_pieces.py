@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import Sequence
 
-from autoscaler.controller.executor import ENDED_AT_ONCE, LAUNCHED_AT_ONCE
+from autoscaler.controller.executor import ENDED_AT_ONCE, LAUNCHED_AT_ONCE, RECORDED_AT_ONCE
 from autoscaler.controller.intake import APPLIED_AT_ONCE
 from autoscaler.controller.launching import ANSWERED_AT_ONCE
 from autoscaler.controller.loop import LARGE_FLEET
+from autoscaler.ledger.jobs import EXPIRED_AT_ONCE
 from autoscaler.model.catalogue import IdlePolicy, Limits
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import MachinesListed, QuotasRead
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import QUEUED_AT_MOST, Job, JobState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.plan import End, Plan
 from autoscaler.planner.placement import MAX_MACHINES_PER_CALL
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
@@ -101,6 +103,53 @@ async def seen_before_the_plan(jobs: int) -> bool:
     await looking
     assert controller.state.machines
     return any(before)
+
+
+@on_virtual_time
+async def test_expired_jobs_end_piece_by_piece_and_none_is_planned_for() -> None:
+    """After an outage of a day thousands of queued jobs have expired at GitHub."""
+    world = World(catalogue=catalogue(sku()))
+    controller = Controller(world)
+    await controller.resume()
+    expired = 2 * EXPIRED_AT_ONCE + 1
+    at = world.clock.now() - QUEUED_AT_MOST + 1.0
+    controller.journal.note(*(queued(job, at, "gpu") for job in range(1, expired + 1)))
+    await controller.journal.commit()
+    await world.clock.sleep(2.0)
+    left = []
+
+    async def look() -> None:
+        for _ in range(4):
+            jobs = controller.state.jobs.values()
+            left.append(sum(job.state is JobState.QUEUED for job in jobs))
+            await asyncio.sleep(0)
+
+    looking = asyncio.get_running_loop().create_task(look())
+    await controller.loop.turn()
+    await looking
+    assert {expired - EXPIRED_AT_ONCE, expired - 2 * EXPIRED_AT_ONCE} <= set(left)
+    assert not controller.state.queues
+    assert not controller.state.machines
+
+
+@on_virtual_time
+async def test_a_wave_of_ends_is_handed_to_the_store_in_a_step_of_its_own() -> None:
+    """Recording so many intents and copying their records are two steps of the event loop."""
+    world = wants(RECORDED_AT_ONCE + 1)
+    controller = Controller(world)
+    await controller.resume()
+    await controller.turn()
+    machines = tuple(controller.state.machines)
+    assert len(machines) == RECORDED_AT_ONCE + 1
+    ends = tuple(End(one, EndGround.SURPLUS, "for the test") for one in machines)
+    rows: list[HistoryRow] = []
+    controller.journal.on_history(rows.extend)
+    carrying = asyncio.create_task(controller.executor.carry_out(Plan(ends)))
+    await asyncio.sleep(0)
+    assert count(controller, MachineState.ENDING) == len(machines)
+    assert rows == [], "nothing is copied or reported in the step that records"
+    await carrying
+    assert most_in_a_commit(world, MachineState.ENDING) == len(machines), "one transaction"
 
 
 @on_virtual_time

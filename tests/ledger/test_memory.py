@@ -1,5 +1,8 @@
 """What is stored, what is indexed and what is forgotten when."""
 
+import sys
+from types import FrameType
+
 import pytest
 
 from autoscaler.ledger.ledger import FORGOTTEN_AT_ONCE, REMEMBERED_FOR
@@ -11,7 +14,7 @@ from autoscaler.model.identifiers import CallId, JobId, MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from tests.ledger.builders import GPU, GPU_CLASS, START, World, failure, listed
-from tests.planner.fleets import catalogue, sku
+from tests.planner.fleets import EAST, catalogue, sku
 
 
 def test_changes_are_taken_once() -> None:
@@ -203,3 +206,34 @@ def test_of_thousands_that_ended_together_a_part_leaves_memory_at_once() -> None
     assert len(world.state.jobs) == 2
     world.after(0.0)
     assert not world.state.jobs
+
+
+def test_the_slots_of_a_large_call_are_forgotten_in_proportion() -> None:
+    """To forget a slot, the ledger does not look through all slots that are forgotten already."""
+
+    def looked_at(slots: int) -> int:
+        world = World()
+        ids = tuple(MachineId(f"m{n:04}") for n in range(slots))
+        kind = world.catalogue.skus[SkuName("gpu")].ladder[0].capacity_types[0]
+        name, keys = CallId("c"), world.keys()
+        world.do(e.CallRecorded, name, SkuName("gpu"), EAST, 0, kind, keys, ids, "token")
+        world.do(e.CallPrepared, name, "request")
+        world.do(e.CallSent, name)
+        world.answer("c", failures=[failure(FailureClass.CAPACITY)])
+        steps = 0
+
+        def count(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal steps
+            steps += event == "call"
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            world.after(REMEMBERED_FOR + 1.0)
+        finally:
+            sys.setprofile(before)
+        assert not world.state.machines
+        assert not world.state.calls
+        return steps
+
+    assert looked_at(400) < 5 * looked_at(100)
