@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -54,6 +55,28 @@ async def test_boto3_is_in_the_worker_only() -> None:
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     assert await process.wait() == 0
+
+
+async def test_one_set_of_credentials_serves_all_services(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each set costs a call to the metadata service or to STS, or a program's run as here."""
+    program, config, runs = (tmp_path / name for name in ("program", "config", "runs"))
+    keys = '{"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b"}'
+    program.write_text(f"#!/bin/sh\necho run >> '{runs}'\necho '{keys}'\n")
+    program.chmod(0o755)
+    config.write_text(f"[profile fleet]\ncredential_process = {program}\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_PROFILE", "fleet")
+    channel = WorkerChannel(REGION, endpoint)
+    assert await channel.call("GetCallerIdentity", {}) == ACCOUNT
+    wanted = {"filter": "tag:none", "values": ["none"], "size": 5, "page": None}
+    assert await channel.call("DescribeInstances", wanted) == [[], None]
+    await channel.close()
+    assert runs.read_text() == "run\n"
 
 
 async def held(front: Ec2Front, channel: WorkerChannel) -> asyncio.Task[str]:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, BinaryIO
 
 import boto3
@@ -45,7 +46,10 @@ def main() -> None:
 
 def _serve(calls: BinaryIO, answers: BinaryIO, setup: Mapping[str, Any]) -> None:
     departures = Departures()
-    clients = Clients(lambda service: departures.watch(_client(setup, service)))
+    # Each session reads boto3's table of endpoints and resolves credentials, so one serves all clients.
+    # A session must not make two clients at once; `Clients` makes one at a time.
+    session = cache(boto3.session.Session)
+    clients = Clients(lambda service: departures.watch(_client(session(), setup, service)))
     lock = threading.Lock()
 
     def run(call: Mapping[str, Any]) -> None:
@@ -59,7 +63,7 @@ def _serve(calls: BinaryIO, answers: BinaryIO, setup: Mapping[str, Any]) -> None
         pool.submit(run, call)
 
 
-def _client(setup: Mapping[str, Any], service: str) -> Any:
+def _client(session: boto3.session.Session, setup: Mapping[str, Any], service: str) -> Any:
     config = Config(
         region_name=pricing_region(setup["region"]) if service == "pricing" else setup["region"],
         connect_timeout=setup["connect"],
@@ -68,7 +72,6 @@ def _client(setup: Mapping[str, Any], service: str) -> Any:
         retries={"mode": "standard", "total_max_attempts": 1},
         max_pool_connections=setup["threads"],
     )
-    session = boto3.session.Session()
     return session.client(service, config=config, endpoint_url=setup["endpoint_url"])  # type: ignore[call-overload]
 
 
