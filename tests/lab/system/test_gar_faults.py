@@ -5,6 +5,7 @@ One laboratory for all stories, one after the other. The last one looks at what 
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -73,13 +74,13 @@ async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
 async def pushed(lab: Laboratory) -> Pushed:
     """The jobs of the two longest stories, side by side.
 
-    Five machines are at work when their cap becomes three, and five more jobs are queued. Three
-    jobs find no quota.
+    Five machines work until the test ends their jobs. Meanwhile their cap becomes three, and five
+    more jobs are queued. Three jobs find no quota.
     """
     for pool in QUOTA_POOLS:
         lab.ec2.faults.refuse(pool, "VcpuLimitExceeded")
     quota = _push(lab, "quota", [20.0] * 3)
-    at_work = _push(lab, "capped", [900.0, 910.0, 920.0, 930.0, 940.0])
+    at_work = _push(lab, "capped", [math.inf] * CAP_BEFORE)
     await until(lambda: started(at_work), PATIENCE, lab.controller.log_end)
     assert await lab.controller.terminate() == 0
     _set_cap(lab, CAP)
@@ -144,6 +145,9 @@ async def test_jobs_beyond_a_cap_that_is_overdrawn_wait_and_run(
     lab: Laboratory, pushed: Pushed
 ) -> None:
     await _told(lab, "capped", f"max_machines of capped ({CAP}) is reached")
+    for one in pushed["capped"][:CAP_BEFORE]:
+        assert not one.conclusion, "the cap was overdrawn"
+        lab.github.end(one)
     await _run(lab, pushed["capped"])
     machines = _instances(lab, "capped")
     assert len(machines) == len(pushed["capped"])

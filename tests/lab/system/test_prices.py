@@ -3,6 +3,7 @@
 One laboratory for all stories, one after the other.
 """
 
+import math
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -58,11 +59,12 @@ async def run_job(lab: Laboratory, name: str) -> None:
 async def test_prices_are_read_kept_and_used(lab: Laboratory) -> None:
     await prices(lab, "on-demand", "api", 1)
     await prices(lab, "spot", "api", len(ZONES))
-    (pushed,) = lab.github.push([job("first", "gpu", 600.0)])
+    (pushed,) = lab.github.push([job("first", "gpu", math.inf)])
     await until(lambda: bool(pushed.starts), PATIENCE, lab.controller.log_end)
     await costs(lab, SPOT)
     (machine,) = (one for one in read_records(lab).machines if one.state is MachineState.GRANTED)
     assert machine.dollars_per_hour == ON_DEMAND, "in the limit"
+    lab.github.end(pushed)
     await until(lambda: bool(pushed.conclusion), PATIENCE, lab.controller.log_end)
 
 

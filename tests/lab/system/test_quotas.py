@@ -12,11 +12,11 @@ import pytest_asyncio
 from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.failures import FailureClass
-from tests.lab.system.harness import at_rest, job, log_lines, read_records, until
+from tests.lab.system.harness import at_rest, job, log_lines, read_records, shows, until
+from tests.lab.system.pace import PATIENCE, yielding
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PATIENCE = 30.0
 INF_ON_DEMAND = "L-1945791B"
 VCPUS = 16  # two inf1.2xlarge
 SKUS: dict[str, Any] = {"inf": {"on": [{"provider": "lab", "instance_types": ["inf1.2xlarge"]}]}}
@@ -24,22 +24,16 @@ SKUS: dict[str, Any] = {"inf": {"on": [{"provider": "lab", "instance_types": ["i
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
-    fleet = LabFleet("acme", ("widgets",), SKUS, scale=60.0, most_machines=20)
+    fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(60.0), most_machines=20)
     async with Laboratory(fleet, moto) as laboratory:
         laboratory.ec2.quotas.set(INF_ON_DEMAND, VCPUS)
         await laboratory.start_controller()
         yield laboratory
 
 
-async def shows(lab: Laboratory, source: str) -> None:
+async def quota_from(lab: Laboratory, source: str) -> None:
     """Return once the one quota comes from a source."""
-    shown: dict[str, float] = {}
-    for _ in range(600):
-        shown = await lab.controller.metrics()
-        if shown.get(f'autoscaler_quotas{{provider="lab",source="{source}"}}') == 1:
-            return
-        await lab.clock.sleep(5.0)
-    raise AssertionError((source, shown))
+    await shows(lab, {f'autoscaler_quotas{{provider="lab",source="{source}"}}': 1}, PATIENCE)
 
 
 async def run_jobs(lab: Laboratory, name: str) -> None:
@@ -55,7 +49,7 @@ def refused_calls(lab: Laboratory) -> list[str]:
 
 
 async def test_a_quota_that_was_read_is_not_run_into(lab: Laboratory) -> None:
-    await shows(lab, "api")
+    await quota_from(lab, "api")
     await run_jobs(lab, "first")
     assert refused_calls(lab) == []
 
@@ -66,7 +60,7 @@ async def test_without_leave_after_a_restart_the_last_quota_is_not_run_into(
     assert await lab.controller.terminate() == 0
     lab.ec2.quotas.denied = True
     await lab.start_controller()
-    await shows(lab, "cache")
+    await quota_from(lab, "cache")
     await run_jobs(lab, "second")
     assert refused_calls(lab) == []
     (refused,) = log_lines(lab, "quotas_not_read")
