@@ -1,0 +1,57 @@
+"""When waiting for a replay is pointless."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+from autoscaler.lab.github.records import JobStatus
+from autoscaler.lab.watch import Ending, Patience, Watch
+
+if TYPE_CHECKING:
+    from autoscaler.lab.laboratory import Laboratory
+
+
+@dataclass
+class StillLab:
+    """What a watch sees of a laboratory; nothing in it moves by itself."""
+
+    time: float = 0.0
+    statuses: list[JobStatus] = field(default_factory=lambda: [JobStatus.QUEUED])
+    there: list[str] = field(default_factory=list)
+    fleet: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(scale=80.0))
+    controller: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(running=True))
+
+    @property
+    def clock(self) -> SimpleNamespace:
+        return SimpleNamespace(now=lambda: self.time)
+
+    @property
+    def github(self) -> SimpleNamespace:
+        jobs = [SimpleNamespace(status=status) for status in self.statuses]
+        return SimpleNamespace(jobs=jobs, unfinished=True)
+
+    def left(self) -> list[str]:
+        return list(self.there)
+
+
+def test_a_fleet_whose_machines_come_up_slowly_is_not_given_up() -> None:
+    """On a host with a load of 22 a boot takes 13 real seconds, each of them 80 s of lab time."""
+    lab = StillLab()
+    watch = Watch(cast("Laboratory", lab), Patience(), 600.0)
+    assert watch.ending() is None
+    lab.time += 2 * 13.0 * 80.0
+    assert watch.ending() is None
+    lab.statuses = [JobStatus.IN_PROGRESS]
+    lab.time += 4000.0
+    assert watch.ending() is None
+
+
+def test_a_fleet_in_which_no_job_moves_is_given_up() -> None:
+    """Although its machines come and go, as where GitHub has lost a job."""
+    lab = StillLab()
+    watch = Watch(cast("Laboratory", lab), Patience(), 600.0)
+    assert watch.ending() is None
+    lab.there = ["machine i-1 (gpu, running)"]
+    lab.time += 2401.0
+    assert watch.ending() is Ending.STUCK
+    assert "none has moved for 40 minutes" in watch.why(Ending.STUCK)
