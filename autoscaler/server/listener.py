@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from autoscaler.model.identifiers import Seconds
+from autoscaler.server.answers import json_errors
 from autoscaler.server.certificate import Certificate, CertificateError
 from autoscaler.server.connection import Connection, serve_in_place, without_server_header
 from autoscaler.server.places import PlaceLimits, Places
@@ -88,7 +89,7 @@ class Listener:
             raise ListenError(str(error)) from error
         await self._runner.setup()
         server = self._server()
-        server.request_handler = serve_in_place(server.request_handler)
+        server.request_handler = serve_in_place(json_errors(server.request_handler))
         try:
             self._sockets = await _listen(self._wanted)
         except OSError as error:

@@ -12,7 +12,6 @@ from typing import Protocol, Self
 from aiohttp import web
 
 from autoscaler.model.identifiers import Seconds
-from autoscaler.server.answers import json_errors
 from autoscaler.server.listener import Bounds, Listener
 from autoscaler.server.settings import Address, ServerSettings
 
@@ -91,7 +90,7 @@ def _bounds(settings: ServerSettings, connections: int) -> Bounds:
 
 
 def _application(endpoints: Sequence[Endpoint], patience: Seconds) -> web.Application:
-    app = web.Application(middlewares=[json_errors])
+    app = web.Application()
     for endpoint in endpoints:
         endpoint.add_to(app, patience)
     return app
