@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from autoscaler.ledger.holds import CHECKED_AT_ONCE
 from autoscaler.model import events as e
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, MachineState
 from autoscaler.model.plan import Launch, ReadJob
-from autoscaler.model.runners import RunnerState
+from autoscaler.model.runners import PASSED_OVER_AFTER, RunnerState
 from tests.ledger.builders import GPU_CLASS, START, World, idle
 from tests.planner.fleets import catalogue, sku
 
@@ -497,3 +498,16 @@ def test_a_runner_with_a_job_cannot_say_that_it_never_connected() -> None:
     before = marked.passed_over
     world.do(e.MachineExited, world.runner(runner).machine, "no", ExitReason.NOT_CONNECTED)
     assert world.job(1).passed_over == before
+
+
+def test_of_many_idle_runners_a_part_is_looked_at_at_once() -> None:
+    """A wave of runners that was registered together is due together."""
+    world = World()
+    world.queue(*range(1, 2 * CHECKED_AT_ONCE + 2))
+    names = [world.grant(machine) for machine in world.park(2 * CHECKED_AT_ONCE + 1)]
+    seen = []
+    world.now += PASSED_OVER_AFTER + 1.0
+    for _ in range(3):
+        world.after(0.0)
+        seen.append(sum(world.runner(name).passed_over for name in names))
+    assert seen == [CHECKED_AT_ONCE, 2 * CHECKED_AT_ONCE, len(names)]
