@@ -212,8 +212,9 @@ def demo(
     raise typer.Exit(run(price_of=_price_of, steps_of=read_steps, options=options))
 
 
-commands.command()(operator_commands.unclear)
-commands.command()(operator_commands.confirm)
+commands.command()(operator_commands.unverified)
+commands.command()(operator_commands.terminate)
+commands.command()(operator_commands.adopt)
 commands.command()(operator_commands.close_circuit)
 
 

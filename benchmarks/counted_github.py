@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 from autoscaler.controller.ports.github import (
-    MintedRunner,
+    NewRegistration,
     Redelivered,
     RegisteredRunner,
     RetryLaterError,
@@ -63,15 +63,15 @@ class CountedGitHub:
         self._since = now()
         self._seen: dict[tuple[str, str | int, int], int] = {}
 
-    async def mint(
+    async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
-    ) -> MintedRunner:
+    ) -> NewRegistration:
         """Register a runner."""
         del scope, runner_group, labels  # there is one of each here
-        self.calls["mint"] += 1
+        self.calls["register"] += 1
         await asyncio.sleep(LATENCY)
         made = self._actions.register(name)
-        return MintedRunner(made.id, f"SECRET-JIT-{made.id}")
+        return NewRegistration(made.id, f"SECRET-JIT-{made.id}")
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
         """A registration by its name."""

@@ -13,20 +13,20 @@ from autoscaler.model.catalogue import (
     Architecture,
     CapacityType,
     Catalogue,
+    LaunchOption,
     Limits,
     Offering,
     OperatingSystem,
     RegistrationRate,
-    Rung,
     Scope,
     Sku,
 )
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import (
-    CallId,
     InstallationId,
     Instant,
     JobId,
+    LaunchRequestId,
     MachineId,
     ProviderMachineId,
     ProviderName,
@@ -49,7 +49,7 @@ _A_CALL = 500
 class Crowd:
     """How many machines and queued jobs there are, in how many classes.
 
-    Of a hundred machines `working` are at work, `listening` have an idle runner, `ready` are parked, and
+    Of a hundred machines `working` are at work, `listening` have an idle runner, `ready` are ready, and
     the rest boots. `jobs` wait beside those at work, each queued `apart` seconds after the one before.
     With `jobs_a_run` the jobs are of workflow runs, which is how GitHub lists them.
     """
@@ -92,7 +92,7 @@ def crowded(crowd: Crowd) -> Ledger:
     for number, machine in enumerate(tuple(ledger.state.machines)):
         share = (number * 61) % 100
         if share < crowd.working + crowd.listening + crowd.ready:
-            _park(ledger, machine, NOW - 100.0 + number / max(1, crowd.machines))
+            _make_ready(ledger, machine, NOW - 100.0 + number / max(1, crowd.machines))
         if share < crowd.working + crowd.listening:
             runner = _listen(ledger, machine, demands)
             if share < crowd.working:
@@ -130,7 +130,7 @@ def catalogue(crowd: Crowd) -> Catalogue:
             labels=frozenset({name, *labels}),
             os=OperatingSystem.LINUX,
             arch=Architecture.X64,
-            ladder=(Rung(EAST, (CapacityType.ON_DEMAND,), offerings),),
+            launch_options=(LaunchOption(EAST, (CapacityType.ON_DEMAND,), offerings),),
         )
     return Catalogue(
         fleet="ci",
@@ -151,17 +151,19 @@ def queue(
 
 def _launch(ledger: Ledger, sku: Sku, name: str, count: int, at: Instant) -> None:
     slots = tuple(MachineId(f"{name}-{n}") for n in range(count))
-    rung = sku.ladder[0]
-    keys = tuple(offering.key for offering in rung.offerings)
-    kind = rung.capacity_types[0]
-    call = CallId(name)
-    ledger.apply(e.CallRecorded(at, call, sku.name, EAST, 0, kind, keys, slots, f"token-{name}"))
-    ledger.apply(e.CallPrepared(at, call, "{}"))
-    ledger.apply(e.CallSent(at, call))
+    option = sku.launch_options[0]
+    keys = tuple(offering.key for offering in option.offerings)
+    kind = option.capacity_types[0]
+    call = LaunchRequestId(name)
+    ledger.apply(
+        e.LaunchRequestRecorded(at, call, sku.name, EAST, 0, kind, keys, slots, f"token-{name}")
+    )
+    ledger.apply(e.LaunchRequestPrepared(at, call, "{}"))
+    ledger.apply(e.LaunchRequestSent(at, call))
     given = tuple(
         e.LaunchedMachine(
             ProviderMachineId(f"i-{slot}"),
-            rung.offerings[0].instance_type,
+            option.offerings[0].instance_type,
             "a",
             kind,
             "ami-1",
@@ -169,12 +171,12 @@ def _launch(ledger: Ledger, sku: Sku, name: str, count: int, at: Instant) -> Non
         )
         for slot in slots
     )
-    ledger.apply(e.CallAnswered(at, call, given, (), None))
+    ledger.apply(e.LaunchRequestAnswered(at, call, given, (), None))
 
 
-def _park(ledger: Ledger, machine: MachineId, at: Instant) -> None:
-    ledger.apply(e.MachineSaidHello(at, machine, "nonce"))
-    ledger.apply(e.MachineGateReported(at, machine, True, "ok"))
+def _make_ready(ledger: Ledger, machine: MachineId, at: Instant) -> None:
+    ledger.apply(e.MachineAttested(at, machine, "nonce"))
+    ledger.apply(e.HealthChecksReported(at, machine, True, "ok"))
 
 
 def _listen(ledger: Ledger, machine: MachineId, demands: list[DemandClass]) -> Runner:
@@ -184,9 +186,9 @@ def _listen(ledger: Ledger, machine: MachineId, demands: list[DemandClass]) -> R
     demand = fitting[len(ledger.state.runners) % len(fitting)]
     name = runner_name("ci", OWN, machine, 1)
     ledger.apply(e.RunnerNamed(NOW - 90.0, name, machine, demand))
-    ledger.apply(e.RunnerMinted(NOW - 89.0, name, len(ledger.state.runners)))
+    ledger.apply(e.RunnerRegistered(NOW - 89.0, name, len(ledger.state.runners)))
     ledger.apply(e.RunnerHandedOver(NOW - 88.0, name))
-    ledger.apply(e.RunnerAcknowledged(NOW - 87.0, name))
+    ledger.apply(e.RunnerListening(NOW - 87.0, name))
     return ledger.state.runners[name]
 
 

@@ -1,7 +1,7 @@
-"""How long it takes to give a thousand parked machines back at once.
+"""How long it takes to give a thousand ready machines back at once.
 
 Run: `PYTHONPATH=. python benchmarks/ending_parked.py [--machines 1000]`. A schedule's minimum keeps
-them parked for a few minutes of real time; when it ends, all of them are idle for too long in the
+them ready for a few minutes of real time; when it ends, all of them are idle for too long in the
 same moment. EC2's published request limits are in force. Prints one JSON object.
 """
 
@@ -41,7 +41,7 @@ async def measure(options: argparse.Namespace) -> Findings:
         lab.ec2.throttling.limits = PUBLISHED
         await lab.start_controller()
         async with asyncio.timeout(KEPT_FOR + 300.0):
-            await _until("parked", options.machines, lambda: _parked(lab))
+            await _until("ready", options.machines, lambda: _ready(lab))
             before = lab.ec2.calls["TerminateInstances"]
             await _until("ending", options.machines, lambda: _ending(lab))
             took = time.time() - fires_at - KEPT_FOR
@@ -78,9 +78,9 @@ async def _until(what: str, many: int, count: Callable[[], Awaitable[int]]) -> N
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def _parked(lab: Laboratory) -> int:
+async def _ready(lab: Laboratory) -> int:
     metrics = await lab.controller.metrics()
-    return int(metrics.get(f'autoscaler_machines{{sku="{SKU}",state="parked"}}', 0.0))
+    return int(metrics.get(f'autoscaler_machines{{sku="{SKU}",state="ready"}}', 0.0))
 
 
 async def _ending(lab: Laboratory) -> int:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoscaler.app.collecting import keep_out_of_collections
-from autoscaler.controller.loop import Pace
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -21,6 +20,7 @@ from autoscaler.controller.ports.provider import (
     ProvenIdentity,
 )
 from autoscaler.controller.ports.store import Delivery, SavedState
+from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.events import LaunchedMachine, ListedMachine
@@ -35,7 +35,7 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine
 from autoscaler.observability.metrics import PrometheusTelemetry
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.process import ControllerProcess, Ports
 from autoscaler.store.sqlite import SqliteStore
@@ -84,8 +84,8 @@ class ListedProvider:
     name = EAST
 
     def __init__(self, catalogue: Catalogue, machines: Sequence[Machine], clock: FastClock) -> None:
-        rungs = [rung for sku in catalogue.skus.values() for rung in sku.ladder]
-        self._offerings = {one.key: one for rung in rungs for one in rung.offerings}
+        options = [option for sku in catalogue.skus.values() for option in sku.launch_options]
+        self._offerings = {one.key: one for option in options for one in option.offerings}
         self._own = catalogue.installations.own
         self._clock = clock
         self._orders: dict[str, LaunchOrder] = {}
@@ -166,7 +166,7 @@ class FullFleet:
         state = self._ledger.state
         store.left = _saved(self._ledger)
         self._host(list(state.jobs.values()))
-        process = self._process = ControllerProcess(self._ports(store), Fuse())
+        process = self._process = ControllerProcess(self._ports(store), CrashPoint())
         del self._ledger  # two copies would give the garbage collector twice the work
         process.start()
         freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
@@ -262,7 +262,7 @@ def _saved(ledger: Ledger) -> SavedState:
         installations=state.catalogue.installations,
         heartbeat=NOW,
         jobs=tuple(state.jobs.values()),
-        calls=tuple(state.calls.values()),
+        launch_requests=tuple(state.launch_requests.values()),
         machines=tuple(state.machines.values()),
         runners=tuple(state.runners.values()),
         cooldowns=tuple(state.cooldowns.values()),
@@ -275,14 +275,14 @@ def _listed(machine: Machine, own: str) -> ListedMachine:
     return ListedMachine(
         machine.provider_id or ProviderMachineId(""),
         own,
-        machine.call,
+        machine.launch_request,
         machine.sku,
         False,
         machine.instance_type or "",
         machine.zone or "",
         machine.capacity_type,  # type: ignore[arg-type]
         machine.dollars_per_hour,
-        machine.holds,
+        machine.quota_usage,
         "ami-1",
         "t0",
         state="running",
@@ -302,7 +302,7 @@ def _new(
     return ListedMachine(
         launched.provider_id,
         own,
-        order.call,
+        order.launch_request,
         order.sku,
         False,
         launched.instance_type,

@@ -168,7 +168,8 @@ def main() -> None:
         rows += [heal(Load(limit, runs, 0.2, seconds=options.seconds)) for limit, runs in LOADS]
     if "fleet" in wanted:
         rows += [
-            steady(Steady(limit, seconds=options.seconds, mints=mints)) for limit, mints in FLEETS
+            steady(Steady(limit, seconds=options.seconds, registrations=registrations))
+            for limit, registrations in FLEETS
         ]
     for row in rows:
         print(json.dumps(asdict(run(row))), flush=True)

@@ -107,7 +107,7 @@ class HostedActions:
         self._tell = tell
         self._waiting: deque[HostedJob] = deque()
         self._idle: deque[HostedRunner] = deque()
-        self._minted = 0
+        self._registered = 0
 
     def queue(
         self, repository: str, run: int, label: str, works: Seconds | None = None
@@ -130,8 +130,8 @@ class HostedActions:
 
     def register(self, name: RunnerName) -> HostedRunner:
         """A new offline runner."""
-        self._minted += 1
-        runner = self.registered[name] = HostedRunner(self._minted, name)
+        self._registered += 1
+        runner = self.registered[name] = HostedRunner(self._registered, name)
         return runner
 
     def listen(self, name: RunnerName) -> HostedRunner | None:

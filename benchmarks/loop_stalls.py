@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoscaler.controller.loop import Pace
+from autoscaler.controller.reconciler import Pace
 from benchmarks.crowded_fleet import Crowd
 from benchmarks.full_fleet import FullFleet
 from benchmarks.timed_loop import Steps, TimedLoop

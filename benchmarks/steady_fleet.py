@@ -27,7 +27,7 @@ BUILDS, TESTS = 12, 67
 class Steady:
     """So many jobs an hour, each of `works` seconds on the average, for `seconds` after a warm-up.
 
-    `mints` is how many registrations a second are asked for: 2.5 for each App, 5 at most.
+    `registrations` is how many registrations a second are asked for: 2.5 for each App, 5 at most.
     """
 
     limit: int
@@ -37,7 +37,7 @@ class Steady:
     seconds: Seconds = HOUR
     lost: float = 0.0
     seed: int = 1
-    mints: float = 2.5
+    registrations: float = 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ async def steady(load: Steady) -> Hour:
         always_counts=False,
         machines_boot=True,
         seed=load.seed,
-        registrations=RegistrationRate(round(10 * load.mints), load.mints),
+        registrations=RegistrationRate(round(10 * load.registrations), load.registrations),
     )
     fleet = VirtualFleet(setting)
     async with fleet.at_work():
@@ -105,12 +105,12 @@ def _hour(
     runs = [one for of_one in fleet.actions.runs.values() for one in of_one.values()]
     return Hour(
         limit=load.limit,
-        mints_a_second=load.mints,
+        mints_a_second=load.registrations,
         webhooks_lost=load.lost,
         machines=machines,
         jobs=round(len(jobs) / hours),
         active_runs=sum(one.open_jobs > 0 for one in runs),
-        counted=sum(count for kind, count in calls.items() if kind != "mint"),
+        counted=sum(count for kind, count in calls.items() if kind != "register"),
         calls=calls,
         unchanged=unchanged,
         refused=refused,

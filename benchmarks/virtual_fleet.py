@@ -11,23 +11,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from autoscaler.controller.bootstrap import BootstrapDesk
-from autoscaler.controller.loop import Pace
+from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.ports.bootstrap import (
+    Assigned,
     BootstrapRefusedError,
-    Granted,
     NotKnownYetError,
 )
 from autoscaler.controller.ports.store import Delivery
+from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import (
     Architecture,
     CapacityType,
     Catalogue,
     Deadlines,
+    LaunchOption,
     Offering,
     OperatingSystem,
     RegistrationRate,
-    Rung,
     Scope,
     Sku,
 )
@@ -35,16 +35,16 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.instances import Instance
+from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.process import ControllerProcess, Ports
 from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.silence import Silence
 from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
 from autoscaler.simulator.world.virtual_time import VirtualClock
-from autoscaler.simulator.world.weather import Weather
-from autoscaler.simulator.world.witness import Witness
 from benchmarks.counted_github import CountedGitHub
 from benchmarks.hosted_actions import HostedActions, HostedJob
 
@@ -67,7 +67,7 @@ class Setting:
     """`limit` is GitHub's of an hour, `lost` the share of webhooks that never arrive.
 
     With `always_counts` no answer is free. Unless `machines_boot`, none of them ever does, so
-    that each job has one of its own. `registrations` is the pace of minting.
+    that each job has one of its own. `registrations` is the pace of registering.
     """
 
     limit: int
@@ -128,7 +128,7 @@ class VirtualFleet:
             parse=parse,
             pace=Pace(quiet=0.25, longest=2.0, tick=30.0),
         )
-        self.process = ControllerProcess(ports, Fuse())
+        self.process = ControllerProcess(ports, CrashPoint())
 
     @property
     def machines(self) -> int:
@@ -185,25 +185,25 @@ class VirtualFleet:
         desk, nonce = self.process.ready.desk, f"SECRET-NONCE-{instance.id}"
         machine = await self._hello(desk, instance, nonce)
         await asyncio.sleep(GATE)
-        await desk.gate(machine, nonce, True, "disk: ok")
-        granted = await desk.poll(machine, nonce, POLL)
-        while not isinstance(granted, Granted):
-            granted = await desk.poll(machine, nonce, POLL)
-        await desk.acknowledge(machine, nonce, granted.runner)
+        await desk.health_checks(machine, nonce, True, "disk: ok")
+        assigned = await desk.poll(machine, nonce, POLL)
+        while not isinstance(assigned, Assigned):
+            assigned = await desk.poll(machine, nonce, POLL)
+        await desk.acknowledge(machine, nonce, assigned.runner)
         await asyncio.sleep(LISTENER_STARTS)
-        runner = self.actions.listen(granted.runner)
+        runner = self.actions.listen(assigned.runner)
         while runner is not None and not runner.over.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT):
                     await runner.over.wait()
             await desk.heartbeat(machine, nonce)
         await asyncio.sleep(RUNNER_LEAVES)
-        await desk.exited(machine, nonce, f"{granted.runner} left")
+        await desk.exited(machine, nonce, f"{assigned.runner} left")
 
-    async def _hello(self, desk: BootstrapDesk, instance: Instance, nonce: str) -> MachineId:
+    async def _hello(self, desk: BootstrapService, instance: Instance, nonce: str) -> MachineId:
         while True:
             try:
-                answer = await desk.hello(EAST, instance.proof(), nonce, 1, "1.0")
+                answer = await desk.attest(EAST, instance.proof(), nonce, 1, "1.0")
             except NotKnownYetError as later:
                 await asyncio.sleep(later.retry_after)
             else:
@@ -230,7 +230,7 @@ def _catalogue(setting: Setting) -> Catalogue:
         frozenset({LABEL}),
         OperatingSystem.LINUX,
         Architecture.X64,
-        (Rung(EAST, (CapacityType.ON_DEMAND,), (offering,)),),
+        (LaunchOption(EAST, (CapacityType.ON_DEMAND,), (offering,)),),
         deadlines=Deadlines() if setting.machines_boot else Deadlines(boot=DAY),
     )
     owners = {name.partition("/")[0] for name in setting.repositories}
@@ -242,11 +242,11 @@ def _catalogue(setting: Setting) -> Catalogue:
 
 
 def _provider(catalogue: Catalogue, store: MemoryStore, clock: VirtualClock) -> SimulatedProvider:
-    rungs = [rung for sku in catalogue.skus.values() for rung in sku.ladder]
-    offerings = {offering.key: offering for rung in rungs for offering in rung.offerings}
+    options = [option for sku in catalogue.skus.values() for option in sku.launch_options]
+    offerings = {offering.key: offering for option in options for offering in option.offerings}
     quota = {offering.quota_key: 10**6 for offering in offerings.values()}
-    calm = Weather((), asyncio.get_running_loop().time())
-    witness = Witness(catalogue, store)
+    calm = FaultSchedule((), asyncio.get_running_loop().time())
+    invariants = Invariants(catalogue, store)
     return SimulatedProvider(
-        EAST, offerings, quota, calm, witness, catalogue.installations.own, clock.now
+        EAST, offerings, quota, calm, invariants, catalogue.installations.own, clock.now
     )

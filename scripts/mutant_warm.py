@@ -60,7 +60,7 @@ class Warm:
         self._failed = self._why = ""
         self._bounds: dict[str, float] = {}
         self._hung = False
-        self._reach: Reach | None = None
+        self._reach: FailureScope | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -111,7 +111,7 @@ class Warm:
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         if "reach" in asked:
-            self._reach = Reach(self._imports)
+            self._reach = FailureScope(self._imports)
             chosen = list(items.values())
         else:
             if "path" in asked and not self._planted(**asked):
@@ -159,7 +159,7 @@ class Warm:
             self._hung = "Failed: Timeout (>" in str(report.longrepr)
 
 
-class Reach:
+class FailureScope:
     """Which test executes which lines, how long it takes, and whether it starts processes."""
 
     def __init__(self, imports: coverage.Coverage) -> None:

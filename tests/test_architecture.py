@@ -27,7 +27,8 @@ PLANTS = {
         "rooms", {"github/timestamps.py": "import autoscaler.store.fields"}
     ),
     "an import upwards inside a function": Plant(
-        "rooms", {"ledger/holds.py": "def late() -> None:\n    import autoscaler.controller.loop"}
+        "rooms",
+        {"ledger/holds.py": "def late() -> None:\n    import autoscaler.controller.reconciler"},
     ),
     "a room that no contract names": Plant("rooms", {"helpers/__init__.py": ""}),
     "the agent using ours": Plant(
@@ -51,7 +52,7 @@ PLANTS = {
         },
     ),
     "a circle between two rooms": Plant(
-        "circles", {"ledger/holds.py": "import autoscaler.controller.loop"}
+        "circles", {"ledger/holds.py": "import autoscaler.controller.reconciler"}
     ),
     "a clock in the planner": Plant("pure", {"planner/schedule.py": "import time"}),
     "files in the ledger": Plant("pure", {"ledger/lists.py": "from pathlib import Path"}),

@@ -10,8 +10,8 @@ import pytest
 
 from autoscaler.cli import commands
 from autoscaler.config import load, not_in_force
-from autoscaler.model.calls import CALL_TRANSITIONS
 from autoscaler.model.jobs import JOB_TRANSITIONS
+from autoscaler.model.launch_requests import LAUNCH_REQUEST_TRANSITIONS
 from autoscaler.model.machines import MACHINE_TRANSITIONS
 from autoscaler.model.runners import RUNNER_TRANSITIONS
 
@@ -28,7 +28,7 @@ WORD = re.compile(r"`([^`]+)`")
 
 TRANSITIONS: dict[str, Mapping[Any, frozenset[StrEnum]]] = {
     "Job": JOB_TRANSITIONS,
-    "Call": CALL_TRANSITIONS,
+    "Call": LAUNCH_REQUEST_TRANSITIONS,
     "Machine": MACHINE_TRANSITIONS,
     "Runner": RUNNER_TRANSITIONS,
 }

@@ -12,21 +12,21 @@ ROOT = Path(__file__).parents[1]
 SCRIPT: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "mutants.py"))
 Mutant, listed, verdict = SCRIPT["Mutant"], SCRIPT["listed"], SCRIPT["verdict"]
 
-LESS = Mutant("planner.grants.grants", ("if a < b:",), ("if a <= b:",))
-MORE = Mutant("planner.grants.grants", ("if a < b:",), ("if a > b:",))
-GONE = Mutant("planner.supply.Stock.take", ("x = 1", "y = 2"), ())
-OTHER = Mutant("ledger.calls.bind", ("pass",), ("raise",))
+LESS = Mutant("planner.assignments.assignments", ("if a < b:",), ("if a <= b:",))
+MORE = Mutant("planner.assignments.assignments", ("if a < b:",), ("if a > b:",))
+GONE = Mutant("planner.supply.FleetSupply.take", ("x = 1", "y = 2"), ())
+OTHER = Mutant("ledger.launch_requests.bind", ("pass",), ("raise",))
 
 DOCUMENT = """
 They are the same, for a is never b.
 
 ```diff
-@@ planner.grants.grants
+@@ planner.assignments.assignments
 -    if a < b:
 +    if a <= b:
 or
 +    if a > b:
-@@ planner.supply.Stock.take
+@@ planner.supply.FleetSupply.take
 -    x = 1
 -    y = 2
 ```
@@ -67,11 +67,11 @@ def test_the_list_is_read_from_the_blocks_of_a_document() -> None:
 
 def test_a_list_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(ValueError, match="not a line of a change: 'what'"):
-        listed("```diff\n@@ planner.grants.grants\n-a\n+b\nwhat\n```\n")
+        listed("```diff\n@@ planner.assignments.assignments\n-a\n+b\nwhat\n```\n")
 
 
 def test_all_is_well_where_every_survivor_is_listed() -> None:
-    killed = {Mutant("planner.grants.f", (str(n),), ()): "killed" for n in range(9)}
+    killed = {Mutant("planner.assignments.f", (str(n),), ()): "killed" for n in range(9)}
     results = {**killed, LESS: "survived", OTHER: "timeout"}
     assert verdict(results, [LESS], ["ledger", "planner"]) == []
 
@@ -81,12 +81,12 @@ def test_all_is_well_where_every_survivor_is_listed() -> None:
     [
         (
             [],
-            "survived and is not in mutants.md:\n@@ planner.grants.grants\n-if a < b:\n+if a <= b:",
+            "survived and is not in mutants.md:\n@@ planner.assignments.assignments\n-if a < b:\n+if a <= b:",
         ),
-        ([LESS, MORE], "killed and yet in mutants.md:\n@@ planner.grants.grants"),
+        ([LESS, MORE], "killed and yet in mutants.md:\n@@ planner.assignments.assignments"),
         (
-            [LESS, Mutant("planner.grants.f", ("gone",), ())],
-            "in mutants.md and no mutant any more:\n@@ planner.grants.f\n-gone",
+            [LESS, Mutant("planner.assignments.f", ("gone",), ())],
+            "in mutants.md and no mutant any more:\n@@ planner.assignments.f\n-gone",
         ),
     ],
 )
@@ -100,7 +100,7 @@ def test_what_is_listed_of_modules_that_were_not_run_is_no_matter() -> None:
 
 
 def test_each_room_needs_nine_of_ten_killed() -> None:
-    eight = {Mutant("planner.grants.f", (str(n),), ()): "killed" for n in range(8)}
+    eight = {Mutant("planner.assignments.f", (str(n),), ()): "killed" for n in range(8)}
     results = {**eight, LESS: "survived", OTHER: "killed"}
     assert verdict(results, [LESS], ["ledger", "planner"]) == ["planner: 88.9% killed, 90% wanted"]
 
@@ -108,14 +108,14 @@ def test_each_room_needs_nine_of_ten_killed() -> None:
 def test_results_are_read_from_what_mutmut_leaves(tmp_path: Path) -> None:
     folder = tmp_path / "mutants" / "autoscaler" / "planner"
     folder.mkdir(parents=True)
-    (folder / "grants.py").write_text(GENERATED)
+    (folder / "assignments.py").write_text(GENERATED)
     codes = {"x_f__mutmut_1": 0, "x_f__mutmut_2": 1, "xǁCǁg__mutmut_1": 36}
-    keys = {f"autoscaler.planner.grants.{name}": code for name, code in codes.items()}
-    (folder / "grants.py.meta").write_text(json.dumps({"exit_code_by_key": keys}))
+    keys = {f"autoscaler.planner.assignments.{name}": code for name, code in codes.items()}
+    (folder / "assignments.py.meta").write_text(json.dumps({"exit_code_by_key": keys}))
     assert SCRIPT["read_results"](tmp_path) == {
-        Mutant("planner.grants.f", ("a + 1",), ("a - 1",)): "survived",
-        Mutant("planner.grants.f", ("b = (", "a + 1", ")"), ("b = None",)): "killed",
-        Mutant("planner.grants.C.g", ("return 1",), ("return 2",)): "timeout",
+        Mutant("planner.assignments.f", ("a + 1",), ("a - 1",)): "survived",
+        Mutant("planner.assignments.f", ("b = (", "a + 1", ")"), ("b = None",)): "killed",
+        Mutant("planner.assignments.C.g", ("return 1",), ("return 2",)): "timeout",
     }
 
 

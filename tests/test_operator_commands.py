@@ -1,4 +1,4 @@
-"""`autoscaler unclear` and `confirm`, against a controller's endpoint on loopback."""
+"""`autoscaler unverified` and `confirm`, against a controller's endpoint on loopback."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from aiohttp import web
 from typer.testing import CliRunner, Result
 
 from autoscaler.cli import commands
-from autoscaler.controller.ports.confirmations import ConfirmationRefusedError, RefusalKind
+from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError, RefusalKind
 from autoscaler.model.identifiers import (
     InstallationId,
     MachineId,
@@ -19,14 +19,14 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
-from autoscaler.model.unclear import Unclear
+from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
 from tests.config.fleet_file import Folder, changed
 
 TOKEN = "0123456789abcdef" * 4
-OURS = Unclear(
+OURS = UnverifiedMachine(
     MachineId("x-i-1"),
     ProviderName("east"),
     ProviderMachineId("i-1"),
@@ -35,9 +35,9 @@ OURS = Unclear(
     1_700_000_000.0,
     "2023-11-14",
     "of a call that is not in the store",
-    "autoscaler confirm x-i-1",
+    "autoscaler terminate x-i-1",
 )
-OTHER = Unclear(
+OTHER = UnverifiedMachine(
     None,
     ProviderName("east"),
     ProviderMachineId("i-2"),
@@ -46,7 +46,7 @@ OTHER = Unclear(
     None,
     "2023-11-13",
     "made by another",
-    "confirm --installation",
+    "adopt",
 )
 
 
@@ -54,11 +54,11 @@ OTHER = Unclear(
 class Word:
     """Shows two machines, takes every word but one."""
 
-    shown: list[Unclear] = field(default_factory=lambda: [OURS, OTHER])
+    shown: list[UnverifiedMachine] = field(default_factory=lambda: [OURS, OTHER])
     not_listed: list[ProviderName] = field(default_factory=list)
     taken: list[tuple[str, bool]] = field(default_factory=list)
 
-    def unclear(self) -> Sequence[Unclear]:
+    def unverified(self) -> Sequence[UnverifiedMachine]:
         return self.shown
 
     def unlisted(self) -> Sequence[ProviderName]:
@@ -66,7 +66,7 @@ class Word:
 
     async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
         if machine == "i-busy" and not force:
-            raise ConfirmationRefusedError(RefusalKind.CONTRADICTED, "it is at work")
+            raise OperatorRequestRefusedError(RefusalKind.CONTRADICTED, "it is at work")
         self.taken.append((machine, force))
         return MachineId(f"x-{machine}")
 
@@ -76,7 +76,7 @@ class Word:
 
     async def circuit(self, sku: str) -> SkuName:
         if sku != "gpu":
-            raise ConfirmationRefusedError(RefusalKind.UNKNOWN, f"no SKU is called {sku}")
+            raise OperatorRequestRefusedError(RefusalKind.UNKNOWN, f"no SKU is called {sku}")
         self.taken.append((sku, False))
         return SkuName(sku)
 
@@ -88,16 +88,16 @@ class Elsewhere:
         self.heard: list[str] = []
 
     def add_to(self, app: web.Application, _patience: float, /) -> None:
-        app.router.add_get("/moved/admin/unclear", self._move)
+        app.router.add_get("/moved/admin/unverified", self._move)
         app.router.add_get("/stolen", self._take)
-        app.router.add_get("/broken/admin/unclear", self._break)
+        app.router.add_get("/broken/admin/unverified", self._break)
 
     async def _move(self, _: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": "/stolen"})
 
     async def _take(self, request: web.Request) -> web.Response:
         self.heard.append(request.headers.get("Authorization", ""))
-        return web.json_response({"unclear": [], "total": 0})
+        return web.json_response({"unverified": [], "total": 0})
 
     async def _break(self, _: web.Request) -> web.Response:
         return web.Response(text="<html>")
@@ -149,43 +149,43 @@ def fleet_file(folder: Path, url: str, tokens: str = f"{'o' * 40}\n{TOKEN}\n") -
     return file
 
 
-def test_unclear_prints_a_line_a_machine_and_ends_with_1(controller: Controller) -> None:
-    result = controller.run("unclear")
+def test_unverified_prints_a_line_a_machine_and_ends_with_1(controller: Controller) -> None:
+    result = controller.run("unverified")
     assert result.exit_code == 1, result.output
     assert result.stdout.splitlines() == [
         "x-i-1 east i-1 gpu since 2023-11-14 22:13:20Z: of a call that is not in the store; "
-        "autoscaler confirm x-i-1",
-        "east i-2 gpu?[2J launched 2023-11-13: made by another; confirm --installation",
+        "autoscaler terminate x-i-1",
+        "east i-2 gpu?[2J launched 2023-11-13: made by another; adopt",
     ]
 
 
 def test_where_everything_is_clear_it_ends_with_0(controller: Controller) -> None:
     controller.word.shown = []
-    result = controller.run("unclear")
+    result = controller.run("unverified")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "no unverified machines" in result.stderr
 
 
 def test_nothing_is_called_clear_before_every_provider_was_listed(controller: Controller) -> None:
     controller.word.shown, controller.word.not_listed = [], [ProviderName("east")]
-    result = controller.run("unclear")
+    result = controller.run("unverified")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("provider east: not listed since the controller's start")
     assert "no unverified" not in result.stderr
 
 
 def test_confirm_hands_the_word_on(controller: Controller) -> None:
-    result = controller.run("confirm", "i-1")
+    result = controller.run("terminate", "i-1")
     assert (result.exit_code, result.stdout) == (0, "machine x-i-1 is being terminated\n")
-    result = controller.run("confirm", "--installation", "01d01d01", "--force")
+    result = controller.run("adopt", "01d01d01", "--force")
     assert result.stdout == "installation 01d01d01 now belongs to this fleet\n"
     assert controller.word.taken == [("i-1", False), ("01d01d01", True)]
 
 
 def test_a_refusal_is_told_and_force_overrides_it(controller: Controller) -> None:
-    result = controller.run("confirm", "i-busy")
+    result = controller.run("terminate", "i-busy")
     assert (result.exit_code, result.stderr) == (1, "it is at work\n")
-    assert controller.run("confirm", "i-busy", "--force").exit_code == 0
+    assert controller.run("terminate", "i-busy", "--force").exit_code == 0
 
 
 def test_close_circuit_hands_the_word_on_or_says_why_not(controller: Controller) -> None:
@@ -196,43 +196,42 @@ def test_close_circuit_hands_the_word_on_or_says_why_not(controller: Controller)
     assert (result.exit_code, result.stderr) == (1, "no SKU is called cpu\n")
 
 
-@pytest.mark.parametrize("given", [(), ("",), ("i-1", "--installation", "x")])
-def test_exactly_one_of_machine_and_installation_is_given(
-    controller: Controller, given: tuple[str, ...]
+@pytest.mark.parametrize("command", ["terminate", "adopt"])
+@pytest.mark.parametrize("given", [(), ("i-1", "i-2")])
+def test_exactly_one_name_is_given(
+    controller: Controller, command: str, given: tuple[str, ...]
 ) -> None:
-    result = controller.run("confirm", *given)
-    assert result.exit_code == 2
-    assert "either MACHINE or --installation" in result.stderr
+    assert controller.run(command, *given).exit_code == 2
     assert controller.word.taken == []
 
 
 def test_a_token_that_is_not_believed_is_told(controller: Controller) -> None:
     (controller.file.parent / "admin-token").write_text("w" * 40)
-    result = controller.run("unclear")
+    result = controller.run("unverified")
     assert result.exit_code == 1
     assert "refuses the token" in result.stderr
     assert "w" * 40 not in result.output
 
 
 def test_a_controller_without_the_endpoint_is_told(controller: Controller) -> None:
-    result = controller.run("unclear", "--url", f"{controller.url}/nothing")
+    result = controller.run("unverified", "--url", f"{controller.url}/nothing")
     assert (result.exit_code, "no /admin endpoints" in result.stderr) == (1, True)
 
 
 def test_the_token_follows_no_redirect(controller: Controller) -> None:
-    result = controller.run("unclear", "--url", f"{controller.url}/moved")
+    result = controller.run("unverified", "--url", f"{controller.url}/moved")
     assert (result.exit_code, "answered 302" in result.stderr) == (1, True)
     assert controller.elsewhere.heard == []
 
 
 def test_an_answer_of_somebody_else_s_is_told(controller: Controller) -> None:
-    result = controller.run("unclear", "--url", f"{controller.url}/broken")
+    result = controller.run("unverified", "--url", f"{controller.url}/broken")
     assert (result.exit_code, "does not answer" in result.stderr) == (1, True)
 
 
 def test_a_controller_that_is_not_there_is_told(tmp_path: Path) -> None:
     file = fleet_file(tmp_path, "http://127.0.0.1:1")
-    result = CliRunner().invoke(commands, ["unclear", "--config", str(file)])
+    result = CliRunner().invoke(commands, ["unverified", "--config", str(file)])
     assert result.exit_code == 1
     assert "http://127.0.0.1:1 does not answer" in result.stderr
     assert "--url" in result.stderr
@@ -250,8 +249,8 @@ def test_a_file_without_a_usable_token_is_told_with_its_key(
     tmp_path: Path, tokens: str, words: str
 ) -> None:
     file = fleet_file(tmp_path, "http://127.0.0.1:1", tokens)
-    for command in ("unclear", "check"):
-        option = ["--config", str(file)] if command == "unclear" else [str(file)]
+    for command in ("unverified", "check"):
+        option = ["--config", str(file)] if command == "unverified" else [str(file)]
         result = CliRunner().invoke(commands, [command, *option])
         assert result.exit_code == 2
         assert "server.admin_token_file" in result.stderr
@@ -262,7 +261,7 @@ def test_a_file_without_a_usable_token_is_told_with_its_key(
 def test_a_configuration_without_a_token_is_told(tmp_path: Path) -> None:
     file = Folder(tmp_path).path / "fleet.yaml"
     file.write_text(changed())
-    result = CliRunner().invoke(commands, ["confirm", "i-1", "--config", str(file)])
+    result = CliRunner().invoke(commands, ["terminate", "i-1", "--config", str(file)])
     assert result.exit_code == 2
     assert result.stderr.startswith(
         f"{file}:6: server.admin_token_file: is not set, so the controller has no /admin endpoints; fix: "
@@ -283,7 +282,7 @@ def test_a_configuration_without_a_token_is_told(tmp_path: Path) -> None:
 def test_a_url_that_the_token_cannot_go_to_is_a_command_line_that_cannot_be_used(
     controller: Controller, url: str, words: str
 ) -> None:
-    result = controller.run("unclear", "--url", url)
+    result = controller.run("unverified", "--url", url)
     assert result.exit_code == 2, result.output
     told = " ".join(result.stderr.replace("│", " ").split())
     assert "--url" in told
@@ -296,7 +295,7 @@ def test_where_fleet_yaml_says_insecure_the_token_goes_over_plain_http(tmp_path:
     file = fleet_file(tmp_path, "http://127.0.0.1:1")
     file.write_text(file.read_text().replace("server:\n", "server:\n  insecure: true\n"))
     url = "http://controller.invalid"
-    result = CliRunner().invoke(commands, ["unclear", "--config", str(file), "--url", url])
+    result = CliRunner().invoke(commands, ["unverified", "--config", str(file), "--url", url])
     assert (result.exit_code, f"{url} does not answer" in result.stderr) == (1, True)
 
 
@@ -305,13 +304,13 @@ def test_the_token_goes_to_no_proxy_in_the_clear(
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    assert controller.run("confirm", "i-1").exit_code == 0
+    assert controller.run("terminate", "i-1").exit_code == 0
 
 
 def test_what_is_no_id_is_told_with_where_ids_are(controller: Controller) -> None:
-    for given in (["a b"], ["--installation", "a/b"]):
-        result = controller.run("confirm", *given)
-        assert (result.exit_code, "autoscaler unclear" in result.stderr) == (1, True)
+    for command, given in (("terminate", "a b"), ("adopt", "a/b")):
+        result = controller.run(command, given)
+        assert (result.exit_code, "autoscaler unverified" in result.stderr) == (1, True)
     assert controller.word.taken == []
 
 
@@ -319,6 +318,6 @@ def test_an_authority_that_cannot_be_used_is_told_with_its_key(tmp_path: Path) -
     file = fleet_file(tmp_path, "https://127.0.0.1:1")
     files = "certificate_file: server.pem, key_file: server.key, ca_file: none.pem"
     file.write_text(file.read_text().replace("server:\n", f"server:\n  tls: {{{files}}}\n"))
-    result = CliRunner().invoke(commands, ["unclear", "--config", str(file)])
+    result = CliRunner().invoke(commands, ["unverified", "--config", str(file)])
     assert result.exit_code == 2
     assert f"{file}:7: server.tls.ca_file: cannot be used: No such file" in result.stderr

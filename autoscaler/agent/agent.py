@@ -106,7 +106,7 @@ SEAT_CLOSED = "the controller has closed this seat"
 UNSPARED = '{ echo 0 > /proc/self/oom_score_adj; } 2> /dev/null; exec "$0"'
 
 Answer = collections.namedtuple("Answer", ("status", "body", "retry_after", "date"))
-Grant = collections.namedtuple("Grant", ("runner", "jit_config"))
+Assignment = collections.namedtuple("Assignment", ("runner", "jit_config"))
 Check = collections.namedtuple("Check", ("name", "ok", "detail"))
 Signs = collections.namedtuple(
     "Signs",
@@ -129,7 +129,7 @@ class Again(Exception):  # noqa: N818 - an instruction, not an error
         self.retry_after = retry_after
 
 
-class HelloAgain(Exception):  # noqa: N818
+class AttestAgain(Exception):  # noqa: N818
     """The controller requires a new attestation first."""
 
 
@@ -447,8 +447,8 @@ class Controller:
         self.skew: float | None = None
         self.heard = clock.now()
 
-    def hello(self) -> dict[str, Any]:
-        """Attest; return the parameters of the health checks. Raises Again, HelloAgain, PowerOff."""
+    def attest(self) -> dict[str, Any]:
+        """Attest; return the parameters of the health checks. Raises Again, AttestAgain, PowerOff."""
         self.machine = None
         body = {
             "protocol": PROTOCOL,
@@ -460,27 +460,27 @@ class Controller:
         before = time.time()
         answer = self._ask("/bootstrap/hello", {}, body)
         self.skew = _skew(answer.date, before, time.time())
-        self.machine, gate = self._expect(answer, http.client.OK, _welcome)
-        return gate
+        self.machine, health_checks = self._expect(answer, http.client.OK, _welcome)
+        return health_checks
 
-    def poll(self, wait: float) -> Grant | None:
-        """Wait at most `wait` seconds for a registration. Raises Again, HelloAgain, PowerOff."""
+    def poll(self, wait: float) -> Assignment | None:
+        """Wait at most `wait` seconds for a registration. Raises Again, AttestAgain, PowerOff."""
         limit = self._clock.network(wait + 10.0)
-        return self._call("poll", {"wait": wait}, http.client.OK, _grant, limit)[0]
+        return self._call("poll", {"wait": wait}, http.client.OK, _assign, limit)[0]
 
     def report(self, step: str, body: dict[str, Any]) -> None:
-        """Send a report, which is answered with 204. Raises Again, HelloAgain, PowerOff."""
+        """Send a report, which is answered with 204. Raises Again, AttestAgain, PowerOff."""
         self._call(step, body, http.client.NO_CONTENT, lambda value: value == {})
 
     def may_release(self) -> bool:
-        """Return whether the controller can send a DELETE now. Raises Again, HelloAgain, PowerOff."""
+        """Return whether the controller can send a DELETE now. Raises Again, AttestAgain, PowerOff."""
         allowed = lambda value: _one(value, "allowed", bool)  # noqa: E731
         return self._call("may-release", {}, http.client.OK, allowed)[0] is True
 
     def release(self, timeout: float) -> int:
         """Have the registration deleted within `timeout` real seconds; return GitHub's status.
 
-        Raises Again, HelloAgain, PowerOff.
+        Raises Again, AttestAgain, PowerOff.
         """
         status = lambda value: _one(value, "status", int)  # noqa: E731
         return int(self._call("release", {}, http.client.OK, status, timeout)[0])
@@ -495,7 +495,7 @@ class Controller:
     ) -> Found:
         """Send one authenticated request; `limit` is in real seconds."""
         if self.machine is None:
-            raise HelloAgain
+            raise AttestAgain
         path = f"/bootstrap/machines/{self.machine}/{step}"
         headers = {"Authorization": "Bearer " + self._nonce}
         return self._expect(self._ask(path, headers, body, limit), status, read)
@@ -525,7 +525,7 @@ class Controller:
         ours = _is_name(word)  # anything else is a proxy's page, not the controller's answer
         why = f"{answer.status} {word}" if ours else str(answer.status)
         if answer.status in (401, 409):
-            raise HelloAgain(why)
+            raise AttestAgain(why)
         if ours and answer.status in (403, 410, 426):
             raise PowerOff(f"the controller answered {why}")
         raise Again(why, answer.retry_after)
@@ -541,16 +541,18 @@ def _object(text: bytes) -> dict[str, Any]:
 
 def _welcome(value: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """Return the machine's id and the parameters of the health checks."""
-    machine, gate = value.get("machine"), value.get("gate")
-    return (machine, gate) if _is_name(machine) and isinstance(gate, dict) else None
+    machine, health_checks = value.get("machine"), value.get("gate")
+    return (
+        (machine, health_checks) if _is_name(machine) and isinstance(health_checks, dict) else None
+    )
 
 
-def _grant(value: dict[str, Any]) -> tuple[Grant | None] | None:
-    """Return (None,) for "stay parked", (Grant,) for a registration, None for neither."""
+def _assign(value: dict[str, Any]) -> tuple[Assignment | None] | None:
+    """Return (None,) for "stay ready", (Assignment,) for a registration, None for neither."""
     state, runner, secret = value.get("state"), value.get("runner"), value.get("jit_config")
-    if state == "granted" and _is_name(runner) and _is_secret(secret):
-        return (Grant(runner, secret),)
-    return (None,) if state == "parked" else None
+    if state == "assigned" and _is_name(runner) and _is_secret(secret):
+        return (Assignment(runner, secret),)
+    return (None,) if state == "ready" else None
 
 
 def _one(value: dict[str, Any], key: str, kind: type) -> tuple[Any] | None:
@@ -590,19 +592,21 @@ def _skew(date: str | None, before: float, after: float) -> float | None:
 # --- the gate -------------------------------------------------------------------------------------
 
 
-def run_gate(gate: dict[str, Any], skew: float | None, host: Host, timeout: float) -> list[Check]:
+def run_health_checks(
+    health_checks: dict[str, Any], skew: float | None, host: Host, timeout: float
+) -> list[Check]:
     """Run the health checks with the controller's parameters. `timeout`: real seconds."""
     checks = [Check("controller", True, "answered the hello")]
-    wanted = gate.get("disk_gb")
+    wanted = health_checks.get("disk_gb")
     if isinstance(wanted, (int, float)):
         free = _free_bytes(host.root or os.sep) / 2**30
         checks.append(Check("disk", free >= wanted, f"{free:.1f} GiB free, {wanted:g} wanted"))
-    allowed = gate.get("clock_skew_s")
+    allowed = health_checks.get("clock_skew_s")
     if isinstance(allowed, (int, float)):
         known = skew is not None and skew <= allowed
         detail = "no Date header" if skew is None else f"{skew:.1f} s off, {allowed:g} allowed"
         checks.append(Check("clock", known, detail))
-    url = gate.get("github")
+    url = health_checks.get("github")
     if isinstance(url, str):
         checks.append(_check_reachable(url, timeout))
     checks.append(_check_runner(host))
@@ -1278,16 +1282,16 @@ class Agent:
 
     def live(self) -> NoReturn:
         """Run the whole lifecycle. Ends by raising PowerOff with the reason."""
-        grant = self.wait_for_grant()
+        assignment = self.wait_for_assignment()
         runner = self._make_runner(self._host)
         try:
             self._mark()
             self._supervising = True
-            runner.start(grant.jit_config)
+            runner.start(assignment.jit_config)
         except (OSError, Settings, subprocess.SubprocessError) as error:
             left = Left("not_started", f"the runner could not be started: {type(error).__name__}")
         else:
-            say(f"runner {grant.runner} started")
+            say(f"runner {assignment.runner} started")
             left = self.supervise(runner)
         if self._stop_by is not None:
             self.report_exit(left, 0.0)
@@ -1295,9 +1299,9 @@ class Agent:
         self.report_exit(left)
         raise PowerOff(left.detail)
 
-    def wait_for_grant(self) -> Grant:
+    def wait_for_assignment(self) -> Assignment:
         """Attest, run the health checks and poll until a registration is acknowledged. Raises PowerOff."""
-        parked = False
+        ready = False
         retry_after: float | None = None
         waiting = False
         while True:
@@ -1305,28 +1309,30 @@ class Agent:
                 if waiting:
                     waiting = False
                     self._pause(retry_after)
-                if not parked:
+                if not ready:
                     self._introduce()
-                    parked = True
-                grant = self._poll()
-                if grant is not None:
-                    self._acknowledge(grant)
-                    return grant
+                    ready = True
+                assignment = self._poll()
+                if assignment is not None:
+                    self._acknowledge(assignment)
+                    return assignment
                 self._backoff.reset()
-            except HelloAgain as reason:
+            except AttestAgain as reason:
                 self._controller.machine = None
-                parked, waiting, retry_after = False, True, None
+                ready, waiting, retry_after = False, True, None
                 say(f"hello again: {reason}")
             except Again as reason:
                 waiting, retry_after = True, reason.retry_after
                 say(f"again: {reason}")
 
     def _introduce(self) -> None:
-        gate = self._controller.hello()
+        health_checks = self._controller.attest()
         if self._beat_at is None:
             self._beat_at = self._clock.now() + HEARTBEAT
         self._controller.report("stage", {"stage": "gate"})
-        checks = run_gate(gate, self._controller.skew, self._host, self._clock.network(10.0))
+        checks = run_health_checks(
+            health_checks, self._controller.skew, self._host, self._clock.network(10.0)
+        )
         passed = all(check.ok for check in checks)
         found = [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in checks]
         self._controller.report("gate", {"passed": passed, "checks": found})
@@ -1334,21 +1340,21 @@ class Agent:
             failed = ", ".join(check.name for check in checks if not check.ok)
             raise PowerOff(f"the gate failed: {failed}")
 
-    def _poll(self) -> Grant | None:
+    def _poll(self) -> Assignment | None:
         self._beat()
         begun = self._clock.now()
         due = POLL_WAIT if self._beat_at is None else self._beat_at - begun
-        grant = self._controller.poll(max(1.0, min(POLL_WAIT, due)))
-        if grant is None and self._clock.now() - begun < RETRY_FIRST:
+        assignment = self._controller.poll(max(1.0, min(POLL_WAIT, due)))
+        if assignment is None and self._clock.now() - begun < RETRY_FIRST:
             # An immediate answer must not cause a busy loop.
             self._clock.sleep(RETRY_FIRST * (0.5 + uniform() / 2))
-        return grant
+        return assignment
 
-    def _acknowledge(self, grant: Grant) -> None:
+    def _acknowledge(self, assignment: Assignment) -> None:
         """Repeat until it is answered. A poll instead would have the registration replaced."""
         while True:
             try:
-                self._controller.report("acknowledge", {"runner": grant.runner})
+                self._controller.report("acknowledge", {"runner": assignment.runner})
             except Again as reason:
                 self._pause(reason.retry_after)
             else:
@@ -1411,7 +1417,7 @@ class Agent:
     def _beat_while_running(self) -> None:
         try:
             self._beat()
-        except HelloAgain:
+        except AttestAgain:
             # A new attestation is not possible with a runner; the runner continues.
             return
         except PowerOff:
@@ -1450,7 +1456,7 @@ class Agent:
                     if runner.frozen:
                         return watch.left_unused("no job came, the registration is deleted")
                     self._closed = "the registration is deleted"
-        except (Again, HelloAgain):
+        except (Again, AttestAgain):
             say("could not ask for the release")
         except PowerOff:
             self._closed = SEAT_CLOSED
@@ -1472,7 +1478,7 @@ class Agent:
                     say("the exit could not be reported")
                     return
                 self._clock.sleep(min(left, self._backoff.next(reason.retry_after)))
-            except (HelloAgain, PowerOff) as reason:
+            except (AttestAgain, PowerOff) as reason:
                 say(f"the exit report was refused: {reason}")
                 return
             else:

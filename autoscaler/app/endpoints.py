@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from autoscaler import config
-from autoscaler.controller.confirming import Confirming
+from autoscaler.controller.confirming import OperatorActions
 from autoscaler.controller.guarded_github import GuardedGitHubLists
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
@@ -48,5 +48,5 @@ def admin_endpoints(
         for provider in providers.values():
             provider.take_over(installation)
 
-    confirming = Confirming(journal, GuardedGitHubLists(client.lists), providers, tag_with)
+    confirming = OperatorActions(journal, GuardedGitHubLists(client.lists), providers, tag_with)
     return [AdminEndpoint(confirming, tokens)]

@@ -22,7 +22,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files to the system's hard limit: each parked machine has a connection."""
+    """Raise the limit of open files to the system's hard limit: each ready machine has a connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -18,7 +18,7 @@ async def read_steps(file: Path) -> dict[str, Steps]:
         await store.close()
     machines = {machine.id: machine for machine in saved.machines}
     return {
-        runner.name: Steps(machine.provider_id or "", machine.parked_at, runner.handed_over_at)
+        runner.name: Steps(machine.provider_id or "", machine.ready_at, runner.handed_over_at)
         for runner in saved.runners
         if (machine := machines.get(runner.machine)) is not None
     }

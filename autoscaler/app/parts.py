@@ -24,23 +24,23 @@ from autoscaler.app.translation import (
     label_values,
     server_settings,
 )
-from autoscaler.app.watching import World, make_reconciler
-from autoscaler.controller.asking import Asking
-from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.app.watching import World, make_poller
+from autoscaler.controller.asking import GitHubReader
+from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.ending import Ending
+from autoscaler.controller.ending import Terminator
 from autoscaler.controller.executor import Executor
-from autoscaler.controller.granting import Granting
 from autoscaler.controller.guarded_github import GuardedGitHub
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launching import Launching
-from autoscaler.controller.loop import Loop, Pace, failure_of
+from autoscaler.controller.launching import Launcher
 from autoscaler.controller.opening import Opening
 from autoscaler.controller.ports.store import SavedState
 from autoscaler.controller.quotas import KeptQuotas
-from autoscaler.controller.releasing import Releasing
+from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
+from autoscaler.controller.registrar import Registrar
+from autoscaler.controller.releasing import RegistrationReleaser
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.controller.unmatched import UnmatchedJobs
 from autoscaler.github.client import GitHubClient
@@ -97,7 +97,7 @@ class Parts:
         self._journal = Journal(ledger, store, clock, self._telemetry)
         UnmatchedJobs(self._journal, self._telemetry)
         self._effects = Effects(self._crashed)
-        self._granting = Granting(self._journal, self.github, clock)
+        self._registrar = Registrar(self._journal, self.github, clock)
         self._intake = Intake(store, self._journal, parse_workflow_job)
         arrived_until = saved.arrived_until if saved.arrived_until is not None else clock.now()
         world = World(
@@ -110,7 +110,7 @@ class Parts:
         limits = {name: provider.limits for name, provider in self._ec2.items()}
         self._quotas = KeptQuotas(limits, store, self._telemetry, clock)
         self._opening = Opening(self.providers, self._open_and_list, self._sell, clock)
-        self._reconciler = make_reconciler(
+        self._poller = make_poller(
             self._journal,
             self._intake,
             world,
@@ -133,7 +133,7 @@ class Parts:
             _log.error("provider_not_opened", provider=name, error=str(error), hint=hint(error))
             return False
         await self._pricing.first_known(name)
-        return await self._reconciler.sweep(name)
+        return await self._poller.sweep(name)
 
     async def _read_again(self, name: ProviderName) -> None:
         try:
@@ -158,7 +158,7 @@ class Parts:
         """Continue from the records of the earlier process. Raises StoreError."""
         ledger, now = self._journal.ledger, self._clock.now()
         ledger.restore(
-            (*saved.calls, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
+            (*saved.launch_requests, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
             saved.cooldowns,
         )
         absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
@@ -191,32 +191,32 @@ class Parts:
         self._crash = self._crash or error
         self._loop.stop()
 
-    def _make_desk(self) -> BootstrapDesk:
-        return BootstrapDesk(
+    def _make_desk(self) -> BootstrapService:
+        return BootstrapService(
             self._journal,
-            self._granting,
-            Releasing(self._journal, self.github, self._granting, self._effects),
+            self._registrar,
+            RegistrationReleaser(self._journal, self.github, self._registrar, self._effects),
             self.providers,
             gates(self._configuration),
-            self._reconciler.list_soon,
+            self._poller.list_soon,
             opened=self._opening.opened,
         )
 
-    def _make_loop(self) -> Loop:
+    def _make_loop(self) -> Reconciler:
         executor = Executor(
             self._journal,
             RandomIds(),
             self._effects,
-            Launching(self._journal, self.providers),
-            self._granting,
-            Ending(self._journal, self.providers, self._pacing),
-            Asking(self._journal, self.github),
+            Launcher(self._journal, self.providers),
+            self._registrar,
+            Terminator(self._journal, self.providers, self._pacing),
+            GitHubReader(self._journal, self.github),
         )
-        return Loop(
+        return Reconciler(
             self._journal,
             self._intake,
             executor,
-            self._reconciler,
+            self._poller,
             self._effects,
             self._telemetry,
             self._clock,
@@ -250,7 +250,7 @@ class Parts:
         reasons = [f"provider {n} could not be opened and listed" for n in self._opening.left]
         if self._loop.turned_at is None:
             reasons.append("the control loop has not turned yet")
-        if not self._reconciler.github_answered:
+        if not self._poller.github_answered:
             reasons.append("GitHub has not answered yet")
         return sorted(reasons)
 

@@ -10,8 +10,8 @@ from autoscaler import config
 from autoscaler.app.host import new_event_loop, raise_file_limit
 from autoscaler.app.parts import Parts
 from autoscaler.app.preflight import load_for_service
-from autoscaler.controller.loop import failure_of
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.reconciler import failure_of
 from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import REMEMBERED_FOR
 from autoscaler.model.identifiers import ProviderName

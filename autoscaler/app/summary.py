@@ -6,7 +6,7 @@ from typing import TextIO
 from autoscaler.config import Configuration, not_in_force
 from autoscaler.config.sku_settings import SkuSettings
 
-_HEADS = ("SKU", "labels", "ladder", "parked", "at most")
+_HEADS = ("SKU", "labels", "launch_options", "ready", "at most")
 _SHARES = (0.7, 0.45)
 """The largest shares of the width beside the numbers: the name's, and of the rest the labels'."""
 
@@ -54,16 +54,16 @@ def _cell(text: str, width: int) -> str:
 
 def _row(name: str, sku: SkuSettings) -> tuple[str, str, str, str, str]:
     labels = ", ".join([*sku.labels, sku.os.value, sku.arch.value])
-    ladder = "; ".join(
-        f"{rung.provider}: {', '.join(rung.instance_types)} ({', '.join(rung.capacity)})"
-        if rung.instance_types
-        else f"{rung.provider}: pod"
-        for rung in sku.ladder
+    launch_options = "; ".join(
+        f"{option.provider}: {', '.join(option.instance_types)} ({', '.join(option.capacity)})"
+        if option.instance_types
+        else f"{option.provider}: pod"
+        for option in sku.launch_options
     )
     highest = max([sku.idle.minimum, *(entry.minimum for entry in sku.idle.schedule)])
-    parked = str(sku.idle.minimum)
-    parked += f" to {highest}" if highest > sku.idle.minimum else ""
-    return name, labels, ladder, parked, _cap(sku.max_machines)
+    ready = str(sku.idle.minimum)
+    ready += f" to {highest}" if highest > sku.idle.minimum else ""
+    return name, labels, launch_options, ready, _cap(sku.max_machines)
 
 
 def _cap(cap: float | None) -> str:

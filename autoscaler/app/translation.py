@@ -18,9 +18,9 @@ from autoscaler.model.catalogue import (
     Architecture,
     CapacityType,
     Catalogue,
+    LaunchOption,
     Offering,
     OperatingSystem,
-    Rung,
 )
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
@@ -55,7 +55,7 @@ def catalogue(
         fleet=settings.fleet,
         installations=installations,
         skus={
-            SkuName(name): config.sku(settings, name, tuple(_rungs(sku, opened)))
+            SkuName(name): config.sku(settings, name, tuple(_options(sku, opened)))
             for name, sku in settings.skus.items()
         },
         scopes=config.scopes(settings),
@@ -122,15 +122,17 @@ def gates(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
     }
 
 
-def _rungs(sku: SkuSettings, opened: Mapping[ProviderName, Ec2Provider]) -> Iterator[Rung]:
-    for rung in sku.ladder:
-        name = ProviderName(rung.provider)
+def _options(
+    sku: SkuSettings, opened: Mapping[ProviderName, Ec2Provider]
+) -> Iterator[LaunchOption]:
+    for option in sku.launch_options:
+        name = ProviderName(option.provider)
         provider = opened.get(name)
         offerings: tuple[Offering, ...] = ()
-        if provider is not None and rung.instance_types:
-            offerings = provider.offerings(rung.instance_types, rung.capacity, sku.os, sku.arch)
+        if provider is not None and option.instance_types:
+            offerings = provider.offerings(option.instance_types, option.capacity, sku.os, sku.arch)
         # A launch option without offerings keeps its place: holds use its number.
-        yield Rung(name, rung.capacity, offerings)
+        yield LaunchOption(name, option.capacity, offerings)
 
 
 def _ec2(
@@ -168,10 +170,10 @@ def _offered(
     """Return the instance types that SKUs launch at a provider; all of them under on-demand, too."""
     found: dict[CapacityType, set[tuple[str, OperatingSystem]]] = {k: set() for k in CapacityType}
     for sku in settings.skus.values():
-        for rung in sku.ladder:
-            if rung.provider == provider:
-                for kind in {*rung.capacity, CapacityType.ON_DEMAND}:
-                    found[kind].update((one, sku.os) for one in rung.instance_types or ())
+        for option in sku.launch_options:
+            if option.provider == provider:
+                for kind in {*option.capacity, CapacityType.ON_DEMAND}:
+                    found[kind].update((one, sku.os) for one in option.instance_types or ())
     return {kind: frozenset(types) for kind, types in found.items()}
 
 
@@ -192,7 +194,7 @@ def _ec2_skus(
     ca_file = server.tls.ca_file if server.tls is not None else None
     ca_pem = configuration.file(ca_file).read_text() if ca_file is not None else None
     for name, sku in configuration.settings.skus.items():
-        if sku.image is None or all(rung.provider != provider for rung in sku.ladder):
+        if sku.image is None or all(option.provider != provider for option in sku.launch_options):
             continue
         yield (
             SkuName(name),

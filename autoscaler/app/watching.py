@@ -11,13 +11,13 @@ from autoscaler.controller.guarded_providers import GuardedNotices, GuardedProvi
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.loop_lag import LoopLag
-from autoscaler.controller.noticing import Noticing
+from autoscaler.controller.noticing import NoticeReader
+from autoscaler.controller.poller import Duty, Poller
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.quotas import KeptQuotas
-from autoscaler.controller.reconciler import Duty, Reconciler
-from autoscaler.controller.rerunning import Rerunning
+from autoscaler.controller.rerunning import Rerunner
 from autoscaler.controller.syncing import Syncing
 from autoscaler.controller.watching_groups import GroupWatch
 from autoscaler.github.client import GitHubClient
@@ -38,14 +38,14 @@ class World:
     clock: Clock
 
 
-def make_reconciler(
+def make_poller(
     journal: Journal,
     intake: Intake,
     world: World,
     arrived_until: Instant,
     quotas: KeptQuotas,
     own: Sequence[Duty],
-) -> Reconciler:
+) -> Poller:
     """Create the reconciler with all tasks; `own` are the caller's."""
     lists = GuardedGitHubLists(world.client.lists)
     syncing = Syncing(journal, lists, world.github, intake.recall, world.telemetry, world.clock)
@@ -55,11 +55,11 @@ def make_reconciler(
         for name, provider in world.ec2.items()
         if provider.notices is not None
     }
-    noticing = Noticing(journal, queues, world.telemetry, world.clock)
+    noticing = NoticeReader(journal, queues, world.telemetry, world.clock)
     consoles = Consoles(journal, world.providers)
     circuits = Circuits(journal, world.providers, world.clock)
-    rerunning = Rerunning(journal, GuardedReruns(world.client.reruns), world.clock)
-    return Reconciler(
+    rerunning = Rerunner(journal, GuardedReruns(world.client.reruns), world.clock)
+    return Poller(
         journal,
         world.store,
         world.github,

@@ -1,4 +1,4 @@
-"""Turns fleet.yaml into frozen Settings, or into errors that name file, line, key and fix."""
+"""RegistrationBudget fleet.yaml into frozen Settings, or into errors that name file, line, key and fix."""
 
 from autoscaler.config.catalogue import limits, registration_rate, scopes, sku
 from autoscaler.config.credentials import (
@@ -12,7 +12,7 @@ from autoscaler.config.load import Configuration, json_schema, load
 from autoscaler.config.offerings import TypeCheck, validate_offerings
 from autoscaler.config.problems import ConfigurationError, Problem
 from autoscaler.config.settings import Settings
-from autoscaler.config.unbuilt import not_in_force, served_rungs
+from autoscaler.config.unbuilt import not_in_force, served_options
 
 __all__ = [
     "AppCredentials",
@@ -31,7 +31,7 @@ __all__ = [
     "read_webhook_secrets",
     "registration_rate",
     "scopes",
-    "served_rungs",
+    "served_options",
     "sku",
     "validate_offerings",
 ]

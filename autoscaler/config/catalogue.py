@@ -13,10 +13,10 @@ from autoscaler.model.catalogue import (
     CapacityType,
     Deadlines,
     IdlePolicy,
+    LaunchOption,
     Limits,
     OperatingSystem,
     RegistrationRate,
-    Rung,
     ScheduledMinimum,
     Scope,
     Sku,
@@ -24,7 +24,7 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.identifiers import SkuName
 
 WINDOWS_BOOT = 30 * MINUTE
-DRIVER_INSTALL_GATE = 45 * MINUTE
+DRIVER_INSTALL_HEALTH_CHECKS = 45 * MINUTE
 
 
 def scopes(settings: Settings) -> tuple[Scope, ...]:
@@ -50,7 +50,7 @@ def registration_rate(settings: Settings) -> RegistrationRate:
     return RegistrationRate(rate.burst, rate.per_second)
 
 
-def sku(settings: Settings, name: str, ladder: tuple[Rung, ...]) -> Sku:
+def sku(settings: Settings, name: str, launch_options: tuple[LaunchOption, ...]) -> Sku:
     """Return one SKU with its launch options. Raises KeyError if there is no such SKU."""
     found = settings.skus[name]
     return Sku(
@@ -58,7 +58,7 @@ def sku(settings: Settings, name: str, ladder: tuple[Rung, ...]) -> Sku:
         labels=own_labels(name, found),
         os=found.os,
         arch=found.arch,
-        ladder=ladder,
+        launch_options=launch_options,
         unlabelled=found.unlabelled,
         max_machines=found.max_machines,
         fair_share=found.fair_share,
@@ -92,9 +92,11 @@ def _idle(found: SkuSettings) -> IdlePolicy:
 def _deadlines(found: SkuSettings) -> Deadlines:
     usual, given = Deadlines(), found.deadlines
     boot = WINDOWS_BOOT if found.os is OperatingSystem.WINDOWS else usual.boot
-    gate = DRIVER_INSTALL_GATE if found.driver is Driver.INSTALL else usual.gate
+    health_checks = (
+        DRIVER_INSTALL_HEALTH_CHECKS if found.driver is Driver.INSTALL else usual.health_checks
+    )
     return Deadlines(
         boot=boot if given.boot is None else given.boot,
-        gate=gate if given.gate is None else given.gate,
-        parked_silence=given.parked_silence,
+        health_checks=health_checks if given.health_checks is None else given.health_checks,
+        ready_silence=given.ready_silence,
     )

@@ -1,4 +1,4 @@
-"""Checks combinations of values in fleet.yaml, except the SKUs, which `ladders` checks.
+"""Checks combinations of values in fleet.yaml, except the SKUs, which `launch_options` checks.
 
 Reads the file as written, so that one error hides no other. Ignores values of a wrong type, which
 `settings` reports.

@@ -15,7 +15,7 @@ from autoscaler.config.checks import check
 from autoscaler.config.document import MAX_BYTES, Document, parse
 from autoscaler.config.explain import explain
 from autoscaler.config.files import SQLITE, check_files, empty_store, exposed_secrets
-from autoscaler.config.ladders import check_skus
+from autoscaler.config.launch_options import check_skus
 from autoscaler.config.overlaps import find_warnings
 from autoscaler.config.placeholders import check_placeholders
 from autoscaler.config.problems import ConfigurationError, Problem, unreadable_fix

@@ -102,10 +102,10 @@ def _types(document: Document, check: TypeCheck) -> Iterator[Problem]:
     for name, sku in skus.entries() if skus else ():
         os = valid(sku, OperatingSystem, "os") or OperatingSystem.LINUX
         arch = valid(sku, Architecture, "arch") if sku.child("arch") else Architecture.X64
-        ladder = sku.child("on")
-        for index, rung in ladder.items() if ladder else ():
-            place = _place(document, rung)
-            for position, node in _named_types(rung) if place is not None else ():
+        launch_options = sku.child("on")
+        for index, option in launch_options.items() if launch_options else ():
+            place = _place(document, option)
+            for position, node in _named_types(option) if place is not None else ():
                 path: KeyPath = ("skus", name, "on", index, "instance_types", position)
                 kind = valid(node, shapes.InstanceType)
                 problem = check(kind, os, arch, place) if kind is not None and place else None
@@ -113,14 +113,14 @@ def _types(document: Document, check: TypeCheck) -> Iterator[Problem]:
                     yield document.problem(path, *problem)
 
 
-def _named_types(rung: Node) -> Iterator[tuple[int, Node]]:
-    types = rung.child("instance_types")
+def _named_types(option: Node) -> Iterator[tuple[int, Node]]:
+    types = option.child("instance_types")
     return types.items() if types else iter(())
 
 
-def _place(document: Document, rung: Node) -> Place | None:
+def _place(document: Document, option: Node) -> Place | None:
     """Return the place of a launch option, as far as the file has it; None if it is not on EC2."""
-    name = valid(rung, shapes.Name, "provider")
+    name = valid(option, shapes.Name, "provider")
     provider = document.root.get("providers", name) if name is not None else None
     kind = kind_of(provider)
     if provider is None or kind is None:

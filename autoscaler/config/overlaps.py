@@ -20,7 +20,7 @@ SHORTEST_BOOT: Seconds = 60.0
 """EC2's Linux images hardly boot and start their runner in less."""
 
 SHORTEST_SILENCE: Seconds = 60.0
-"""A parked agent's poll takes 50 s, and it sends nothing else meanwhile."""
+"""A ready agent's poll takes 50 s, and it sends nothing else meanwhile."""
 
 SHORTEST_AGE: Seconds = 600.0
 """Below that, spare machines are launched and terminated all day."""
@@ -154,7 +154,7 @@ def _unheard(document: Document, settings: Settings) -> Iterator[Problem]:
         if provider.ec2 is not None and provider.ec2.interruption_queue is None
     }
     for name, sku in settings.skus.items():
-        unheard = [rung.provider for rung in sku.ladder if rung.provider in deaf]
+        unheard = [option.provider for option in sku.launch_options if option.provider in deaf]
         if sku.rerun_interrupted and unheard:
             what = f"needs interruption notices, and {show(unheard[0])} has no interruption_queue"
             path = ("skus", name, "rerun_interrupted")
@@ -168,7 +168,7 @@ def _short_times(document: Document, settings: Settings) -> Iterator[Problem]:
                 ("idle", "max_age"),
                 sku.idle.max_age,
                 SHORTEST_AGE,
-                "replaces parked machines again and again",
+                "replaces ready machines again and again",
                 "write 10m or more, or leave it out for 24h",
             ),
             (
@@ -179,10 +179,10 @@ def _short_times(document: Document, settings: Settings) -> Iterator[Problem]:
                 "write 1m or more, or leave it out",
             ),
             (
-                ("deadlines", "parked_silence"),
-                sku.deadlines.parked_silence,
+                ("deadlines", "ready_silence"),
+                sku.deadlines.ready_silence,
                 SHORTEST_SILENCE,
-                "terminates healthy parked machines, which send a request every 50 s",
+                "terminates healthy ready machines, which send a request every 50 s",
                 "write 1m or more, or leave it out for 5m",
             ),
             (

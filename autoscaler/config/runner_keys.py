@@ -21,7 +21,7 @@ DEFAULT_OWNER = "amazon"
 
 _NO_CAP = "means no limit there: max_machines is omitted"
 _NO_CANARY = "every launch uses the type's own image"
-_NO_MINIMUM = "means the fleet's own minimum there; none are kept parked here"
+_NO_MINIMUM = "means the fleet's own minimum there; none are kept ready here"
 
 
 @dataclass(frozen=True, slots=True)

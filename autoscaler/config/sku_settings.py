@@ -49,7 +49,7 @@ class Pod(Section):
     """Labels that the node must have."""
 
 
-class RungSettings(Section):
+class LaunchOptionSettings(Section):
     """One launch option of a SKU."""
 
     provider: Name
@@ -96,7 +96,7 @@ class Image(Section):
 
 
 class Schedule(Section):
-    """A minimum of parked machines at certain times; of several at once, the largest counts."""
+    """A minimum of ready machines at certain times; of several at once, the largest counts."""
 
     cron: shapes.Cron
     """When it begins: minute, hour, day of month, month, weekday."""
@@ -105,20 +105,20 @@ class Schedule(Section):
     duration: Duration = Field(default=3600.0, alias="for")
     """How long it lasts."""
     minimum: Count = Field(alias="min")
-    """How many machines to keep parked during this time."""
+    """How many machines to keep ready during this time."""
 
 
 class Idle(Section):
     """Machines that wait for jobs."""
 
     minimum: Count = Field(default=0, alias="min")
-    """How many machines to keep parked at all times."""
+    """How many machines to keep ready at all times."""
     timeout: shapes.DurationOrNone = 600.0
-    """How long a machine beyond the minimum may stay parked."""
+    """How long a machine beyond the minimum may stay ready."""
     schedule: tuple[Schedule, ...] = ()
     """Other minimums at certain times; of several, the largest counts."""
     max_age: Duration = 86400.0
-    """The age at which a parked machine is replaced."""
+    """The age at which a ready machine is replaced."""
 
 
 class DeadlineSettings(Section):
@@ -126,10 +126,10 @@ class DeadlineSettings(Section):
 
     boot: Duration | None = None
     """From the launch to the first request of the agent; default: 15m, Windows 30m."""
-    gate: Duration | None = None
+    health_checks: Duration | None = None
     """For the health checks; default: 10m, with `driver: install` 45m."""
-    parked_silence: Duration = 300.0
-    """How long a parked machine may send no request."""
+    ready_silence: Duration = 300.0
+    """How long a ready machine may send no request."""
 
 
 class AccessSettings(Section):
@@ -144,7 +144,9 @@ class AccessSettings(Section):
 class SkuSettings(Section):
     """A kind of runner."""
 
-    ladder: Annotated[tuple[RungSettings, ...], Field(min_length=1)] = Field(alias="on")
+    launch_options: Annotated[tuple[LaunchOptionSettings, ...], Field(min_length=1)] = Field(
+        alias="on"
+    )
     """The launch options: where its machines may run, tried in order."""
     os: OperatingSystem = OperatingSystem.LINUX
     """`linux` or `windows`."""

@@ -16,13 +16,13 @@ def not_in_force(settings: Settings) -> list[str]:
     return [*_providers(settings), *_skus(settings)]
 
 
-def served_rungs(settings: Settings, name: str) -> tuple[int, ...]:
+def served_options(settings: Settings, name: str) -> tuple[int, ...]:
     """Return the positions of a SKU's launch options with implemented providers; none: not served."""
-    ladder = settings.skus[name].ladder
+    launch_options = settings.skus[name].launch_options
     return tuple(
         index
-        for index, rung in enumerate(ladder)
-        if settings.providers[rung.provider].ec2 is not None
+        for index, option in enumerate(launch_options)
+        if settings.providers[option.provider].ec2 is not None
     )
 
 
@@ -34,10 +34,10 @@ def _providers(settings: Settings) -> Iterator[str]:
 
 def _skus(settings: Settings) -> Iterator[str]:
     for name, sku in settings.skus.items():
-        served = served_rungs(settings, name)
+        served = served_options(settings, name)
         if not served:
             yield f"{dotted(('skus', name))}: not served, because none of its providers is implemented yet"
-        for index in sorted(set(range(len(sku.ladder))) - set(served)):
+        for index in sorted(set(range(len(sku.launch_options))) - set(served)):
             yield f"{dotted(('skus', name, 'on', index))}: not used, its provider is not implemented yet"
         yield from _keys(name, sku)
 

@@ -4,7 +4,7 @@ import asyncio
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.github import GitHub, GitHubError, RegisteredRunner
-from autoscaler.model.events import MachineExamined, RunRead
+from autoscaler.model.events import RunnerRead, RunRead
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.runners import Runner
@@ -13,7 +13,7 @@ RUN_READS_AT_ONCE = 32
 """A push of many runs leaves connections to registrations, which go first."""
 
 
-class Asking:
+class GitHubReader:
     """A question without an answer leaves no fact: it is due again later."""
 
     def __init__(self, journal: Journal, github: GitHub) -> None:
@@ -48,7 +48,7 @@ class Asking:
         if from_fork is not None:
             await self._journal.record(RunRead(self._journal.now, run_id, from_fork))
 
-    async def examine(self, machine_id: MachineId) -> None:
+    async def read_runner(self, machine_id: MachineId) -> None:
         """Find out whether a silent machine's work is provably over."""
         machine = self._journal.ledger.state.machines.get(machine_id)
         if machine is None or machine.runner is None:
@@ -57,31 +57,31 @@ class Asking:
         if runner is None:
             return
         try:
-            answer = await self._examined(machine_id, runner)
+            answer = await self._runner_read(machine_id, runner)
         except GitHubError:
             return
         await self._journal.record(answer)
 
-    async def _examined(self, machine: MachineId, runner: Runner) -> MachineExamined:
+    async def _runner_read(self, machine: MachineId, runner: Runner) -> RunnerRead:
         job = self._journal.ledger.state.jobs.get(runner.job) if runner.job is not None else None
         # Of a job that is known to be over nothing is left to ask: the registration says the rest.
         if job is not None and job.state is not JobState.COMPLETED:
             answer = await self._github.read_job(job.repository, job.id, self._journal.now)
             if answer is None:
                 detail = f"job {job.id} is not shown to us"  # no proof that it is over
-                return MachineExamined(self._journal.now, machine, False, detail)
+                return RunnerRead(self._journal.now, machine, False, detail)
             over, detail = answer.state is JobState.COMPLETED, f"job {job.id} is {answer.state}"
-            return MachineExamined(self._journal.now, machine, over, detail)
-        return await self._registration_examined(machine, runner)
+            return RunnerRead(self._journal.now, machine, over, detail)
+        return await self._registration_read(machine, runner)
 
-    async def _registration_examined(self, machine: MachineId, runner: Runner) -> MachineExamined:
+    async def _registration_read(self, machine: MachineId, runner: Runner) -> RunnerRead:
         listed = await self._github.find_runner(runner.demand.scope, runner.name)
         github_id = runner.github_id
         if github_id is None and listed is not None:
             github_id = listed.github_id
         if github_id is None:
             detail = "no list shows its runner, whose id is not known"
-            return MachineExamined(self._journal.now, machine, False, detail)
+            return RunnerRead(self._journal.now, machine, False, detail)
         # A list may leave out what is there: absence counts only with the 404 for the id.
         read = await self._github.read_runner(runner.demand.scope, github_id)
         agree = (listed is None) is (read is None)
@@ -89,7 +89,7 @@ class Asking:
         detail = f"{job}; listed: {_state(listed)}, read by its id: {_state(read)}"
         finished = agree and not _may_work(listed) and not _may_work(read)
         gone = listed is None and read is None
-        return MachineExamined(self._journal.now, machine, finished, detail, gone)
+        return RunnerRead(self._journal.now, machine, finished, detail, gone)
 
 
 def _may_work(runner: RegisteredRunner | None) -> bool:

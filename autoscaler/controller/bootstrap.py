@@ -1,7 +1,7 @@
 """What a machine is told: the `Bootstrap` port over the ledger.
 
 It believes a proof of identity once, a nonce from then on, and nothing a machine says beyond what
-ends that machine. It never mints: it hands over what `granting` minted.
+ends that machine. It never registrations: it hands over what `registrar` minted.
 """
 
 import hashlib
@@ -9,20 +9,19 @@ import hmac
 from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any
 
-from autoscaler.controller.granting import Granting
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launch_times import launch_times_fit
 from autoscaler.controller.ports.bootstrap import (
+    Assigned,
+    AttestationAnswer,
     BootstrapRefusedError,
-    Granted,
-    HelloAnswer,
     NotKnownYetError,
-    StayParked,
+    StayReady,
 )
 from autoscaler.controller.ports.provider import ProofRefusedError, ProvenIdentity, Provider
-from autoscaler.controller.releasing import Releasing
+from autoscaler.controller.registrar import Registrar
+from autoscaler.controller.releasing import RegistrationReleaser
 from autoscaler.model import events as e
-from autoscaler.model.calls import CallState
 from autoscaler.model.identifiers import (
     MachineId,
     ProviderMachineId,
@@ -31,6 +30,7 @@ from autoscaler.model.identifiers import (
     Seconds,
     SkuName,
 )
+from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import ExitReason, Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 
@@ -49,11 +49,13 @@ RESTORED_FROM: Seconds = 120.0
 """A store whose last heartbeat is older than this at the start may be a restored backup. After a shorter
 absence, an idle machine gets a job without waiting for GitHub's list."""
 
-_ASSIGNED = frozenset({MachineState.GRANTED, MachineState.EXITED})
-_OVER = frozenset({MachineState.ENDING, MachineState.GONE, MachineState.LOST, MachineState.FAILED})
+_ASSIGNED = frozenset({MachineState.ASSIGNED, MachineState.EXITED})
+_OVER = frozenset(
+    {MachineState.TERMINATING, MachineState.TERMINATED, MachineState.LOST, MachineState.FAILED}
+)
 
 
-class BootstrapDesk:
+class BootstrapService:
     """Implements the Bootstrap port. `list_soon` has a provider's machines listed, and waits for it.
 
     No proof is looked at of a provider that is not in `opened` yet (None: all are).
@@ -62,15 +64,15 @@ class BootstrapDesk:
     def __init__(
         self,
         journal: Journal,
-        granting: Granting,
-        releasing: Releasing,
+        registrar: Registrar,
+        releasing: RegistrationReleaser,
         providers: Mapping[ProviderName, Provider],
         gates: Mapping[SkuName, dict[str, Any]],
         list_soon: Callable[[ProviderName, Seconds], Awaitable[None]],
         opened: Container[ProviderName] | None = None,
     ) -> None:
         self._journal = journal
-        self._granting = granting
+        self._registrar = registrar
         self._releasing = releasing
         self._providers = providers
         self._gates = gates
@@ -79,7 +81,7 @@ class BootstrapDesk:
         self._awaiting: set[tuple[ProviderName, ProviderMachineId]] = set()
         self.leaving = False
 
-    async def hello(
+    async def attest(
         self,
         provider: str,
         proof: bytes,
@@ -87,7 +89,7 @@ class BootstrapDesk:
         protocol: int,
         agent: str,
         checked: Callable[[], None] = lambda: None,
-    ) -> HelloAnswer:
+    ) -> AttestationAnswer:
         """Check the proof, compare it with what we launched, and bind the nonce."""
         del agent  # in the log, not in a decision
         if protocol not in PROTOCOLS:
@@ -106,8 +108,8 @@ class BootstrapDesk:
         checked()
         machine = await self._identified(name, identity)
         self._check_records(machine, _hash(nonce))
-        await self._journal.record(e.MachineSaidHello(self._journal.now, machine.id, _hash(nonce)))
-        return HelloAnswer(machine.id, machine.sku, self._gates.get(machine.sku, {}))
+        await self._journal.record(e.MachineAttested(self._journal.now, machine.id, _hash(nonce)))
+        return AttestationAnswer(machine.id, machine.sku, self._gates.get(machine.sku, {}))
 
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
         """Keep how far the boot has come; from the assignment on, ignore it.
@@ -118,31 +120,31 @@ class BootstrapDesk:
             return
         self._journal.note(e.MachineReportedStage(self._journal.now, machine, stage))
 
-    async def gate(
+    async def health_checks(
         self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
     ) -> None:
         """Park the machine, or have it ended. After the hand-over it is ignored, as stages are."""
         if self._authenticated(machine, nonce).handed_over:
             return
         await self._journal.record(
-            e.MachineGateReported(self._journal.now, machine, passed, detail, runner_version)
+            e.HealthChecksReported(self._journal.now, machine, passed, detail, runner_version)
         )
 
-    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayParked | Granted:
-        """Hand a grant over, once, or say after a while that there is none."""
+    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
+        """Hand an assignment over, once, or say after a while that there is none."""
         until = self._journal.now + wait
         self._wait_for_first_list(self._authenticated(machine, nonce))
         self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
         while True:
             found = self._authenticated(machine, nonce)
-            granted = await self._grant_for(found)
-            if granted is not None:
-                return granted
+            assigned = await self._assignment_for(found)
+            if assigned is not None:
+                return assigned
             left = until - self._journal.now
             if left <= 0 or self.leaving:
                 self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
-                return StayParked()
-            await self._granting.wait_for_news(machine, left)
+                return StayReady()
+            await self._registrar.wait_for_news(machine, left)
 
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
         """From here on the machine is GitHub's; saying so again changes nothing."""
@@ -150,14 +152,14 @@ class BootstrapDesk:
         record = self._runner_of(found)
         if record is None or record.name != runner or record.handed_over_at is None:
             raise BootstrapRefusedError(409, "second_grant")
-        if record.acknowledged_at is not None:
+        if record.listening_at is not None:
             await self._journal.commit()  # the first one may still be on its way to the disk
             return
-        if record.state is not RunnerState.MINTED:
+        if record.state is not RunnerState.REGISTERED:
             raise BootstrapRefusedError(409, "expired")
         if self._releasing.is_replacing(runner):
             raise BootstrapRefusedError(409, "expired")
-        await self._journal.record(e.RunnerAcknowledged(self._journal.now, runner))
+        await self._journal.record(e.RunnerListening(self._journal.now, runner))
 
     async def heartbeat(self, machine: MachineId, nonce: str) -> None:
         """It is alive."""
@@ -189,7 +191,7 @@ class BootstrapDesk:
     def leave(self) -> None:
         """Answer every waiting poll: this process is about to go."""
         self.leaving = True
-        self._granting.wake_all()
+        self._registrar.wake_all()
 
     async def _identified(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
         """The machine, by the next list where what is known does not do."""
@@ -218,8 +220,9 @@ class BootstrapDesk:
             self._compare(machine, identity)
             return machine
         unbound = any(
-            call.provider == provider and call.state in (CallState.SENT, CallState.UNKNOWN)
-            for call in state.open_calls.values()
+            call.provider == provider
+            and call.state in (LaunchRequestState.SENT, LaunchRequestState.UNKNOWN)
+            for call in state.open_launch_requests.values()
         )
         if unbound or self._journal.now < state.started_at + 120.0:
             raise NotKnownYetError(TRY_AGAIN)
@@ -228,8 +231,8 @@ class BootstrapDesk:
     def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
         if machine.state in _OVER or machine.state is MachineState.EXITED:
             raise BootstrapRefusedError(410, "ended")
-        if machine.handed_over or machine.unproven:
-            raise BootstrapRefusedError(409, "granted")
+        if machine.handed_over or machine.unverified:
+            raise BootstrapRefusedError(409, "assigned")
         if machine.image and machine.image != identity.image:
             raise BootstrapRefusedError(403, "image")
         if not machine.launch_time:
@@ -276,29 +279,31 @@ class BootstrapDesk:
             return None
         return self._journal.ledger.state.runners.get(machine.runner)
 
-    async def _grant_for(self, machine: Machine) -> Granted | None:
-        if machine.state is MachineState.PARKED:
+    async def _assignment_for(self, machine: Machine) -> Assigned | None:
+        if machine.state is MachineState.READY:
             return None
         runner = self._runner_of(machine)
-        if machine.state is not MachineState.GRANTED or runner is None:
+        if machine.state is not MachineState.ASSIGNED or runner is None:
             raise BootstrapRefusedError(409, "not_parked")
-        if runner.acknowledged_at is not None or runner.state is RunnerState.BUSY:
+        if runner.listening_at is not None or runner.state is RunnerState.BUSY:
             raise BootstrapRefusedError(409, "second_grant")
         if runner.handed_over_at is not None or runner.state is RunnerState.DONE:
             await self._releasing.replace(machine, runner)
             return None
-        if runner.state is not RunnerState.MINTED or not self._granting.has_secret(runner.name):
+        if runner.state is not RunnerState.REGISTERED or not self._registrar.has_secret(
+            runner.name
+        ):
             return None
         return await self._hand_over(machine, runner)
 
-    async def _hand_over(self, machine: Machine, runner: Runner) -> Granted | None:
-        secret = self._granting.take(runner.name)
+    async def _hand_over(self, machine: Machine, runner: Runner) -> Assigned | None:
+        secret = self._registrar.take(runner.name)
         if secret is None:
             return None
         await self._journal.record(e.RunnerHandedOver(self._journal.now, runner.name))
-        if machine.runner != runner.name or runner.state is not RunnerState.MINTED:
+        if machine.runner != runner.name or runner.state is not RunnerState.REGISTERED:
             return None
-        return Granted(runner.name, secret)
+        return Assigned(runner.name, secret)
 
 
 def _hash(nonce: str) -> str:

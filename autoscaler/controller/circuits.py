@@ -57,9 +57,9 @@ class Circuits:
 
     async def _images(self, sku: SkuName) -> set[str]:
         """What the SKU's launch options launch now; empty where one of them cannot be asked."""
-        ladder = self._journal.ledger.state.catalogue.skus[sku].ladder
+        launch_options = self._journal.ledger.state.catalogue.skus[sku].launch_options
         found: set[str] = set()
-        for name in dict.fromkeys(rung.provider for rung in ladder):
+        for name in dict.fromkeys(option.provider for option in launch_options):
             try:
                 found.add(await self._providers[name].image(sku))
             except (KeyError, ProviderError, OutcomeUnknownError) as error:

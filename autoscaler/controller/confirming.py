@@ -10,12 +10,12 @@ from typing import NoReturn
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.confirmations import ConfirmationRefusedError, RefusalKind
+from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.ledger.circuits import open_circuits
-from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unclear
-from autoscaler.model.events import CircuitClosed, InstallationTakenOver, OrphanConfirmed
+from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unverified
+from autoscaler.model.events import CircuitClosed, InstallationTakenOver, MachineReleasedByOperator
 from autoscaler.model.identifiers import (
     InstallationId,
     MachineId,
@@ -25,13 +25,13 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines import Machine
-from autoscaler.model.unclear import Unclear
+from autoscaler.model.unverified import UnverifiedMachine
 
 _log = structlog.get_logger(__name__)
 
 
-class Confirming:
-    """Implements the Confirmations port over the ledger."""
+class OperatorActions:
+    """Implements the OperatorRequests port over the ledger."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class Confirming:
         self._providers = providers
         self._taken_over = taken_over
 
-    def unclear(self) -> Sequence[Unclear]:
+    def unverified(self) -> Sequence[UnverifiedMachine]:
         """Every machine that cannot be told, and those that do not terminate."""
-        return unclear(self._journal.ledger.state)
+        return unverified(self._journal.ledger.state)
 
     def unlisted(self) -> Sequence[ProviderName]:
-        """See `Confirmations.unlisted`."""
+        """See `OperatorRequests.unlisted`."""
         return sorted(set(self._providers) - self._journal.ledger.state.swept_at.keys())
 
     async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
-        """See `Confirmations.orphan`."""
-        found = self._unclear_machine(machine)
+        """See `OperatorRequests.orphan`."""
+        found = self._unverified_machine(machine)
         if not force:
             at_work = await self._at_work()
-            found = self._unclear_machine(machine)  # GitHub took its time
+            found = self._unverified_machine(machine)  # GitHub took its time
             life = life_of(self._journal.ledger.state, found, at_work, self._journal.now)
             if life is not None:
                 _refuse(
@@ -67,12 +67,12 @@ class Confirming:
                     f"machine {found.id} is not ended: {life}. Wait until that is over, or look at "
                     "the machine itself and say it again with --force",
                 )
-        await self._journal.record(OrphanConfirmed(self._journal.now, found.id))
+        await self._journal.record(MachineReleasedByOperator(self._journal.now, found.id))
         _log.warning("orphan_confirmed", machine=found.id, forced=force)
         return found.id
 
     async def installation(self, old_id: str, *, force: bool = False) -> InstallationId:
-        """See `Confirmations.installation`."""
+        """See `OperatorRequests.installation`."""
         old = InstallationId(old_id)
         refusal = refusal_of_takeover(self._journal.ledger.state, old, force=force)
         if refusal is not None:
@@ -86,7 +86,7 @@ class Confirming:
         return old
 
     async def circuit(self, sku: str) -> SkuName:
-        """See `Confirmations.circuit`."""
+        """See `OperatorRequests.circuit`."""
         name, state = SkuName(sku), self._journal.ledger.state
         if name not in state.catalogue.skus:
             _refuse(RefusalKind.UNKNOWN, f"no SKU of this fleet is called {sku}")
@@ -112,25 +112,25 @@ class Confirming:
             found += [one.name for one in listed.items if one.busy or one.online]
         return found
 
-    def _unclear_machine(self, machine: str) -> Machine:
+    def _unverified_machine(self, machine: str) -> Machine:
         state = self._journal.ledger.state
         known = state.by_provider_id.get(ProviderMachineId(machine), MachineId(machine))
         found = state.machines.get(known)
         if found is None:
-            others = {one.provider_id for one in self.unclear() if one.machine is None}
+            others = {one.provider_id for one in self.unverified() if one.machine is None}
             if machine in others:
                 _refuse(
                     RefusalKind.CONTRADICTED,
-                    f"{machine} was made by another installation: see autoscaler unclear",
+                    f"{machine} was made by another installation: see autoscaler unverified",
                 )
-            _refuse(RefusalKind.UNKNOWN, "no such machine is known: see autoscaler unclear")
+            _refuse(RefusalKind.UNKNOWN, "no such machine is known: see autoscaler unverified")
         if found.does_not_terminate:
             _refuse(
                 RefusalKind.CONTRADICTED,
                 f"machine {found.id} is being terminated already, and {found.provider} does not do it: "
                 f"{found.provider_words}. Terminate it there",
             )
-        if not found.is_unclear:
+        if not found.is_unverified:
             _refuse(
                 RefusalKind.CONTRADICTED,
                 f"machine {found.id} is {found.state}, and nothing about it needs to be confirmed",
@@ -139,4 +139,4 @@ class Confirming:
 
 
 def _refuse(kind: RefusalKind, reason: str) -> NoReturn:
-    raise ConfirmationRefusedError(kind, reason)
+    raise OperatorRequestRefusedError(kind, reason)

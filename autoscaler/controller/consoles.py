@@ -1,7 +1,7 @@
 """Asks why machines did not come up: the end of their console's output goes into their history.
 
 A machine is asked about once, when it is ended for a deadline or went down by itself before it
-parked for a reason that has no class of its own. Nothing waits for the answer, and one that can
+ready for a reason that has no class of its own. Nothing waits for the answer, and one that can
 not be had is said to be so. It never decides what becomes of a machine.
 """
 
@@ -13,18 +13,18 @@ from functools import partial
 import structlog
 
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.poller import Duty
 from autoscaler.controller.ports.provider import (
     MOST_CONSOLE,
     OutcomeUnknownError,
     Provider,
     ProviderError,
 )
-from autoscaler.controller.reconciler import Duty
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import ConsoleRead
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, ProviderName, Seconds
-from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.machines import Machine, MachineState, TerminationReason
 
 SHOWN = 2000
 """Characters of the output that are kept, the last ones."""
@@ -99,7 +99,10 @@ class Consoles:
 
     def _hear(self, rows: Sequence[HistoryRow]) -> None:
         for row in rows:
-            if row.kind != "machine" or row.event not in (MachineState.ENDING, MachineState.FAILED):
+            if row.kind != "machine" or row.event not in (
+                MachineState.TERMINATING,
+                MachineState.FAILED,
+            ):
                 continue
             machine = self._journal.ledger.state.machines.get(MachineId(row.record))
             if machine is None or not _is_unexplained(machine, row.event):
@@ -128,6 +131,6 @@ def _is_unexplained(machine: Machine, event: str) -> bool:
     """Whether its console may say more than is known: a gate and a reason's class say it themselves."""
     if machine.provider_id is None:
         return False
-    if event == MachineState.ENDING:
-        return machine.ground is EndGround.DEADLINE
-    return machine.failure is FailureClass.UNKNOWN and machine.parked_at is None
+    if event == MachineState.TERMINATING:
+        return machine.reason_code is TerminationReason.DEADLINE
+    return machine.failure is FailureClass.UNKNOWN and machine.ready_at is None

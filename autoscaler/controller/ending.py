@@ -7,7 +7,7 @@ import structlog
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.model.events import EndAnswered
+from autoscaler.model.events import TerminationAnswered
 from autoscaler.model.identifiers import MachineId, ProviderName, Seconds
 
 _log = structlog.get_logger(__name__)
@@ -17,7 +17,7 @@ MOST_AT_ONCE = 500
 """Karpenter batches TerminateInstances by 500, too."""
 
 
-class Ending:
+class Terminator:
     """A refused end is recorded; the ledger has the planner look at that machine again."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Ending:
         provider = self._journal.ledger.state.machines[machine].provider
         if provider not in self._providers:
             error = f"provider {provider} is not configured any more"
-            await self._journal.record(EndAnswered(self._journal.now, machine, error))
+            await self._journal.record(TerminationAnswered(self._journal.now, machine, error))
             self._report([machine])
             return
         gathered = self._gathered.setdefault(provider, [])
@@ -57,7 +57,7 @@ class Ending:
         now = self._journal.now
         await self._journal.record(
             *(
-                EndAnswered(now, ids[provider_id], refused.get(provider_id, ""))
+                TerminationAnswered(now, ids[provider_id], refused.get(provider_id, ""))
                 for provider_id in asked
             )
         )
@@ -75,6 +75,6 @@ class Ending:
                     provider=record.provider,
                     provider_id=record.provider_id,
                     sku=record.sku,
-                    attempts=record.end_attempts,
+                    attempts=record.terminate_attempts,
                     provider_says=record.provider_words,
                 )

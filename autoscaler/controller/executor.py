@@ -1,4 +1,4 @@
-"""Turns intents into recorded facts and then into effects. Ids are given here.
+"""RegistrationBudget intents into recorded facts and then into effects. Ids are given here.
 
 Recorded first, then sent: no effect starts before what it is about is on disk.
 """
@@ -7,28 +7,28 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from autoscaler.controller.asking import Asking
+from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.ending import Ending
-from autoscaler.controller.granting import Granting
+from autoscaler.controller.ending import Terminator
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launching import Launching
+from autoscaler.controller.launching import Launcher
 from autoscaler.controller.ports.clock import Ids
+from autoscaler.controller.registrar import Registrar
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.plan import (
-    Doubt,
-    End,
-    Examine,
-    Grant,
+    Assign,
+    CancelLaunchRequest,
+    DeregisterRunner,
     Intent,
     Launch,
+    MarkUnverified,
     Plan,
     ReadJob,
     ReadRun,
-    RepeatCall,
-    WithdrawCall,
-    WithdrawRunner,
+    ReadRunner,
+    ResendLaunchRequest,
+    Terminate,
 )
 from autoscaler.model.runners import Runner, runner_name
 
@@ -52,16 +52,16 @@ class Executor:
         journal: Journal,
         ids: Ids,
         effects: Effects,
-        launching: Launching,
-        granting: Granting,
-        ending: Ending,
-        asking: Asking,
+        launching: Launcher,
+        registrar: Registrar,
+        ending: Terminator,
+        asking: GitHubReader,
     ) -> None:
         self._journal = journal
         self._ids = ids
         self._effects = effects
         self._launching = launching
-        self._granting = granting
+        self._registrar = registrar
         self._ending = ending
         self._asking = asking
 
@@ -109,26 +109,26 @@ class Executor:
         match intent:
             case Launch():
                 return (self._launch(intent, now),)
-            case RepeatCall(call):
-                self._journal.note(e.CallSent(now, call))
+            case ResendLaunchRequest(call):
+                self._journal.note(e.LaunchRequestSent(now, call))
                 return (self._launching.send(call),)
-            case WithdrawCall() | Doubt():
+            case CancelLaunchRequest() | MarkUnverified():
                 self._journal.note(_without_effect(intent, now))
                 return ()
-            case Grant():
-                return (self._grant(intent, now),)
-            case WithdrawRunner(runner, reason):
-                self._journal.note(e.RunnerWithdrawalRequested(now, runner, reason))
-                return (self._granting.withdraw(runner, reason),)
-            case End(machine, ground, reason):
+            case Assign():
+                return (self._assign(intent, now),)
+            case DeregisterRunner(runner, reason):
+                self._journal.note(e.RunnerDeregistrationRequested(now, runner, reason))
+                return (self._registrar.withdraw(runner, reason),)
+            case Terminate(machine, reason_code, reason):
                 unused = self._unused_registration(machine)
-                self._journal.note(e.EndRequested(now, machine, ground, reason))
-                self._granting.wake(machine)
+                self._journal.note(e.TerminationRequested(now, machine, reason_code, reason))
+                self._registrar.wake(machine)
                 ending = self._ending.end(machine)
-                return (ending,) if unused is None else (self._granting.discard(unused), ending)
-            case Examine(machine):
-                self._journal.note(e.ExaminationRequested(now, machine))
-                return (self._asking.examine(machine),)
+                return (ending,) if unused is None else (self._registrar.discard(unused), ending)
+            case ReadRunner(machine):
+                self._journal.note(e.RunnerReadRequested(now, machine))
+                return (self._asking.read_runner(machine),)
             case ReadJob(job):
                 self._journal.note(e.JobReadRequested(now, job))
                 return (self._asking.read_job(job),)
@@ -147,12 +147,12 @@ class Executor:
         call = self._ids.call()
         slots = tuple(self._ids.machine() for _ in range(intent.count))
         self._journal.note(
-            e.CallRecorded(
+            e.LaunchRequestRecorded(
                 now,
                 call,
                 intent.sku,
                 intent.provider,
-                intent.rung,
+                intent.option,
                 intent.capacity_type,
                 intent.offerings,
                 slots,
@@ -161,19 +161,21 @@ class Executor:
         )
         return self._launching.launch(call)
 
-    def _grant(self, intent: Grant, now: float) -> Effect:
+    def _assign(self, intent: Assign, now: float) -> Effect:
         state = self._journal.ledger.state
         machine = state.machines[intent.machine]
         name = runner_name(
             state.catalogue.fleet, state.catalogue.installations.own, machine.id, machine.tries + 1
         )
         self._journal.note(e.RunnerNamed(now, name, machine.id, intent.demand))
-        return self._granting.mint(name)
+        return self._registrar.register(name)
 
 
 def _without_late_ends(intents: Sequence[Intent]) -> Sequence[Intent]:
     """Return the intents without the ends beyond `ENDED_AT_ONCE`."""
-    late = {id(one) for one in [one for one in intents if isinstance(one, End)][ENDED_AT_ONCE:]}
+    late = {
+        id(one) for one in [one for one in intents if isinstance(one, Terminate)][ENDED_AT_ONCE:]
+    }
     return [one for one in intents if id(one) not in late] if late else intents
 
 
@@ -196,7 +198,7 @@ def _machines(intents: Sequence[Intent]) -> int:
     return sum(intent.count for intent in intents if isinstance(intent, Launch))
 
 
-def _without_effect(intent: WithdrawCall | Doubt, now: float) -> e.Event:
-    if isinstance(intent, Doubt):
-        return e.MachineDoubted(now, intent.machine)
-    return e.CallWithdrawn(now, intent.call, intent.reason)
+def _without_effect(intent: CancelLaunchRequest | MarkUnverified, now: float) -> e.Event:
+    if isinstance(intent, MarkUnverified):
+        return e.MachineMarkedUnverified(now, intent.machine)
+    return e.LaunchRequestCancelled(now, intent.launch_request, intent.reason)

@@ -6,10 +6,10 @@ from autoscaler.controller.guards import guard
 from autoscaler.controller.ports.github import (
     GitHub,
     GitHubError,
-    MintedRunner,
-    MintOutcomeUnknownError,
+    NewRegistration,
     Redelivered,
     RegisteredRunner,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
 )
 from autoscaler.controller.ports.github_lists import (
@@ -37,14 +37,14 @@ class GuardedGitHub:
     def __init__(self, github: GitHub) -> None:
         self._github = github
 
-    async def mint(
+    async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
-    ) -> MintedRunner:
+    ) -> NewRegistration:
         """See `GitHub`."""
         return await guard(
-            lambda: self._github.mint(scope, runner_group, name, labels),
+            lambda: self._github.register(scope, runner_group, name, labels),
             GitHubError,
-            MintOutcomeUnknownError,
+            RegistrationOutcomeUnknownError,
         )
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:

@@ -29,7 +29,7 @@ class Journal:
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
-        self._hearers: list[Callable[[Sequence[HistoryRow]], None]] = []
+        self._listeners: list[Callable[[Sequence[HistoryRow]], None]] = []
         self._group: list[tuple[Changes, Sequence[DeliveryKey]]] = []
         self._latest: asyncio.Future[None] | None = None
 
@@ -44,7 +44,7 @@ class Journal:
 
     def on_history(self, listener: Callable[[Sequence[HistoryRow]], None]) -> None:
         """Have `listener` called with what is about to be stored of the history."""
-        self._hearers.append(listener)
+        self._listeners.append(listener)
 
     async def record(self, *events: Event, applied: Sequence[DeliveryKey] = ()) -> None:
         """Apply events and make them durable; wakes the planner. Raises StoreError."""
@@ -80,7 +80,7 @@ class Journal:
         changes = self.ledger.take_changes()
         if changes or applied:
             report(changes, self.ledger.state, self._telemetry)
-            for hearer in self._hearers:
+            for hearer in self._listeners:
                 hearer(changes.history)
             # Copied now: by the time the write starts, the records may have moved on.
             records = tuple(map(copied, changes.records))

@@ -10,11 +10,11 @@ from functools import partial
 import structlog
 
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.poller import Duty
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.controller.reconciler import Duty
 from autoscaler.model.events import MachineNoticed, MachinesListed
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Seconds
 from autoscaler.model.interruptions import NoticeKind
@@ -30,7 +30,7 @@ OTHER = "other"
 _log = structlog.get_logger(__name__)
 
 
-class Noticing:
+class NoticeReader:
     """One endless task for each queue; a queue's trouble is its own."""
 
     def __init__(

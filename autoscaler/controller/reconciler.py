@@ -1,201 +1,228 @@
-"""Looks at the world again and again: providers' machines, GitHub's failed deliveries, our age.
+"""The control loop: take facts in, plan, carry out; again whenever something changed.
 
-It turns what it finds into facts and leaves every decision to the planner.
+It owns the order of start and stop. It never decides what is planned.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import structlog
 
+from autoscaler.controller.effects import Effects
+from autoscaler.controller.executor import Executor
+from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.poller import Poller
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError
-from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
-from autoscaler.controller.ports.store import Store
-from autoscaler.controller.wakeups import Wakeups
-from autoscaler.model.events import ListedMachine, MachinesListed, QuotasRead
-from autoscaler.model.identifiers import Instant, ProviderName, Seconds
-
-SWEEP_EVERY: Seconds = 30.0
-SWEEP_SOON: Seconds = 2.0
-
-LISTED_AT_ONCE = 1000
-"""Machines of a provider's list that are taken in before everybody else has a turn."""
-
-UPKEEP_EVERY: Seconds = 600.0
-REDELIVER_EVERY: Seconds = 20.0
-REDELIVERY_WINDOW: Seconds = 3 * 86400.0
-"""GitHub redelivers for three days (docs.github.com, webhooks: redelivering)."""
-
-BEAT_EVERY: Seconds = 10.0
-FORGET_EVERY: Seconds = 3600.0
-ROWS_KEPT_FOR: Seconds = 4 * 86400.0
-
-Duty = Callable[[], Coroutine[Any, Any, None]]
-"""Another look at the world, run until it ends or is cancelled. Raises StoreError alone."""
-
-QuotasTried = Callable[[ProviderName], Coroutine[Any, Any, None]]
-"""Raises StoreError alone."""
+from autoscaler.controller.ports.store import StoreError
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.signals import fleet_counts
+from autoscaler.ledger.jobs import is_any_overdue
+from autoscaler.model.events import TimePassed
+from autoscaler.model.identifiers import Instant, Seconds, SkuName
+from autoscaler.model.plan import Plan
+from autoscaler.planner.planner import plan
 
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How changes are gathered before planning, in real seconds.
+
+    Planning waits `quiet` after a change, and on while `stream` more jobs come in each such while:
+    `longest` at most (Karpenter's figures for batching launches). Where `flood` jobs came in one
+    of them, `lull` have to pass with less before it is over: a flood does not come evenly. Planning
+    happens every `tick` even if nothing changed, and takes at most a `share` of the process's time.
+    """
+
+    quiet: Seconds = 0.035
+    stream: int = 2
+    flood: int = 8
+    lull: int = 4
+    longest: Seconds = 1.0
+    tick: Seconds = 1.0
+    share: float = 0.25
+
+
+LARGE_FLEET = 1000
+"""Jobs and machines from which on other tasks have a turn between the parts of a pass."""
+
+REMIND_AFTER: Seconds = 60.0
+"""How seldom a reason is told again that comes and goes."""
+
+
 class Reconciler:
-    """One task for each thing to look at; what goes wrong at one of them stops none of the others."""
+    """Runs until asked to stop, or until the store fails."""
 
     def __init__(
         self,
         journal: Journal,
-        store: Store,
-        github: GitHub,
-        providers: Mapping[ProviderName, Provider],
+        intake: Intake,
+        executor: Executor,
+        poller: Poller,
+        effects: Effects,
+        telemetry: Telemetry,
         clock: Clock,
-        arrived_until: Instant,
-        duties: Sequence[Duty] = (),
-        quotas_read: QuotasTried | None = None,
+        pacing: Clock,
+        pace: Pace,
     ) -> None:
-        """`duties` are looked after beside its own tasks, each of its own trouble. `quotas_read` is
-        called after each try to read a provider's quotas.
-
-        `arrived_until` may be of a clock that was ahead; then nobody knows what had arrived.
-        """
         self._journal = journal
-        self._store = store
-        self._github = github
-        self._providers = providers
+        self._intake = intake
+        self._executor = executor
+        self._poller = poller
+        self._effects = effects
+        self._telemetry = telemetry
         self._clock = clock
-        now = clock.now()
-        self._arrived_until = arrived_until if arrived_until <= now else now - REDELIVERY_WINDOW
-        self._duties = duties
-        self._quotas_read = quotas_read
-        self._sweep_soon = {name: asyncio.Event() for name in providers}
-        self._sweeps_begun = dict.fromkeys(providers, 0)
-        self._listed: Wakeups[tuple[ProviderName, int]] = Wakeups(clock)
-        self.github_answered = False
+        self._pacing = pacing
+        self._pace = pace
+        self._stopping = asyncio.Event()
+        self.plan = Plan()
+        self._told: dict[tuple[SkuName, str, str], Instant] = {}
+        self._due = asyncio.Event()
+        self._planning_took: Seconds = 0.0
+        self.turned_at: Instant | None = None
 
-    async def list_soon(self, provider: ProviderName, patience: Seconds) -> None:
-        """Have a provider's machines listed at the next chance, and wait so long for it at most."""
-        if provider not in self._sweeps_begun:
-            return
-        self._sweep_soon[provider].set()
-        await self._listed.wait((provider, self._sweeps_begun[provider]), patience)
+    def stop(self) -> None:
+        """Ask the loop to finish its turn and return."""
+        self._stopping.set()
+        self._due.set()
+        self._journal.changed.set()
 
     async def run(self) -> None:
-        """Run until cancelled. Raises StoreError."""
-        async with asyncio.TaskGroup() as group:
-            for name in self._providers:
-                group.create_task(self._sweeps(name))
-                group.create_task(self._upkeep(name))
-            group.create_task(self._redeliveries())
-            group.create_task(self._beats())
-            group.create_task(self._forgetting())
-            for duty in self._duties:
-                group.create_task(duty())
-
-    async def sweep(self, name: ProviderName) -> bool:
-        """List a provider's machines once; False if the list is not complete."""
-        began_at = self._journal.now
-        machines: list[ListedMachine] = []
-        complete = True
+        """Turn until stopped, then let what is in flight finish. Raises StoreError."""
+        watching = asyncio.get_running_loop().create_task(self._poller.run())
+        watching.add_done_callback(lambda _: self.stop())
         try:
-            async for page in self._providers[name].machines():
-                machines.extend(page)
-        except (ProviderError, OutcomeUnknownError) as error:
-            _log.warning("list_incomplete", provider=name, error=str(error))
-            complete = False
-        last = await self._take_in(name, began_at, machines)
-        shown = frozenset(one.provider_id for one in machines)
-        await self._journal.record(
-            MachinesListed(self._journal.now, name, began_at, complete, last, shown=shown)
-        )
-        return complete
-
-    async def _take_in(
-        self, name: ProviderName, began_at: Instant, machines: Sequence[ListedMachine]
-    ) -> tuple[ListedMachine, ...]:
-        """Take in a list but for its last piece, which is left, and let others go on in between."""
-        first = 0
-        while len(machines) - first > LISTED_AT_ONCE:
-            piece = tuple(machines[first : first + LISTED_AT_ONCE])
-            now = self._journal.now
-            self._journal.note(MachinesListed(now, name, began_at, False, piece, more=True))
-            first += LISTED_AT_ONCE
-            await asyncio.sleep(0)
-        return tuple(machines[first:])
-
-    async def _sweeps(self, name: ProviderName) -> None:
-        soon = self._sweep_soon[name]
-        while True:
-            soon.clear()
-            # Who comes while a list is under way waits for the next one.
-            before = self._sweeps_begun[name]
-            self._sweeps_begun[name] += 1
-            await self.sweep(name)
-            self._listed.wake((name, before))
-            await self._clock.sleep(SWEEP_SOON)
-            await self._first(soon, SWEEP_EVERY - SWEEP_SOON)
-
-    async def _first(self, event: asyncio.Event, seconds: Seconds) -> None:
-        """Return when this has happened, or after the time."""
-        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
-        waiter = asyncio.ensure_future(event.wait())
-        try:
-            await asyncio.wait({sleeper, waiter}, return_when=asyncio.FIRST_COMPLETED)
+            while not self._stopping.is_set():
+                await self.turn()
+                async with self._woken_at(self.plan.again_at):
+                    await self._gather()
         finally:
-            sleeper.cancel()
-            waiter.cancel()
+            watching.cancel()
+            await asyncio.wait({watching})
+            # Looked at although the loop itself may have failed: the store fails for both.
+            error = None if watching.cancelled() else watching.exception()
+        if error is not None:
+            raise _cause(error)
+        await self._intake.apply_waiting()
 
-    async def _upkeep(self, name: ProviderName) -> None:
-        """What an account allows and what launches left behind change slowly."""
-        provider = self._providers[name]
-        while True:
-            try:
-                quotas = await provider.quotas()
-            except (ProviderError, OutcomeUnknownError) as error:
-                _log.warning("quotas_not_read", provider=name, error=str(error))
-            else:
-                found = tuple(sorted(quotas.items()))
-                await self._journal.record(QuotasRead(self._journal.now, name, found))
-            if self._quotas_read is not None:
-                await self._quotas_read(name)
-            try:
-                collected = await provider.collect(self._sendable(name))
-            except (ProviderError, OutcomeUnknownError) as error:
-                _log.warning("collection_failed", provider=name, error=str(error))
-            else:
-                if collected:
-                    _log.info("collected", provider=name, ids=collected)
-            await self._clock.sleep(UPKEEP_EVERY)
+    async def turn(self) -> None:
+        """One pass: facts in, time forward, plan, carry out. Raises StoreError."""
+        began = self._pacing.now()
+        self._journal.changed.clear()
+        await self._intake.apply_waiting()
+        await self._pass_time()
+        planned = self._pacing.now()
+        self.plan = plan(self._journal.fleet())
+        self._planning_took = self._pacing.now() - planned
+        await self._executor.carry_out(self.plan)
+        await self._journal.commit()
+        await self._give_way()
+        self._tell_waiting()
+        self._telemetry.fleet(fleet_counts(self._journal.ledger.state, self._clock.now()))
+        self.turned_at = self._pacing.now()
+        self._telemetry.loop_pass(self.turned_at - began)
 
-    def _sendable(self, name: ProviderName) -> list[str]:
-        calls = self._journal.ledger.state.open_calls.values()
-        return [call.request for call in calls if call.provider == name and call.request]
+    async def _pass_time(self) -> None:
+        """Tell the ledger what time it is. No expired job is left as demand for the plan that follows."""
+        now = self._clock.now()
+        self._journal.note(TimePassed(now))
+        while is_any_overdue(self._journal.ledger.state, now):
+            await asyncio.sleep(0)
+            self._journal.note(TimePassed(now))
+        await self._give_way()
 
-    async def _redeliveries(self) -> None:
-        while True:
-            oldest = self._journal.now - REDELIVERY_WINDOW
-            since = max(oldest, self._arrived_until)
-            pause = REDELIVER_EVERY
-            try:
-                done = await self._github.redeliver_failed(since)
-            except GitHubError as error:
-                _log.warning("redelivery_failed", error=str(error))
-                pause = max(
-                    pause, error.retry_after if isinstance(error, RetryLaterError) else 60.0
-                )
-            else:
-                self.github_answered = True
-                self._arrived_until = done.arrived_until
-            await self._clock.sleep(pause)
+    async def _give_way(self) -> None:
+        """Let other tasks run, if the fleet is so large that each part of a pass takes long.
 
-    async def _beats(self) -> None:
-        while True:
-            await self._store.beat(self._journal.now, self._arrived_until)
-            await self._clock.sleep(BEAT_EVERY)
+        Not between a plan and its recording: intents are about the fleet as it was planned for.
+        """
+        state = self._journal.ledger.state
+        if len(state.jobs) + len(state.machines) >= LARGE_FLEET:
+            await asyncio.sleep(0)
 
-    async def _forgetting(self) -> None:
-        while True:
-            await self._store.forget(self._journal.now - ROWS_KEPT_FOR)
-            await self._clock.sleep(FORGET_EVERY)
+    async def drain(self, patience: Seconds) -> None:
+        """Finish what is in flight, and make the last of it durable. Raises StoreError."""
+        cut_off = await self._effects.drain(patience)
+        if cut_off:
+            _log.warning("effects_cut_off", count=cut_off)
+        await self._journal.commit()
+
+    def _tell_waiting(self) -> None:
+        """Log why nothing is on its way for jobs, when a reason comes up."""
+        reasons = {
+            (demand.skus[0], run.reason, run.code)
+            for demand, runs in self.plan.waiting.items()
+            for run in runs
+            if run.blocked
+        }
+        now = self._pacing.now()
+        for sku, reason, code in sorted(reasons - self._told.keys()):
+            named = {"code": code} if code else {}
+            _log.warning("jobs_wait", sku=sku, reason=reason, **named)
+        recent = {key: at for key, at in self._told.items() if now - at < REMIND_AFTER}
+        self._told = recent | dict.fromkeys(reasons, now)
+
+    async def _gather(self) -> None:
+        """Wait for a change or the next tick, then for the jobs that come with it."""
+        if not await _set_within(self._journal.changed, self._pace.tick):
+            return
+        until = self._pacing.now() + self._pace.longest
+        pace = self._pace
+        quiet = max(pace.quiet, self._planning_took * (1.0 / pace.share - 1.0))
+        calm, enough = 0, 1
+        while calm < enough and self._pacing.now() < until:
+            began, known = self._pacing.now(), self._intake.jobs_queued
+            if await _set_within(self._due, quiet):
+                return
+            # Little by little: deliveries wait for the store behind what a turn writes.
+            await self._intake.apply_waiting()
+            # A clock that was set back stands still for a while.
+            elapsed = max(self._pacing.now() - began, quiet)
+            came = (self._intake.jobs_queued - known) * pace.quiet / elapsed
+            calm = calm + 1 if came < pace.stream else 0
+            enough = pace.lull if came >= pace.flood else enough
+
+    @asynccontextmanager
+    async def _woken_at(self, moment: Instant | None) -> AsyncIterator[None]:
+        """Have the loop turn at this moment of the controller's clock, if it comes first."""
+        self._due.clear()
+        if self._stopping.is_set():
+            self._due.set()
+        alarm = asyncio.get_running_loop().create_task(self._ring(moment))
+        try:
+            yield
+        finally:
+            alarm.cancel()
+            await asyncio.wait({alarm})
+
+    async def _ring(self, moment: Instant | None) -> None:
+        if moment is not None:
+            await self._clock.sleep(max(0.0, moment - self._clock.now()))
+            self._due.set()
+            self._journal.changed.set()
+
+
+async def _set_within(event: asyncio.Event, seconds: Seconds) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def failure_of(error: BaseException) -> str:
+    """One line for an operator about what ended the loop."""
+    error = _cause(error)
+    if isinstance(error, StoreError):
+        return f"the store failed: {error}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The first of a group's errors: one is enough to end the loop."""
+    return _cause(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -7,12 +7,12 @@ GitHub's refusal (422) always wins: a runner at work is never deleted.
 from typing import NoReturn
 
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.granting import Granting
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnownYetError
 from autoscaler.controller.ports.github import GitHub, GitHubError, RunnerBusyError
+from autoscaler.controller.registrar import Registrar
 from autoscaler.model import events as e
-from autoscaler.model.cooldowns import held, mint_key
+from autoscaler.model.cooldowns import held, registration_key
 from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState, runner_name, runner_names
@@ -25,15 +25,15 @@ REMEMBERED_FOR: Seconds = 60.0
 SEAT_CLOSED = "seat closed"
 
 
-class Releasing:
+class RegistrationReleaser:
     """Deletes registrations while their machine waits for the answer."""
 
     def __init__(
-        self, journal: Journal, github: GitHub, granting: Granting, effects: Effects
+        self, journal: Journal, github: GitHub, registrar: Registrar, effects: Effects
     ) -> None:
         self._journal = journal
         self._github = github
-        self._granting = granting
+        self._registrar = registrar
         self._effects = effects
         self._replacing: set[RunnerName] = set()
         self._under_way: set[MachineId] = set()
@@ -44,12 +44,12 @@ class Releasing:
 
         One that is over may be asked about again: the answer may not have reached its machine.
         """
-        if runner is None or runner.state not in (RunnerState.ACKNOWLEDGED, RunnerState.DONE):
+        if runner is None or runner.state not in (RunnerState.LISTENING, RunnerState.DONE):
             return False
         if runner.machine in self._under_way or self._remembered(runner.name) not in (None, 404):
             return False
         cooldowns = self._journal.ledger.state.cooldowns
-        return held(cooldowns, mint_key(runner.demand.scope), self._journal.now) is None
+        return held(cooldowns, registration_key(runner.demand.scope), self._journal.now) is None
 
     async def release(self, runner: Runner | None) -> int:
         """Delete an idle registration: GitHub's status, or 503 when it could not be asked.
@@ -97,14 +97,16 @@ class Releasing:
         self._answers[name] = (self._now + REMEMBERED_FOR, status)
 
     async def replace(self, machine: Machine, runner: Runner) -> None:
-        """The hand-over did not arrive: delete that registration and mint another name.
+        """The hand-over did not arrive: delete that registration and create another name.
 
         Raises BootstrapRefusedError (410) when the seat is closed: GitHub says that it is busy,
         or too many were handed over. Raises NotKnownYetError while GitHub cannot be asked.
         """
         if runner.reason.startswith(SEAT_CLOSED):
             raise BootstrapRefusedError(410, "ended")
-        if held(self._journal.ledger.state.cooldowns, mint_key(runner.demand.scope), self._now):
+        if held(
+            self._journal.ledger.state.cooldowns, registration_key(runner.demand.scope), self._now
+        ):
             raise NotKnownYetError(TRY_AGAIN)
         if runner.state is not RunnerState.DONE:
             self._replacing.add(runner.name)
@@ -112,7 +114,7 @@ class Releasing:
                 await self._delete(runner)
             finally:
                 self._replacing.discard(runner.name)
-        if runner.acknowledged_at is not None or runner.state is RunnerState.BUSY:
+        if runner.listening_at is not None or runner.state is RunnerState.BUSY:
             raise BootstrapRefusedError(409, "second_grant")
         if self._handed_over(machine) >= MAX_HANDED_OVER:
             await self._close(runner, "handed over too often")
@@ -132,12 +134,12 @@ class Releasing:
         try:
             await self._github.delete_runner(runner.demand.scope, runner.github_id)
         except RunnerBusyError:
-            await self._close(runner, "busy, yet its machine asks for a grant")
+            await self._close(runner, "busy, yet its machine asks for an assignment")
         except GitHubError as error:
             raise NotKnownYetError(TRY_AGAIN) from error
 
     def _name_again(self, machine: Machine, runner: Runner) -> None:
-        if machine.runner != runner.name or machine.state is not MachineState.GRANTED:
+        if machine.runner != runner.name or machine.state is not MachineState.ASSIGNED:
             return  # another poll of the same machine was quicker, or it left meanwhile
         catalogue = self._journal.ledger.state.catalogue
         name = runner_name(
@@ -148,12 +150,12 @@ class Releasing:
             e.RunnerClosed(now, runner.name, "its hand-over did not arrive"),
             e.RunnerNamed(now, name, machine.id, runner.demand),
         )
-        self._effects.start(self._record_and_mint(name))
+        self._effects.start(self._record_and_register(name))
 
-    async def _record_and_mint(self, name: RunnerName) -> None:
+    async def _record_and_register(self, name: RunnerName) -> None:
         # Not the poll's own work: a poll whose connection breaks here would leave it half done.
         await self._journal.commit()
-        await self._granting.mint(name)
+        await self._registrar.register(name)
 
     async def _close(self, runner: Runner, reason: str) -> NoReturn:
         # The machine powers itself off on 410; nobody else may end it, for it may be busy.

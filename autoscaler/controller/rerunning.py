@@ -20,7 +20,7 @@ LOOK_EVERY: Seconds = 5.0
 _log = structlog.get_logger(__name__)
 
 
-class Rerunning:
+class Rerunner:
     """One request at a time: a re-run is never urgent."""
 
     def __init__(self, journal: Journal, reruns: Reruns, clock: Clock) -> None:

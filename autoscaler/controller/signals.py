@@ -15,7 +15,7 @@ from autoscaler.model.cooldowns import boots_key, exits_key, on_trial
 from autoscaler.model.identifiers import Instant, JobId, MachineId, ProviderName, SkuName
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import Admission
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import MachineState, TerminationReason
 
 _log = structlog.get_logger(__name__)
 
@@ -53,13 +53,13 @@ def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
         oldest_waiting={
             sku: max(0.0, now - queued_at)
             for sku in state.catalogue.skus
-            if (queued_at := state.tallies.oldest_queued(sku)) is not None
+            if (queued_at := state.counters.oldest_queued(sku)) is not None
         },
         jobs_in_progress={sku: state.in_progress[sku] for sku in state.catalogue.skus},
         machines={key: len(ordered) for key, ordered in state.by_state.items()},
         machines_foreign=sum(len(machines) for machines in state.foreign.values()),
-        machines_unclear=state.tallies.unclear,
-        machines_not_terminating=state.tallies.not_terminating,
+        machines_unverified=state.counters.unverified,
+        machines_not_terminating=state.counters.not_terminating,
         dollars_per_hour=max(
             0.0, state.dollars_used - state.spot_costs.below_limits(state.catalogue)
         ),
@@ -93,9 +93,9 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -
     machine = state.machines.get(MachineId(row.record))
     if machine is None:
         return
-    if row.event == MachineState.ENDING and machine.ground is not None:
-        telemetry.machine_ended(machine.sku, machine.ground)
-        if machine.ground is EndGround.DEADLINE and machine.failure is not None:
+    if row.event == MachineState.TERMINATING and machine.reason_code is not None:
+        telemetry.machine_terminated(machine.sku, machine.reason_code)
+        if machine.reason_code is TerminationReason.DEADLINE and machine.failure is not None:
             telemetry.launch_failures(machine.sku, machine.failure, 1)
     elif row.event == MachineState.FAILED and machine.failure is not None:
         telemetry.launch_failures(machine.sku, machine.failure, 1)

@@ -32,11 +32,11 @@ class Registrations:
     ) -> list[RegisteredRunner]:
         """Take a complete list in, begun at that moment; what is to be removed now."""
         # A restored store knows less than there is: a machine that it cannot tell may be anyone's.
-        unclear = any(one.unproven and one.occupies for one in state.machines.values())
+        unverified = any(one.unverified and one.occupies for one in state.machines.values())
         lost = {
             runner.github_id: runner
             for runner in runners
-            if has_lost_its_machine(runner, state, unclear)
+            if has_lost_its_machine(runner, state, unverified)
         }
         self._since = {number: self._since.get(number, began_at) for number in lost}
         confirmed = [
@@ -50,10 +50,10 @@ class Registrations:
         return confirmed
 
 
-def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState, unclear: bool) -> bool:
+def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState, unverified: bool) -> bool:
     """Whether a registration is one of ours, does nothing, and has no machine any more.
 
-    `unclear`: a machine that nobody can tell may be that of a registration without one.
+    `unverified`: a machine that nobody can tell may be that of a registration without one.
     """
     if runner.online or runner.busy:
         return False
@@ -63,11 +63,13 @@ def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState, unclear: 
     machine = state.machines.get(machine_id)
     if machine is None or (machine.state is MachineState.FAILED and machine.provider_id is None):
         # Nobody knows it, or its slot was written off: a backup may be older than its registration.
-        return not unclear
-    return machine.state is MachineState.GONE
+        return not unverified
+    return machine.state is MachineState.TERMINATED
 
 
 def _swept_since(state: LedgerState, moment: Instant) -> bool:
     """Whether every provider has been listed completely since then."""
-    providers = {rung.provider for sku in state.catalogue.skus.values() for rung in sku.ladder}
+    providers = {
+        option.provider for sku in state.catalogue.skus.values() for option in sku.launch_options
+    }
     return all(state.swept_at.get(provider, 0.0) > moment for provider in providers)

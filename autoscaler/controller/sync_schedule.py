@@ -99,12 +99,12 @@ class Read(NamedTuple):
 class Turn:
     """The last turn of a reading. `read_at` is the last that succeeded, None before the first.
 
-    `strikes` failed since then, of its own fault; `calls` is how many answers the last one took.
+    `failures` failed since then, of its own fault; `calls` is how many answers the last one took.
     """
 
     tried_at: Instant
     read_at: Instant | None = None
-    strikes: int = 0
+    failures: int = 0
     calls: int = 1
 
 
@@ -163,7 +163,7 @@ def staleness(known: Known, now: Instant) -> Seconds:
         if known.read_at(Read(Kind.REPOSITORIES, scope), -1.0) < 0.0:
             oldest = known.began_at
         created = Read(Kind.CREATED, scope)
-        if created in known.turns and known.turns[created].strikes:
+        if created in known.turns and known.turns[created].failures:
             oldest = min(oldest, known.read_at(created, known.began_at))
     for (repository, number), run in known.runs.items():
         oldest = min(oldest, known.read_at(Read(Kind.JOBS, repository, number), run.known_at))
@@ -218,7 +218,7 @@ def _candidates(known: Known, now: Instant) -> Iterator[_Candidate]:
 def _is_read(known: Known, read: Read) -> bool:
     """Whether its last turn succeeded."""
     turn = known.turns.get(read)
-    return turn is not None and turn.read_at is not None and not turn.strikes
+    return turn is not None and turn.read_at is not None and not turn.failures
 
 
 def _of_repositories(known: Known, now: Instant) -> Iterator[_Candidate]:
@@ -246,7 +246,7 @@ def _lateness(known: Known, read: Read, now: Instant, every: Seconds | None = No
     if turn.read_at is None and interval <= INTERVALS[read.kind]:
         interval = min(interval, FIRST_AGAIN)
     interval = max(interval, EACH_CALL * turn.calls)
-    if turn.strikes > 1:
-        doubled = interval * 2.0 ** min(turn.strikes - 1, _DOUBLINGS)
+    if turn.failures > 1:
+        doubled = interval * 2.0 ** min(turn.failures - 1, _DOUBLINGS)
         interval = min(doubled, max(interval, SELDOM))
     return (now - turn.tried_at) / interval

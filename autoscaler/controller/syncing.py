@@ -12,15 +12,15 @@ from itertools import count
 
 import structlog
 
-from autoscaler.controller.asking import Asking
+from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
 from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.controller.sync_book import SyncBook, news, run_origins
 from autoscaler.controller.sync_registrations import Registrations
 from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Read, next_reads, staleness
+from autoscaler.controller.sync_state import SyncState, news, run_origins
 from autoscaler.ledger.restored import waits_for_a_list
 from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds
@@ -83,7 +83,7 @@ class Syncing:
             scopes.setdefault(scope.owner.lower(), []).append(scope.key)
         async with asyncio.TaskGroup() as group:
             for account, keys in scopes.items():
-                book = SyncBook(account, keys, self._clock.now())
+                book = SyncState(account, keys, self._clock.now())
                 sync = _AccountSync(
                     book, keys, self._journal, self._lists, self._github, self._recall, self._clock
                 )
@@ -95,7 +95,7 @@ class Syncing:
                 sync.tick(readings)
                 if tick % TOLD_EVERY == 0:
                     self._telemetry.github_staleness(sync.book.account, sync.staleness)
-                    self._telemetry.github_left_out(sync.book.account, sync.book.left_out)
+                    self._telemetry.github_unwatched(sync.book.account, sync.book.left_out)
                 await self._clock.sleep(TICK)
 
 
@@ -104,7 +104,7 @@ class _AccountSync:
 
     def __init__(
         self,
-        book: SyncBook,
+        book: SyncState,
         scopes: list[str],
         journal: Journal,
         lists: GitHubLists,
@@ -118,7 +118,7 @@ class _AccountSync:
         self._journal = journal
         self._lists = lists
         self._github = github
-        self._asking = Asking(journal, github)
+        self._asking = GitHubReader(journal, github)
         self._recall = recall
         self._clock = clock
         self._under_way: set[Read] = set()
@@ -180,15 +180,15 @@ class _AccountSync:
         self._failures += isinstance(error, RetryLaterError)
         # What GitHub does not let us read says nothing of the others; an outage nothing of this one.
         outage = isinstance(error, RetryLaterError) and self._failures >= TROUBLE_AFTER
-        strikes = self.book.was_not_read(read, began_at, strike=not outage)
-        tell = _log.info if outage or strikes & (strikes - 1) else _log.warning
+        failures = self.book.was_not_read(read, began_at, strike=not outage)
+        tell = _log.info if outage or failures & (failures - 1) else _log.warning
         tell(
             "not_read",
             account=self.book.account,
             kind=read.kind,
             of=read.of,
             run=read.run or None,
-            times=strikes,
+            times=failures,
             error=str(error),
         )
         if isinstance(error, RetryLaterError) and outage:
@@ -199,7 +199,7 @@ class _AccountSync:
     async def _carry_out(self, read: Read, began_at: Instant) -> int:
         """Read it and take it in; how many of the list's answers counted.
 
-        Asking about a job and removing a runner are not of this budget: the pace comes down by them.
+        GitHubReader about a job and removing a runner are not of this budget: the pace comes down by them.
         """
         match read.kind:
             case Kind.REPOSITORIES:

@@ -8,7 +8,7 @@ import secrets
 import time
 from dataclasses import dataclass, field
 
-from autoscaler.model.identifiers import CallId, Instant, MachineId, Seconds
+from autoscaler.model.identifiers import Instant, LaunchRequestId, MachineId, Seconds
 
 
 @dataclass(slots=True)
@@ -39,9 +39,9 @@ class RandomIds:
         """64 random bits."""
         return MachineId(secrets.token_hex(8))
 
-    def call(self) -> CallId:
+    def call(self) -> LaunchRequestId:
         """64 random bits."""
-        return CallId(secrets.token_hex(8))
+        return LaunchRequestId(secrets.token_hex(8))
 
     def token(self) -> str:
         """128 random bits."""

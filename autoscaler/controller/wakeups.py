@@ -1,4 +1,4 @@
-"""Waiting for news of something, or for a while: thousands of parked machines do so at once.
+"""Waiting for news of something, or for a while: thousands of ready machines do so at once.
 
 All who wait share one sleeper, so that each costs a future and no task. It never says what the
 news is: who wakes looks for itself.

@@ -119,7 +119,7 @@ class Installation:
             "/app/installations/{installation_id}/access_tokens",
             {"installation_id": self.id},
             body={},
-            importance=Importance.MINT,
+            importance=Importance.REGISTER,
             expected=frozenset({404}),
         )
         asked_at = self._clock.now()

@@ -23,7 +23,7 @@ REGISTRATION = "actions_runner_registration"
 """GitHub's bucket for registering runners: 10,000 an hour where this was written."""
 
 RESERVES: Mapping[Importance, float] = {
-    Importance.MINT: 0.0,
+    Importance.REGISTER: 0.0,
     Importance.CHECK: 0.02,
     Importance.REMOVE: 0.05,
     Importance.SYNC: 0.2,
@@ -59,12 +59,12 @@ class Shortage:
 @dataclass(slots=True)
 class _Hold:
     until: Instant = 0.0
-    strikes: int = 0
+    failures: int = 0
 
     def extend(self, answer: Answer, now: Instant) -> None:
         if self.until <= now:  # refusals of requests that were under way together are one strike
-            self.strikes += 1
-        delay = delay_of(answer, now, _SECONDARY * 2.0 ** min(self.strikes - 1, _DOUBLINGS))
+            self.failures += 1
+        delay = delay_of(answer, now, _SECONDARY * 2.0 ** min(self.failures - 1, _DOUBLINGS))
         self.until = max(self.until, now + delay)
 
 
@@ -189,7 +189,7 @@ class Budget:
         if is_limit(answer):
             hold.extend(answer, now)
         elif answer.ok and hold.until <= now:
-            hold.strikes = 0
+            hold.failures = 0
         reading = reading_of(answer, self.resource_of(request), now)
         if reading is not None:
             self._resources[request.endpoint] = reading.resource
@@ -206,7 +206,7 @@ class Budget:
 
     def resource_of(self, request: Request) -> str:
         """The bucket that the request counts in, as far as GitHub has told."""
-        default = REGISTRATION if request.effect is Effect.MINT else CORE
+        default = REGISTRATION if request.effect is Effect.REGISTER else CORE
         return self._resources.get(request.endpoint, default)
 
     def _bucket(self, caller: str, request: Request, now: Instant) -> Reading | None:
@@ -269,5 +269,5 @@ def _same_hour(known: Reading, told: Reading) -> bool:
 
 
 def _hold_key(caller: str, request: Request) -> tuple[str, bool]:
-    # A limit on minting is no limit on questions, nor the other way round.
-    return caller, request.effect is Effect.MINT
+    # A limit on registering is no limit on questions, nor the other way round.
+    return caller, request.effect is Effect.REGISTER

@@ -14,7 +14,7 @@ from pydantic import Field
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import (
     GitHubError,
-    MintedRunner,
+    NewRegistration,
     OperatorError,
     Redelivered,
     RegisteredRunner,
@@ -94,29 +94,29 @@ class GitHubClient:
         self.reruns = RunAgain(self._api, self._installations, self._sharing)
         self._redeliveries = [Redelivery(app, self._api, clock) for app in apps]
 
-    async def mint(
+    async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
-    ) -> MintedRunner:
+    ) -> NewRegistration:
         """Register a JIT runner, once. Raises as the port says."""
         target = target_of_scope(scope)
         request = Request(
             "POST",
             f"{target.route}/actions/runners/generate-jitconfig",
             target.variables,
-            effect=Effect.MINT,
-            importance=Importance.MINT,
+            effect=Effect.REGISTER,
+            importance=Importance.REGISTER,
             expected=frozenset({404, 409, 422}),
         )
 
-        async def by(caller: Installation) -> MintedRunner:
+        async def by(caller: Installation) -> NewRegistration:
             group = await self._groups.id_of(target, runner_group, caller)
             body = {"name": name, "runner_group_id": group, "labels": list(labels)}
             filled = replace(request, body=body)
             answer = await self._api.ask(filled, caller)
             if not answer.ok:
-                raise self._not_minted(target, filled, answer)
-            minted = read_as(_JitAnswer, filled, answer)
-            return MintedRunner(minted.runner.id, minted.encoded_jit_config)
+                raise self._not_registered(target, filled, answer)
+            registered = read_as(_JitAnswer, filled, answer)
+            return NewRegistration(registered.runner.id, registered.encoded_jit_config)
 
         candidates = await self._installations.of_scope(target)
         return await self._sharing.carry(candidates, target, request, by)
@@ -289,7 +289,7 @@ class GitHubClient:
             raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")
         return answer
 
-    def _not_minted(self, target: Target, request: Request, answer: Answer) -> GitHubError:
+    def _not_registered(self, target: Target, request: Request, answer: Answer) -> GitHubError:
         text = f"{request.endpoint}: {answer.status} {answer.message}"
         if answer.status == 409 or "already exists" in answer.message.lower():
             return RunnerExistsError(text)

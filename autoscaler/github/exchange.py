@@ -19,7 +19,7 @@ class Effect(StrEnum):
 
     READ = "read"
     WRITE = "write"
-    MINT = "mint"
+    REGISTER = "register"
 
 
 class Importance(IntEnum):
@@ -31,7 +31,7 @@ class Importance(IntEnum):
     sync    lists of jobs and runners, deliveries to be repeated: nothing waits for it
     """
 
-    MINT = 0
+    REGISTER = 0
     CHECK = 1
     REMOVE = 2
     SYNC = 3

@@ -103,7 +103,7 @@ class Installations:
             "GET",
             f"{target.route}/installation",
             target.variables,
-            importance=Importance.MINT,
+            importance=Importance.REGISTER,
             expected=frozenset({404}),
         )
         try:

@@ -17,7 +17,7 @@ class Action(StrEnum):
     again      repeat the request after 1 and 3 seconds, then as `later`
     later      raise RetryLaterError: the controller tries again later
     hold       raise LimitError: send nothing for this App for a while; another App may be used
-    look up    raise MintOutcomeUnknownError: the registration may exist, so look for its name first
+    look up    raise RegistrationOutcomeUnknownError: the registration may exist, so look for its name first
     renew      repeat once with a new token, then as `other app`
     other app  raise NotAllowedError: use another App; if there is none left, as `operator`
     follow     request the URL that the answer names, at most three times, within the API's origin
@@ -60,11 +60,13 @@ class Policy:
     known_by: str
     read: Action
     write: Action
-    mint: Action
+    register: Action
 
     def action(self, effect: Effect) -> Action:
         """Return the action for a request with this effect."""
-        return {Effect.READ: self.read, Effect.WRITE: self.write, Effect.MINT: self.mint}[effect]
+        return {Effect.READ: self.read, Effect.WRITE: self.write, Effect.REGISTER: self.register}[
+            effect
+        ]
 
 
 _A = Action

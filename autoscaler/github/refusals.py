@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from autoscaler.controller.ports.github import (
     GitHubError,
-    MintOutcomeUnknownError,
     OperatorError,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
 )
 from autoscaler.github.exchange import Answer, Request
@@ -41,7 +41,7 @@ def refusal(
     if action is Action.HOLD:
         return LimitError(said, delay)
     if action is Action.LOOK_UP:
-        return MintOutcomeUnknownError(said)
+        return RegistrationOutcomeUnknownError(said)
     if action in (Action.AGAIN, Action.LATER):
         return RetryLaterError(said, delay)
     if action in (Action.RENEW, Action.OTHER_APP):

@@ -121,7 +121,7 @@ class RunnerGroups:
     async def _read(self, target: Target, caller: Caller) -> _Listing:
         route = "/orgs/{org}/actions/runner-groups{?per_page}"
         request = Request(
-            "GET", route, {**target.variables, "per_page": 100}, importance=Importance.MINT
+            "GET", route, {**target.variables, "per_page": 100}, importance=Importance.REGISTER
         )
         read_at = self._clock.now()
         groups: dict[str, _Group] = {}

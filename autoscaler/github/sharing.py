@@ -73,7 +73,7 @@ class Sharing:
 
         `request` is what the work is mainly made of: by it the candidates are compared.
         """
-        if len(candidates) > 1 and request.effect is Effect.MINT:
+        if len(candidates) > 1 and request.effect is Effect.REGISTER:
             await self._learn(candidates, target, request)
         errors: list[GitHubError] = []
         for installation in self._ranked(candidates, target, request):
@@ -115,7 +115,7 @@ class Sharing:
         self._benched[installation.name, str(target)] = now + _BENCHED
 
     async def _learn(
-        self, candidates: Sequence[Installation], target: Target, mint: Request
+        self, candidates: Sequence[Installation], target: Target, register: Request
     ) -> None:
         """Have GitHub tell what is left for registering, once an hour at most. It costs nothing.
 
@@ -125,7 +125,7 @@ class Sharing:
         asking: dict[asyncio.Task[None], str] = {}
         for one in candidates:
             asked = self._asked.get(one.name, -_HOUR) + _HOUR > now
-            if not asked and not self._budget.knows(one.name, mint, now):
+            if not asked and not self._budget.knows(one.name, register, now):
                 ask = partial(self._ask, one, target)
                 asking[self._flights.start(one.name, ask)] = one.name
         if not asking:
@@ -141,7 +141,7 @@ class Sharing:
             # 404 where an Enterprise Server has no limits.
             "GET",
             "/rate_limit",
-            importance=Importance.MINT,
+            importance=Importance.REGISTER,
             expected=frozenset({404}),
         )
         try:

@@ -243,7 +243,7 @@ def lab_fleet(push: Push, scale: float) -> LabFleet:
     seconds = _DEADLINE * scale
     deadlines = {
         stage: f"{max(least, seconds):.0f}s"
-        for stage, least in (("boot", 1800.0), ("gate", 600.0), ("parked_silence", 300.0))
+        for stage, least in (("boot", 1800.0), ("gate", 600.0), ("ready_silence", 300.0))
     }
     return LabFleet(
         organization=owner,

@@ -17,7 +17,7 @@ from autoscaler.lab.watch import Progress, SkuProgress
 PLAIN_EVERY = 5.0
 """Real seconds between two reports in plain text."""
 
-_COLUMNS = ("waiting", "booting", "parked", "running")
+_COLUMNS = ("waiting", "booting", "ready", "running")
 
 
 class Screen(Protocol):
@@ -146,4 +146,4 @@ def _done(row: SkuProgress) -> str:
 def _style(row: SkuProgress) -> str:
     if row.done == row.jobs:
         return "green"
-    return "" if row.waiting or row.running or row.booting or row.parked else "dim"
+    return "" if row.waiting or row.running or row.booting or row.ready else "dim"

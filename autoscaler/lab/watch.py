@@ -49,11 +49,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class SkuProgress:
-    """Jobs that wait, run and are done, machines that boot and are parked; `jobs` is all of them."""
+    """Jobs that wait, run and are done, machines that boot and are ready; `jobs` is all of them."""
 
     waiting: int
     booting: int
-    parked: int
+    ready: int
     running: int
     done: int
     jobs: int
@@ -74,7 +74,7 @@ class Progress:
         return SkuProgress(
             waiting=sum(row.waiting for row in rows),
             booting=sum(row.booting for row in rows),
-            parked=sum(row.parked for row in rows),
+            ready=sum(row.ready for row in rows),
             running=sum(row.running for row in rows),
             done=sum(row.done for row in rows),
             jobs=sum(row.jobs for row in rows),
@@ -148,7 +148,7 @@ def _sku_progress(sku: str, jobs: list[Job], metrics: Mapping[str, float]) -> Sk
     return SkuProgress(
         waiting=status[JobStatus.QUEUED] + status[JobStatus.WAITING],
         booting=machines(*_BOOTING),
-        parked=machines(MachineState.PARKED),
+        ready=machines(MachineState.READY),
         running=status[JobStatus.IN_PROGRESS],
         done=status[JobStatus.COMPLETED],
         jobs=len(jobs),

@@ -1,1 +1,1 @@
-"""Turns events into records, indexes, cooldowns and history: pure."""
+"""RegistrationBudget events into records, indexes, cooldowns and history: pure."""

@@ -3,7 +3,7 @@
 The planner launches nothing while a breaker is open, and one machine at a time after that.
 """
 
-from autoscaler.ledger.cooldowns import Growth, lift
+from autoscaler.ledger.cooldowns import Backoff, lift
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.cooldowns import (
@@ -11,15 +11,15 @@ from autoscaler.model.cooldowns import (
     Cooldown,
     boots_key,
     exits_key,
+    launch_option_key,
     on_trial,
     refused_image_key,
-    rung_key,
 )
 from autoscaler.model.events import CircuitClosed
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.machines import Machine
 
-REFUSED = Growth(300.0, 3600.0)
+REFUSED = Backoff(300.0, 3600.0)
 """How long a refused image is not launched at all. Then one machine is tried, because GitHub also
 refused its newest runner once, during an outage (actions/runner#4613)."""
 
@@ -31,15 +31,15 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
     """
     key = exits_key(machine.sku)
     known = state.cooldowns.get(key)
-    if known is not None and known.strikes and known.until > at and known.image == machine.image:
+    if known is not None and known.failures and known.until > at and known.image == machine.image:
         return
-    strikes = max(known.strikes if known is not None else 0, IN_A_ROW - 1) + 1
+    failures = max(known.failures if known is not None else 0, IN_A_ROW - 1) + 1
     reason = (
         f"GitHub refuses actions/runner {machine.runner_version or 'of unknown version'} in image "
         f"{machine.image or 'of unknown id'}: {said}"
     )
-    until = at + REFUSED.hold(strikes - IN_A_ROW)
-    state.cool(Cooldown(key, until, strikes, reason[:300], image=machine.image))
+    until = at + REFUSED.hold(failures - IN_A_ROW)
+    state.cool(Cooldown(key, until, failures, reason[:300], image=machine.image))
     _remember_refused(state, machine.sku, machine.image, at)
     state.note(machine, at, "on_trial", reason)
 
@@ -49,8 +49,12 @@ def on_circuit_closed(state: LedgerState, event: CircuitClosed) -> None:
     key = exits_key(event.sku)
     if event.by_operator:
         sku = state.catalogue.skus.get(event.sku)
-        rungs = range(len(sku.ladder)) if sku is not None else ()
-        for lifted in (key, boots_key(event.sku), *(rung_key(event.sku, one) for one in rungs)):
+        options = range(len(sku.launch_options)) if sku is not None else ()
+        for lifted in (
+            key,
+            boots_key(event.sku),
+            *(launch_option_key(event.sku, one) for one in options),
+        ):
             lift(state, lifted, event.at)
         _remember_refused(state, event.sku, "", event.at)
     else:

@@ -6,15 +6,15 @@ ends a machine: a confirmed one is due, and the planner ends it.
 
 from collections.abc import Iterable
 
-from autoscaler.ledger.lists import adopt_unproven
+from autoscaler.ledger.lists import adopt_unverified
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.calls import CallState
-from autoscaler.model.events import InstallationTakenOver, MachinesListed, OrphanConfirmed
+from autoscaler.model.events import InstallationTakenOver, MachineReleasedByOperator, MachinesListed
 from autoscaler.model.identifiers import InstallationId, Instant, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, Machine
+from autoscaler.model.launch_requests import LaunchRequestState
+from autoscaler.model.machines import Machine, TerminationReason
 from autoscaler.model.runners import INSTALLATION_ID, machine_in_any_name, machine_in_name
-from autoscaler.model.unclear import Unclear
+from autoscaler.model.unverified import UnverifiedMachine
 
 HEARD_WITHIN: Seconds = 900.0
 """An agent that spoke within this time is alive: the silence after which GitHub is asked."""
@@ -22,10 +22,10 @@ HEARD_WITHIN: Seconds = 900.0
 SHOWN = 3
 """How many names a refusal repeats."""
 
-_CONFIRM = "it ends by itself after its job; if it is nobody's: autoscaler confirm {}"
+_CONFIRM = "it ends by itself after its job; if it is nobody's: autoscaler terminate {}"
 _TAKE_OVER = (
     "if the store of that installation was lost and no other controller uses it: "
-    "autoscaler confirm --installation {}; if one does, give this fleet another name"
+    "autoscaler adopt {}; if one does, give this fleet another name"
 )
 _TERMINATE = (
     "its cost goes on, and the controller asks again every 10 minutes; look at it at its provider "
@@ -37,13 +37,13 @@ _NO_STORES_ID = (
 )
 
 
-def on_orphan_confirmed(state: LedgerState, event: OrphanConfirmed) -> None:
+def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedByOperator) -> None:
     """It is due at once, on a ground of its own. Of one that is clear by now, nothing changes."""
     machine = state.machines.get(event.machine)
-    if machine is None or not machine.is_unclear:
+    if machine is None or not machine.is_unverified:
         return
     with state.changing(machine):
-        machine.ground = EndGround.OPERATOR
+        machine.reason_code = TerminationReason.OPERATOR
         machine.due = event.at
     state.note(machine, event.at, "confirmed", "an operator confirmed that it is nobody's")
 
@@ -58,19 +58,19 @@ def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver)
         for listed in tuple(known.values()):
             if listed.installation == event.installation:
                 del known[listed.provider_id]
-                state.count_use(listed.sku, listed.dollars_per_hour, listed.holds, -1)
+                state.count_use(listed.sku, listed.dollars_per_hour, listed.quota_usage, -1)
                 seen = MachinesListed(event.at, provider, event.at, False, (listed,))
                 if listed.provider_id not in state.by_provider_id:  # two providers may show it
-                    adopt_unproven(state, seen, listed, "of an installation that was taken over")
+                    adopt_unverified(state, seen, listed, "of an installation that was taken over")
 
 
-def unclear(state: LedgerState) -> list[Unclear]:
+def unverified(state: LedgerState) -> list[UnverifiedMachine]:
     """Everything that cannot be told, then ours that do not terminate, then other installations'.
 
     Each part is sorted by the provider's id. O(machines).
     """
     ours = [
-        Unclear(
+        UnverifiedMachine(
             one.id,
             one.provider,
             one.provider_id,
@@ -82,10 +82,10 @@ def unclear(state: LedgerState) -> list[Unclear]:
             _CONFIRM.format(one.id),
         )
         for one in state.machines.values()
-        if one.is_unclear
+        if one.is_unverified
     ]
     staying = [
-        Unclear(
+        UnverifiedMachine(
             one.id,
             one.provider,
             one.provider_id,
@@ -93,7 +93,7 @@ def unclear(state: LedgerState) -> list[Unclear]:
             one.sku,
             one.since,
             one.launch_time,
-            f"{one.end_attempts} requests to terminate it ({one.reason}), and it still exists; "
+            f"{one.terminate_attempts} requests to terminate it ({one.reason}), and it still exists; "
             f"{one.provider} says: {one.provider_words}",
             _TERMINATE,
         )
@@ -101,7 +101,7 @@ def unclear(state: LedgerState) -> list[Unclear]:
         if one.does_not_terminate
     ]
     others = [
-        Unclear(
+        UnverifiedMachine(
             None,
             provider,
             listed.provider_id,
@@ -123,7 +123,7 @@ def unclear(state: LedgerState) -> list[Unclear]:
 def life_of(
     state: LedgerState, machine: Machine, at_work: Iterable[RunnerName], now: Instant
 ) -> str | None:
-    """What says that an unclear machine may be alive, or None.
+    """What says that an unverified machine may be alive, or None.
 
     `at_work` are the registrations that GitHub shows busy or online. Which machine a registration
     is on cannot be told where its machine is not in the store: it may be this one's.
@@ -164,7 +164,10 @@ def refusal_of_takeover(
     if installation not in shown:
         there = ", ".join(sorted(shown)[:SHOWN]) or "none"
         return f"no provider shows a machine of installation {installation}; shown are: {there}"
-    under_way = sum(call.state is not CallState.SETTLED for call in state.open_calls.values())
+    under_way = sum(
+        request.state is not LaunchRequestState.SETTLED
+        for request in state.open_launch_requests.values()
+    )
     if under_way:
         # Their machines would carry the id that this installation gives up.
         return f"{under_way} calls to providers are under way: say it again in a minute"

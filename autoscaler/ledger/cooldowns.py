@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.cooldowns import (
     IN_A_ROW,
@@ -15,22 +14,23 @@ from autoscaler.model.cooldowns import (
     boots_key,
     capacity_type_key,
     exits_key,
+    launch_option_key,
     offering_key,
     on_trial,
     quota_key,
-    rung_key,
     sku_offering_key,
     throttle_key,
     zone_key,
 )
-from autoscaler.model.events import CallAnswered, LaunchFailure
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.events import LaunchFailure, LaunchRequestAnswered
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class Backoff:
     """The first hold and the longest one, in seconds; each further strike doubles it."""
 
     first: Seconds
@@ -41,15 +41,15 @@ class Growth:
         return min(self.first * 2.0 ** min(strikes_before, 16), self.longest)
 
 
-GROWTH: Mapping[FailureClass, Growth] = {
+BACKOFFS: Mapping[FailureClass, Backoff] = {
     # Karpenter caches an offering without capacity for 3 minutes; a quota deserves a longer hold.
-    FailureClass.CAPACITY: Growth(180.0, 1800.0),
-    FailureClass.QUOTA: Growth(600.0, 3600.0),
-    FailureClass.THROTTLED: Growth(5.0, 60.0),
-    FailureClass.CONFIGURATION: Growth(60.0, 3600.0),
+    FailureClass.CAPACITY: Backoff(180.0, 1800.0),
+    FailureClass.QUOTA: Backoff(600.0, 3600.0),
+    FailureClass.THROTTLED: Backoff(5.0, 60.0),
+    FailureClass.CONFIGURATION: Backoff(60.0, 3600.0),
     # AWS brings an instance type to another zone within months, not within minutes.
-    FailureClass.UNSUPPORTED: Growth(6 * 3600.0, 24 * 3600.0),
-    FailureClass.UNKNOWN: Growth(30.0, 900.0),
+    FailureClass.UNSUPPORTED: Backoff(6 * 3600.0, 24 * 3600.0),
+    FailureClass.UNKNOWN: Backoff(30.0, 900.0),
 }
 
 
@@ -70,12 +70,12 @@ def strike(
     row = _row(known, failure)
     in_force = known.until if known is not None and known.until > at else at
     if row and in_force > at:
-        strikes, hold = row, 0.0
+        failures, hold = row, 0.0
     else:
-        strikes, hold = row + 1, GROWTH[failure].hold(row)
+        failures, hold = row + 1, BACKOFFS[failure].hold(row)
     until = at + max(hold, at_least)
     if until > in_force:
-        state.cool(Cooldown(key, until, strikes, reason, failure))
+        state.cool(Cooldown(key, until, failures, reason, failure))
 
 
 _MAY_BE_OF_ONE_OVERRIDE = frozenset({FailureClass.CONFIGURATION, FailureClass.UNKNOWN})
@@ -83,7 +83,10 @@ _NOT_FOR_WANT_OF_CAPACITY = _MAY_BE_OF_ONE_OVERRIDE | {FailureClass.UNSUPPORTED}
 
 
 def hold_back_answered(
-    state: LedgerState, call: Call, answer: CallAnswered, at_least: Seconds = 0.0
+    state: LedgerState,
+    request: LaunchRequest,
+    answer: LaunchRequestAnswered,
+    at_least: Seconds = 0.0,
 ) -> None:
     """Hold back what the failures of one answer reach.
 
@@ -92,35 +95,39 @@ def hold_back_answered(
     never where machines were launched.
     """
     wrong = {f.offering for f in answer.failures if f.failure in _NOT_FOR_WANT_OF_CAPACITY}
-    every = not answer.launched and wrong.issuperset(call.offerings)
+    every = not answer.launched and wrong.issuperset(request.offerings)
     for failure in answer.failures:
-        named = failure.offering if failure.offering in call.offerings else None
+        named = failure.offering if failure.offering in request.offerings else None
         of_one = named is not None and failure.reach is None
         if failure.failure is FailureClass.CONFIGURATION and answer.launched:
             of_one = named is not None
             if not of_one:
                 continue
         if of_one and not every and failure.failure in _MAY_BE_OF_ONE_OVERRIDE:
-            key, reason = sku_offering_key(call.sku, str(named)), _reason(failure)
+            key, reason = sku_offering_key(request.sku, str(named)), _reason(failure)
             strike(state, key, failure.failure, answer.at, reason, at_least)
         else:
-            hold_back(state, call, failure, answer.at, at_least)
+            hold_back(state, request, failure, answer.at, at_least)
     if every and all(f.failure is FailureClass.UNSUPPORTED for f in answer.failures):
-        key, reason = rung_key(call.sku, call.rung), _reason(answer.failures[0])
+        key, reason = launch_option_key(request.sku, request.option), _reason(answer.failures[0])
         strike(state, key, FailureClass.CONFIGURATION, answer.at, reason, at_least)
 
 
 def hold_back(
-    state: LedgerState, call: Call, failure: LaunchFailure, at: Instant, at_least: Seconds = 0.0
+    state: LedgerState,
+    request: LaunchRequest,
+    failure: LaunchFailure,
+    at: Instant,
+    at_least: Seconds = 0.0,
 ) -> None:
     """Hold back what a failure of this call reaches, and nothing beside it.
 
     A failure may name an offering that has left the catalogue since the call: it says nothing of the others.
     """
     reason = _reason(failure)
-    known = failure.offering in call.offerings or failure.offering in state.offerings
-    keys = (failure.offering,) if failure.offering is not None and known else call.offerings
-    for key in sorted(_reached(state, call, failure, keys)):
+    known = failure.offering in request.offerings or failure.offering in state.offerings
+    keys = (failure.offering,) if failure.offering is not None and known else request.offerings
+    for key in sorted(_reached(state, request, failure, keys)):
         strike(state, key, failure.failure, at, reason, at_least)
 
 
@@ -129,45 +136,45 @@ def _reason(failure: LaunchFailure) -> str:
 
 
 def _reached(
-    state: LedgerState, call: Call, failure: LaunchFailure, keys: tuple[str, ...]
+    state: LedgerState, request: LaunchRequest, failure: LaunchFailure, keys: tuple[str, ...]
 ) -> set[str]:
     offerings = [state.offerings[key] for key in keys if key in state.offerings]
     match failure.reach:
-        case Reach.ZONE:
-            return {zone_key(call.provider, offering.zone) for offering in offerings}
-        case Reach.CAPACITY_TYPE:
-            return {capacity_type_key(call.provider, call.capacity_type)}
-        case Reach.PROVIDER:
-            return {capacity_type_key(call.provider, kind) for kind in CapacityType}
+        case FailureScope.ZONE:
+            return {zone_key(request.provider, offering.zone) for offering in offerings}
+        case FailureScope.CAPACITY_TYPE:
+            return {capacity_type_key(request.provider, request.capacity_type)}
+        case FailureScope.PROVIDER:
+            return {capacity_type_key(request.provider, kind) for kind in CapacityType}
     match failure.failure:
         case FailureClass.CAPACITY | FailureClass.UNSUPPORTED:
             return {offering_key(key) for key in keys}
         case FailureClass.QUOTA:
             return {quota_key(offering.quota_key) for offering in offerings}
         case FailureClass.THROTTLED:
-            return {throttle_key(call.provider)}
-    return {rung_key(call.sku, call.rung)}
+            return {throttle_key(request.provider)}
+    return {launch_option_key(request.sku, request.option)}
 
 
 def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
-    """A machine died before it could serve: from the third in a row on, its rung is held back.
+    """A machine died before it could serve: from the third in a row on, its option is held back.
 
-    Its SKU is not, for another rung may work: it is on trial, and launches a probe at a time.
+    Its SKU is not, for another option may work: it is on trial, and launches a probe at a time.
     """
-    key = _rung_of(state, machine)
+    key = _option_of(state, machine)
     if key is None:
         return
     _count(state, key, at, reason)
     boots = boots_key(machine.sku)
-    strikes = _row(state.cooldowns.get(boots), FailureClass.UNKNOWN) + 1
-    state.cool(Cooldown(boots, at, strikes, reason[:300]))
-    if strikes == IN_A_ROW:
+    failures = _row(state.cooldowns.get(boots), FailureClass.UNKNOWN) + 1
+    state.cool(Cooldown(boots, at, failures, reason[:300]))
+    if failures == IN_A_ROW:
         state.note(machine, at, "on_trial", reason)
 
 
 def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """A machine came up well: its rung and SKU work, its zone and its capacity type do by now."""
-    key = _rung_of(state, machine)
+    """A machine came up well: its option and SKU work, its zone and its capacity type do by now."""
+    key = _option_of(state, machine)
     if key is not None:
         lift(state, key, at)
         _end_trial(state, boots_key(machine.sku), machine, at)
@@ -200,17 +207,17 @@ def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
     known = state.cooldowns.get(key)
     if known is not None and known.until > at:
         return 0
-    strikes = _row(known, FailureClass.UNKNOWN) + 1
+    failures = _row(known, FailureClass.UNKNOWN) + 1
     hold = 0.0
-    if strikes >= IN_A_ROW:
-        hold = GROWTH[FailureClass.UNKNOWN].hold(strikes - IN_A_ROW)
-    state.cool(Cooldown(key, at + hold, strikes, reason[:300]))
-    return strikes
+    if failures >= IN_A_ROW:
+        hold = BACKOFFS[FailureClass.UNKNOWN].hold(failures - IN_A_ROW)
+    state.cool(Cooldown(key, at + hold, failures, reason[:300]))
+    return failures
 
 
 def _row(known: Cooldown | None, failure: FailureClass) -> int:
     """How many failures of that class were the last in a row."""
-    return known.strikes if known is not None and known.failure is failure else 0
+    return known.failures if known is not None and known.failure is failure else 0
 
 
 def _end_trial(state: LedgerState, key: str, machine: Machine, at: Instant) -> None:
@@ -219,15 +226,15 @@ def _end_trial(state: LedgerState, key: str, machine: Machine, at: Instant) -> N
     lift(state, key, at)
 
 
-def _rung_of(state: LedgerState, machine: Machine) -> str | None:
-    call = state.calls.get(machine.call)
-    return rung_key(call.sku, call.rung) if call is not None else None
+def _option_of(state: LedgerState, machine: Machine) -> str | None:
+    request = state.launch_requests.get(machine.launch_request)
+    return launch_option_key(request.sku, request.option) if request is not None else None
 
 
 def lift(state: LedgerState, key: str, at: Instant) -> None:
     """It works again: the next failure counts as a first one."""
     known = state.cooldowns.get(key)
-    if known is not None and known.strikes:
+    if known is not None and known.failures:
         state.cool(Cooldown(key, at, 0, ""))
 
 

@@ -8,11 +8,11 @@ import math
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import DEFAULT_LIFETIME, Deadlines
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from autoscaler.model.runners import RunnerState
 
 SILENCE: Seconds = 900.0
-"""A granted machine's agent that is silent for this long has GitHub asked about its work."""
+"""An assigned machine's agent that is silent for this long has GitHub asked about its work."""
 
 LINGERS: Seconds = 1800.0
 """A machine may stay this long after its job, if GitHub shows that its registration is gone."""
@@ -27,9 +27,9 @@ _S = MachineState
 
 
 def lifetime_end(state: LedgerState, machine: Machine) -> Instant:
-    """When a granted machine's lifetime is over, counted from the grant."""
+    """When an assigned machine's lifetime is over, counted from the assignment."""
     sku = state.catalogue.skus.get(machine.sku)
-    start = machine.granted_at if machine.granted_at is not None else machine.since
+    start = machine.assigned_at if machine.assigned_at is not None else machine.since
     return start + (sku or _FALLBACK).lifetime
 
 
@@ -42,19 +42,19 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
         case _S.LAUNCHED:
             return _late(state, machine, deadlines.boot)
         case _S.BOOTED:
-            return _late(state, machine, deadlines.gate)
-        case _S.PARKED:
-            return _silent_while_parked(state, machine, deadlines.parked_silence)
-        case _S.GRANTED if not machine.handed_over:
-            return _silent_while_parked(state, machine, deadlines.parked_silence)
-        case _S.GRANTED:
+            return _late(state, machine, deadlines.health_checks)
+        case _S.READY:
+            return _silent_while_ready(state, machine, deadlines.ready_silence)
+        case _S.ASSIGNED if not machine.handed_over:
+            return _silent_while_ready(state, machine, deadlines.ready_silence)
+        case _S.ASSIGNED:
             silent = _heard_at(machine) + _extended(SILENCE, machine)
             return min(silent, lifetime_end(state, machine), _lingers_until(state, machine))
         case _S.EXITED:
             return machine.since + _extended(POWER_OFF_TIME, machine)
         case _S.FAILED:
             return machine.since if machine.provider_id is not None else None
-        case _S.ENDING:
+        case _S.TERMINATING:
             return machine.due
     return None
 
@@ -72,27 +72,27 @@ def _lingers_until(state: LedgerState, machine: Machine) -> Instant:
     over_at = work_over_at(state, machine)
     if over_at is None:
         return math.inf
-    return max(over_at, machine.examined_at or over_at) + SILENCE
+    return max(over_at, machine.runner_read_at or over_at) + SILENCE
 
 
 def _is_due_at_once(state: LedgerState, machine: Machine) -> bool:
-    grounds = (EndGround.OPERATOR, EndGround.FINISHED)
-    confirmed = machine.state is _S.GRANTED and machine.ground in grounds
+    reason_codes = (TerminationReason.OPERATOR, TerminationReason.FINISHED)
+    agent_seen = machine.state is _S.ASSIGNED and machine.reason_code in reason_codes
     taken = machine.interruption is not None and machine.is_unused(state.started_at)
-    return confirmed or taken
+    return agent_seen or taken
 
 
 def _late(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
     due_at = machine.since + _extended(patience, machine)
-    if machine.confirmed or machine.created_at >= state.started_at:
+    if machine.agent_seen or machine.created_at >= state.started_at:
         return due_at
     # The store may be older than the world, and what shows that comes within minutes.
     return max(due_at, state.started_at + LOOKS_AROUND_FOR)
 
 
-def _silent_while_parked(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
+def _silent_while_ready(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
     due_at = _heard_at(machine) + _extended(patience, machine)
-    if machine.confirmed:
+    if machine.agent_seen:
         return due_at
     # After a start it has its time to speak again, however long nobody was here to listen.
     return max(due_at, state.started_at + patience)

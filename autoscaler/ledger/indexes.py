@@ -11,15 +11,14 @@ from sortedcontainers import SortedDict, SortedList
 
 from autoscaler.ledger.activity import Activity
 from autoscaler.ledger.costs import SpotCosts
-from autoscaler.ledger.tallies import Tallies
-from autoscaler.model.calls import Call, CallState
+from autoscaler.ledger.counters import Counters
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import Record
 from autoscaler.model.demand import DemandClass, scope_of
 from autoscaler.model.identifiers import (
-    CallId,
     Instant,
     JobId,
+    LaunchRequestId,
     MachineId,
     ProviderMachineId,
     RunnerName,
@@ -27,10 +26,11 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Admission, Job, JobState
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import DAY, Machine, MachineState
 from autoscaler.model.runners import IDLE_STATES, Runner, RunnerState
 
-_WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.MINTED})
+_WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.REGISTERED})
 
 Counted = TypeVar("Counted")
 
@@ -49,7 +49,7 @@ class IndexedRecords:
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self.jobs: dict[JobId, Job] = {}
-        self.calls: dict[CallId, Call] = {}
+        self.launch_requests: dict[LaunchRequestId, LaunchRequest] = {}
         self.machines: dict[MachineId, Machine] = {}
         self.runners: dict[RunnerName, Runner] = {}
         self.reruns: dict[JobId, Rerun] = {}
@@ -57,12 +57,12 @@ class IndexedRecords:
         self.queues: dict[DemandClass, Any] = {}
         self.waiting: Any = SortedList()
         self.held: dict[DemandClass, dict[JobId, Job]] = {}
-        self.open_calls: dict[CallId, Call] = {}
+        self.open_launch_requests: dict[LaunchRequestId, LaunchRequest] = {}
         self.by_state: dict[tuple[SkuName, MachineState], Any] = {}
         self.by_provider_id: dict[ProviderMachineId, MachineId] = {}
         self.due: Any = SortedDict()
         self.idle_runners: Counter[DemandClass] = Counter()
-        self.withdrawable: dict[DemandClass, dict[RunnerName, Runner]] = {}
+        self.deregistrable: dict[DemandClass, dict[RunnerName, Runner]] = {}
         self.idle_checks: Any = SortedDict()
         self.forgettable: Any = SortedDict()
         self.expiring: Any = SortedDict()
@@ -72,9 +72,9 @@ class IndexedRecords:
         self.disputed: Counter[DemandClass] = Counter()
         self.unadmitted: Counter[tuple[DemandClass, Admission]] = Counter()
         self.unread: dict[int, dict[JobId, Job]] = {}
-        self.withdrawing: Counter[SkuName] = Counter()
+        self.deregistering: Counter[SkuName] = Counter()
         self.activity = Activity()
-        self.tallies = Tallies()
+        self.counters = Counters()
         self.machines_used = 0
         self.dollars_used = 0.0
         self.spot_costs = SpotCosts()
@@ -91,8 +91,8 @@ class IndexedRecords:
             self._index_runner(record)
         elif isinstance(record, Rerun):
             self._index_rerun(record)
-        elif record.state is not CallState.SETTLED:
-            self.open_calls[record.id] = record
+        elif record.state is not LaunchRequestState.SETTLED:
+            self.open_launch_requests[record.id] = record
 
     def unindex(self, record: Record) -> None:
         """Take a record out of the indexes, as long as its fields are what they were."""
@@ -105,7 +105,7 @@ class IndexedRecords:
         elif isinstance(record, Rerun):
             self._unindex_rerun(record)
         else:
-            self.open_calls.pop(record.id, None)
+            self.open_launch_requests.pop(record.id, None)
 
     def _index_job(self, job: Job) -> None:
         self.activity.add(job)
@@ -117,10 +117,10 @@ class IndexedRecords:
             self.unread.setdefault(job.run_id, {})[job.id] = job
         if job.demand is None:
             return
-        self.tallies.queue(job)
+        self.counters.queue(job)
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] += 1
-            self.tallies.running_job(self.catalogue, job, 1)
+            self.counters.running_job(self.catalogue, job, 1)
         elif job.state is JobState.QUEUED:
             self._index_queued(job, job.demand)
 
@@ -137,7 +137,7 @@ class IndexedRecords:
                 queue = self.queues[demand] = SortedDict()
             queue[job.queued_at, job.id] = job
             self.waiting.add((job.queued_at, demand, job.id))
-            self.tallies.line_up(self.catalogue, job)
+            self.counters.line_up(self.catalogue, job)
 
     def _unindex_job(self, job: Job) -> None:
         self.activity.remove(job)
@@ -148,13 +148,13 @@ class IndexedRecords:
             return
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] -= 1
-            self.tallies.running_job(self.catalogue, job, -1)
+            self.counters.running_job(self.catalogue, job, -1)
         elif job.state is JobState.QUEUED and job.disputed:
             _count_out(self.disputed, job.demand)
         elif job.state is JobState.QUEUED and job.admission is not Admission.ADMITTED:
             _count_out(self.unadmitted, (job.demand, job.admission))
-        self.tallies.unqueue(job)
-        self.tallies.leave_line(job)
+        self.counters.unqueue(job)
+        self.counters.leave_line(job)
         queue = self.queues.get(job.demand)
         if queue is not None:
             if queue.pop((job.queued_at, job.id), None) is not None:
@@ -193,67 +193,67 @@ class IndexedRecords:
         if ordered is None:
             ordered = self.by_state[key] = SortedDict()
         ordered[machine.since, machine.id] = machine
-        self.tallies.machine(machine, self.calls.get(machine.call), 1)
+        self.counters.machine(machine, self.launch_requests.get(machine.launch_request), 1)
         self.spot_costs.count(machine, 1)
         if machine.due is not None:
             self.due[machine.due, machine.id] = machine
         if machine.provider_id is not None:
             self.by_provider_id[machine.provider_id] = machine.id
         if machine.occupies:
-            self.count_use(machine.sku, machine.dollars_per_hour, machine.holds, 1)
+            self.count_use(machine.sku, machine.dollars_per_hour, machine.quota_usage, 1)
         else:
             self.forgettable[machine.prunable_from, "machine", machine.id] = machine
 
     def _unindex_machine(self, machine: Machine) -> None:
         self.by_state[machine.sku, machine.state].pop((machine.since, machine.id), None)
-        self.tallies.machine(machine, self.calls.get(machine.call), -1)
+        self.counters.machine(machine, self.launch_requests.get(machine.launch_request), -1)
         self.spot_costs.count(machine, -1)
         if machine.due is not None:
             self.due.pop((machine.due, machine.id), None)
         if machine.provider_id is not None:
             self.by_provider_id.pop(machine.provider_id, None)
         if machine.occupies:
-            self.count_use(machine.sku, machine.dollars_per_hour, machine.holds, -1)
+            self.count_use(machine.sku, machine.dollars_per_hour, machine.quota_usage, -1)
         self.forgettable.pop((machine.prunable_from, "machine", machine.id), None)
 
     def count_use(
-        self, sku: SkuName, dollars: float, holds: tuple[tuple[str, int], ...], sign: int
+        self, sku: SkuName, dollars: float, quota_usage: tuple[tuple[str, int], ...], sign: int
     ) -> None:
         """Count a machine, ours or a foreign one of this fleet, in or out of the caps."""
         self.machines_used += sign
         self.dollars_used += sign * dollars
         self.used_by_sku[sku] += sign
-        for quota, units in holds:
+        for quota, units in quota_usage:
             self.used_by_quota[quota] += sign * units
         if not self.machines_used:
             self.dollars_used = 0.0  # rounding must not add up over months
 
     def _index_runner(self, runner: Runner) -> None:
-        self.tallies.runner(runner, self.machines.get(runner.machine), 1)
-        if runner.state is RunnerState.WITHDRAWING:
-            self.withdrawing[self.machines[runner.machine].sku] += 1
+        self.counters.runner(runner, self.machines.get(runner.machine), 1)
+        if runner.state is RunnerState.DEREGISTERING:
+            self.deregistering[self.machines[runner.machine].sku] += 1
         if runner.state in IDLE_STATES and not runner.passed_over:
             self.idle_runners[runner.demand] += 1
             if runner.retry_at is not None:
                 self.idle_checks[runner.retry_at, runner.name] = runner
         if runner.state in _WITHDRAWABLE and runner.handed_over_at is None:
-            self.withdrawable.setdefault(runner.demand, {})[runner.name] = runner
+            self.deregistrable.setdefault(runner.demand, {})[runner.name] = runner
 
     def _unindex_runner(self, runner: Runner) -> None:
-        self.tallies.runner(runner, self.machines.get(runner.machine), -1)
-        if runner.state is RunnerState.WITHDRAWING:
-            self.withdrawing[self.machines[runner.machine].sku] -= 1
+        self.counters.runner(runner, self.machines.get(runner.machine), -1)
+        if runner.state is RunnerState.DEREGISTERING:
+            self.deregistering[self.machines[runner.machine].sku] -= 1
         if runner.state in IDLE_STATES and not runner.passed_over:
             self.idle_runners[runner.demand] -= 1
             if not self.idle_runners[runner.demand]:
                 del self.idle_runners[runner.demand]
             if runner.retry_at is not None:
                 self.idle_checks.pop((runner.retry_at, runner.name), None)
-        withdrawable = self.withdrawable.get(runner.demand)
-        if withdrawable is not None:
-            withdrawable.pop(runner.name, None)
-            if not withdrawable:
-                del self.withdrawable[runner.demand]
+        deregistrable = self.deregistrable.get(runner.demand)
+        if deregistrable is not None:
+            deregistrable.pop(runner.name, None)
+            if not deregistrable:
+                del self.deregistrable[runner.demand]
 
     def _index_rerun(self, rerun: Rerun) -> None:
         self.reruns_of_run.setdefault(rerun.run_id, {})[rerun.job] = rerun

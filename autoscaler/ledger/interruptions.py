@@ -45,7 +45,7 @@ _TAKES = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.SCHEDULED_CHANGE})
 _SHORT = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.REBALANCE_RECOMMENDATION})
 """These say that capacity is short; a host that is serviced says nothing of the next one."""
 
-_LEAVING = frozenset({MachineState.EXITED, MachineState.ENDING, MachineState.FAILED})
+_LEAVING = frozenset({MachineState.EXITED, MachineState.TERMINATING, MachineState.FAILED})
 
 
 def on_machine_noticed(state: LedgerState, event: MachineNoticed) -> None:
@@ -85,9 +85,9 @@ def note_interruption(
         note_taken(state, machine, at)
 
 
-def note_gone(state: LedgerState, machine: Machine, at: Instant) -> None:
+def note_terminated(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Mark a machine that is gone as taken if its agent has not reported the runner's exit."""
-    if machine.state is MachineState.GRANTED:
+    if machine.state is MachineState.ASSIGNED:
         note_taken(state, machine, at)
 
 

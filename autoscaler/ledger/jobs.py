@@ -4,9 +4,9 @@ Counting +1 and -1 would go wrong: `completed` is sent again for old jobs of a r
 delivery may be lost, late, repeated or out of order.
 """
 
-from autoscaler.ledger.holds import release_holds
 from autoscaler.ledger.indexes import is_held
 from autoscaler.ledger.interruptions import look_at_job
+from autoscaler.ledger.job_holds import release_holds
 from autoscaler.ledger.restored import shown_at_github
 from autoscaler.ledger.runners import bind_job, close_runner
 from autoscaler.ledger.runs import note_access, note_fork, note_outside_scope

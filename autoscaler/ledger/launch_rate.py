@@ -16,9 +16,9 @@ def launch_tokens(state: LedgerState, provider: ProviderName, at: Instant) -> La
 
 
 def spend(
-    state: LedgerState, provider: ProviderName, at: Instant, calls: int, machines: int
+    state: LedgerState, provider: ProviderName, at: Instant, launch_requests: int, machines: int
 ) -> None:
     """Take so many calls and machines out; negative ones were never sent, and are given back."""
     if provider in state.catalogue.launch_rates:
-        tokens = launch_tokens(state, provider, at).less(calls, machines)
+        tokens = launch_tokens(state, provider, at).less(launch_requests, machines)
         state.launch_levels[provider] = (tokens, at)

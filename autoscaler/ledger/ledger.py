@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from autoscaler.ledger import (
-    calls,
     circuits,
     confirming,
-    holds,
     interruptions,
+    job_holds,
     jobs,
+    launch_requests,
     lists,
     machines,
     restored,
@@ -27,13 +27,13 @@ from autoscaler.ledger import (
 from autoscaler.ledger.launch_rate import launch_tokens
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
-from autoscaler.model.calls import CallState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import Changes, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.fleet import Fleet, Usage
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 from autoscaler.model.jobs import Job
+from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import ExitReason, Machine
 from autoscaler.model.prices import Price
 from autoscaler.model.runners import runner_names
@@ -76,7 +76,7 @@ class Ledger:
 
         The installation's ids stay those that the ledger knows: it alone hears of a take-over.
         """
-        self._state.use_catalogue(catalogue.bearing(self._state.catalogue.installations))
+        self._state.use_catalogue(catalogue.with_installations(self._state.catalogue.installations))
 
     def use_spot_prices(self, prices: Mapping[ProviderName, Iterable[Price]]) -> None:
         """Say what spot machines cost at these prices from now on; limits stay as they are."""
@@ -98,7 +98,7 @@ class Ledger:
     def fleet(self, now: Instant) -> Fleet:
         """The fleet at this moment. O(accounts + providers); valid until the next `apply`."""
         s = self._state
-        accounts = {demand.account for demand in s.queues} | set(s.mint_levels)
+        accounts = {demand.account for demand in s.queues} | set(s.registration_levels)
         return Fleet(
             now=now,
             started_at=s.started_at,
@@ -115,19 +115,19 @@ class Ledger:
             due=s.due,
             runners=s.runners,
             idle_runners=s.idle_runners,
-            withdrawable=s.withdrawable,
-            calls=s.open_calls,
+            deregistrable=s.deregistrable,
+            launch_requests=s.open_launch_requests,
             cooldowns=s.cooldowns,
             usage=Usage(s.machines_used, s.dollars_used, s.used_by_sku, s.used_by_quota),
             registrations={a: runners.registration_level(s, a, now) for a in sorted(accounts)},
             launch_tokens={p: launch_tokens(s, p, now) for p in s.catalogue.launch_rates},
             boot_seconds=s.boot_seconds,
-            withdrawing=s.withdrawing,
+            deregistering=s.deregistering,
             quotas=s.quotas,
-            booting=s.tallies.booting,
-            unproved=s.tallies.unproved,
-            lines=s.tallies.lines,
-            running=s.tallies.running,
+            booting=s.counters.booting,
+            runners_without_job=s.counters.runners_without_job,
+            lines=s.counters.lines,
+            running=s.counters.running,
             unadmitted=s.unadmitted,
             unread=s.unread,
             run_questions=s.run_questions,
@@ -137,9 +137,9 @@ class Ledger:
 
 def _on_machine_exited(state: LedgerState, event: e.MachineExited) -> None:
     machine = state.machines[event.machine]
-    holds.left_idle(state, machine, event.at)
+    job_holds.left_idle(state, machine, event.at)
     if event.reason is ExitReason.NOT_CONNECTED:
-        holds.take_marks_back(state, machine, event.at)
+        job_holds.take_marks_back(state, machine, event.at)
     machines.on_exited(state, event)
 
 
@@ -147,7 +147,7 @@ def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
     runner = state.runners.get(event.name)
     machine = state.machines.get(runner.machine) if runner is not None else None
     if machine is not None and machine.runner == event.name:
-        holds.left_idle(state, machine, event.at)
+        job_holds.left_idle(state, machine, event.at)
     not_handed_over = runner is not None and runner.handed_over_at is None
     runners.on_runner_closed(state, event)
     if not_handed_over:
@@ -157,13 +157,13 @@ def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
 def _on_machine_seen(state: LedgerState, event: e.MachineSeen) -> None:
     machines.on_seen(state, event)
     if event.polled:
-        restored.asked_for_a_grant(state, event.machine, event.at)
+        restored.asked_for_an_assignment(state, event.machine, event.at)
 
 
 def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
     jobs.expire(state, event.at)
-    holds.check_idle_runners(state, event.at)
-    holds.probe_held(state, event.at)
+    job_holds.check_idle_runners(state, event.at)
+    job_holds.probe_held(state, event.at)
     interruptions.give_up(state, event.at)
     _forget(state, event.at - REMEMBERED_FOR)
 
@@ -182,13 +182,13 @@ def _forget_with(state: LedgerState, machine: Machine) -> None:
     for name in runner_names(state.catalogue, machine.id, machine.tries):
         if name in state.runners:
             state.drop(state.runners[name])
-    call = state.calls.get(machine.call)
-    if call is None or call.state is not CallState.SETTLED:
+    request = state.launch_requests.get(machine.launch_request)
+    if request is None or request.state is not LaunchRequestState.SETTLED:
         return
     # A call is known for as long as any of its machines is: lists are checked against it.
     # From the last slot on: machines are mostly forgotten in the order of their slots.
-    if not any(slot in state.machines for slot in reversed(call.slots)):
-        state.drop(call)
+    if not any(slot in state.machines for slot in reversed(request.slots)):
+        state.drop(request)
 
 
 _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
@@ -198,37 +198,37 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.RunRead: runs.on_run_read,
     e.RunReadRequested: runs.on_run_read_requested,
     e.RunnersListed: restored.on_runners_listed,
-    e.CallRecorded: calls.on_call_recorded,
-    e.CallPrepared: calls.on_call_prepared,
-    e.CallSent: calls.on_call_sent,
-    e.CallAnswered: calls.on_call_answered,
-    e.CallOutcomeUnknown: calls.on_call_unknown,
-    e.CallWithdrawn: calls.on_call_withdrawn,
+    e.LaunchRequestRecorded: launch_requests.on_launch_request_recorded,
+    e.LaunchRequestPrepared: launch_requests.on_launch_request_prepared,
+    e.LaunchRequestSent: launch_requests.on_launch_request_sent,
+    e.LaunchRequestAnswered: launch_requests.on_launch_request_answered,
+    e.LaunchOutcomeUnknown: launch_requests.on_launch_outcome_unknown,
+    e.LaunchRequestCancelled: launch_requests.on_launch_request_cancelled,
     e.MachinesListed: lists.on_machines_listed,
     e.QuotasRead: lists.on_quotas_read,
-    e.MachineSaidHello: machines.on_hello,
+    e.MachineAttested: machines.on_attestation,
     e.MachineReportedStage: machines.on_stage,
-    e.MachineGateReported: machines.on_gate,
+    e.HealthChecksReported: machines.on_health_checks,
     e.MachineSeen: _on_machine_seen,
     e.MachineExited: _on_machine_exited,
-    e.EndRequested: machines.on_end_requested,
-    e.EndAnswered: machines.on_end_answered,
-    e.ExaminationRequested: machines.on_examination_requested,
-    e.MachineDoubted: restored.on_machine_doubted,
-    e.MachineExamined: machines.on_examined,
+    e.TerminationRequested: machines.on_end_requested,
+    e.TerminationAnswered: machines.on_end_answered,
+    e.RunnerReadRequested: machines.on_runner_read_requested,
+    e.MachineMarkedUnverified: restored.on_machine_marked_unverified,
+    e.RunnerRead: machines.on_runner_read,
     e.ConsoleRead: machines.on_console_read,
     e.RunnerNamed: runners.on_runner_named,
-    e.RunnerMinted: runners.on_runner_minted,
-    e.RunnerMintFailed: runners.on_runner_mint_failed,
+    e.RunnerRegistered: runners.on_runner_registered,
+    e.RunnerRegistrationFailed: runners.on_runner_registration_failed,
     e.RunnerHandedOver: runners.on_runner_handed_over,
-    e.RunnerAcknowledged: runners.on_runner_acknowledged,
-    e.RunnerWithdrawalRequested: runners.on_withdrawal_requested,
-    e.RunnerWithdrawn: runners.on_runner_withdrawn,
+    e.RunnerListening: runners.on_runner_listening,
+    e.RunnerDeregistrationRequested: runners.on_deregistration_requested,
+    e.RunnerDeregistered: runners.on_runner_deregistered,
     e.RunnerClosed: _on_runner_closed,
     e.MachineNoticed: interruptions.on_machine_noticed,
     e.RerunRequested: interruptions.on_rerun_requested,
     e.RerunAnswered: interruptions.on_rerun_answered,
-    e.OrphanConfirmed: confirming.on_orphan_confirmed,
+    e.MachineReleasedByOperator: confirming.on_machine_released_by_operator,
     e.InstallationTakenOver: confirming.on_installation_taken_over,
     e.CircuitClosed: circuits.on_circuit_closed,
     e.ControllerStarted: starting.on_controller_started,

@@ -4,10 +4,10 @@ Absence is evidence only in two complete lists a minute apart. Machines of anoth
 are counted in the caps and never touched; one with a former id of this one is ours.
 """
 
-from autoscaler.ledger.calls import bind, count_sweep
 from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
-from autoscaler.ledger.holds import left_idle
-from autoscaler.ledger.interruptions import note_gone, note_interruption
+from autoscaler.ledger.interruptions import note_interruption, note_terminated
+from autoscaler.ledger.job_holds import left_idle
+from autoscaler.ledger.launch_requests import bind, count_sweep
 from autoscaler.ledger.machines import close_its_runner, fail, leave, move
 from autoscaler.ledger.restored import OF_AN_UNKNOWN_CALL, doubt
 from autoscaler.ledger.state import LedgerState
@@ -31,13 +31,13 @@ from autoscaler.model.machines import (
 ABSENT = "in no list any more"
 ABSENCE_CONFIRMED_AFTER: Seconds = 60.0
 
-_EXPECTED_TO_LEAVE = frozenset({MachineState.ENDING, MachineState.EXITED, MachineState.FAILED})
+_EXPECTED_TO_LEAVE = frozenset({MachineState.TERMINATING, MachineState.EXITED, MachineState.FAILED})
 _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 
 
 def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     """Believe what the list shows, then what it does not show."""
-    own, unproven = state.catalogue.installations.all, state.tallies.unproven
+    own, unverified = state.catalogue.installations.all, state.counters.unverified
     for listed in event.machines:
         if listed.provider_id in state.by_provider_id:
             _forget_foreign(state, event, listed.provider_id)  # by another tag before: counted once
@@ -52,7 +52,7 @@ def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
         _believe_absence(state, event)
         state.swept_at[event.provider] = event.began_at
     # What a piece proves holds at once; what needs no proof is looked at once a list.
-    if not event.more or state.tallies.unproven > unproven:
+    if not event.more or state.counters.unverified > unverified:
         doubt(state, event.at)
 
 
@@ -76,9 +76,9 @@ def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
     for provider_id in tuple(state.foreign.get(event.provider, {})):
         if provider_id not in shown and provider_id not in last:
             _forget_foreign(state, event, provider_id)
-    for call in tuple(state.open_calls.values()):
-        if call.provider == event.provider:
-            count_sweep(state, call, event.began_at, event.at)
+    for request in tuple(state.open_launch_requests.values()):
+        if request.provider == event.provider:
+            count_sweep(state, request, event.began_at, event.at)
 
 
 def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
@@ -97,7 +97,10 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
 
 def _see_that_it_stays(state: LedgerState, machine: Machine, listed: ListedMachine) -> None:
     """Keep what the provider shows of a machine that was asked to terminate more than once."""
-    if machine.state is not MachineState.ENDING or machine.end_attempts < REPORTED_FROM_ATTEMPT - 1:
+    if (
+        machine.state is not MachineState.TERMINATING
+        or machine.terminate_attempts < REPORTED_FROM_ATTEMPT - 1
+    ):
         return
     said = f"{listed.state or 'listed'}, {listed.reason}" if listed.reason else listed.state
     if not listed.terminated and said[:500] != machine.provider_state:
@@ -115,13 +118,13 @@ def _ended_by_itself(
     """
     reason = listed.reason or "ended"
     failure, early = listed.failure, machine.state in _NOT_YET_UP
-    call = state.calls.get(machine.call) if machine.occupies else None
-    if call is not None and failure is not None and (early or failure is FailureClass.CAPACITY):
+    request = state.launch_requests.get(machine.launch_request) if machine.occupies else None
+    if request is not None and failure is not None and (early or failure is FailureClass.CAPACITY):
         code, _, message = reason.partition(": ")
         sold = f"{machine.instance_type}/{machine.zone}/{machine.capacity_type}"
         offering = f"{machine.provider}/{sold}"
         told = LaunchFailure(failure, code, message, offering, listed.reach)
-        hold_back(state, call, told, at)
+        hold_back(state, request, told, at)
         if not early:
             # No notice came, or not yet. It was there when its agent last spoke.
             told_at = machine.last_seen or machine.since
@@ -140,18 +143,18 @@ def _found_again(state: LedgerState, machine: Machine, at: Instant) -> None:
     reason = "lost, and listed again"
     if machine.handed_over:
         with state.changing(machine):
-            machine.unproven = True
+            machine.unverified = True
             machine.last_seen = at
-        move(state, machine, MachineState.GRANTED, at, reason)
+        move(state, machine, MachineState.ASSIGNED, at, reason)
     else:
         move(state, machine, MachineState.FAILED, at, reason)
 
 
 def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
-    call = state.calls.get(listed.call)
-    if call is None or call.sent_at is None:
+    request = state.launch_requests.get(listed.launch_request)
+    if request is None or request.sent_at is None:
         # Our own id and a call that we do not know or never sent: the store is older than the world.
-        adopt_unproven(state, event, listed, OF_AN_UNKNOWN_CALL)
+        adopt_unverified(state, event, listed, OF_AN_UNKNOWN_CALL)
         return
     launched = LaunchedMachine(
         listed.provider_id,
@@ -161,19 +164,19 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
         listed.image,
         listed.launch_time,
     )
-    if bind(state, call, launched, event.at) is None:
+    if bind(state, request, launched, event.at) is None:
         # A slot whose machine has left memory may be this one's, and it may be at work.
-        if all(slot in state.machines for slot in call.slots):
+        if all(slot in state.machines for slot in request.slots):
             _adopt(state, event, listed, MachineState.FAILED, "beyond its call's slots")
         else:
-            adopt_unproven(state, event, listed, "its slot has left memory")
+            adopt_unverified(state, event, listed, "its slot has left memory")
 
 
-def adopt_unproven(
+def adopt_unverified(
     state: LedgerState, event: MachinesListed, listed: ListedMachine, why: str
 ) -> None:
-    """Keep a machine with our id as possibly granted: it is never surplus."""
-    _adopt(state, event, listed, MachineState.GRANTED, why)
+    """Keep a machine with our id as possibly assigned: it is never surplus."""
+    _adopt(state, event, listed, MachineState.ASSIGNED, why)
 
 
 def _adopt(
@@ -183,18 +186,18 @@ def _adopt(
     to: MachineState,
     why: str,
 ) -> None:
-    unproven = to is MachineState.GRANTED
+    unverified = to is MachineState.ASSIGNED
     machine = Machine(
         id=MachineId(f"x-{listed.provider_id}"),
         sku=listed.sku,
         provider=event.provider,
-        call=listed.call,
+        launch_request=listed.launch_request,
         slot=-1,
         state=to,
         since=event.at,
         created_at=event.at,
         dollars_per_hour=listed.dollars_per_hour,
-        holds=listed.holds,
+        quota_usage=listed.quota_usage,
         due=event.at,
         provider_id=listed.provider_id,
         instance_type=listed.instance_type,
@@ -202,12 +205,12 @@ def _adopt(
         capacity_type=listed.capacity_type,
         image=listed.image,
         launch_time=listed.launch_time,
-        unproven=unproven,
-        handed_over=unproven,
+        unverified=unverified,
+        handed_over=unverified,
         reason=why,
     )
-    if unproven:
-        machine.granted_at = machine.last_seen = event.at
+    if unverified:
+        machine.assigned_at = machine.last_seen = event.at
         machine.due = event.at + ABSENCE_CONFIRMED_AFTER
     state.add(machine)
     state.note(machine, event.at, "found", machine.reason)
@@ -224,7 +227,7 @@ def _miss(state: LedgerState, machine: Machine, event: MachinesListed) -> None:
 
 
 def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
-    to = MachineState.GONE
+    to = MachineState.TERMINATED
     if machine.state not in _EXPECTED_TO_LEAVE and reason == ABSENT:
         to = MachineState.LOST
     if machine.state is MachineState.LOST and to is MachineState.LOST:
@@ -235,7 +238,7 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
         with state.changing(machine):
             machine.failure = FailureClass.UNKNOWN
         note_failed_boot(state, machine, at, reason)
-    note_gone(state, machine, at)
+    note_terminated(state, machine, at)
     left_idle(state, machine, at)
     close_its_runner(state, machine, at, f"its machine is gone: {reason}")
     move(state, machine, to, at, reason)
@@ -247,7 +250,7 @@ def _see_foreign(state: LedgerState, event: MachinesListed, listed: ListedMachin
         _forget_foreign(state, event, listed.provider_id)
     elif listed.provider_id not in known:
         known[listed.provider_id] = listed
-        state.count_use(listed.sku, listed.dollars_per_hour, listed.holds, 1)
+        state.count_use(listed.sku, listed.dollars_per_hour, listed.quota_usage, 1)
 
 
 def _forget_foreign(
@@ -255,4 +258,4 @@ def _forget_foreign(
 ) -> None:
     listed = state.foreign.get(event.provider, {}).pop(provider_id, None)
     if listed is not None:
-        state.count_use(listed.sku, listed.dollars_per_hour, listed.holds, -1)
+        state.count_use(listed.sku, listed.dollars_per_hour, listed.quota_usage, -1)

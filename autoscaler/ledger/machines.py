@@ -6,49 +6,49 @@ It never decides to end a machine.
 from autoscaler.ledger.circuits import note_refused_image
 from autoscaler.ledger.cooldowns import note_early_exit, note_failed_boot, note_good_boot
 from autoscaler.ledger.deadlines import LINGERS, SILENCE, due, lifetime_end, work_over_at
-from autoscaler.ledger.holds import HANDED_OUT_WITHIN
 from autoscaler.ledger.interruptions import note_taken
+from autoscaler.ledger.job_holds import HANDED_OUT_WITHIN
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import (
     ConsoleRead,
-    EndAnswered,
-    EndRequested,
-    ExaminationRequested,
-    MachineExamined,
+    HealthChecksReported,
+    MachineAttested,
     MachineExited,
-    MachineGateReported,
     MachineReportedStage,
-    MachineSaidHello,
     MachineSeen,
+    RunnerRead,
+    RunnerReadRequested,
+    TerminationAnswered,
+    TerminationRequested,
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.machines import (
     MACHINE_TRANSITIONS,
-    EndGround,
     ExitReason,
     Machine,
     MachineState,
+    TerminationReason,
 )
 from autoscaler.model.runners import IDLE_STATES, RUNNER_TRANSITIONS, RunnerState
 
-END_AGAIN: Seconds = 120.0
+TERMINATE_AGAIN: Seconds = 120.0
 """How long after asking for an end it is asked again, doubling to ten minutes."""
 
 _S = MachineState
-_LATE = {_S.LAUNCHED: FailureClass.BOOT_DEADLINE, _S.BOOTED: FailureClass.GATE}
+_LATE = {_S.LAUNCHED: FailureClass.BOOT_DEADLINE, _S.BOOTED: FailureClass.HEALTH_CHECK}
 
 
-def on_hello(state: LedgerState, event: MachineSaidHello) -> None:
+def on_attestation(state: LedgerState, event: MachineAttested) -> None:
     """A machine proved itself; its nonce replaces the one before."""
     machine = state.machines[event.machine]
-    if machine.state in (_S.LAUNCHED, _S.PARKED):
+    if machine.state in (_S.LAUNCHED, _S.READY):
         move(state, machine, _S.BOOTED, event.at)
     with state.changing(machine):
         machine.nonce_hash = event.nonce_hash
         machine.booted_at = machine.booted_at or event.at
-        machine.confirmed = True
+        machine.agent_seen = True
         machine.last_seen = event.at
         machine.due = due(state, machine)
     state.note(machine, event.at, "hello")
@@ -63,23 +63,23 @@ def on_stage(state: LedgerState, event: MachineReportedStage) -> None:
     state.note(machine, event.at, "stage", event.stage)
 
 
-def on_gate(state: LedgerState, event: MachineGateReported) -> None:
+def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
     """A machine's checks ended: it parks, or it has failed and is to be ended."""
     machine = state.machines[event.machine]
     if event.runner_version:
         with state.changing(machine):
             machine.runner_version = event.runner_version
-    ungranted = machine.state is _S.GRANTED and not machine.handed_over
-    if not event.passed and (machine.state is _S.BOOTED or ungranted):
+    unassigned = machine.state is _S.ASSIGNED and not machine.handed_over
+    if not event.passed and (machine.state is _S.BOOTED or unassigned):
         note_failed_boot(state, machine, event.at, f"gate: {event.detail}")
-        fail(state, machine, FailureClass.GATE, event.at, event.detail)
+        fail(state, machine, FailureClass.HEALTH_CHECK, event.at, event.detail)
     elif event.passed and machine.state is _S.BOOTED:
-        if machine.parked_at is None:
+        if machine.ready_at is None:
             _learn_boot_time(state, machine, event.at)
         note_good_boot(state, machine, event.at)
-        move(state, machine, _S.PARKED, event.at, event.detail)
+        move(state, machine, _S.READY, event.at, event.detail)
         with state.changing(machine):
-            machine.parked_at = machine.parked_at or event.at
+            machine.ready_at = machine.ready_at or event.at
         see(state, machine, event.at)
 
 
@@ -89,7 +89,7 @@ def on_seen(state: LedgerState, event: MachineSeen) -> None:
     if machine is not None:
         if event.polled:
             with state.changing(machine):
-                machine.confirmed = True
+                machine.agent_seen = True
         see(state, machine, event.at)
 
 
@@ -109,24 +109,26 @@ def on_exited(state: LedgerState, event: MachineExited) -> None:
             note_taken(state, machine, event.at)
 
 
-def on_end_requested(state: LedgerState, event: EndRequested) -> None:
+def on_end_requested(state: LedgerState, event: TerminationRequested) -> None:
     """The provider is about to be asked to end a machine (again, where it is ending already)."""
     machine = state.machines[event.machine]
     close_its_runner(state, machine, event.at, event.reason)
-    if machine.state is not _S.ENDING:
-        failure = _failure_to_become_ready(machine, event.ground)
-        move(state, machine, _S.ENDING, event.at, f"{event.ground}: {event.reason}")
+    if machine.state is not _S.TERMINATING:
+        failure = _failure_to_become_ready(machine, event.reason_code)
+        move(state, machine, _S.TERMINATING, event.at, f"{event.reason_code}: {event.reason}")
         with state.changing(machine):
-            machine.ground = event.ground
+            machine.reason_code = event.reason_code
             machine.failure = failure or machine.failure
-        if failure is not None and machine.parked_at is None:
+        if failure is not None and machine.ready_at is None:
             note_failed_boot(state, machine, event.at, event.reason)
     with state.changing(machine):
-        machine.due = event.at + min(END_AGAIN * 2.0 ** min(machine.end_attempts, 8), 600.0)
-        machine.end_attempts += 1
+        machine.due = event.at + min(
+            TERMINATE_AGAIN * 2.0 ** min(machine.terminate_attempts, 8), 600.0
+        )
+        machine.terminate_attempts += 1
 
 
-def on_end_answered(state: LedgerState, event: EndAnswered) -> None:
+def on_end_answered(state: LedgerState, event: TerminationAnswered) -> None:
     """The provider took it, or said why not; either way the machine is looked at again."""
     machine = state.machines.get(event.machine)
     if machine is None:
@@ -134,29 +136,29 @@ def on_end_answered(state: LedgerState, event: EndAnswered) -> None:
     if event.error:
         state.note(machine, event.at, "end_refused", event.error)
     error = event.error[:500]
-    if machine.state is _S.ENDING and error != machine.terminate_error:
+    if machine.state is _S.TERMINATING and error != machine.terminate_error:
         with state.changing(machine):
             machine.terminate_error = error
     if machine.does_not_terminate:
-        attempts = f"{machine.end_attempts} requests to terminate it"
+        attempts = f"{machine.terminate_attempts} requests to terminate it"
         state.note(machine, event.at, "not_terminated", f"{attempts}: {machine.provider_words}")
 
 
-def on_examination_requested(state: LedgerState, event: ExaminationRequested) -> None:
+def on_runner_read_requested(state: LedgerState, event: RunnerReadRequested) -> None:
     """GitHub is asked about a silent machine; the next look is a quarter of an hour later."""
     machine = state.machines[event.machine]
     with state.changing(machine):
-        machine.examined_at = event.at
+        machine.runner_read_at = event.at
         machine.due = min(event.at + SILENCE, lifetime_end(state, machine))
 
 
-def on_examined(state: LedgerState, event: MachineExamined) -> None:
+def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
     """Two answers a quarter of an hour apart that its work is over are proof; one is not.
 
     A word from the agent starts that proof anew, but not the proof that its registration is gone.
     """
     machine = state.machines.get(event.machine)
-    if machine is None or machine.state is not _S.GRANTED:
+    if machine is None or machine.state is not _S.ASSIGNED:
         return
     with state.changing(machine):
         if not event.finished:
@@ -171,16 +173,16 @@ def on_examined(state: LedgerState, event: MachineExamined) -> None:
     state.note(machine, event.at, "examined", event.detail)
 
 
-def _note_unregistered(state: LedgerState, machine: Machine, event: MachineExamined) -> None:
+def _note_unregistered(state: LedgerState, machine: Machine, event: RunnerRead) -> None:
     """A machine whose job is completed and whose registration is gone has half an hour to leave."""
     over_at = work_over_at(state, machine)
-    machine.examined_at = event.at
+    machine.runner_read_at = event.at
     if over_at is None or not (event.finished and event.unregistered):
         machine.unregistered_at = None
     elif machine.unregistered_at is None:
         machine.unregistered_at = event.at
     elif event.at - machine.unregistered_at >= SILENCE and event.at - over_at >= LINGERS:
-        machine.ground = EndGround.FINISHED
+        machine.reason_code = TerminationReason.FINISHED
         machine.due = event.at
 
 
@@ -195,9 +197,9 @@ def leave(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
     It goes by itself; it is asked to only if it is still there after a while.
     """
     close_its_runner(state, machine, at, reason)
-    move(state, machine, _S.ENDING, at, reason)
+    move(state, machine, _S.TERMINATING, at, reason)
     with state.changing(machine):
-        machine.due = at + END_AGAIN
+        machine.due = at + TERMINATE_AGAIN
 
 
 def move(
@@ -209,7 +211,7 @@ def move(
         raise ValueError(message)
     with state.changing(machine):
         machine.state, machine.since, machine.absence = to, at, 0.0
-        if to in (_S.GONE, _S.LOST):
+        if to in (_S.TERMINATED, _S.LOST):
             machine.ended_at = at
         machine.due = due(state, machine)
         if detail:
@@ -232,7 +234,7 @@ def see(state: LedgerState, machine: Machine, at: Instant) -> None:
     with state.changing(machine):
         machine.last_seen = at
         machine.finished_at, machine.finished_reads = None, 0
-        if machine.state in (_S.PARKED, _S.GRANTED):
+        if machine.state in (_S.READY, _S.ASSIGNED):
             machine.absence = 0.0
         machine.due = due(state, machine)
 
@@ -247,9 +249,11 @@ def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: 
     state.note(runner, at, RunnerState.DONE, reason)
 
 
-def _failure_to_become_ready(machine: Machine, ground: EndGround) -> FailureClass | None:
+def _failure_to_become_ready(
+    machine: Machine, reason_code: TerminationReason
+) -> FailureClass | None:
     """What kept a machine from parking that is ended on this ground, if anything of its own did."""
-    return _LATE.get(machine.state) if ground is EndGround.DEADLINE else None
+    return _LATE.get(machine.state) if reason_code is TerminationReason.DEADLINE else None
 
 
 def _is_unfit(state: LedgerState, machine: Machine, event: MachineExited) -> bool:
@@ -268,7 +272,7 @@ def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
     if runner is None or not _had_no_job(state, machine):
         return False
-    acknowledged = runner.acknowledged_at
+    acknowledged = runner.listening_at
     return acknowledged is None or at - acknowledged < HANDED_OUT_WITHIN
 
 

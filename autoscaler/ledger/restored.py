@@ -1,7 +1,7 @@
 """What proves that the store is older than the world, as a restored backup is, and what then holds.
 
-A machine that the store shows as idle may have been granted since: it is kept as possibly at work
-until its own agent asks for a grant. So is one from before the start that is silent while GitHub does
+A machine that the store shows as idle may have been assigned since: it is kept as possibly at work
+until its own agent asks for an assignment. So is one from before the start that is silent while GitHub does
 not say who is at work. A job that the store shows as queued may have run: GitHub is asked before
 anything is launched for it. It never ends anything.
 """
@@ -9,22 +9,22 @@ anything is launched for it. It never ends anything.
 from autoscaler.ledger.deadlines import due
 from autoscaler.ledger.machines import close_its_runner, move
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.events import MachineDoubted, RunnersListed
-from autoscaler.model.fleet import PARKED_BELIEVED_FOR
+from autoscaler.model.events import MachineMarkedUnverified, RunnersListed
+from autoscaler.model.fleet import READY_TRUSTED_FOR
 from autoscaler.model.identifiers import Instant, MachineId, RunnerName
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import RunnerState, machine_in_any_name
 
 OF_AN_UNKNOWN_CALL = "of a call that is not in the store"
-OLDER_THAN_THE_WORLD = "its record is older than the world: it may have been granted since"
+OLDER_THAN_THE_WORLD = "its record is older than the world: it may have been assigned since"
 UNTOLD = "it is silent since the start, and GitHub has not shown since then who is at work"
 SHOWN_AT_WORK = "GitHub lists a runner of it that is not in the store"
 _DOUBTS = frozenset({OLDER_THAN_THE_WORLD, UNTOLD})
 """A poll of the machine's own agent removes these. It does not remove SHOWN_AT_WORK: GitHub's list is
 evidence of a job, and the job on a machine can poll as its agent does."""
 
-_SOON_HEARD = frozenset({MachineState.PARKED, MachineState.GRANTED})
+_SOON_HEARD = frozenset({MachineState.READY, MachineState.ASSIGNED})
 """Their agents poll: after a start they have a moment to say so."""
 
 
@@ -33,16 +33,16 @@ def doubt(state: LedgerState, at: Instant) -> None:
 
     O(1) while every machine is proven; else O(machines), and O(jobs) where there is such a machine.
     """
-    if not state.tallies.unproven:
+    if not state.counters.unverified:
         return
     brought = [one.created_at for one in state.machines.values() if _is_proof(one)]
     if not brought:
         return
     before = min(max(brought), state.started_at)
     for machine in tuple(state.machines.values()):
-        believed = machine.state in _SOON_HEARD and at < state.started_at + PARKED_BELIEVED_FOR
+        believed = machine.state in _SOON_HEARD and at < state.started_at + READY_TRUSTED_FOR
         if machine.created_at < before and not believed:
-            _doubt_machine(state, machine, at)
+            _mark_machine_unverified(state, machine, at)
     for job in tuple(state.jobs.values()):
         if job.queued_at < before:
             _doubt_job(state, job, at)
@@ -51,7 +51,7 @@ def doubt(state: LedgerState, at: Instant) -> None:
 def shown_at_github(
     state: LedgerState, name: RunnerName, at: Instant, why: str = OLDER_THAN_THE_WORLD
 ) -> None:
-    """GitHub shows this runner online or at work: its machine has a grant, whatever we know.
+    """GitHub shows this runner online or at work: its machine has an assignment, whatever we know.
 
     A machine without a nonce may stand in another machine's slot, so `why` is not kept for it.
     """
@@ -66,7 +66,7 @@ def shown_at_github(
     for one in (machine, *_found_with(state, machine)):
         if one.created_at < state.started_at:
             certain = one is machine and one.nonce_hash
-            _doubt_machine(state, one, at, why if certain else OLDER_THAN_THE_WORLD)
+            _mark_machine_unverified(state, one, at, why if certain else OLDER_THAN_THE_WORLD)
 
 
 def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
@@ -90,9 +90,9 @@ def waits_for_a_list(state: LedgerState) -> bool:
     )
 
 
-def on_machine_doubted(state: LedgerState, event: MachineDoubted) -> None:
-    """Its deadline has passed, and nothing says that it was not granted since the store was written."""
-    _doubt_machine(state, state.machines[event.machine], event.at, UNTOLD)
+def on_machine_marked_unverified(state: LedgerState, event: MachineMarkedUnverified) -> None:
+    """Its deadline has passed, and nothing says that it was not assigned since the store was written."""
+    _mark_machine_unverified(state, state.machines[event.machine], event.at, UNTOLD)
 
 
 def closed_at_work(state: LedgerState, name: RunnerName, at: Instant) -> None:
@@ -102,18 +102,18 @@ def closed_at_work(state: LedgerState, name: RunnerName, at: Instant) -> None:
         _was_handed_over(state, name, at)
 
 
-def asked_for_a_grant(state: LedgerState, machine_id: MachineId, at: Instant) -> None:
-    """Its agent, with the nonce that we know, wants a grant: it has none, and is parked."""
+def asked_for_an_assignment(state: LedgerState, machine_id: MachineId, at: Instant) -> None:
+    """Its agent, with the nonce that we know, wants an assignment: it has none, and is ready."""
     machine = state.machines.get(machine_id)
-    if machine is None or machine.state is not MachineState.GRANTED:
+    if machine is None or machine.state is not MachineState.ASSIGNED:
         return
-    if machine.unproven and machine.reason in _DOUBTS:
-        move(state, machine, MachineState.PARKED, at, "its agent asks for a grant")
+    if machine.unverified and machine.reason in _DOUBTS:
+        move(state, machine, MachineState.READY, at, "its agent asks for an assignment")
         with state.changing(machine):
-            machine.unproven = machine.handed_over = False
-            machine.runner = machine.granted_at = machine.ground = None
-            machine.examined_at = machine.unregistered_at = None
-            machine.parked_at = machine.parked_at or at
+            machine.unverified = machine.handed_over = False
+            machine.runner = machine.assigned_at = machine.reason_code = None
+            machine.runner_read_at = machine.unregistered_at = None
+            machine.ready_at = machine.ready_at or at
             machine.due = due(state, machine)
         return
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
@@ -125,45 +125,45 @@ def asked_for_a_grant(state: LedgerState, machine_id: MachineId, at: Instant) ->
 
 def _found_with(state: LedgerState, machine: Machine) -> list[Machine]:
     """Machines of its call that have not spoken: a list may have brought them, and guessed their slots."""
-    call = state.calls.get(machine.call)
-    slots = (state.machines.get(slot) for slot in call.slots) if call is not None else ()
+    request = state.launch_requests.get(machine.launch_request)
+    slots = (state.machines.get(slot) for slot in request.slots) if request is not None else ()
     return [one for one in slots if one is not None and one.state is MachineState.LAUNCHED]
 
 
 def _is_proof(machine: Machine) -> bool:
-    return machine.unproven and machine.occupies and machine.reason == OF_AN_UNKNOWN_CALL
+    return machine.unverified and machine.occupies and machine.reason == OF_AN_UNKNOWN_CALL
 
 
-def _doubt_machine(
+def _mark_machine_unverified(
     state: LedgerState, machine: Machine, at: Instant, why: str = OLDER_THAN_THE_WORLD
 ) -> None:
     """Hold it to be at work, under whichever registration: what becomes of ours proves nothing."""
-    if machine.unproven and machine.reason in _DOUBTS and why == SHOWN_AT_WORK:
+    if machine.unverified and machine.reason in _DOUBTS and why == SHOWN_AT_WORK:
         with state.changing(machine):
             machine.reason = why
         return
-    if machine.confirmed or not _may_have_been_granted_since(state, machine):
+    if machine.agent_seen or not _may_have_been_assigned_since(state, machine):
         return
-    if machine.state is MachineState.GRANTED:
+    if machine.state is MachineState.ASSIGNED:
         close_its_runner(state, machine, at, why)
         state.note(machine, at, "handed_over", why)
     else:
-        move(state, machine, MachineState.GRANTED, at, why)
+        move(state, machine, MachineState.ASSIGNED, at, why)
     with state.changing(machine):
-        machine.unproven = machine.handed_over = True
-        machine.since, machine.granted_at, machine.absence = at, at, 0.0
+        machine.unverified = machine.handed_over = True
+        machine.since, machine.assigned_at, machine.absence = at, at, 0.0
         machine.reason, machine.runner = why, None
         machine.finished_at, machine.finished_reads = None, 0
         machine.due = due(state, machine)
 
 
-def _may_have_been_granted_since(state: LedgerState, machine: Machine) -> bool:
+def _may_have_been_assigned_since(state: LedgerState, machine: Machine) -> bool:
     """Or under another registration. Who took one, or was given a job, gets no other."""
-    if machine.is_ungranted:
+    if machine.is_unassigned:
         return True
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
-    untaken = runner is not None and runner.acknowledged_at is None and runner.job is None
-    return machine.state is MachineState.GRANTED and untaken
+    untaken = runner is not None and runner.listening_at is None and runner.job is None
+    return machine.state is MachineState.ASSIGNED and untaken
 
 
 def _doubt_job(state: LedgerState, job: Job, at: Instant) -> None:
@@ -178,7 +178,7 @@ def _was_handed_over(state: LedgerState, name: RunnerName, at: Instant) -> None:
     machine = state.machines.get(runner.machine) if runner is not None else None
     if machine is None or machine.runner != name or machine.handed_over:
         return
-    if machine.state is MachineState.GRANTED:
+    if machine.state is MachineState.ASSIGNED:
         with state.changing(machine):
             machine.handed_over = True
             machine.due = due(state, machine)

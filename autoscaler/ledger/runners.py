@@ -1,22 +1,22 @@
-"""Runner records: from the recorded grant to the end of the registration.
+"""Runner records: from the recorded assignment to the end of the registration.
 
-It never decides to grant, withdraw or delete; it keeps what was done and what GitHub made of it.
+It never decides to assignment, withdraw or delete; it keeps what was done and what GitHub made of it.
 """
 
 from autoscaler.ledger.cooldowns import lift, note_job_given, strike
 from autoscaler.ledger.deadlines import due
 from autoscaler.ledger.machines import move, see
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.cooldowns import mint_key
+from autoscaler.model.cooldowns import registration_key
 from autoscaler.model.events import (
-    RunnerAcknowledged,
     RunnerClosed,
+    RunnerDeregistered,
+    RunnerDeregistrationRequested,
     RunnerHandedOver,
-    RunnerMinted,
-    RunnerMintFailed,
+    RunnerListening,
     RunnerNamed,
-    RunnerWithdrawalRequested,
-    RunnerWithdrawn,
+    RunnerRegistered,
+    RunnerRegistrationFailed,
 )
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.machines import Machine, MachineState
@@ -33,34 +33,34 @@ def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:
     machine = state.machines[event.machine]
     runner = Runner(event.name, event.machine, event.demand, RunnerState.NAMED, event.at, event.at)
     state.add(runner)
-    if machine.state is not MachineState.GRANTED:
-        move(state, machine, MachineState.GRANTED, event.at)
+    if machine.state is not MachineState.ASSIGNED:
+        move(state, machine, MachineState.ASSIGNED, event.at)
     with state.changing(machine):
         machine.runner = event.name
         machine.tries += 1
-        machine.granted_at = machine.granted_at or event.at
+        machine.assigned_at = machine.assigned_at or event.at
     spend_registration(state, event.demand.account, event.at)
-    state.note(runner, event.at, "named", f"for {' '.join(event.demand.minted_labels)}")
+    state.note(runner, event.at, "named", f"for {' '.join(event.demand.runner_labels)}")
 
 
-def on_runner_minted(state: LedgerState, event: RunnerMinted) -> None:
+def on_runner_registered(state: LedgerState, event: RunnerRegistered) -> None:
     """GitHub has the registration."""
     runner = state.runners.get(event.name)
     if runner is None:
         return
     with state.changing(runner):
         runner.github_id = event.github_id
-    lift(state, mint_key(runner.demand.scope), event.at)
-    _advance(state, runner, RunnerState.MINTED, event.at, f"id {event.github_id}")
+    lift(state, registration_key(runner.demand.scope), event.at)
+    _advance(state, runner, RunnerState.REGISTERED, event.at, f"id {event.github_id}")
 
 
-def on_runner_mint_failed(state: LedgerState, event: RunnerMintFailed) -> None:
-    """GitHub has no registration of this name: its machine is parked again."""
+def on_runner_registration_failed(state: LedgerState, event: RunnerRegistrationFailed) -> None:
+    """GitHub has no registration of this name: its machine is ready again."""
     runner = state.runners.get(event.name)
     if runner is None:
         return
     reason = f"{event.failure}: {event.message}"
-    key = mint_key(runner.demand.scope)
+    key = registration_key(runner.demand.scope)
     strike(state, key, event.failure, event.at, reason, event.retry_at - event.at)
     _give_machine_back(state, runner, event.at, reason)
 
@@ -81,27 +81,27 @@ def on_runner_handed_over(state: LedgerState, event: RunnerHandedOver) -> None:
     state.note(runner, event.at, "handed_over")
 
 
-def on_runner_acknowledged(state: LedgerState, event: RunnerAcknowledged) -> None:
+def on_runner_listening(state: LedgerState, event: RunnerListening) -> None:
     """The machine starts the runner: idle until a job names it."""
     runner = state.runners.get(event.name)
     if runner is None:
         return
     with state.changing(runner):
-        runner.acknowledged_at = runner.acknowledged_at or event.at
+        runner.listening_at = runner.listening_at or event.at
         runner.retry_at = event.at + PASSED_OVER_AFTER
-    _advance(state, runner, RunnerState.ACKNOWLEDGED, event.at)
+    _advance(state, runner, RunnerState.LISTENING, event.at)
     see(state, state.machines[runner.machine], event.at)
 
 
-def on_withdrawal_requested(state: LedgerState, event: RunnerWithdrawalRequested) -> None:
+def on_deregistration_requested(state: LedgerState, event: RunnerDeregistrationRequested) -> None:
     """No job may come to it any more as far as we are concerned; GitHub is told next."""
     runner = state.runners.get(event.name)
     if runner is not None:
-        _advance(state, runner, RunnerState.WITHDRAWING, event.at, event.reason)
+        _advance(state, runner, RunnerState.DEREGISTERING, event.at, event.reason)
 
 
-def on_runner_withdrawn(state: LedgerState, event: RunnerWithdrawn) -> None:
-    """The registration is gone and never left the controller: its machine is parked again."""
+def on_runner_deregistered(state: LedgerState, event: RunnerDeregistered) -> None:
+    """The registration is gone and never left the controller: its machine is ready again."""
     runner = state.runners.get(event.name)
     if runner is not None:
         _give_machine_back(state, runner, event.at, event.reason)
@@ -131,13 +131,13 @@ def close_runner(state: LedgerState, runner: Runner, at: Instant, reason: str) -
 
 def spend_registration(state: LedgerState, account: str, at: Instant) -> None:
     """Use one of an account's turns to register."""
-    state.mint_levels[account] = (registration_level(state, account, at) - 1.0, at)
+    state.registration_levels[account] = (registration_level(state, account, at) - 1.0, at)
 
 
 def registration_level(state: LedgerState, account: str, at: Instant) -> float:
     """How many runners the account may register now: a token bucket, full at the burst."""
     rate = state.catalogue.registration
-    level, since = state.mint_levels.get(account, (float(rate.burst), at))
+    level, since = state.registration_levels.get(account, (float(rate.burst), at))
     return rate.refilled(level, at - since)
 
 
@@ -146,15 +146,15 @@ def _give_machine_back(state: LedgerState, runner: Runner, at: Instant, reason: 
     machine = state.machines.get(runner.machine)
     if machine is None or machine.runner != runner.name:
         return
-    if machine.state is MachineState.GRANTED and not machine.handed_over:
-        move(state, machine, MachineState.PARKED, at, reason)
-        _forget_grant(state, machine)
+    if machine.state is MachineState.ASSIGNED and not machine.handed_over:
+        move(state, machine, MachineState.READY, at, reason)
+        _forget_assignment(state, machine)
 
 
-def _forget_grant(state: LedgerState, machine: Machine) -> None:
+def _forget_assignment(state: LedgerState, machine: Machine) -> None:
     with state.changing(machine):
         machine.runner = None
-        machine.granted_at = None
+        machine.assigned_at = None
 
 
 def _advance(
@@ -164,6 +164,6 @@ def _advance(
         return
     with state.changing(runner):
         runner.state, runner.since = to, at
-        if detail and to in (RunnerState.DONE, RunnerState.WITHDRAWING):
+        if detail and to in (RunnerState.DONE, RunnerState.DEREGISTERING):
             runner.reason = detail[:500]
     state.note(runner, at, to, detail)

@@ -1,20 +1,20 @@
 """What a start makes of the records that the store kept: nobody was here to see them go on.
 
-It never decides what is sent, ended or granted because of that.
+It never decides what is sent, ended or assigned because of that.
 """
 
 from dataclasses import replace
 
-from autoscaler.ledger import calls, deadlines
+from autoscaler.ledger import deadlines, launch_requests
 from autoscaler.ledger.interruptions import GIVEN_UP_AFTER
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.calls import REPEAT_WINDOW, Call, CallState
 from autoscaler.model.catalogue import LaunchTokens
 from autoscaler.model.changes import Record
-from autoscaler.model.events import CallOutcomeUnknown, CallWithdrawn, ControllerStarted
+from autoscaler.model.events import ControllerStarted, LaunchOutcomeUnknown, LaunchRequestCancelled
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.interruptions import Rerun, RerunState
 from autoscaler.model.jobs import Job
+from autoscaler.model.launch_requests import REPEAT_WINDOW, LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 
@@ -25,8 +25,8 @@ _AGEING = frozenset(
     {
         MachineState.LAUNCHED,
         MachineState.BOOTED,
-        MachineState.PARKED,
-        MachineState.GRANTED,
+        MachineState.READY,
+        MachineState.ASSIGNED,
         MachineState.EXITED,
     }
 )
@@ -36,18 +36,18 @@ HAPPENED: dict[type[Record], tuple[str, ...]] = {
         "since",
         "created_at",
         "booted_at",
-        "parked_at",
-        "granted_at",
+        "ready_at",
+        "assigned_at",
         "ended_at",
         "last_seen",
         "absent_since",
         "finished_at",
-        "examined_at",
+        "runner_read_at",
         "unregistered_at",
         "taken_at",
     ),
-    Runner: ("since", "named_at", "handed_over_at", "acknowledged_at"),
-    Call: ("created_at", "sent_at", "last_sent_at", "settled_at", "swept_at"),
+    Runner: ("since", "named_at", "handed_over_at", "listening_at"),
+    LaunchRequest: ("created_at", "sent_at", "last_sent_at", "settled_at", "swept_at"),
     Job: ("updated_at", "read_at", "completed_at"),
     Rerun: ("created_at", "ended_at"),
 }
@@ -56,7 +56,7 @@ HAPPENED: dict[type[Record], tuple[str, ...]] = {
 TO_COME: dict[type[Record], tuple[str, ...]] = {
     Machine: ("due",),
     Runner: ("retry_at",),
-    Call: (),
+    LaunchRequest: (),
     Job: ("probe_at",),
     Rerun: ("due",),
 }
@@ -74,19 +74,19 @@ def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
         if machine.state in _AGEING:
             with state.changing(machine):
                 machine.absence += event.absence
-                machine.confirmed = False
+                machine.agent_seen = False
                 machine.due = deadlines.due(state, machine)
-    for call in tuple(state.open_calls.values()):
-        _resume_call(state, call, event.at)
+    for request in tuple(state.open_launch_requests.values()):
+        _resume_call(state, request, event.at)
     for runner in tuple(state.runners.values()):
-        if runner.state is RunnerState.WITHDRAWING:
+        if runner.state is RunnerState.DEREGISTERING:
             with state.changing(runner):
                 known = runner.github_id is not None
-                runner.state = RunnerState.MINTED if known else RunnerState.NAMED
+                runner.state = RunnerState.REGISTERED if known else RunnerState.NAMED
     for account in {runner.demand.account for runner in state.runners.values()}:
         level = state.catalogue.registration.refilled(0.0, event.absence)
-        state.mint_levels[account] = (level, event.at)
-    for provider in {call.provider for call in state.calls.values()}:
+        state.registration_levels[account] = (level, event.at)
+    for provider in {request.provider for request in state.launch_requests.values()}:
         if (rate := state.catalogue.launch_rates.get(provider)) is not None:
             gained = rate.refilled(LaunchTokens(0.0, 0.0), event.absence)
             state.launch_levels[provider] = (gained, event.at)
@@ -97,13 +97,13 @@ def _set_right(state: LedgerState, at: Instant) -> None:
     kept: tuple[Record, ...] = (
         *state.machines.values(),
         *state.runners.values(),
-        *state.calls.values(),
+        *state.launch_requests.values(),
         *state.jobs.values(),
         *state.reruns.values(),
     )
     for record in kept:
         # A call of the future is none that may still be repeated.
-        back = REPEAT_WINDOW if isinstance(record, Call) else BEFORE_THE_START
+        back = REPEAT_WINDOW if isinstance(record, LaunchRequest) else BEFORE_THE_START
         _bring_back(state, record, HAPPENED[type(record)], at, at - back)
         latest = _latest(record, at)
         _bring_back(state, record, TO_COME[type(record)], latest, latest)
@@ -129,8 +129,12 @@ def _bring_back(
                 setattr(record, name, to)
 
 
-def _resume_call(state: LedgerState, call: Call, at: Instant) -> None:
-    if call.state is CallState.RECORDED:
-        calls.on_call_withdrawn(state, CallWithdrawn(at, call.id, "not sent before a restart"))
-    elif call.state is CallState.SENT:
-        calls.on_call_unknown(state, CallOutcomeUnknown(at, call.id, "we were restarted"))
+def _resume_call(state: LedgerState, request: LaunchRequest, at: Instant) -> None:
+    if request.state is LaunchRequestState.RECORDED:
+        launch_requests.on_launch_request_cancelled(
+            state, LaunchRequestCancelled(at, request.id, "not sent before a restart")
+        )
+    elif request.state is LaunchRequestState.SENT:
+        launch_requests.on_launch_outcome_unknown(
+            state, LaunchOutcomeUnknown(at, request.id, "we were restarted")
+        )

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autoscaler.ledger.indexes import IndexedRecords
-from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
 from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
@@ -27,6 +26,7 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Admission, Job, RunQuestion
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
 
@@ -47,7 +47,7 @@ class LedgerState(IndexedRecords):
         self.was_away: Seconds = 0.0
         self.cooldowns: dict[str, Cooldown] = {}
         self.foreign: dict[ProviderName, dict[ProviderMachineId, ListedMachine]] = {}
-        self.mint_levels: dict[str, tuple[float, Instant]] = {}
+        self.registration_levels: dict[str, tuple[float, Instant]] = {}
         self.launch_levels: dict[ProviderName, tuple[LaunchTokens, Instant]] = {}
         self.boot_seconds: dict[SkuName, Seconds] = {}
         self.quotas: dict[str, int] = {}
@@ -71,8 +71,8 @@ class LedgerState(IndexedRecords):
         self.offerings = {
             offering.key: offering
             for sku in catalogue.skus.values()
-            for rung in sku.ladder
-            for offering in rung.offerings
+            for option in sku.launch_options
+            for offering in option.offerings
         }
 
     def class_of(
@@ -136,7 +136,7 @@ class LedgerState(IndexedRecords):
         """Bear another installation's id from now on; the one before is a former one."""
         before = self.catalogue.installations
         self._taken_over = before.after_takeover(installation)
-        self.use_catalogue(self.catalogue.bearing(self._taken_over))
+        self.use_catalogue(self.catalogue.with_installations(self._taken_over))
         was = f"was {before.own}"
         self.note_row(HistoryRow(at, "installation", installation, "taken_over", was))
 
@@ -167,8 +167,8 @@ class LedgerState(IndexedRecords):
         """Take a new record in; `stored` ones come from the store and need no saving."""
         if isinstance(record, Job):
             self.jobs[record.id] = record
-        elif isinstance(record, Call):
-            self.calls[record.id] = record
+        elif isinstance(record, LaunchRequest):
+            self.launch_requests[record.id] = record
         elif isinstance(record, Machine):
             self.machines[record.id] = record
         elif isinstance(record, Rerun):
@@ -184,8 +184,8 @@ class LedgerState(IndexedRecords):
         self.unindex(record)
         if isinstance(record, Job):
             del self.jobs[record.id]
-        elif isinstance(record, Call):
-            del self.calls[record.id]
+        elif isinstance(record, LaunchRequest):
+            del self.launch_requests[record.id]
         elif isinstance(record, Machine):
             del self.machines[record.id]
         elif isinstance(record, Rerun):

@@ -1,4 +1,4 @@
-"""What can be launched, for whom and within which bounds: SKUs, ladders, scopes, limits.
+"""What can be launched, for whom and within which bounds: SKUs, launch_options, scopes, limits.
 
 Built once from the configuration and the providers' answers, then read only. It decides
 nothing about demand; see `demand` for which SKU may serve which job.
@@ -67,8 +67,8 @@ class Offering:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """One step of a ladder: a provider and its offerings in the order of preference."""
+class LaunchOption:
+    """One step of a launch_options: a provider and its offerings in the order of preference."""
 
     provider: ProviderName
     capacity_types: tuple[CapacityType, ...]
@@ -77,7 +77,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledMinimum:
-    """From each firing of `cron` (five fields, in `timezone`) on, keep `minimum` parked for a while."""
+    """From each firing of `cron` (five fields, in `timezone`) on, keep `minimum` ready for a while."""
 
     cron: str
     timezone: str
@@ -87,7 +87,7 @@ class ScheduledMinimum:
 
 @dataclass(frozen=True, slots=True)
 class IdlePolicy:
-    """How many parked machines to keep, and how long one may stand parked."""
+    """How many ready machines to keep, and how long one may stand ready."""
 
     minimum: int = 0
     timeout: Seconds = 10 * MINUTE
@@ -97,11 +97,11 @@ class IdlePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """How long a machine may stay in each stage before its grant."""
+    """How long a machine may stay in each stage before its assignment."""
 
     boot: Seconds = 15 * MINUTE
-    gate: Seconds = 10 * MINUTE
-    parked_silence: Seconds = 5 * MINUTE
+    health_checks: Seconds = 10 * MINUTE
+    ready_silence: Seconds = 5 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Sku:
     labels: frozenset[str]
     os: OperatingSystem
     arch: Architecture
-    ladder: tuple[Rung, ...]
+    launch_options: tuple[LaunchOption, ...]
     unlabelled: bool = False
     max_machines: int | None = None
     fair_share: float = 1.0
@@ -267,7 +267,7 @@ class Catalogue:
     registration: RegistrationRate = field(default_factory=RegistrationRate)
     launch_rates: Mapping[ProviderName, LaunchRate] = field(default_factory=dict)
 
-    def bearing(self, installations: Installations) -> "Catalogue":
+    def with_installations(self, installations: Installations) -> "Catalogue":
         """The same for an installation of these ids."""
         return replace(self, installations=installations)
 

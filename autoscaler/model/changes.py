@@ -5,22 +5,22 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from autoscaler.model.calls import Call
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
 
-Record = Job | Call | Machine | Runner | Rerun
+Record = Job | LaunchRequest | Machine | Runner | Rerun
 
 R = TypeVar("R", bound=Record)
 
 _values_of: dict[type, Callable[[Any], Any]] = {
     kind: attrgetter(*(field.name for field in fields(kind)))
-    for kind in (Job, Call, Machine, Runner, Rerun)
+    for kind in (Job, LaunchRequest, Machine, Runner, Rerun)
 }
 
 

@@ -20,7 +20,7 @@ class Cooldown:
 
     key: str
     until: Instant
-    strikes: int
+    failures: int
     reason: str
     failure: FailureClass = FailureClass.UNKNOWN
     image: str = ""
@@ -56,9 +56,9 @@ def throttle_key(provider: ProviderName) -> str:
     return f"throttle:{provider}"
 
 
-def rung_key(sku: SkuName, rung: int) -> str:
-    """The cooldown of one step of one SKU's ladder."""
-    return f"rung:{sku}/{rung}"
+def launch_option_key(sku: SkuName, option: int) -> str:
+    """The cooldown of one step of one SKU's launch_options."""
+    return f"option:{sku}/{option}"
 
 
 def boots_key(sku: SkuName) -> str:
@@ -76,15 +76,15 @@ def refused_image_key(sku: SkuName) -> str:
     return f"refused_image:{sku}"
 
 
-def mint_key(scope: str) -> str:
+def registration_key(scope: str) -> str:
     """The cooldown of every registration in one scope (`Scope.key`)."""
-    return f"mint:{scope}"
+    return f"register:{scope}"
 
 
 def on_trial(cooldowns: Mapping[str, Cooldown], key: str) -> Cooldown | None:
     """The row of failures under a key, if it is so long that only a probe at a time is launched."""
     known = cooldowns.get(key)
-    return known if known is not None and known.strikes >= IN_A_ROW else None
+    return known if known is not None and known.failures >= IN_A_ROW else None
 
 
 def held(cooldowns: Mapping[str, Cooldown], key: str, now: Instant) -> Cooldown | None:

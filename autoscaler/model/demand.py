@@ -37,7 +37,7 @@ class DemandClass:
         return self._hash
 
     @property
-    def minted_labels(self) -> tuple[str, ...]:
+    def runner_labels(self) -> tuple[str, ...]:
         """The labels a runner of this class registers with: exactly the job's, never more."""
         return self.labels or (self.skus[0],)
 

@@ -9,7 +9,7 @@ class FailureClass(StrEnum):
     capacity       the provider has none of this offering now: try another one
     quota          the account may not have more of this: hold everything under that quota
     throttled      too many requests: the slots fail and a new call waits for its bucket
-    configuration  will fail again until an operator changes something: hold the rung and say so
+    configuration  will fail again until an operator changes something: hold the option and say so
     unsupported    the provider does not sell this offering at all: try it again in hours
     boot_deadline  launched but never proved itself in time
     gate           its own checks failed, or did not finish in time
@@ -22,11 +22,11 @@ class FailureClass(StrEnum):
     CONFIGURATION = "configuration"
     UNSUPPORTED = "unsupported"
     BOOT_DEADLINE = "boot_deadline"
-    GATE = "gate"
+    HEALTH_CHECK = "gate"
     UNKNOWN = "unknown"
 
 
-class Reach(StrEnum):
+class FailureScope(StrEnum):
     """How far a failure reaches where its class alone does not say it.
 
     zone           nothing can be launched in that zone, whatever the type: its subnet is full

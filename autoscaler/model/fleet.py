@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import (
-    CallId,
     Instant,
     JobId,
+    LaunchRequestId,
     MachineId,
     ProviderName,
     RunnerName,
@@ -22,11 +21,12 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.jobs import Admission, Job, RunQuestion
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner
 
-PARKED_BELIEVED_FOR: Seconds = 120.0
-"""For how long after a start a machine last known as parked counts for launching."""
+READY_TRUSTED_FOR: Seconds = 120.0
+"""For how long after a start a machine last known as ready counts for launching."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -61,12 +61,12 @@ class Fleet:
     GitHub is asked about first, `unadmitted` those that their run's head repository keeps from
     their SKUs, or may. `unread` are the jobs whose head repository is not known, by run, and
     `run_questions` the runs of them that GitHub was asked about. `idle_runners` counts
-    registrations that may still take a job, by class; `withdrawable` are those not handed over,
-    and `withdrawing` counts machines whose unused registration is being deleted, which makes them
-    parked again. `due` lists machines by the moment they must be looked at again. `registrations`
+    registrations that may still take a job, by class; `deregistrable` are those not handed over,
+    and `deregistering` counts machines whose unused registration is being deleted, which makes them
+    ready again. `due` lists machines by the moment they must be looked at again. `registrations`
     is, by account, how many may be minted now; `launch_tokens` what each provider with a rate takes now;
-    `boot_seconds` how long a SKU takes from request to parked. `booting` are the machines that are
-    requested or boot, by SKU and rung; `unproved` counts by SKU the runners that were given no
+    `boot_seconds` how long a SKU takes from request to ready. `booting` are the machines that are
+    requested or boot, by SKU and option; `runners_without_job` counts by SKU the runners that were given no
     job yet and may be; `runners_listed_at` is when the older of all scopes' lists of registrations
     was begun, 0.0 before there is one of each. Of SKUs with a share for each repository, `lines`
     are the queues by repository (lower case), and `running` counts the jobs that run, by the
@@ -87,17 +87,17 @@ class Fleet:
     due: Ordered[Machine]
     runners: Mapping[RunnerName, Runner]
     idle_runners: Mapping[DemandClass, int]
-    withdrawable: Mapping[DemandClass, Mapping[RunnerName, Runner]]
-    calls: Mapping[CallId, Call]
+    deregistrable: Mapping[DemandClass, Mapping[RunnerName, Runner]]
+    launch_requests: Mapping[LaunchRequestId, LaunchRequest]
     cooldowns: Mapping[str, Cooldown]
     usage: Usage
     registrations: Mapping[str, float]
     launch_tokens: Mapping[ProviderName, LaunchTokens]
     boot_seconds: Mapping[SkuName, Seconds]
-    withdrawing: Mapping[SkuName, int]
+    deregistering: Mapping[SkuName, int]
     quotas: Mapping[str, int] = field(default_factory=dict)
     booting: Mapping[tuple[SkuName, int], Mapping[MachineId, None]] = field(default_factory=dict)
-    unproved: Mapping[SkuName, int] = field(default_factory=dict)
+    runners_without_job: Mapping[SkuName, int] = field(default_factory=dict)
     lines: Mapping[DemandClass, Mapping[str, Ordered[Job]]] = field(default_factory=dict)
     running: Mapping[tuple[SkuName, str], int] = field(default_factory=dict)
     runners_listed_at: Instant = 0.0
@@ -112,7 +112,7 @@ class Fleet:
         return ordered.values() if ordered is not None else ()
 
     def is_untold(self, machine: Machine) -> bool:
-        """Whether nothing says that it was not granted before the start: see `Machine.is_untold`."""
+        """Whether nothing says that it was not assigned before the start: see `Machine.is_untold`."""
         return machine.is_untold(self.started_at, self.runners_listed_at)
 
     def count(self, sku: SkuName, state: MachineState) -> int:

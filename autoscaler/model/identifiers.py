@@ -5,8 +5,8 @@ from typing import NewType
 JobId = NewType("JobId", int)
 """GitHub's `workflow_job.id`: unique on one GitHub instance."""
 
-CallId = NewType("CallId", str)
-"""One request to a provider; also the value of the `call` tag on its machines."""
+LaunchRequestId = NewType("LaunchRequestId", str)
+"""One request to a provider; also the value of the `launch_request` tag on its machines."""
 
 MachineId = NewType("MachineId", str)
 """Ours, given before the provider is asked: a slot has one from the moment it is recorded."""

@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
-    CallId,
     Instant,
+    LaunchRequestId,
     MachineId,
     ProviderMachineId,
     ProviderName,
@@ -18,7 +18,7 @@ from autoscaler.model.interruptions import NoticeKind
 
 
 class MachineState(StrEnum):
-    """requested -> launched -> booted -> parked -> granted -> exited -> ending -> gone.
+    """requested -> launched -> booted -> ready -> assigned -> exited -> ending -> gone.
 
     failed and lost are off that way: failed says why in `failure`, lost is a machine that two
     complete lists did not show although nobody ended it.
@@ -27,41 +27,53 @@ class MachineState(StrEnum):
     REQUESTED = "requested"
     LAUNCHED = "launched"
     BOOTED = "booted"
-    PARKED = "parked"
-    GRANTED = "granted"
+    READY = "ready"
+    ASSIGNED = "assigned"
     EXITED = "exited"
-    ENDING = "ending"
-    GONE = "gone"
+    TERMINATING = "ending"
+    TERMINATED = "gone"
     FAILED = "failed"
     LOST = "lost"
 
 
-_OFF_THE_WAY = {MachineState.FAILED, MachineState.ENDING, MachineState.GONE, MachineState.LOST}
+_OFF_THE_WAY = {
+    MachineState.FAILED,
+    MachineState.TERMINATING,
+    MachineState.TERMINATED,
+    MachineState.LOST,
+}
 
 MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
     MachineState.REQUESTED: frozenset({MachineState.LAUNCHED, MachineState.FAILED}),
-    MachineState.LAUNCHED: frozenset({MachineState.BOOTED, MachineState.GRANTED, *_OFF_THE_WAY}),
+    MachineState.LAUNCHED: frozenset({MachineState.BOOTED, MachineState.ASSIGNED, *_OFF_THE_WAY}),
     MachineState.BOOTED: frozenset(
-        {MachineState.BOOTED, MachineState.PARKED, MachineState.GRANTED, *_OFF_THE_WAY}
+        {MachineState.BOOTED, MachineState.READY, MachineState.ASSIGNED, *_OFF_THE_WAY}
     ),
-    MachineState.PARKED: frozenset({MachineState.BOOTED, MachineState.GRANTED, *_OFF_THE_WAY}),
-    MachineState.GRANTED: frozenset(
-        {MachineState.PARKED, MachineState.BOOTED, MachineState.EXITED, *_OFF_THE_WAY}
+    MachineState.READY: frozenset({MachineState.BOOTED, MachineState.ASSIGNED, *_OFF_THE_WAY}),
+    MachineState.ASSIGNED: frozenset(
+        {MachineState.READY, MachineState.BOOTED, MachineState.EXITED, *_OFF_THE_WAY}
     ),
-    MachineState.EXITED: frozenset({MachineState.PARKED, *_OFF_THE_WAY}),
-    MachineState.ENDING: frozenset({MachineState.GONE, MachineState.LOST}),
+    MachineState.EXITED: frozenset({MachineState.READY, *_OFF_THE_WAY}),
+    MachineState.TERMINATING: frozenset({MachineState.TERMINATED, MachineState.LOST}),
     MachineState.FAILED: frozenset(
-        {MachineState.LAUNCHED, MachineState.ENDING, MachineState.GONE, MachineState.LOST}
+        {
+            MachineState.LAUNCHED,
+            MachineState.TERMINATING,
+            MachineState.TERMINATED,
+            MachineState.LOST,
+        }
     ),
-    MachineState.GONE: frozenset({MachineState.GRANTED, MachineState.FAILED}),
-    MachineState.LOST: frozenset({MachineState.GRANTED, MachineState.FAILED, MachineState.GONE}),
+    MachineState.TERMINATED: frozenset({MachineState.ASSIGNED, MachineState.FAILED}),
+    MachineState.LOST: frozenset(
+        {MachineState.ASSIGNED, MachineState.FAILED, MachineState.TERMINATED}
+    ),
 }
-"""`launched -> granted` and `booted -> granted` are of a restored store, whose machines went on since
+"""`launched -> assigned` and `booted -> assigned` are of a restored store, whose machines went on since
 the backup. `failed -> launched` is a slot that was written off and whose machine appeared after all; a lost
-or gone machine that is shown again is possibly granted, or was never granted and is of no use."""
+or gone machine that is shown again is possibly assigned, or was never assigned and is of no use."""
 
-_UNGRANTED = frozenset(
-    {MachineState.LAUNCHED, MachineState.BOOTED, MachineState.PARKED, MachineState.GRANTED}
+_UNASSIGNED = frozenset(
+    {MachineState.LAUNCHED, MachineState.BOOTED, MachineState.READY, MachineState.ASSIGNED}
 )
 SHOWN_AT_GITHUB_WITHIN: Seconds = 60.0
 """A list begun this long after a start shows every runner that an earlier process handed over."""
@@ -69,12 +81,12 @@ SHOWN_AT_GITHUB_WITHIN: Seconds = 60.0
 REPORTED_FROM_ATTEMPT = 3
 """From this request to terminate on, a machine that still runs is reported to operators."""
 
-LIVE_STATES = frozenset(MachineState) - {MachineState.GONE, MachineState.LOST}
+LIVE_STATES = frozenset(MachineState) - {MachineState.TERMINATED, MachineState.LOST}
 DAY: Seconds = 86_400.0
 BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
 
-class EndGround(StrEnum):
+class TerminationReason(StrEnum):
     """Why the controller may end a machine; there is no other reason."""
 
     SURPLUS = "surplus"
@@ -111,21 +123,21 @@ class ExitReason(StrEnum):
 class Machine:
     """One machine. Times are Unix seconds, money dollars an hour.
 
-    `holds` are the quotas it counts against, as (`Offering.quota_key`, units): for a machine in
+    `quota_usage` are the quotas it counts against, as (`Offering.quota_key`, units): for a machine in
     `requested` every quota its call could draw on. `due` is when the planner must look at it
-    again even if nothing happens. `unproven` marks a machine that may have been granted without our
+    again even if nothing happens. `unverified` marks a machine that may have been assigned without our
     knowing, as one with our tag whose call we do not know: never surplus, and an operator may confirm
-    that it is nobody's. `confirmed` says that its agent has
+    that it is nobody's. `agent_seen` says that its agent has
     said hello or polled since the controller started; other words prove no idleness. `absence` is
     our own measured downtime within `state`. `interruption` is the gravest notice that its
     provider gave of it, `interrupted_at` the moment that the notice means; `taken_at` says when it became
     known that its provider took it from its runner: its agent reported the stop, or it was found gone
     without a report of the exit. `runner_version` is the
     version of actions/runner that its health checks found, empty where it is not known;
-    `exit_reason` is None until its agent reports the runner's exit. `examined_at` is when GitHub was
+    `exit_reason` is None until its agent reports the runner's exit. `runner_read_at` is when GitHub was
     last asked about its work; `unregistered_at` is since when GitHub shows that its job is completed
     and its registration gone, whatever its agent says.
-    `end_attempts` counts the
+    `terminate_attempts` counts the
     requests to terminate it; `terminate_error` is the provider's refusal of the last one, and
     `provider_state` what the provider's list shows of it despite them.
     """
@@ -133,13 +145,13 @@ class Machine:
     id: MachineId
     sku: SkuName
     provider: ProviderName
-    call: CallId
+    launch_request: LaunchRequestId
     slot: int
     state: MachineState
     since: Instant
     created_at: Instant
     dollars_per_hour: float
-    holds: tuple[tuple[str, int], ...]
+    quota_usage: tuple[tuple[str, int], ...]
     due: Instant | None = None
     provider_id: ProviderMachineId | None = None
     instance_type: str = ""
@@ -150,23 +162,23 @@ class Machine:
     nonce_hash: str = ""
     stage: str = ""
     booted_at: Instant | None = None
-    parked_at: Instant | None = None
-    granted_at: Instant | None = None
+    ready_at: Instant | None = None
+    assigned_at: Instant | None = None
     ended_at: Instant | None = None
     last_seen: Instant | None = None
     runner: RunnerName | None = None
     tries: int = 0
     handed_over: bool = False
-    unproven: bool = False
-    confirmed: bool = False
+    unverified: bool = False
+    agent_seen: bool = False
     absence: Seconds = 0.0
     absent_since: Instant | None = None
     finished_at: Instant | None = None
     finished_reads: int = 0
     failure: FailureClass | None = None
     reason: str = ""
-    ground: EndGround | None = None
-    end_attempts: int = 0
+    reason_code: TerminationReason | None = None
+    terminate_attempts: int = 0
     terminate_error: str = ""
     provider_state: str = ""
     interruption: NoticeKind | None = None
@@ -174,15 +186,15 @@ class Machine:
     taken_at: Instant | None = None
     runner_version: str = ""
     exit_reason: ExitReason | None = None
-    examined_at: Instant | None = None
+    runner_read_at: Instant | None = None
     unregistered_at: Instant | None = None
 
     def is_unused(self, started_at: Instant) -> bool:
         """Whether it is certain that nothing was handed over to it, since we started at that moment.
 
-        A store that was restored may be older than a grant: the machine itself has to have spoken.
+        A store that was restored may be older than an assignment: the machine itself has to have spoken.
         """
-        return self.is_ungranted and self._is_known(started_at)
+        return self.is_unassigned and self._is_known(started_at)
 
     def is_untold(self, started_at: Instant, listed_at: Instant) -> bool:
         """Whether it is from before the start, silent since, and GitHub has not shown who works.
@@ -191,26 +203,29 @@ class Machine:
         showed before the machine itself was found says nothing of it.
         """
         told_from = max(started_at + SHOWN_AT_GITHUB_WITHIN, self.since)
-        return self.is_ungranted and not self._is_known(started_at) and listed_at < told_from
+        return self.is_unassigned and not self._is_known(started_at) and listed_at < told_from
 
     @property
-    def is_ungranted(self) -> bool:
+    def is_unassigned(self) -> bool:
         """Whether nothing was handed over to it, as far as the store knows."""
-        return self.state in _UNGRANTED and not self.handed_over
+        return self.state in _UNASSIGNED and not self.handed_over
 
     def _is_known(self, started_at: Instant) -> bool:
-        return self.confirmed or self.created_at >= started_at
+        return self.agent_seen or self.created_at >= started_at
 
     @property
-    def is_unclear(self) -> bool:
+    def is_unverified(self) -> bool:
         """Whether it may be at work for all that is known, and nobody confirmed otherwise."""
-        waits = self.state is MachineState.GRANTED and self.unproven
-        return waits and self.ground is not EndGround.OPERATOR
+        waits = self.state is MachineState.ASSIGNED and self.unverified
+        return waits and self.reason_code is not TerminationReason.OPERATOR
 
     @property
     def does_not_terminate(self) -> bool:
         """Whether it is still there although its provider was asked again and again to terminate it."""
-        return self.state is MachineState.ENDING and self.end_attempts >= REPORTED_FROM_ATTEMPT
+        return (
+            self.state is MachineState.TERMINATING
+            and self.terminate_attempts >= REPORTED_FROM_ATTEMPT
+        )
 
     @property
     def provider_words(self) -> str:

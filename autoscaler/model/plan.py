@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import (
-    CallId,
     Instant,
     JobId,
+    LaunchRequestId,
     MachineId,
     ProviderName,
     RunnerName,
     SkuName,
 )
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import TerminationReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,37 +23,37 @@ class Launch:
 
     sku: SkuName
     provider: ProviderName
-    rung: int
+    option: int
     capacity_type: CapacityType
     offerings: tuple[str, ...]
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatCall:
+class ResendLaunchRequest:
     """Send a call again, byte-identical: its outcome is unknown."""
 
-    call: CallId
+    launch_request: LaunchRequestId
 
 
 @dataclass(frozen=True, slots=True)
-class WithdrawCall:
+class CancelLaunchRequest:
     """Drop a call that was not sent yet."""
 
-    call: CallId
+    launch_request: LaunchRequestId
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """Mint a registration of this class for a parked machine and hand it over."""
+class Assign:
+    """create a registration of this class for a ready machine and hand it over."""
 
     machine: MachineId
     demand: DemandClass
 
 
 @dataclass(frozen=True, slots=True)
-class WithdrawRunner:
+class DeregisterRunner:
     """Take a registration back that was not handed over: its job is gone."""
 
     runner: RunnerName
@@ -61,24 +61,24 @@ class WithdrawRunner:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Terminate:
     """End a machine, on this ground."""
 
     machine: MachineId
-    ground: EndGround
+    reason_code: TerminationReason
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Examine:
+class ReadRunner:
     """Ask GitHub what became of a silent machine's runner and job."""
 
     machine: MachineId
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """Hold a silent machine to be at work: nothing says that it was not granted before the start."""
+class MarkUnverified:
+    """Hold a silent machine to be at work: nothing says that it was not assigned before the start."""
 
     machine: MachineId
 
@@ -100,13 +100,13 @@ class ReadRun:
 
 Intent = (
     Launch
-    | RepeatCall
-    | WithdrawCall
-    | Grant
-    | WithdrawRunner
-    | End
-    | Examine
-    | Doubt
+    | ResendLaunchRequest
+    | CancelLaunchRequest
+    | Assign
+    | DeregisterRunner
+    | Terminate
+    | ReadRunner
+    | MarkUnverified
     | ReadJob
     | ReadRun
 )

@@ -72,34 +72,34 @@ def _parts(fleet: str, name: RunnerName) -> tuple[str, MachineId | None]:
 
 
 class RunnerState(StrEnum):
-    """named (recorded) -> minted -> acknowledged (listening) -> busy -> done.
+    """named (recorded) -> registered -> listening (listening) -> busy -> done.
 
-    withdrawing is a registration that is being deleted before it was handed over.
+    deregistering is a registration that is being deleted before it was handed over.
     """
 
     NAMED = "named"
-    MINTED = "minted"
-    ACKNOWLEDGED = "acknowledged"
+    REGISTERED = "registered"
+    LISTENING = "acknowledged"
     BUSY = "busy"
-    WITHDRAWING = "withdrawing"
+    DEREGISTERING = "deregistering"
     DONE = "done"
 
 
-IDLE_STATES = frozenset({RunnerState.NAMED, RunnerState.MINTED, RunnerState.ACKNOWLEDGED})
+IDLE_STATES = frozenset({RunnerState.NAMED, RunnerState.REGISTERED, RunnerState.LISTENING})
 """A registration in one of these may still be given a job."""
 
 _UNDONE = {RunnerState.BUSY, RunnerState.DONE}
 
 RUNNER_TRANSITIONS: dict[RunnerState, frozenset[RunnerState]] = {
-    RunnerState.NAMED: frozenset({RunnerState.MINTED, RunnerState.WITHDRAWING, *_UNDONE}),
-    RunnerState.MINTED: frozenset({RunnerState.ACKNOWLEDGED, RunnerState.WITHDRAWING, *_UNDONE}),
-    RunnerState.WITHDRAWING: frozenset({RunnerState.NAMED, RunnerState.MINTED, *_UNDONE}),
-    RunnerState.ACKNOWLEDGED: frozenset({*_UNDONE}),
+    RunnerState.NAMED: frozenset({RunnerState.REGISTERED, RunnerState.DEREGISTERING, *_UNDONE}),
+    RunnerState.REGISTERED: frozenset({RunnerState.LISTENING, RunnerState.DEREGISTERING, *_UNDONE}),
+    RunnerState.DEREGISTERING: frozenset({RunnerState.NAMED, RunnerState.REGISTERED, *_UNDONE}),
+    RunnerState.LISTENING: frozenset({*_UNDONE}),
     RunnerState.BUSY: frozenset({RunnerState.DONE}),
     RunnerState.DONE: frozenset(),
 }
-"""`named` and `minted` may turn busy at once: GitHub's word about a job can overtake ours.
-`withdrawing` goes back after a restart, which forgets that a deletion was under way."""
+"""`named` and `registered` may turn busy at once: GitHub's word about a job can overtake ours.
+`deregistering` goes back after a restart, which forgets that a deletion was under way."""
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class Runner:
     named_at: Instant
     github_id: int | None = None
     handed_over_at: Instant | None = None
-    acknowledged_at: Instant | None = None
+    listening_at: Instant | None = None
     job: JobId | None = None
     passed_over: bool = False
     retry_at: Instant | None = None

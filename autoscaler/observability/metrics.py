@@ -15,7 +15,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
-from autoscaler.model.machines import EndGround, ExitReason
+from autoscaler.model.machines import ExitReason, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
@@ -79,9 +79,9 @@ class PrometheusTelemetry:
         """See `Telemetry.github_staleness`."""
         self._series.github_staleness.labels(self._account.value(account)).set(max(seconds, 0.0))
 
-    def github_left_out(self, account: str, repositories: int) -> None:
-        """See `Telemetry.github_left_out`."""
-        self._series.github_left_out.labels(self._account.value(account)).set(repositories)
+    def github_unwatched(self, account: str, repositories: int) -> None:
+        """See `Telemetry.github_unwatched`."""
+        self._series.github_unwatched.labels(self._account.value(account)).set(repositories)
 
     def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
         """See `Telemetry.runner_group`."""
@@ -161,9 +161,9 @@ class PrometheusTelemetry:
         """See `Telemetry.launch_failures`."""
         self._series.failures.labels(self._sku.value(sku), failure.value).inc(max(count, 0))
 
-    def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
-        """See `Telemetry.machine_ended`."""
-        self._series.ended.labels(self._sku.value(sku), ground.value).inc()
+    def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
+        """See `Telemetry.machine_terminated`."""
+        self._series.ended.labels(self._sku.value(sku), reason_code.value).inc()
 
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         """See `Telemetry.runner_exited`."""
@@ -215,7 +215,7 @@ class PrometheusTelemetry:
                 gauge.labels(*labels).set(value)
         self._shown = now
         self._series.foreign.set(counts.machines_foreign)
-        self._series.unclear.set(counts.machines_unclear)
+        self._series.unverified.set(counts.machines_unverified)
         self._series.not_terminating.set(counts.machines_not_terminating)
         self._series.dollars.set(counts.dollars_per_hour)
 

@@ -24,13 +24,13 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
-from autoscaler.model.machines import EndGround, ExitReason, MachineState
+from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 
 WAIT_BUCKETS = (1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 21600)
-"""Seconds: a parked machine serves within a few, a cold one in minutes, a drought lasts hours."""
+"""Seconds: a ready machine serves within a few, a cold one in minutes, a drought lasts hours."""
 
 CALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 PASS_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -79,8 +79,8 @@ class Series:
         self.foreign = self._gauge(
             "machines_foreign", "Machines of this fleet's name and another installation.", ()
         )
-        self.unclear = self._gauge(
-            "machines_unclear", "Machines that may be at work for all that is known.", ()
+        self.unverified = self._gauge(
+            "machines_unverified", "Machines that may be at work for all that is known.", ()
         )
         self.not_terminating = self._gauge(
             "machines_not_terminating",
@@ -92,7 +92,9 @@ class Series:
             "launch_failures", "Machines that failed before they could serve.", ("sku", "reason")
         )
         self.ended = self._counter(
-            "machines_ended", "Machines that the controller ended.", ("sku", "ground")
+            "machines_terminated",
+            "Machines that the controller decided to terminate.",
+            ("sku", "reason"),
         )
         self.exits = self._counter(
             "runner_exits", "Runners that left, as their machines report it.", ("sku", "reason")
@@ -146,7 +148,7 @@ class Series:
         self.github_staleness = self._gauge(
             "github_staleness_seconds", "Age of the oldest picture of what is active.", ("account",)
         )
-        self.github_left_out = self._gauge(
+        self.github_unwatched = self._gauge(
             "github_repositories_left_out", "Repositories that are not looked at.", ("account",)
         )
         self.group_too_wide = self._gauge(
@@ -171,7 +173,10 @@ class Series:
             "bootstrap_requests", "Requests of booting machines.", ("step", "answer")
         )
         self.pass_seconds = self._histogram(
-            "loop_pass_duration_seconds", "Turns of the control loop.", (), PASS_BUCKETS
+            "loop_pass_duration_seconds",
+            "RegistrationBudget of the control loop.",
+            (),
+            PASS_BUCKETS,
         )
         self.event_loop_lag = self._gauge(
             "event_loop_lag_max_seconds", "Longest wait of a due timer lately.", ()
@@ -205,8 +210,8 @@ class Series:
             for left in ExitReason:
                 self.exits.labels(sku, left.value)
             self._show_access(sku)
-            for ground in EndGround:
-                self.ended.labels(sku, ground.value)
+            for why in TerminationReason:
+                self.ended.labels(sku, why.value)
 
     def _show_access(self, sku: SkuName) -> None:
         self.refused.labels(sku, Admission.FORK.value)

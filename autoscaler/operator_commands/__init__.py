@@ -1,5 +1,5 @@
 """The commands with which an operator controls a running controller."""
 
-from autoscaler.operator_commands.commands import close_circuit, confirm, unclear
+from autoscaler.operator_commands.commands import adopt, close_circuit, terminate, unverified
 
-__all__ = ["close_circuit", "confirm", "unclear"]
+__all__ = ["adopt", "close_circuit", "terminate", "unverified"]

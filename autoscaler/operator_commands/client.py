@@ -25,7 +25,7 @@ PATIENCE: Seconds = 60.0
 LARGEST_ANSWER = 32 * 2**20
 
 
-class ConfirmationFailedError(Exception):
+class OperatorRequestFailedError(Exception):
     """The controller refused, or did not answer; the text says what to do."""
 
 
@@ -33,7 +33,7 @@ class UnusableUrlError(Exception):
     """A URL to which the token is not sent; the text gives the reason and a fix."""
 
 
-class ConfirmationClient:
+class OperatorClient:
     """One fleet's controller."""
 
     def __init__(self, path: Path, url: str | None = None) -> None:
@@ -57,29 +57,31 @@ class ConfirmationClient:
             _NoRedirect(), _proxies(), urllib.request.HTTPSHandler(context=_trust(configuration))
         )
 
-    def unclear(self) -> tuple[list[dict[str, Any]], int, list[str]]:
+    def unverified(self) -> tuple[list[dict[str, Any]], int, list[str]]:
         """Return the unverified machines, their total number, and the providers not listed yet.
 
-        Raises ConfirmationFailedError.
+        Raises OperatorRequestFailedError.
         """
-        told = self._ask("GET", "/admin/unclear")
-        found, total, unlisted = (told.get(key) for key in ("unclear", "total", "unlisted"))
+        told = self._ask("GET", "/admin/unverified")
+        found, total, unlisted = (told.get(key) for key in ("unverified", "total", "unlisted"))
         if not (isinstance(found, list) and isinstance(total, int) and isinstance(unlisted, list)):
-            raise ConfirmationFailedError(f"{self._url} is not a controller of this version")
+            raise OperatorRequestFailedError(f"{self._url} is not a controller of this version")
         return found, total, [str(name) for name in unlisted]
 
-    def confirm_orphan(self, machine: str, *, force: bool) -> str:
-        """Terminate a machine; return its id. Raises ConfirmationFailedError."""
-        told = self._ask("POST", f"/admin/orphans/{quote(machine, safe='')}", {"force": force})
+    def terminate(self, machine: str, *, force: bool) -> str:
+        """Terminate a machine; return its id. Raises OperatorRequestFailedError."""
+        told = self._ask(
+            "POST", f"/admin/machines/{quote(machine, safe='')}/terminate", {"force": force}
+        )
         return str(told.get("machine"))
 
-    def take_over(self, installation: str, *, force: bool) -> str:
-        """Take an installation over; return its id. Raises ConfirmationFailedError."""
+    def adopt(self, installation: str, *, force: bool) -> str:
+        """Adopt an installation; return its ID. Raises OperatorRequestFailedError."""
         body = {"installation": installation, "force": force}
-        return str(self._ask("POST", "/admin/installation", body).get("installation"))
+        return str(self._ask("POST", "/admin/adopt", body).get("installation"))
 
     def close_circuit(self, sku: str) -> str:
-        """Close a SKU's circuit breaker; return the SKU. Raises ConfirmationFailedError."""
+        """Close a SKU's circuit breaker; return the SKU. Raises OperatorRequestFailedError."""
         return str(self._ask("POST", f"/admin/circuits/{quote(sku, safe='')}/close", {}).get("sku"))
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -95,10 +97,10 @@ class ConfirmationClient:
                 return _object(answer.read(LARGEST_ANSWER))
         except urllib.error.HTTPError as error:
             with error:
-                raise ConfirmationFailedError(self._refusal(error)) from None
+                raise OperatorRequestFailedError(self._refusal(error)) from None
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
-            raise ConfirmationFailedError(
+            raise OperatorRequestFailedError(
                 f"{self._url} does not answer: {reason}; is the controller running there? --url "
                 "sets another URL"
             ) from None
@@ -111,7 +113,7 @@ class ConfirmationClient:
         if isinstance(told.get("reason"), str):
             return str(told["reason"])
         if error.code == 400:
-            return "not an id of a machine or installation: `autoscaler unclear` shows both"
+            return "not an id of a machine or installation: `autoscaler unverified` shows both"
         if error.code == 401:
             return "the controller refuses the token: was it started with this fleet.yaml?"
         if error.code == 404:

@@ -1,4 +1,4 @@
-"""The commands for a running controller: unverified machines, confirmations, circuit breakers.
+"""The commands for a running controller: unverified machines, lost installations, circuit breakers.
 
 Reads the command lines and prints the controller's answers.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from autoscaler.operator_commands.client import ConfirmationClient
+    from autoscaler.operator_commands.client import OperatorClient
 
 Config = Annotated[
     Path, typer.Option("--config", "-c", help="The controller's configuration, fleet.yaml.")
@@ -29,7 +29,7 @@ _NOT_LISTED = (
 )
 
 
-def unclear(config: Config, url: Url = None) -> None:
+def unverified(config: Config, url: Url = None) -> None:
     """List the machines for which the controller cannot prove whether a job runs on them.
 
     The controller counts these machines in its limits and does not terminate them before their SKU's
@@ -37,7 +37,7 @@ def unclear(config: Config, url: Url = None) -> None:
     if there is any, or if a provider was not listed since the controller's start.
     """
     with _client(config, url) as client:
-        found, total, unlisted = client.unclear()
+        found, total, unlisted = client.unverified()
     for one in found:
         typer.echo(_line(one))
     if total > len(found):
@@ -49,38 +49,46 @@ def unclear(config: Config, url: Url = None) -> None:
     raise typer.Exit(1 if total or unlisted else 0)
 
 
-def confirm(
+def terminate(
     config: Config,
     machine: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MACHINE]", help="A machine that `unclear` lists, and that no job needs."
-        ),
-    ] = None,
-    installation: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The id of a lost installation to take over."),
-    ] = None,
+        str,
+        typer.Argument(metavar="MACHINE", help="A machine that `autoscaler unverified` lists."),
+    ],
     force: Annotated[
         bool, typer.Option("--force", help="Terminate the machine even if it may be running a job.")
     ] = False,
     url: Url = None,
 ) -> None:
-    """Confirm that no job needs MACHINE, and terminate it; or take over a lost installation.
+    """Terminate MACHINE, an unverified machine on which no job runs.
 
-    The controller keeps a machine that may be running a job, and a store with machines of its own does not
-    take an installation over. The answer gives the reason and what to do. Use --force after you have
-    checked this yourself.
+    The controller refuses to terminate a machine that may be running a job. The answer gives the reason
+    and what to do. Use --force after you have checked the machine yourself.
     """
-    if bool(machine) == bool(installation):
-        raise typer.BadParameter("give either MACHINE or --installation ID")
     with _client(config, url) as client:
-        if machine:
-            ended = client.confirm_orphan(machine, force=force)
-            typer.echo(f"machine {_plain(ended)} is being terminated")
-        elif installation:
-            taken = client.take_over(installation, force=force)
-            typer.echo(f"installation {_plain(taken)} now belongs to this fleet")
+        terminated = client.terminate(machine, force=force)
+        typer.echo(f"machine {_plain(terminated)} is being terminated")
+
+
+def adopt(
+    config: Config,
+    installation: Annotated[
+        str, typer.Argument(metavar="ID", help="The ID of the lost installation.")
+    ],
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Adopt it even if this store has machines of its own."),
+    ] = False,
+    url: Url = None,
+) -> None:
+    """Adopt the machines of installation ID, whose store is lost.
+
+    The controller refuses while its store has machines of its own. The answer gives the reason and what
+    to do. Use --force after you have checked this yourself.
+    """
+    with _client(config, url) as client:
+        adopted = client.adopt(installation, force=force)
+        typer.echo(f"installation {_plain(adopted)} now belongs to this fleet")
 
 
 def close_circuit(
@@ -97,24 +105,24 @@ def close_circuit(
 
 
 @contextmanager
-def _client(config: Path, url: str | None) -> "Iterator[ConfirmationClient]":
+def _client(config: Path, url: str | None) -> "Iterator[OperatorClient]":
     """Print errors to stderr. Exit with 2 for errors of fleet.yaml or options, with 1 for others."""
     from autoscaler.config import ConfigurationError
     from autoscaler.operator_commands.client import (
-        ConfirmationClient,
-        ConfirmationFailedError,
+        OperatorClient,
+        OperatorRequestFailedError,
         UnusableUrlError,
     )
 
     try:
-        yield ConfirmationClient(config, url)
+        yield OperatorClient(config, url)
     except ConfigurationError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
         raise typer.Exit(2) from None
     except UnusableUrlError as error:
         raise typer.BadParameter(_plain(str(error)), param_hint="--url") from None
-    except ConfirmationFailedError as error:
+    except OperatorRequestFailedError as error:
         typer.echo(_plain(str(error)), err=True)
         raise typer.Exit(1) from None
 

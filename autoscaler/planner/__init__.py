@@ -1,1 +1,1 @@
-"""Turns a Fleet into a Plan: pure."""
+"""RegistrationBudget a Fleet into a Plan: pure."""

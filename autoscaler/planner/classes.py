@@ -73,7 +73,7 @@ class Covering:
             where = (runner.scope, runner.runner_group)
             having = self._having.setdefault(where, {})
             self._all[where] = self._all.get(where, 0) | 1 << number
-            for label in runner.minted_labels:
+            for label in runner.runner_labels:
                 having[label] = having.get(label, 0) | 1 << number
 
     def of(self, demand: DemandClass) -> Iterable[int]:

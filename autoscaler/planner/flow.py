@@ -219,7 +219,7 @@ class Flow:
         for at in range(step.at, len(pools)):
             pool = pools[at]
             if spare and pool in self._kept:
-                continue  # no job gives its parked machine up for the sake of a minimum
+                continue  # no job gives its ready machine up for the sake of a minimum
             if left is not None and not self._within(number, pool):
                 step.at, step.bounded = at + 1, True
                 return False  # nor any pool that follows: runners come first, machines are alike

@@ -25,7 +25,7 @@ class SupplyKind(IntEnum):
     """In the order in which supply is used."""
 
     RUNNER = 0
-    PARKED = 1
+    READY = 1
     COMING = 2
     UNSENT = 3
 
@@ -66,7 +66,7 @@ class Matching:
         return self.kinds.get(demand, _NONE)[kind]
 
     def add_launched(self, counts: Mapping[DemandClass, int]) -> None:
-        """Count jobs of classes, or of parked minimums, that are served by a launch on their first SKU."""
+        """Count jobs of classes, or of ready minimums, that are served by a launch on their first SKU."""
         for demand, count in counts.items():
             pool = Supply(SupplyKind.UNSENT, sku=demand.skus[0])
             self.matched[demand] += count
@@ -78,7 +78,7 @@ class Matching:
 
 
 def spare_class(sku: SkuName) -> DemandClass:
-    """The demand for a SKU's parked minimum: like a class of jobs, but after all of them."""
+    """The demand for a SKU's ready minimum: like a class of jobs, but after all of them."""
     return DemandClass(SPARE, "", (), (sku,))
 
 
@@ -89,7 +89,7 @@ def match(
     reach: Mapping[str, int] | None = None,
     classes: Classes | None = None,
 ) -> Matching:
-    """Match every class's queue, then every SKU's parked minimum, to the supply.
+    """Match every class's queue, then every SKU's ready minimum, to the supply.
 
     `reach` says by account how many machines could register before long: no account takes more
     as long as another can use them. O(jobs that could be matched) with a small factor, and
@@ -182,14 +182,14 @@ class _Problem:
                 order.stuck()
 
     def _keep_spares(self) -> None:
-        """Serve the parked minimums from what the jobs leave, then by moving jobs elsewhere.
+        """Serve the ready minimums from what the jobs leave, then by moving jobs elsewhere.
 
         Comes last, when no reach binds any more.
         """
         first = len(self._classes.demands)
-        parked = set(self._of_sku[0].values())
+        ready = set(self._of_sku[0].values())
         for sku, wanted in self._minimum.items():
-            number = self._flow.add_spare(self._machines_of((sku,)), parked)
+            number = self._flow.add_spare(self._machines_of((sku,)), ready)
             self._flow.take_all(number, wanted)
         for number, wanted in enumerate(self._minimum.values(), first):
             while (missing := wanted - self._flow.matched[number]) > 0:

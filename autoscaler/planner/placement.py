@@ -1,4 +1,4 @@
-"""Where a SKU can be launched now: down its ladder, past what is held back, within every cap.
+"""Where a SKU can be launched now: down its launch_options, past what is held back, within every cap.
 
 It never decides whether to launch, or for whom.
 """
@@ -7,24 +7,31 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from autoscaler.model.calls import Call
-from autoscaler.model.catalogue import CapacityType, LaunchTokens, Offering, Rung, Sku, most_units
+from autoscaler.model.catalogue import (
+    CapacityType,
+    LaunchOption,
+    LaunchTokens,
+    Offering,
+    Sku,
+    most_units,
+)
 from autoscaler.model.cooldowns import (
     capacity_type_key,
     held,
+    launch_option_key,
     offering_key,
     quota_key,
-    rung_key,
     sku_offering_key,
     throttle_key,
     zone_key,
 )
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, SkuName
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.planner.trials import Trials
 
-MAX_MACHINES_PER_CALL = 1000
+MAX_MACHINES_PER_REQUEST = 1000
 """As many as one CreateFleet gives, and Karpenter asks for at once."""
 
 _ROUNDING = 1e-9
@@ -33,14 +40,14 @@ _NO_CAP = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One rung with one capacity type, and those of its offerings that may be asked for.
+    """One option with one capacity type, and those of its offerings that may be asked for.
 
     `dollars` is what one machine costs at most, in dollars an hour, `quota_units` what it takes at most
     of every quota that it may use.
     """
 
     sku: SkuName
-    rung: int
+    option: int
     capacity_type: CapacityType
     offerings: tuple[Offering, ...]
     dollars: float = field(init=False, compare=False)
@@ -51,7 +58,7 @@ class Placement:
         dollars = max(offering.dollars_per_hour for offering in self.offerings)
         object.__setattr__(self, "dollars", dollars)
         object.__setattr__(self, "quota_units", most_units(self.offerings))
-        key = (self.sku, self.rung, self.capacity_type, self.offerings)
+        key = (self.sku, self.option, self.capacity_type, self.offerings)
         object.__setattr__(self, "_hash", hash(key))
 
     def __hash__(self) -> int:
@@ -65,7 +72,7 @@ class Placement:
 
 
 @dataclass(slots=True)
-class Room:
+class Headroom:
     """What is left under every cap while a plan is being made that `leaving` serve no longer."""
 
     fleet: Fleet
@@ -116,7 +123,7 @@ class Room:
         tokens = self.tokens.get(placement.provider)
         if tokens is None:
             return True
-        begun = self.placed[placement] % MAX_MACHINES_PER_CALL != 0
+        begun = self.placed[placement] % MAX_MACHINES_PER_REQUEST != 0
         return tokens.machines >= 1.0 if begun else tokens.enough
 
     def takes(self, placement: Placement) -> bool:
@@ -125,7 +132,7 @@ class Room:
             self.fits(placement)
             and self.in_calls(placement)
             and self.trials.of_sku(placement.sku) is None
-            and self.trials.of_rung(placement.sku, placement.rung) is None
+            and self.trials.of_option(placement.sku, placement.option) is None
         )
 
     def next_call_at(self) -> Instant | None:
@@ -139,14 +146,14 @@ class Room:
         if (tokens := self.tokens.get(provider)) is not None:
             self.tokens[provider] = tokens.less(1, 0)
 
-    def give_back(self, call: Call, slots: int) -> None:
+    def give_back(self, request: LaunchRequest, slots: int) -> None:
         """Count slots out that will never be sent, and their call if all of it is not."""
-        if (tokens := self.tokens.get(call.provider)) is not None:
-            rate = self.fleet.catalogue.launch_rates[call.provider]
-            whole = int(slots == len(call.slots))
-            self.tokens[call.provider] = rate.refilled(tokens.less(-whole, -slots), 0.0)
-        self.trials.count(call.sku, call.rung, -slots)
-        for slot in call.slots[:slots]:
+        if (tokens := self.tokens.get(request.provider)) is not None:
+            rate = self.fleet.catalogue.launch_rates[request.provider]
+            whole = int(slots == len(request.slots))
+            self.tokens[request.provider] = rate.refilled(tokens.less(-whole, -slots), 0.0)
+        self.trials.count(request.sku, request.option, -slots)
+        for slot in request.slots[:slots]:
             self._give_back(self.fleet.machines[slot])
 
     def _give_back(self, slot: Machine) -> None:
@@ -154,7 +161,7 @@ class Room:
         self.dollars += slot.dollars_per_hour
         if (sku := self.fleet.catalogue.skus.get(slot.sku)) is not None:
             self.by_sku[slot.sku] = self.in_sku(sku) + 1
-        for quota, units in slot.holds:
+        for quota, units in slot.quota_usage:
             self.by_quota[quota] = self.in_quota(quota) + units
 
     def take(self, placement: Placement, count: int = 1) -> None:
@@ -171,10 +178,10 @@ class Room:
 
     def _take(self, placement: Placement, count: int) -> None:
         if (tokens := self.tokens.get(placement.provider)) is not None:
-            begins = self.placed[placement] % MAX_MACHINES_PER_CALL == 0
+            begins = self.placed[placement] % MAX_MACHINES_PER_REQUEST == 0
             self.tokens[placement.provider] = tokens.less(int(begins), count)
         self.placed[placement] += count
-        self.trials.count(placement.sku, placement.rung, count)
+        self.trials.count(placement.sku, placement.option, count)
         self.machines -= count
         self.by_sku[placement.sku] -= count
         for quota, units in placement.quota_units.items():
@@ -182,11 +189,11 @@ class Room:
 
     def ahead(self, placement: Placement) -> int:
         """How many more machines its own bounds surely take there, in a call that is begun."""
-        begun = self.placed[placement] % MAX_MACHINES_PER_CALL
-        if not begun or self.trials.tries_one_at_a_time(placement.sku, placement.rung):
+        begun = self.placed[placement] % MAX_MACHINES_PER_REQUEST
+        if not begun or self.trials.tries_one_at_a_time(placement.sku, placement.option):
             return 0
-        room = self.in_sku(self.fleet.catalogue.skus[placement.sku])
-        return max(0, min(room, MAX_MACHINES_PER_CALL - begun))
+        headroom = self.in_sku(self.fleet.catalogue.skus[placement.sku])
+        return max(0, min(headroom, MAX_MACHINES_PER_REQUEST - begun))
 
     def ahead_of_all(self, placements: Collection[Placement]) -> int:
         """How many more machines the shared bounds surely take, whichever of these they are of."""
@@ -209,10 +216,10 @@ class Room:
 
 @dataclass(slots=True)
 class Search:
-    """The way down one SKU's ladder, and in `reasons` why what lies behind was left."""
+    """The way down one SKU's launch_options, and in `reasons` why what lies behind was left."""
 
     fleet: Fleet
-    room: Room
+    headroom: Headroom
     sku: Sku
     reasons: list[str] = field(default_factory=list)
 
@@ -222,44 +229,44 @@ class Search:
         if (cap := self._cap()) is not None:
             self.reasons.append(cap)
             return None
-        for index, rung in enumerate(self.sku.ladder):
-            throttled = held(self.fleet.cooldowns, throttle_key(rung.provider), self.fleet.now)
+        for index, option in enumerate(self.sku.launch_options):
+            throttled = held(self.fleet.cooldowns, throttle_key(option.provider), self.fleet.now)
             if throttled is not None:
-                # Its bucket refills in seconds: waiting beats a dearer rung.
-                self.reasons.append(f"{rung.provider} throttles launches ({throttled.reason})")
+                # Its bucket refills in seconds: waiting beats a dearer option.
+                self.reasons.append(f"{option.provider} throttles launches ({throttled.reason})")
                 return None
-            for placement in self._placements(index, rung):
-                if self.room.takes(placement):
+            for placement in self._placements(index, option):
+                if self.headroom.takes(placement):
                     return placement
-                if self.room.fits(placement):
+                if self.headroom.fits(placement):
                     # As above, and what waits meanwhile shares the call.
-                    self.room.short_of_tokens.add(rung.provider)
-                    self.reasons.append(f"{rung.provider} takes its next launch in a moment")
+                    self.headroom.short_of_tokens.add(option.provider)
+                    self.reasons.append(f"{option.provider} takes its next launch in a moment")
                     return None
-        if not any(rung.offerings for rung in self.sku.ladder):
-            self.reasons.append("no provider of its ladder can launch it now")
+        if not any(option.offerings for option in self.sku.launch_options):
+            self.reasons.append("no provider of its launch_options can launch it now")
         return None
 
     def _cap(self) -> str | None:
-        if self.room.in_sku(self.sku) <= 0:
+        if self.headroom.in_sku(self.sku) <= 0:
             return f"max_machines of {self.sku.name} ({self.sku.max_machines}) is reached"
-        if self.room.machines <= 0:
+        if self.headroom.machines <= 0:
             limit = self.fleet.catalogue.limits.machines
             return f"the fleet's limit of {limit} machines is reached"
-        return self.room.trials.of_sku(self.sku.name)
+        return self.headroom.trials.of_sku(self.sku.name)
 
-    def _placements(self, index: int, rung: Rung) -> Iterator[Placement]:
+    def _placements(self, index: int, option: LaunchOption) -> Iterator[Placement]:
         now, cooldowns = self.fleet.now, self.fleet.cooldowns
-        if (hold := held(cooldowns, rung_key(self.sku.name, index), now)) is not None:
-            self.reasons.append(f"{rung.provider} is held back: {hold.reason}")
+        if (hold := held(cooldowns, launch_option_key(self.sku.name, index), now)) is not None:
+            self.reasons.append(f"{option.provider} is held back: {hold.reason}")
             return
-        if (trial := self.room.trials.of_rung(self.sku.name, index)) is not None:
-            self.reasons.append(f"{rung.provider} is on trial: {trial}")
+        if (trial := self.headroom.trials.of_option(self.sku.name, index)) is not None:
+            self.reasons.append(f"{option.provider} is on trial: {trial}")
             return
-        for capacity_type in rung.capacity_types:
+        for capacity_type in option.capacity_types:
             offerings = tuple(
                 offering
-                for offering in rung.offerings
+                for offering in option.offerings
                 if offering.capacity_type is capacity_type and self._may_ask_for(offering)
             )
             if offerings:
@@ -278,10 +285,10 @@ class Search:
             if hold is not None:
                 self._because(f"{name} is held back: {hold.reason}")
                 return False
-        if self.room.in_quota(offering.quota_key) < offering.quota_units:
+        if self.headroom.in_quota(offering.quota_key) < offering.quota_units:
             self._because(f"the quota {offering.quota_key} is used up")
             return False
-        if offering.dollars_per_hour > self.room.dollars + _ROUNDING:
+        if offering.dollars_per_hour > self.headroom.dollars + _ROUNDING:
             limit = self.fleet.catalogue.limits.dollars_per_hour
             self._because(f"the fleet's limit of {limit} dollars an hour is reached")
             return False

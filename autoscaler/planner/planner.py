@@ -4,18 +4,25 @@ from collections.abc import Mapping
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
-from autoscaler.model.plan import Doubt, End, Examine, Intent, Plan, WithdrawRunner
+from autoscaler.model.plan import (
+    DeregisterRunner,
+    Intent,
+    MarkUnverified,
+    Plan,
+    ReadRunner,
+    Terminate,
+)
+from autoscaler.planner.assignments import assignments, surplus_registrations
 from autoscaler.planner.classes import Classes, classes_of
-from autoscaler.planner.grants import grants, surplus_registrations
 from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
-from autoscaler.planner.placement import Room
-from autoscaler.planner.registration import Turns, reach
+from autoscaler.planner.placement import Headroom
+from autoscaler.planner.registration import RegistrationBudget, reach
 from autoscaler.planner.scale_down import cut_back, idle_machines, minimum_in_force
 from autoscaler.planner.scale_up import ScaleUp, scale_up
-from autoscaler.planner.supply import Stock, take_stock, withdraw
+from autoscaler.planner.supply import FleetSupply, count_supply, withdraw
 from autoscaler.planner.upkeep import (
     due_machines,
-    expired_parked,
+    expired_ready,
     lost_configurations,
     questions,
     unanswered_calls,
@@ -24,26 +31,28 @@ from autoscaler.planner.waiting import waiting_reasons
 
 
 def plan(fleet: Fleet) -> Plan:
-    """Everything to do now, in the order to do it: take back, repeat, end, grant, launch, ask."""
-    ends, doubts, examinations = _due(fleet)
+    """Everything to do now, in the order to do it: take back, repeat, end, assignment, launch, ask."""
+    ends, doubts, runner_reads = _due(fleet)
     # Nobody may hope for these any more: ended, or held to be at work from now on.
     leaving = {end.machine for end in ends} | {doubt.machine for doubt in doubts}
     withdrawals = [
         w for w in lost_configurations(fleet) if fleet.runners[w.runner].machine not in leaving
     ]
-    stock = take_stock(fleet, leaving, withdrawals)
+    supply = count_supply(fleet, leaving, withdrawals)
     minimum, classes = minimum_in_force(fleet), classes_of(fleet)
-    bounds = reach(fleet, stock.supply, leaving)
-    matching = _match_without_surplus(classes, stock, minimum, bounds, withdrawals, leaving)
+    bounds = reach(fleet, supply.by_pool, leaving)
+    matching = _match_without_surplus(classes, supply, minimum, bounds, withdrawals, leaving)
     repeats = unanswered_calls(fleet)
-    cutbacks, room = cut_back(matching, stock), Room(fleet, leaving)
+    cutbacks, headroom = cut_back(matching, supply), Headroom(fleet, leaving)
     for repeat in repeats:
-        room.repeat(fleet.calls[repeat.call].provider)
+        headroom.repeat(fleet.launch_requests[repeat.launch_request].provider)
     for cutback in cutbacks:
-        room.give_back(cutback.call, cutback.drop)
-    launched, matching = _scale_up_until_settled(classes, room, stock, minimum, bounds, matching)
-    made = grants(fleet, matching, stock)
-    idle = idle_machines(fleet, matching, stock)
+        headroom.give_back(cutback.launch_request, cutback.drop)
+    launched, matching = _scale_up_until_settled(
+        classes, headroom, supply, minimum, bounds, matching
+    )
+    made = assignments(fleet, matching, supply)
+    idle = idle_machines(fleet, matching, supply)
     intents: tuple[Intent, ...] = (
         *withdrawals,
         *(intent for cutback in cutbacks for intent in cutback.intents()),
@@ -53,16 +62,16 @@ def plan(fleet: Fleet) -> Plan:
         *idle,
         *made,
         *launched.launches(),
-        *examinations,
+        *runner_reads,
         *questions(fleet),
     )
-    return Plan(intents, waiting_reasons(fleet, matching, launched), room.next_call_at())
+    return Plan(intents, waiting_reasons(fleet, matching, launched), headroom.next_call_at())
 
 
 def _scale_up_until_settled(
     classes: Classes,
-    room: Room,
-    stock: Stock,
+    headroom: Headroom,
+    supply: FleetSupply,
     minimum: Mapping[SkuName, int],
     bounds: Mapping[str, int],
     matching: Matching,
@@ -75,50 +84,50 @@ def _scale_up_until_settled(
     fleet, total = classes.fleet, ScaleUp()
     while True:
         warm = {sku: n - matching.matched[spare_class(sku)] for sku, n in minimum.items()}
-        step = scale_up(classes, room, matching, Turns(fleet, bounds), warm)
+        step = scale_up(classes, headroom, matching, RegistrationBudget(fleet, bounds), warm)
         total.blocked = step.blocked
         if not step.placed:
             return total, matching
         total.placed.update(step.placed)
         for placement, count in step.placed.items():
-            stock.supply[Supply(SupplyKind.UNSENT, sku=placement.sku)] += count
+            supply.by_pool[Supply(SupplyKind.UNSENT, sku=placement.sku)] += count
         if not matching.moved and not step.blocked:
             wanted = {spare_class(sku): missing for sku, missing in warm.items() if missing > 0}
             wanted.update(step.launched)
             if sum(step.placed.values()) == sum(wanted.values()):
                 matching.add_launched(wanted)
                 return total, matching
-        matching = match(fleet, stock.supply, minimum, bounds, classes)
+        matching = match(fleet, supply.by_pool, minimum, bounds, classes)
 
 
-def _due(fleet: Fleet) -> tuple[list[End], list[Doubt], list[Examine]]:
+def _due(fleet: Fleet) -> tuple[list[Terminate], list[MarkUnverified], list[ReadRunner]]:
     due = due_machines(fleet)
-    ends = {intent.machine: intent for intent in due if isinstance(intent, End)}
-    for expired in expired_parked(fleet):
+    ends = {intent.machine: intent for intent in due if isinstance(intent, Terminate)}
+    for expired in expired_ready(fleet):
         ends.setdefault(expired.machine, expired)
-    doubts = [intent for intent in due if isinstance(intent, Doubt)]
-    return list(ends.values()), doubts, [one for one in due if isinstance(one, Examine)]
+    doubts = [intent for intent in due if isinstance(intent, MarkUnverified)]
+    return list(ends.values()), doubts, [one for one in due if isinstance(one, ReadRunner)]
 
 
 def _match_without_surplus(
     classes: Classes,
-    stock: Stock,
+    supply: FleetSupply,
     minimum: Mapping[SkuName, int],
     bounds: Mapping[str, int],
-    withdrawals: list[WithdrawRunner],
+    withdrawals: list[DeregisterRunner],
     leaving: set[MachineId],
 ) -> Matching:
-    """Match; if registrations are left over, count their machines as parked soon and match again."""
+    """Match; if registrations are left over, count their machines as ready soon and match again."""
     fleet = classes.fleet
-    matching = match(fleet, stock.supply, minimum, bounds, classes)
+    matching = match(fleet, supply.by_pool, minimum, bounds, classes)
     surplus = [
         w
-        for w in surplus_registrations(fleet, matching, stock)
+        for w in surplus_registrations(fleet, matching, supply)
         if fleet.runners[w.runner].machine not in leaving
     ]
     if not surplus:
         return matching
     for withdrawal in surplus:
-        withdraw(fleet, stock, withdrawal)
+        withdraw(fleet, supply, withdrawal)
     withdrawals.extend(surplus)
-    return match(fleet, stock.supply, minimum, bounds, classes)
+    return match(fleet, supply.by_pool, minimum, bounds, classes)

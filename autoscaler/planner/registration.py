@@ -1,4 +1,4 @@
-"""Turns to register at GitHub: for how many jobs a machine is worth having although minting is limited.
+"""Turns to register at GitHub: for how many jobs a machine is worth having although registering is limited.
 
 No machine is launched earlier than its turn to register minus its boot time, and turns within a
 minute share a call. The limit is a token bucket for each account. Jobs whose turn lies farther
@@ -14,21 +14,21 @@ from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 
 SHARED_TURN: Seconds = 60.0
-"""Machines with turns this close together share a call: a parked one waits no longer than this."""
+"""Machines with turns this close together share a call: a ready one waits no longer than this."""
 
 DEFAULT_BOOT: Mapping[str, Seconds] = {"linux": 60.0, "windows": 180.0}
 """Assumed until a SKU has been measured."""
 
 
 @dataclass(slots=True)
-class Turns:
+class RegistrationBudget:
     """By account, for how many jobs machines may be there or on their way."""
 
     fleet: Fleet
     reach: Mapping[str, int]
 
     def allowed(self, account: str, matching: Matching) -> int:
-        """How many more machines would find their turn within a minute of being parked."""
+        """How many more machines would find their turn within a minute of being ready."""
         return self.reach[account] - matching.machines[account]
 
     def worth_a_call(self, wanted: int, allowed: int) -> bool:
@@ -48,22 +48,22 @@ def reach(
     for demand in fleet.queues:
         skus.setdefault(demand.account, set()).update(demand.skus)
     return {
-        account: _reach(fleet, account, names, _parked(supply, names), leaving)
+        account: _reach(fleet, account, names, _ready(supply, names), leaving)
         for account, names in skus.items()
     }
 
 
-def _parked(supply: Mapping[Supply, int], skus: set[SkuName]) -> int:
-    return sum(supply.get(Supply(SupplyKind.PARKED, sku=sku), 0) for sku in skus)
+def _ready(supply: Mapping[Supply, int], skus: set[SkuName]) -> int:
+    return sum(supply.get(Supply(SupplyKind.READY, sku=sku), 0) for sku in skus)
 
 
 def _reach(
-    fleet: Fleet, account: str, skus: set[SkuName], parked: int, leaving: Collection[MachineId]
+    fleet: Fleet, account: str, skus: set[SkuName], ready: int, leaving: Collection[MachineId]
 ) -> int:
     rate = fleet.catalogue.registration
     boot = max(_boot_seconds(fleet, sku) for sku in skus)
-    level, used, waiting, since = fleet.registrations[account], 0.0, parked, 0.0
-    for moment in (*_parks_in(fleet, skus, boot, leaving), boot):
+    level, used, waiting, since = fleet.registrations[account], 0.0, ready, 0.0
+    for moment in (*_ready_in(fleet, skus, boot, leaving), boot):
         gained = level + rate.per_second * (moment - since)
         taken = min(waiting - used, gained)
         used, level = used + taken, min(float(rate.burst), gained - taken)
@@ -71,10 +71,10 @@ def _reach(
     return int(used + level + rate.per_second * SHARED_TURN)
 
 
-def _parks_in(
+def _ready_in(
     fleet: Fleet, skus: set[SkuName], boot: Seconds, leaving: Collection[MachineId]
 ) -> list[Seconds]:
-    """In how many seconds each machine that comes will be parked, if that is before a new one is."""
+    """In how many seconds each machine that comes will be ready, if that is before a new one is."""
     ages = (
         fleet.now - machine.created_at
         for sku in skus
@@ -86,8 +86,12 @@ def _parks_in(
 
 
 def _may_come(fleet: Fleet, machine: Machine) -> bool:
-    call = fleet.calls.get(machine.call) if machine.state is MachineState.REQUESTED else None
-    return call is None or not call.is_given_up(fleet.now)
+    request = (
+        fleet.launch_requests.get(machine.launch_request)
+        if machine.state is MachineState.REQUESTED
+        else None
+    )
+    return request is None or not request.is_given_up(fleet.now)
 
 
 def _boot_seconds(fleet: Fleet, sku: SkuName) -> Seconds:

@@ -1,4 +1,4 @@
-"""What to launch: for every job that nothing serves, oldest first, then for the parked minimum.
+"""What to launch: for every job that nothing serves, oldest first, then for the ready minimum.
 
 All caps hold at every moment; where one leaves too little for all, the oldest job goes first.
 """
@@ -14,8 +14,8 @@ from autoscaler.model.identifiers import SkuName
 from autoscaler.model.plan import Launch
 from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching
-from autoscaler.planner.placement import MAX_MACHINES_PER_CALL, Placement, Room, Search
-from autoscaler.planner.registration import Turns
+from autoscaler.planner.placement import MAX_MACHINES_PER_REQUEST, Headroom, Placement, Search
+from autoscaler.planner.registration import RegistrationBudget
 
 
 @dataclass(slots=True)
@@ -32,12 +32,12 @@ class ScaleUp:
         for placement, count in self.placed.items():
             keys = tuple(offering.key for offering in placement.offerings)
             while count > 0:
-                size = min(count, MAX_MACHINES_PER_CALL)
+                size = min(count, MAX_MACHINES_PER_REQUEST)
                 calls.append(
                     Launch(
                         placement.sku,
                         placement.provider,
-                        placement.rung,
+                        placement.option,
                         placement.capacity_type,
                         keys,
                         size,
@@ -55,7 +55,7 @@ class _Placer:
     """
 
     fleet: Fleet
-    room: Room
+    headroom: Headroom
     result: ScaleUp
     current: dict[SkuName, Placement] = field(default_factory=dict)
     reasons: dict[SkuName, str] = field(default_factory=dict)
@@ -63,19 +63,19 @@ class _Placer:
     _refused_at: dict[SkuName, int] = field(default_factory=dict)
 
     def place(self, sku: Sku) -> bool:
-        """Place one more machine of a SKU, if there is room anywhere on its ladder."""
+        """Place one more machine of a SKU, if there is room anywhere on its launch_options."""
         placement = self.current.get(sku.name)
-        if placement is None or not self.room.takes(placement):
+        if placement is None or not self.headroom.takes(placement):
             if self._refused_at.get(sku.name) == self.machines:
                 return False
-            search = Search(self.fleet, self.room, sku)
+            search = Search(self.fleet, self.headroom, sku)
             placement = search.place()
             if placement is None:
                 self.reasons[sku.name] = "; ".join(search.reasons) or "a cap leaves no room for it"
                 self._refused_at[sku.name] = self.machines
                 return False
             self.current[sku.name] = placement
-        self.room.take(placement)
+        self.headroom.take(placement)
         self.result.placed[placement] += 1
         self.machines += 1
         return True
@@ -84,24 +84,28 @@ class _Placer:
         """Place as many machines of a SKU as there is room for, up to this."""
         while missing > 0 and self.place(sku):
             placement = self.current[sku.name]
-            ahead = min(self.room.ahead(placement), self.room.ahead_of_all((placement,)))
+            ahead = min(self.headroom.ahead(placement), self.headroom.ahead_of_all((placement,)))
             more = min(missing - 1, ahead)
-            self.room.take(placement, more)
+            self.headroom.take(placement, more)
             self.result.placed[placement] += more
             self.machines += more
             missing -= 1 + more
 
 
 def scale_up(
-    classes: Classes, room: Room, matching: Matching, turns: Turns, warm: Mapping[SkuName, int]
+    classes: Classes,
+    headroom: Headroom,
+    matching: Matching,
+    turns: RegistrationBudget,
+    warm: Mapping[SkuName, int],
 ) -> ScaleUp:
-    """Launch for unserved jobs and then for `warm`, the parked machines missing by SKU.
+    """Launch for unserved jobs and then for `warm`, the ready machines missing by SKU.
 
-    What is placed is taken out of `room`.
+    What is placed is taken out of `headroom`.
     """
     result = ScaleUp()
     fleet = classes.fleet
-    placer = _Placer(fleet, room, result)
+    placer = _Placer(fleet, headroom, result)
     _ForJobs(classes, matching, turns, placer).run()
     for name, missing in warm.items():
         placer.place_warm(fleet.catalogue.skus[name], missing)
@@ -111,7 +115,9 @@ def scale_up(
 class _ForJobs:
     """Places a machine for each unserved job, the oldest first, many at a time where room is plenty."""
 
-    def __init__(self, classes: Classes, matching: Matching, turns: Turns, placer: _Placer) -> None:
+    def __init__(
+        self, classes: Classes, matching: Matching, turns: RegistrationBudget, placer: _Placer
+    ) -> None:
         self._classes, self._turns, self._placer = classes, turns, placer
         self._skip = [matching.matched[demand] for demand in classes.demands]
         self._skus = [placer.fleet.catalogue.skus[d.skus[0]] for d in classes.demands]
@@ -154,12 +160,12 @@ class _ForJobs:
 
     def _look_ahead(self) -> None:
         """See how many machines may be placed in any case before a bound can be near."""
-        placer, room = self._placer, self._placer.room
+        placer, headroom = self._placer, self._placer.headroom
         self._current = [placer.current.get(name) for name in self._names]
         self._cost = [one.dollars if one is not None else 0.0 for one in self._current]
-        self._ahead = [room.ahead(one) if one is not None else 0 for one in self._current]
-        self._before, self._dollars = list(self._ahead), room.dollars
-        self._most = room.ahead_of_all([one for one in self._current if one is not None])
+        self._ahead = [headroom.ahead(one) if one is not None else 0 for one in self._current]
+        self._before, self._dollars = list(self._ahead), headroom.dollars
+        self._most = headroom.ahead_of_all([one for one in self._current if one is not None])
 
     def _quickly(self, ages: Sequence[int], at: int) -> int:
         """Place as long as no bound can be near; the job at which it may be."""
@@ -191,7 +197,7 @@ class _ForJobs:
         ahead = zip(self._current, self._before, self._ahead, strict=True)
         counts = {one: was - now for one, was, now in ahead if one is not None and was > now}
         if counts:
-            self._placer.room.take_together(counts, self._dollars)
+            self._placer.headroom.take_together(counts, self._dollars)
             self._placer.result.placed.update(counts)
             self._placer.machines += sum(counts.values())
             self._before = list(self._ahead)

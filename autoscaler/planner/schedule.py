@@ -1,4 +1,4 @@
-"""How many machines of a SKU are to stand parked at a moment: the minimum and its schedules.
+"""How many machines of a SKU are to stand ready at a moment: the minimum and its schedules.
 
 Overlapping schedules: the largest counts.
 """
@@ -13,8 +13,8 @@ from autoscaler.model.catalogue import IdlePolicy, ScheduledMinimum
 from autoscaler.model.identifiers import Instant
 
 
-def parked_minimum(policy: IdlePolicy, now: Instant) -> int:
-    """The parked minimum in force at `now`."""
+def idle_minimum(policy: IdlePolicy, now: Instant) -> int:
+    """The ready minimum in force at `now`."""
     if not policy.schedule:
         return policy.minimum
     minute = int(now // 60)

@@ -4,68 +4,70 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from autoscaler.model.calls import Call, CallState
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
-from autoscaler.model.plan import WithdrawRunner
+from autoscaler.model.plan import DeregisterRunner
 from autoscaler.model.runners import IDLE_STATES, RunnerState
 from autoscaler.planner.matching import Supply, SupplyKind
-from autoscaler.planner.upkeep import believed_parked
+from autoscaler.planner.upkeep import trusted_ready
 
 
 @dataclass(slots=True)
-class Stock:
+class FleetSupply:
     """Supply by pool, and the machines and calls behind the pools that the plan picks from.
 
-    `parked` are the ones that may be granted now, the longest parked first.
+    `ready` are the ones that may be assigned now, the longest ready first.
     """
 
-    supply: Counter[Supply] = field(default_factory=Counter)
-    parked: dict[SkuName, list[Machine]] = field(default_factory=dict)
-    unsent: dict[SkuName, list[Call]] = field(default_factory=dict)
+    by_pool: Counter[Supply] = field(default_factory=Counter)
+    ready: dict[SkuName, list[Machine]] = field(default_factory=dict)
+    unsent: dict[SkuName, list[LaunchRequest]] = field(default_factory=dict)
 
 
-def take_stock(fleet: Fleet, leaving: set[MachineId], withdrawn: Iterable[WithdrawRunner]) -> Stock:
-    """Count what can serve a job now or soon. O(SKUs + parked machines + open calls)."""
-    stock = Stock()
+def count_supply(
+    fleet: Fleet, leaving: set[MachineId], withdrawn: Iterable[DeregisterRunner]
+) -> FleetSupply:
+    """Count what can serve a job now or soon. O(SKUs + ready machines + open calls)."""
+    supply = FleetSupply()
     for demand, count in fleet.idle_runners.items():
-        stock.supply[Supply(SupplyKind.RUNNER, runner_class=demand)] = count
+        supply.by_pool[Supply(SupplyKind.RUNNER, runner_class=demand)] = count
     gone = Counter((fleet.machines[m].sku, fleet.machines[m].state) for m in leaving)
     for sku in fleet.catalogue.skus:
-        _take_machines(fleet, sku, leaving, gone, stock)
+        _take_machines(fleet, sku, leaving, gone, supply)
     for machine in leaving:
-        _lose_runner(fleet, fleet.machines[machine], stock)
-    for call in fleet.calls.values():
-        if call.state is CallState.RECORDED:
-            stock.unsent.setdefault(call.sku, []).append(call)
-            stock.supply[Supply(SupplyKind.UNSENT, sku=call.sku)] += len(call.slots)
-            stock.supply[Supply(SupplyKind.COMING, sku=call.sku)] -= len(call.slots)
-        elif call.is_given_up(fleet.now):
-            slots = (fleet.machines.get(slot) for slot in call.slots)
+        _lose_runner(fleet, fleet.machines[machine], supply)
+    for request in fleet.launch_requests.values():
+        if request.state is LaunchRequestState.RECORDED:
+            supply.unsent.setdefault(request.sku, []).append(request)
+            supply.by_pool[Supply(SupplyKind.UNSENT, sku=request.sku)] += len(request.slots)
+            supply.by_pool[Supply(SupplyKind.COMING, sku=request.sku)] -= len(request.slots)
+        elif request.is_given_up(fleet.now):
+            slots = (fleet.machines.get(slot) for slot in request.slots)
             unbound = sum(m is not None and m.state is MachineState.REQUESTED for m in slots)
-            stock.supply[Supply(SupplyKind.COMING, sku=call.sku)] -= unbound
+            supply.by_pool[Supply(SupplyKind.COMING, sku=request.sku)] -= unbound
     for withdrawal in withdrawn:
-        withdraw(fleet, stock, withdrawal)
-    return stock
+        withdraw(fleet, supply, withdrawal)
+    return supply
 
 
-def withdraw(fleet: Fleet, stock: Stock, withdrawal: WithdrawRunner) -> None:
-    """A registration goes, and its machine comes back as parked."""
+def withdraw(fleet: Fleet, supply: FleetSupply, withdrawal: DeregisterRunner) -> None:
+    """A registration goes, and its machine comes back as ready."""
     runner = fleet.runners[withdrawal.runner]
-    stock.supply[Supply(SupplyKind.RUNNER, runner_class=runner.demand)] -= 1
+    supply.by_pool[Supply(SupplyKind.RUNNER, runner_class=runner.demand)] -= 1
     sku = fleet.machines[runner.machine].sku
-    stock.supply[Supply(SupplyKind.COMING, sku=sku)] += 1
+    supply.by_pool[Supply(SupplyKind.COMING, sku=sku)] += 1
 
 
-def _lose_runner(fleet: Fleet, machine: Machine, stock: Stock) -> None:
+def _lose_runner(fleet: Fleet, machine: Machine, supply: FleetSupply) -> None:
     runner = fleet.runners.get(machine.runner) if machine.runner is not None else None
     if runner is None:
         return
-    if runner.state is RunnerState.WITHDRAWING:
-        stock.supply[Supply(SupplyKind.COMING, sku=machine.sku)] -= 1
+    if runner.state is RunnerState.DEREGISTERING:
+        supply.by_pool[Supply(SupplyKind.COMING, sku=machine.sku)] -= 1
     elif runner.state in IDLE_STATES and not runner.passed_over:
-        stock.supply[Supply(SupplyKind.RUNNER, runner_class=runner.demand)] -= 1
+        supply.by_pool[Supply(SupplyKind.RUNNER, runner_class=runner.demand)] -= 1
 
 
 def _take_machines(
@@ -73,19 +75,19 @@ def _take_machines(
     sku: SkuName,
     leaving: set[MachineId],
     gone: Mapping[tuple[SkuName, MachineState], int],
-    stock: Stock,
+    supply: FleetSupply,
 ) -> None:
-    coming = fleet.withdrawing.get(sku, 0)
+    coming = fleet.deregistering.get(sku, 0)
     for state in BOOTING_STATES:
         coming += fleet.count(sku, state) - gone.get((sku, state), 0)
-    parked = []
-    for machine in fleet.machines_in(sku, MachineState.PARKED):
+    ready = []
+    for machine in fleet.machines_in(sku, MachineState.READY):
         if machine.id in leaving:
             continue
-        if machine.confirmed:
-            parked.append(machine)
-        elif believed_parked(fleet, machine):
+        if machine.agent_seen:
+            ready.append(machine)
+        elif trusted_ready(fleet, machine):
             coming += 1
-    stock.parked[sku] = parked
-    stock.supply[Supply(SupplyKind.PARKED, sku=sku)] = len(parked)
-    stock.supply[Supply(SupplyKind.COMING, sku=sku)] = coming
+    supply.ready[sku] = ready
+    supply.by_pool[Supply(SupplyKind.READY, sku=sku)] = len(ready)
+    supply.by_pool[Supply(SupplyKind.COMING, sku=sku)] = coming

@@ -8,13 +8,21 @@ confirmed of one that cannot be told that it is nobody's.
 
 import math
 
-from autoscaler.model.calls import CallState
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
 from autoscaler.model.cooldowns import held, throttle_key
-from autoscaler.model.fleet import PARKED_BELIEVED_FOR, Fleet
+from autoscaler.model.fleet import READY_TRUSTED_FOR, Fleet
 from autoscaler.model.identifiers import Seconds
-from autoscaler.model.machines import EndGround, Machine, MachineState
-from autoscaler.model.plan import Doubt, End, Examine, ReadJob, ReadRun, RepeatCall, WithdrawRunner
+from autoscaler.model.launch_requests import LaunchRequestState
+from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.plan import (
+    DeregisterRunner,
+    MarkUnverified,
+    ReadJob,
+    ReadRun,
+    ReadRunner,
+    ResendLaunchRequest,
+    Terminate,
+)
 from autoscaler.model.runners import RunnerState
 
 FIRST_REPEAT: Seconds = 5.0
@@ -23,17 +31,17 @@ RAREST_REPEAT: Seconds = 60.0
 _STAGE = {
     MachineState.LAUNCHED: "it did not say hello in time",
     MachineState.BOOTED: "its gate did not end in time",
-    MachineState.PARKED: "it is parked and silent",
+    MachineState.READY: "it is ready and silent",
 }
 _PROVEN = {
-    EndGround.OPERATOR: "an operator confirmed that it is nobody's",
-    EndGround.FINISHED: "its job was completed half an hour ago, and its registration is gone",
+    TerminationReason.OPERATOR: "an operator confirmed that it is nobody's",
+    TerminationReason.FINISHED: "its job was completed half an hour ago, and its registration is gone",
 }
 
 
-def due_machines(fleet: Fleet) -> list[End | Doubt | Examine]:
+def due_machines(fleet: Fleet) -> list[Terminate | MarkUnverified | ReadRunner]:
     """What each machine whose time has come needs. O(machines due)."""
-    found: list[End | Doubt | Examine] = []
+    found: list[Terminate | MarkUnverified | ReadRunner] = []
     for machine in fleet.due.values():
         if machine.due is None or machine.due > fleet.now:
             break
@@ -43,79 +51,89 @@ def due_machines(fleet: Fleet) -> list[End | Doubt | Examine]:
     return found
 
 
-def _due(fleet: Fleet, machine: Machine) -> End | Doubt | Examine | None:
+def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRunner | None:
     if machine.interruption is not None and machine.is_unused(fleet.started_at):
-        return End(machine.id, EndGround.INTERRUPTED, f"{machine.interruption} by its provider")
+        return Terminate(
+            machine.id, TerminationReason.INTERRUPTED, f"{machine.interruption} by its provider"
+        )
     if fleet.is_untold(machine):
-        return Doubt(machine.id)
+        return MarkUnverified(machine.id)
     match machine.state:
-        case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.PARKED:
-            return End(machine.id, EndGround.DEADLINE, _STAGE[machine.state])
-        case MachineState.GRANTED if machine.ground in _PROVEN:
-            return End(machine.id, machine.ground, _PROVEN[machine.ground])
-        case MachineState.GRANTED if not machine.handed_over:
-            return End(machine.id, EndGround.DEADLINE, "it does not fetch its grant")
+        case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.READY:
+            return Terminate(machine.id, TerminationReason.DEADLINE, _STAGE[machine.state])
+        case MachineState.ASSIGNED if machine.reason_code in _PROVEN:
+            return Terminate(machine.id, machine.reason_code, _PROVEN[machine.reason_code])
+        case MachineState.ASSIGNED if not machine.handed_over:
+            return Terminate(
+                machine.id, TerminationReason.DEADLINE, "it does not fetch its assignment"
+            )
         case MachineState.FAILED if not machine.handed_over:
-            return End(machine.id, EndGround.SURPLUS, machine.reason)
+            return Terminate(machine.id, TerminationReason.SURPLUS, machine.reason)
         case MachineState.EXITED:
-            return End(machine.id, EndGround.EXITED, "its runner has left")
-        case MachineState.ENDING:
-            return End(machine.id, machine.ground or EndGround.SURPLUS, "asked for again")
-        case MachineState.GRANTED | MachineState.FAILED:
-            return _granted(fleet, machine)
+            return Terminate(machine.id, TerminationReason.EXITED, "its runner has left")
+        case MachineState.TERMINATING:
+            return Terminate(
+                machine.id, machine.reason_code or TerminationReason.SURPLUS, "asked for again"
+            )
+        case MachineState.ASSIGNED | MachineState.FAILED:
+            return _assigned(fleet, machine)
     return None
 
 
-def _granted(fleet: Fleet, machine: Machine) -> End | Examine:
+def _assigned(fleet: Fleet, machine: Machine) -> Terminate | ReadRunner:
     sku = fleet.catalogue.skus.get(machine.sku)
     lifetime = sku.lifetime if sku is not None else DEFAULT_LIFETIME
-    start = machine.granted_at if machine.granted_at is not None else machine.since
+    start = machine.assigned_at if machine.assigned_at is not None else machine.since
     if fleet.now >= start + lifetime:
-        return End(machine.id, EndGround.LIFETIME, f"granted {lifetime:g} s ago")
+        return Terminate(machine.id, TerminationReason.LIFETIME, f"assigned {lifetime:g} s ago")
     if machine.finished_reads >= 2:
-        return End(
-            machine.id, EndGround.SILENT_AND_FINISHED, "silent, and GitHub shows its work as over"
+        return Terminate(
+            machine.id,
+            TerminationReason.SILENT_AND_FINISHED,
+            "silent, and GitHub shows its work as over",
         )
-    return Examine(machine.id)
+    return ReadRunner(machine.id)
 
 
-def expired_parked(fleet: Fleet) -> list[End]:
-    """Parked machines past their SKU's `idle.max_age`, or of a SKU that is configured no more."""
+def expired_ready(fleet: Fleet) -> list[Terminate]:
+    """Ready machines past their SKU's `idle.max_age`, or of a SKU that is configured no more."""
     strays = [
-        End(machine.id, EndGround.SURPLUS, "its SKU is not in the configuration any more")
+        Terminate(
+            machine.id, TerminationReason.SURPLUS, "its SKU is not in the configuration any more"
+        )
         for (sku, state), machines in fleet.by_state.items()
-        if state is MachineState.PARKED and sku not in fleet.catalogue.skus
+        if state is MachineState.READY and sku not in fleet.catalogue.skus
         for machine in machines.values()
-        if machine.confirmed
+        if machine.agent_seen
     ]
     return strays + [
-        End(machine.id, EndGround.MAX_AGE, f"parked for {sku.idle.max_age:g} s")
+        Terminate(machine.id, TerminationReason.MAX_AGE, f"ready for {sku.idle.max_age:g} s")
         for sku in fleet.catalogue.skus.values()
-        for machine in fleet.machines_in(sku.name, MachineState.PARKED)
-        if machine.confirmed
-        and fleet.now - (machine.parked_at or machine.since) >= sku.idle.max_age
+        for machine in fleet.machines_in(sku.name, MachineState.READY)
+        if machine.agent_seen
+        and fleet.now - (machine.ready_at or machine.since) >= sku.idle.max_age
     ]
 
 
-def unanswered_calls(fleet: Fleet) -> list[RepeatCall]:
+def unanswered_calls(fleet: Fleet) -> list[ResendLaunchRequest]:
     """Calls of unknown outcome whose turn for a repeat has come, within ten minutes.
 
     No more than their providers take now: the rest has its turn when there are calls again.
     """
     found = []
     left = {provider: tokens.calls for provider, tokens in fleet.launch_tokens.items()}
-    for call in fleet.calls.values():
-        if call.state is not CallState.UNKNOWN or call.sent_at is None:
+    for request in fleet.launch_requests.values():
+        if request.state is not LaunchRequestState.UNKNOWN or request.sent_at is None:
             continue
-        wait = min(FIRST_REPEAT * 2.0 ** min(call.attempts - 1, 8), RAREST_REPEAT)
-        last = call.last_sent_at if call.last_sent_at is not None else call.sent_at
-        throttled = held(fleet.cooldowns, throttle_key(call.provider), fleet.now)
-        if fleet.now < last + wait or call.is_given_up(fleet.now) or throttled is not None:
+        wait = min(FIRST_REPEAT * 2.0 ** min(request.attempts - 1, 8), RAREST_REPEAT)
+        last = request.last_sent_at if request.last_sent_at is not None else request.sent_at
+        throttled = held(fleet.cooldowns, throttle_key(request.provider), fleet.now)
+        if fleet.now < last + wait or request.is_given_up(fleet.now) or throttled is not None:
             continue
-        calls = left.get(call.provider, math.inf)
+        calls = left.get(request.provider, math.inf)
         if calls >= 1.0:
-            left[call.provider] = calls - 1.0
-            found.append(RepeatCall(call.id))
+            left[request.provider] = calls - 1.0
+            found.append(ResendLaunchRequest(request.id))
     return found
 
 
@@ -129,17 +147,17 @@ def questions(fleet: Fleet) -> list[ReadJob | ReadRun]:
     ]
 
 
-def lost_configurations(fleet: Fleet) -> list[WithdrawRunner]:
+def lost_configurations(fleet: Fleet) -> list[DeregisterRunner]:
     """Registrations whose secret went with an earlier process before it was handed over."""
     return [
-        WithdrawRunner(runner.name, "its configuration was lost in a restart")
-        for runners in fleet.withdrawable.values()
+        DeregisterRunner(runner.name, "its configuration was lost in a restart")
+        for runners in fleet.deregistrable.values()
         for runner in runners.values()
         if runner.named_at < fleet.started_at
-        and runner.state in (RunnerState.NAMED, RunnerState.MINTED)
+        and runner.state in (RunnerState.NAMED, RunnerState.REGISTERED)
     ]
 
 
-def believed_parked(fleet: Fleet, machine: Machine) -> bool:
-    """Whether a machine parked before a restart still counts as one that will be parked."""
-    return not machine.confirmed and fleet.now < fleet.started_at + PARKED_BELIEVED_FOR
+def trusted_ready(fleet: Fleet, machine: Machine) -> bool:
+    """Whether a machine ready before a restart still counts as one that will be ready."""
+    return not machine.agent_seen and fleet.now < fleet.started_at + READY_TRUSTED_FOR

@@ -4,7 +4,7 @@ Reasons are kept for runs of jobs of a class, oldest first, so that a queue of t
 no more to explain than a queue of two.
 """
 
-from autoscaler.model.cooldowns import Cooldown, held, mint_key
+from autoscaler.model.cooldowns import Cooldown, held, registration_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs import Admission
@@ -27,7 +27,7 @@ _UNADMITTED = {
 
 _BY_KIND = (
     "a runner is ready for it: GitHub has to hand it out",
-    "a machine is parked for it and waits for its turn to register",
+    "a machine is ready for it and waits for its turn to register",
     "a machine for it is being launched or boots",
     "a machine for it is requested now",
 )
@@ -45,10 +45,10 @@ def waiting_reasons(
     for demand, queue in fleet.queues.items():
         served = matching.kinds[demand]
         runs = [Waiting(count, _BY_KIND[kind]) for kind, count in enumerate(served) if count]
-        if served[SupplyKind.PARKED] and (hold := _registering(fleet, demand)) is not None:
+        if served[SupplyKind.READY] and (hold := _registering(fleet, demand)) is not None:
             reason = f"registering runners in {demand.scope} is held back: {hold.reason}"
             at = int(served[SupplyKind.RUNNER] > 0)
-            runs[at] = Waiting(served[SupplyKind.PARKED], reason, blocked=True)
+            runs[at] = Waiting(served[SupplyKind.READY], reason, blocked=True)
         if rest := len(queue) - sum(served):
             reason = launched.blocked.get(demand, "it is planned for next")
             runs.append(Waiting(rest, reason + _shares(fleet, matching, demand), True))
@@ -64,7 +64,7 @@ def waiting_reasons(
 
 
 def _registering(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
-    return held(fleet.cooldowns, mint_key(demand.scope), fleet.now)
+    return held(fleet.cooldowns, registration_key(demand.scope), fleet.now)
 
 
 def _shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:

@@ -1,7 +1,7 @@
 """What an operator asks and confirms, over HTTP with a bearer token: see docs/operations.md.
 
 Decides who may ask and which requests have a shape. Whether a confirmation is believed is behind
-the Confirmations port. Tokens and requests are never logged; a reason goes to who showed a token.
+the OperatorRequests port. Tokens and requests are never logged; a reason goes to who showed a token.
 """
 
 import json
@@ -13,8 +13,8 @@ from functools import partial
 from aiohttp import web
 
 from autoscaler.controller.ports.confirmations import (
-    ConfirmationRefusedError,
-    Confirmations,
+    OperatorRequestRefusedError,
+    OperatorRequests,
     RefusalKind,
 )
 from autoscaler.controller.ports.store import StoreError
@@ -43,17 +43,19 @@ class _MalformedError(Exception):
 class AdminEndpoint:
     """The operator's routes. `tokens` are those that are believed: at least one."""
 
-    def __init__(self, confirmations: Confirmations, tokens: Sequence[bytes]) -> None:
-        self._confirmations = confirmations
+    def __init__(self, requests: OperatorRequests, tokens: Sequence[bytes]) -> None:
+        self._requests = requests
         self._tokens = BearerTokens(tokens)
         self._bodies = Bodies(_LARGEST_BODY)
         self._refusals = RefusalLog()
 
     def add_to(self, app: web.Application, _patience: Seconds, /) -> None:
         """Put the routes on a listener. Nothing of them outlasts a request."""
-        app.router.add_get("/admin/unclear", partial(self._answer, self._unclear))
-        app.router.add_post("/admin/orphans/{machine}", partial(self._answer, self._orphan))
-        app.router.add_post("/admin/installation", partial(self._answer, self._installation))
+        app.router.add_get("/admin/unverified", partial(self._answer, self._unverified))
+        app.router.add_post(
+            "/admin/machines/{machine}/terminate", partial(self._answer, self._terminate)
+        )
+        app.router.add_post("/admin/adopt", partial(self._answer, self._adopt))
         app.router.add_post("/admin/circuits/{sku}/close", partial(self._answer, self._circuit))
 
     async def _answer(self, act: _Act, request: web.Request) -> web.Response:
@@ -68,7 +70,7 @@ class AdminEndpoint:
             return error_answer(400, "malformed")
         except BodyRefusedError as error:
             return error_answer(_BODY_STATUS[error.reason], error.reason)
-        except ConfirmationRefusedError as error:
+        except OperatorRequestRefusedError as error:
             self._refusals.note("admin_refused", error.kind, reason=error.reason)
             return json_answer(
                 _STATUS[error.kind], {"error": error.kind.value, "reason": error.reason}
@@ -76,26 +78,26 @@ class AdminEndpoint:
         except StoreError:
             return error_answer(503, "store")
 
-    async def _unclear(self, _: web.Request) -> web.Response:
-        found = self._confirmations.unclear()
+    async def _unverified(self, _: web.Request) -> web.Response:
+        found = self._requests.unverified()
         shown = [asdict(one) for one in found[:MOST_SHOWN]]
-        unlisted = list(self._confirmations.unlisted())
-        return json_answer(200, {"unclear": shown, "total": len(found), "unlisted": unlisted})
+        unlisted = list(self._requests.unlisted())
+        return json_answer(200, {"unverified": shown, "total": len(found), "unlisted": unlisted})
 
-    async def _orphan(self, request: web.Request) -> web.Response:
+    async def _terminate(self, request: web.Request) -> web.Response:
         machine = request.match_info["machine"]
         if _MACHINE.fullmatch(machine) is None:
             raise _MalformedError
         told = await self._body(request, {"force"})
         force = _flag(told, "force")
-        return json_answer(200, {"machine": await self._confirmations.orphan(machine, force=force)})
+        return json_answer(200, {"machine": await self._requests.orphan(machine, force=force)})
 
-    async def _installation(self, request: web.Request) -> web.Response:
+    async def _adopt(self, request: web.Request) -> web.Response:
         told = await self._body(request, {"installation", "force"})
         old, force = told.get("installation"), _flag(told, "force")
         if not isinstance(old, str) or _INSTALLATION.fullmatch(old) is None:
             raise _MalformedError
-        taken = await self._confirmations.installation(old, force=force)
+        taken = await self._requests.installation(old, force=force)
         return json_answer(200, {"installation": taken})
 
     async def _circuit(self, request: web.Request) -> web.Response:
@@ -103,7 +105,7 @@ class AdminEndpoint:
         if _MACHINE.fullmatch(sku) is None:
             raise _MalformedError
         await self._body(request, set())
-        return json_answer(200, {"sku": await self._confirmations.circuit(sku)})
+        return json_answer(200, {"sku": await self._requests.circuit(sku)})
 
     async def _body(self, request: web.Request, keys: set[str]) -> dict[str, object]:
         """A JSON object of these keys at most; nothing at all is an empty one."""

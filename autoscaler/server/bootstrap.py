@@ -1,6 +1,6 @@
 """The HTTP side of docs/bootstrap.md: requests checked for shape and size, refusals put in words.
 
-Who is believed, what is granted and when are the Bootstrap port's decisions. Nonces, proofs and
+Who is believed, what is assigned and when are the Bootstrap port's decisions. Nonces, proofs and
 JIT configurations are never logged.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 from aiohttp import web
 
 from autoscaler.controller.ports.bootstrap import (
+    Assigned,
     Bootstrap,
     BootstrapRefusedError,
-    Granted,
-    StayParked,
+    StayReady,
 )
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
@@ -47,14 +47,14 @@ Read = Callable[[], AbstractAsyncContextManager[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class BootstrapLimits:
-    """`body` bytes a request. Of hellos, which cost us most of what strangers ask (half a
-    millisecond of an EC2 proof), `hellos` are checked before anything else has its turn, and
+    """`body` bytes a request. Of attestations, which cost us most of what strangers ask (half a
+    millisecond of an EC2 proof), `attestations` are checked before anything else has its turn, and
     `queued` wait for theirs: more than a boot wave, and at 64 KiB each no more than 64 MiB.
     """
 
     body: int = 64 * 1024
     body_timeout: Seconds = 10.0
-    hellos: int = 64
+    attestations: int = 64
     queued: int = 1024
 
 
@@ -86,8 +86,8 @@ class BootstrapEndpoint:
         self._bodies = Bodies(self._limits.body, self._limits.body_timeout)
         self._completion = Completion()
         self._refusals = RefusalLog()
-        self._polls: set[asyncio.Task[StayParked | Granted]] = set()
-        self._checks = asyncio.Semaphore(self._limits.hellos)
+        self._polls: set[asyncio.Task[StayReady | Assigned]] = set()
+        self._checks = asyncio.Semaphore(self._limits.attestations)
         self._queued = 0
         self._closing = False
         self._steps = {step.name: step for step in self._every_step()}
@@ -100,7 +100,7 @@ class BootstrapEndpoint:
             await self._completion.finish(patience)
 
         app.router.add_get("/bootstrap/agent.py", self._send_agent)
-        app.router.add_post("/bootstrap/hello", self._receive_hello)
+        app.router.add_post("/bootstrap/hello", self._read_attestation)
         for step in self._steps:
             route = f"/bootstrap/machines/{{machine}}/{step}"
             app.router.add_post(route, partial(self._receive, step))
@@ -110,7 +110,7 @@ class BootstrapEndpoint:
     def _every_step(self) -> tuple[_Step, ...]:
         return (
             _Step("stage", requests.StageRequest, self._stage),
-            _Step("gate", requests.GateRequest, self._gate),
+            _Step("gate", requests.HealthChecksRequest, self._gate),
             _Step("poll", requests.PollRequest, self._poll),
             _Step("acknowledge", requests.AcknowledgeRequest, self._acknowledge),
             _Step("heartbeat", requests.Request, self._heartbeat),
@@ -133,21 +133,21 @@ class BootstrapEndpoint:
         self._telemetry.bootstrap("agent", "ok")
         return web.Response(body=agent, content_type="text/x-python", headers=headers)
 
-    async def _receive_hello(self, request: web.Request) -> web.Response:
-        return await self.hear_hello(partial(self._bodies.read, request))
+    async def _read_attestation(self, request: web.Request) -> web.Response:
+        return await self.receive_attestation(partial(self._bodies.read, request))
 
     async def _receive(self, step: requests.Step, request: web.Request) -> web.Response:
         authorization = request.headers.get("Authorization", "")
         read = partial(self._bodies.read, request)
         return await self.hear(step, request.match_info["machine"], authorization, read)
 
-    async def hear_hello(self, read: Read) -> web.Response:
+    async def receive_attestation(self, read: Read) -> web.Response:
         """Answer a machine that says who it is."""
 
         async def work() -> Result:
-            body = await _body(read, requests.HelloRequest)
+            body = await _body(read, requests.AttestationRequest)
             checking = await self._turn()
-            return await self._completion.run(self._say_hello(body, checking))
+            return await self._completion.run(self._attest(body, checking))
 
         return await self._answer("hello", None, work())
 
@@ -209,32 +209,36 @@ class BootstrapEndpoint:
         turn.callback(self._checks.release)
         return turn
 
-    async def _say_hello(self, body: requests.HelloRequest, checking: ExitStack) -> Result:
+    async def _attest(self, body: requests.AttestationRequest, checking: ExitStack) -> Result:
         with checking:
-            answer = await self._bootstrap.hello(
+            answer = await self._bootstrap.attest(
                 body.provider, body.proof, body.nonce, body.protocol, body.agent, checking.close
             )
-        return {"machine": answer.machine, "sku": answer.sku, "gate": answer.gate}
+        return {"machine": answer.machine, "sku": answer.sku, "gate": answer.health_checks}
 
     async def _stage(self, machine: MachineId, nonce: str, body: requests.StageRequest) -> Result:
         await self._bootstrap.stage(machine, nonce, body.stage)
         return None
 
-    async def _gate(self, machine: MachineId, nonce: str, body: requests.GateRequest) -> Result:
+    async def _gate(
+        self, machine: MachineId, nonce: str, body: requests.HealthChecksRequest
+    ) -> Result:
         summary = requests.readable(redact_text(body.summary()))
-        await self._bootstrap.gate(machine, nonce, body.passed, summary, body.runner_version())
+        await self._bootstrap.health_checks(
+            machine, nonce, body.passed, summary, body.runner_version()
+        )
         return None
 
     async def _poll(self, machine: MachineId, nonce: str, body: requests.PollRequest) -> Result:
-        match await self._wait_for_grant(machine, nonce, body.wait):
-            case Granted(runner, jit_config):
-                return {"state": "granted", "runner": runner, "jit_config": jit_config}
-            case StayParked():
-                return {"state": "parked"}
+        match await self._wait_for_assignment(machine, nonce, body.wait):
+            case Assigned(runner, jit_config):
+                return {"state": "assigned", "runner": runner, "jit_config": jit_config}
+            case StayReady():
+                return {"state": "ready"}
 
-    async def _wait_for_grant(
+    async def _wait_for_assignment(
         self, machine: MachineId, nonce: str, wait: Seconds
-    ) -> StayParked | Granted:
+    ) -> StayReady | Assigned:
         # While the listener stops, the port is still asked, but waits for nothing.
         waiting = asyncio.get_running_loop().create_task(
             self._bootstrap.poll(machine, nonce, 0.0 if self._closing else wait)
@@ -245,7 +249,7 @@ class BootstrapEndpoint:
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if self._closing and this is not None and not this.cancelling():
-                return StayParked()
+                return StayReady()
             raise
         finally:
             self._polls.discard(waiting)

@@ -36,7 +36,7 @@ class Request(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
-class HelloRequest(Request):
+class AttestationRequest(Request):
     """Who I am, and the nonce that I shall be known by."""
 
     protocol: Annotated[int, Field(ge=0, le=1_000_000)]
@@ -52,7 +52,7 @@ class StageRequest(Request):
     stage: _Word
 
 
-class GateCheck(Request):
+class HealthCheck(Request):
     """One of the machine's own checks."""
 
     name: _Word
@@ -60,11 +60,11 @@ class GateCheck(Request):
     detail: str = ""
 
 
-class GateRequest(Request):
+class HealthChecksRequest(Request):
     """How the machine's own checks ended."""
 
     passed: bool
-    checks: Annotated[list[GateCheck], Field(max_length=64)] = Field(default_factory=list)
+    checks: Annotated[list[HealthCheck], Field(max_length=64)] = Field(default_factory=list)
 
     def summary(self) -> str:
         """For people: the checks that failed with their details, else the names of all."""
@@ -79,13 +79,13 @@ class GateRequest(Request):
 
 
 class PollRequest(Request):
-    """How long to wait for a grant, in seconds."""
+    """How long to wait for an assignment, in seconds."""
 
     wait: Annotated[float, Field(ge=0, le=MAX_WAIT, allow_inf_nan=False)]
 
 
 class AcknowledgeRequest(Request):
-    """Which grant the machine has."""
+    """Which assignment the machine has."""
 
     runner: _Word
 

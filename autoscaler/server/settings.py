@@ -53,7 +53,7 @@ class TlsFiles:
 class ServerSettings:
     """Both listeners. Without `webhook_listen`, /webhook stands on `listen`; without `tls`, plain HTTP.
 
-    A machine holds one connection while it parks, so `max_connections` bounds the parked fleet.
+    A machine holds one connection while it parks, so `max_connections` bounds the ready fleet.
     `head` is how long a TLS handshake may take, and a request's head from its first byte on (from
     the connection's opening, for its first request); `keepalive` is how long a connection may idle
     between two requests. `shutdown` is how long requests under way may take once the server stops.

@@ -10,13 +10,12 @@ from math import isfinite
 
 import msgspec
 
-from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
-    CallId,
     JobId,
+    LaunchRequestId,
     MachineId,
     ProviderMachineId,
     ProviderName,
@@ -25,7 +24,8 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import Admission, Job, JobState
-from autoscaler.model.machines import EndGround, ExitReason, Machine, MachineState
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines import ExitReason, Machine, MachineState, TerminationReason
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.store.fields import Fields
 
@@ -89,19 +89,19 @@ def decode_job(text: str) -> Job:
     )
 
 
-def encode_call(call: Call) -> str:
+def encode_launch_request(call: LaunchRequest) -> str:
     """JSON text; the request stands in it as it is, to be repeated byte for byte."""
     return record_text(
         {
             "id": call.id,
             "sku": call.sku,
             "provider": call.provider,
-            "rung": call.rung,
+            "option": call.option,
             "capacity_type": call.capacity_type,
             "offerings": call.offerings,
             "slots": call.slots,
             "token": call.token,
-            "request": call.request,
+            "body": call.body,
             "state": call.state,
             "created_at": call.created_at,
             "sent_at": call.sent_at,
@@ -116,20 +116,20 @@ def encode_call(call: Call) -> str:
     )
 
 
-def decode_call(text: str) -> Call:
-    """Back from `encode_call`."""
+def decode_launch_request(text: str) -> LaunchRequest:
+    """Back from `encode_launch_request`."""
     of = Fields.parse(text)
-    return Call(
-        id=CallId(of.text("id")),
+    return LaunchRequest(
+        id=LaunchRequestId(of.text("id")),
         sku=SkuName(of.text("sku")),
         provider=ProviderName(of.text("provider")),
-        rung=of.whole("rung"),
+        option=of.whole("option"),
         capacity_type=of.choice("capacity_type", CapacityType),
         offerings=of.texts("offerings"),
         slots=tuple(MachineId(slot) for slot in of.texts("slots")),
         token=of.text("token"),
-        request=of.text("request"),
-        state=of.choice("state", CallState),
+        body=of.text("body"),
+        state=of.choice("state", LaunchRequestState),
         created_at=of.number("created_at"),
         sent_at=of.number_or_none("sent_at"),
         last_sent_at=of.number_or_none("last_sent_at"),
@@ -149,13 +149,13 @@ def encode_machine(machine: Machine) -> str:
             "id": machine.id,
             "sku": machine.sku,
             "provider": machine.provider,
-            "call": machine.call,
+            "launch_request": machine.launch_request,
             "slot": machine.slot,
             "state": machine.state,
             "since": machine.since,
             "created_at": machine.created_at,
             "dollars_per_hour": machine.dollars_per_hour,
-            "holds": machine.holds,
+            "quota_usage": machine.quota_usage,
             "due": machine.due,
             "provider_id": machine.provider_id,
             "instance_type": machine.instance_type,
@@ -166,23 +166,23 @@ def encode_machine(machine: Machine) -> str:
             "nonce_hash": machine.nonce_hash,
             "stage": machine.stage,
             "booted_at": machine.booted_at,
-            "parked_at": machine.parked_at,
-            "granted_at": machine.granted_at,
+            "ready_at": machine.ready_at,
+            "assigned_at": machine.assigned_at,
             "ended_at": machine.ended_at,
             "last_seen": machine.last_seen,
             "runner": machine.runner,
             "tries": machine.tries,
             "handed_over": machine.handed_over,
-            "unproven": machine.unproven,
-            "confirmed": machine.confirmed,
+            "unverified": machine.unverified,
+            "agent_seen": machine.agent_seen,
             "absence": machine.absence,
             "absent_since": machine.absent_since,
             "finished_at": machine.finished_at,
             "finished_reads": machine.finished_reads,
             "failure": machine.failure,
             "reason": machine.reason,
-            "ground": machine.ground,
-            "end_attempts": machine.end_attempts,
+            "reason_code": machine.reason_code,
+            "terminate_attempts": machine.terminate_attempts,
             "terminate_error": machine.terminate_error,
             "provider_state": machine.provider_state,
             "interruption": machine.interruption,
@@ -190,7 +190,7 @@ def encode_machine(machine: Machine) -> str:
             "taken_at": machine.taken_at,
             "runner_version": machine.runner_version,
             "exit_reason": machine.exit_reason,
-            "examined_at": machine.examined_at,
+            "runner_read_at": machine.runner_read_at,
             "unregistered_at": machine.unregistered_at,
         }
     )
@@ -205,13 +205,13 @@ def decode_machine(text: str) -> Machine:
         id=MachineId(of.text("id")),
         sku=SkuName(of.text("sku")),
         provider=ProviderName(of.text("provider")),
-        call=CallId(of.text("call")),
+        launch_request=LaunchRequestId(of.text("launch_request")),
         slot=of.whole("slot"),
         state=of.choice("state", MachineState),
         since=of.number("since"),
         created_at=of.number("created_at"),
         dollars_per_hour=of.number("dollars_per_hour"),
-        holds=of.amounts("holds"),
+        quota_usage=of.amounts("quota_usage"),
         due=of.number_or_none("due"),
         provider_id=None if provider_id is None else ProviderMachineId(provider_id),
         instance_type=of.text("instance_type", ""),
@@ -222,23 +222,23 @@ def decode_machine(text: str) -> Machine:
         nonce_hash=of.text("nonce_hash", ""),
         stage=of.text("stage", ""),
         booted_at=of.number_or_none("booted_at"),
-        parked_at=of.number_or_none("parked_at"),
-        granted_at=of.number_or_none("granted_at"),
+        ready_at=of.number_or_none("ready_at"),
+        assigned_at=of.number_or_none("assigned_at"),
         ended_at=of.number_or_none("ended_at"),
         last_seen=of.number_or_none("last_seen"),
         runner=None if runner is None else RunnerName(runner),
         tries=of.whole("tries", 0),
         handed_over=of.flag("handed_over", False),
-        unproven=of.flag("unproven", False),
-        confirmed=of.flag("confirmed", False),
+        unverified=of.flag("unverified", False),
+        agent_seen=of.flag("agent_seen", False),
         absence=of.number("absence", 0.0),
         absent_since=of.number_or_none("absent_since"),
         finished_at=of.number_or_none("finished_at"),
         finished_reads=of.whole("finished_reads", 0),
         failure=of.choice_or_none("failure", FailureClass),
         reason=of.text("reason", ""),
-        ground=of.choice_or_none("ground", EndGround),
-        end_attempts=of.whole("end_attempts", 0),
+        reason_code=of.choice_or_none("reason_code", TerminationReason),
+        terminate_attempts=of.whole("terminate_attempts", 0),
         terminate_error=of.text("terminate_error", ""),
         provider_state=of.text("provider_state", ""),
         interruption=of.choice_or_none("interruption", NoticeKind),
@@ -246,7 +246,7 @@ def decode_machine(text: str) -> Machine:
         taken_at=of.number_or_none("taken_at"),
         runner_version=of.text("runner_version", ""),
         exit_reason=of.choice_or_none("exit_reason", ExitReason),
-        examined_at=of.number_or_none("examined_at"),
+        runner_read_at=of.number_or_none("runner_read_at"),
         unregistered_at=of.number_or_none("unregistered_at"),
     )
 
@@ -263,7 +263,7 @@ def encode_runner(runner: Runner) -> str:
             "named_at": runner.named_at,
             "github_id": runner.github_id,
             "handed_over_at": runner.handed_over_at,
-            "acknowledged_at": runner.acknowledged_at,
+            "listening_at": runner.listening_at,
             "job": runner.job,
             "passed_over": runner.passed_over,
             "retry_at": runner.retry_at,
@@ -285,7 +285,7 @@ def decode_runner(text: str) -> Runner:
         named_at=of.number("named_at"),
         github_id=of.whole_or_none("github_id"),
         handed_over_at=of.number_or_none("handed_over_at"),
-        acknowledged_at=of.number_or_none("acknowledged_at"),
+        listening_at=of.number_or_none("listening_at"),
         job=None if job is None else JobId(job),
         passed_over=of.flag("passed_over", False),
         retry_at=of.number_or_none("retry_at"),

@@ -1,4 +1,4 @@
-"""Turns what the controller hands over into rows, before anything is written, and back.
+"""RegistrationBudget what the controller hands over into rows, before anything is written, and back.
 
 This is where a value that no database could take is refused: one caller's bad value must never
 fail the transaction that it would share with others.
@@ -17,10 +17,10 @@ from autoscaler.controller.ports.store import (
     Record,
     StoreError,
 )
-from autoscaler.model.calls import Call, CallState
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.store import codec, tables
@@ -56,7 +56,7 @@ def record_row(record: Record) -> tuple[Table, Row]:
         match record:
             case Job():
                 return tables.jobs, _job_row(record)
-            case Call():
+            case LaunchRequest():
                 return tables.calls, _call_row(record)
             case Machine():
                 return tables.machines, _machine_row(record)
@@ -95,7 +95,7 @@ def cooldown_row(cooldown: Cooldown) -> Row:
     return {
         "key": name(cooldown.key, "cooldown key"),
         "until": moment(cooldown.until, "cooldown"),
-        "strikes": cooldown.strikes,
+        "strikes": cooldown.failures,
         "reason": _readable(cooldown.reason),
         "failure": cooldown.failure.value,
         "image": _readable(cooldown.image),
@@ -145,13 +145,13 @@ def _job_row(job: Job) -> Row:
     }
 
 
-def _call_row(call: Call) -> Row:
-    ended = call.state is CallState.SETTLED
+def _call_row(call: LaunchRequest) -> Row:
+    ended = call.state is LaunchRequestState.SETTLED
     return {
         "id": name(call.id, "call id"),
         "state": call.state.value,
         "ended_at": _first(call.settled_at, call.created_at) if ended else None,
-        "record": codec.encode_call(call),
+        "record": codec.encode_launch_request(call),
     }
 
 
@@ -159,7 +159,7 @@ def _machine_row(machine: Machine) -> Row:
     # A failed slot that never became a machine is over too: it counts in no cap any more.
     return {
         "id": name(machine.id, "machine id"),
-        "call": name(machine.call, "machine's call"),
+        "call": name(machine.launch_request, "machine's call"),
         "state": machine.state.value,
         "ended_at": None if machine.occupies else machine.prunable_from,
         "record": codec.encode_machine(machine),

@@ -35,7 +35,7 @@ from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import Job
 from autoscaler.store.batch import Batch
 from autoscaler.store.bodies import decompress
-from autoscaler.store.codec import decode_call, decode_job, decode_machine, decode_runner
+from autoscaler.store.codec import decode_job, decode_launch_request, decode_machine, decode_runner
 from autoscaler.store.fields import CorruptRecordError, Fields
 from autoscaler.store.rerun_codec import decode_rerun
 from autoscaler.store.rows import InboxRow, Row, read_history
@@ -105,15 +105,18 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
     heartbeat = _get_meta(connection, "heartbeat")
     arrived_until = _get_meta(connection, "arrived_until")
     kept = select(machines.c.id).where(_kept(machines, horizon))
-    their_calls = select(machines.c.call).where(_kept(machines, horizon))
+    their_calls = select(machines.c.launch_request).where(_kept(machines, horizon))
     return SavedState(
         installations=Installations(
             _installation(connection, dialect), _former_installations(connection)
         ),
         heartbeat=None if heartbeat is None else float(heartbeat),
         jobs=_read(connection, jobs, _kept(jobs, horizon), decode_job),
-        calls=_read(
-            connection, calls, or_(_kept(calls, horizon), calls.c.id.in_(their_calls)), decode_call
+        launch_requests=_read(
+            connection,
+            calls,
+            or_(_kept(calls, horizon), calls.c.id.in_(their_calls)),
+            decode_launch_request,
         ),
         machines=_read(connection, machines, _kept(machines, horizon), decode_machine),
         runners=_read(
@@ -152,7 +155,7 @@ def read_rows_of(
 def forget(connection: Connection, before: Instant) -> int:
     """Delete some of one kind of what ended before this moment; how many. 0 when none are left."""
     # A machine's call and runners stay as long as it does, so that they can be found from it.
-    used = select(machines.c.id).where(machines.c.call == calls.c.id).exists()
+    used = select(machines.c.id).where(machines.c.launch_request == calls.c.id).exists()
     carried = select(machines.c.id).where(machines.c.id == runners.c.machine).exists()
     return (
         _forget_some(connection, "job", jobs, jobs.c.ended_at < before)

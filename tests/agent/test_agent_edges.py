@@ -415,10 +415,10 @@ def test_the_runners_version_is_a_check_of_the_gate(
     install_listener(open_folder, answer)
     host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
     timeout = 0.05 if "sleep" in answer else 10.0
-    found = {check.name: check for check in agent.run_gate({}, None, host, timeout)}
+    found = {check.name: check for check in agent.run_health_checks({}, None, host, timeout)}
     assert (found["runner_version"].ok, found["runner_version"].detail) == (ok, detail)
     (open_folder / "bin" / "Runner.Listener").unlink()
-    found = {check.name: check for check in agent.run_gate({}, None, host, timeout)}
+    found = {check.name: check for check in agent.run_health_checks({}, None, host, timeout)}
     assert not found["runner_version"].ok
     assert "does not start" in found["runner_version"].detail
 
@@ -553,11 +553,11 @@ def controller(agent: ModuleType, server: Any) -> Iterator[Any]:
 
 Answer = tuple[int, dict[str, str], bytes]
 
-HELLO = "/bootstrap/hello"
+ATTESTATION = "/bootstrap/hello"
 POLL = "/bootstrap/machines/m-1/poll"
 
 
-def hello_body(machine: object = "m-1") -> bytes:
+def attestation_body(machine: object = "m-1") -> bytes:
     return json.dumps({"machine": machine, "sku": "s", "gate": {}}).encode()
 
 
@@ -565,10 +565,10 @@ def hello_body(machine: object = "m-1") -> bytes:
     ("status", "error"),
     [
         (400, "Again"),
-        (401, "HelloAgain"),
+        (401, "AttestAgain"),
         (403, "PowerOff"),
         (404, "Again"),
-        (409, "HelloAgain"),
+        (409, "AttestAgain"),
         (410, "PowerOff"),
         (426, "PowerOff"),
         (429, "Again"),
@@ -579,7 +579,7 @@ def hello_body(machine: object = "m-1") -> bytes:
 def test_what_an_answer_tells_to_do(
     agent: ModuleType, server: Any, controller: Any, status: int, error: str
 ) -> None:
-    server.answers = {HELLO: (status, {"Retry-After": "7"}, b'{"error": "word"}')}
+    server.answers = {ATTESTATION: (status, {"Retry-After": "7"}, b'{"error": "word"}')}
     with pytest.raises(getattr(agent, error)) as caught:
         controller.hello()
     assert "word" in str(caught.value)
@@ -593,7 +593,7 @@ def test_what_an_answer_tells_to_do(
 def test_a_retry_after_is_bounded(
     agent: ModuleType, server: Any, controller: Any, named: str, read: float | None
 ) -> None:
-    server.answers = {HELLO: (503, {"Retry-After": named}, b'{"error": "busy"}')}
+    server.answers = {ATTESTATION: (503, {"Retry-After": named}, b'{"error": "busy"}')}
     with pytest.raises(agent.Again) as caught:
         controller.hello()
     assert caught.value.retry_after == read
@@ -606,7 +606,7 @@ def test_a_page_of_somebody_elses_is_no_word_of_the_controllers(
 ) -> None:
     """A maintenance page keeps no machine on, and a proxy's refusal powers none off."""
     before = controller.heard
-    server.answers = {HELLO: (status, {}, page)}
+    server.answers = {ATTESTATION: (status, {}, page)}
     with pytest.raises(agent.Again):
         controller.hello()
     assert controller.heard == before
@@ -617,9 +617,9 @@ def test_a_page_of_somebody_elses_is_no_word_of_the_controllers(
     [
         b"",
         b"[]",
-        hello_body("../../etc"),
-        hello_body(7),
-        hello_body("m" * 200),
+        attestation_body("../../etc"),
+        attestation_body(7),
+        attestation_body("m" * 200),
         b'{"machine": "m-1"}',
         b"x" * 70_000,
     ],
@@ -627,7 +627,7 @@ def test_a_page_of_somebody_elses_is_no_word_of_the_controllers(
 def test_an_answer_of_another_shape_is_none(
     agent: ModuleType, server: Any, controller: Any, body: bytes
 ) -> None:
-    server.answers = {HELLO: (200, {}, body)}
+    server.answers = {ATTESTATION: (200, {}, body)}
     with pytest.raises(agent.Again):
         controller.hello()
     assert controller.machine is None
@@ -641,7 +641,7 @@ def test_a_proxys_json_keeps_no_machine_waiting_for_ever(
     clock = VirtualClock()
     link = agent.Link(url_of(server))
     asked = agent.Controller(link, "lab", lambda: "cHJvb2Y=", clock)
-    server.answers = {HELLO: (200, {}, hello_body())}
+    server.answers = {ATTESTATION: (200, {}, attestation_body())}
     asked.hello()
     asked.heard -= 100
     heard, path = asked.heard, f"/bootstrap/machines/m-1/{step}"
@@ -666,7 +666,7 @@ def test_a_machine_behind_a_proxy_in_maintenance_powers_off(
     host = agent.Host({"root": str(open_folder), "runner_directory": str(open_folder)})
     host.runner_user = "nobody"
     machine = "/bootstrap/machines/m-1/"
-    server.answers = {HELLO: (200, {}, hello_body())}
+    server.answers = {ATTESTATION: (200, {}, attestation_body())}
     server.answers |= {machine + step: (204, {}, b"") for step in ("stage", "gate")}
     maintenance: Answer = (200, {}, b'{"status": "maintenance"}')
     server.answers |= {machine + step: maintenance for step in ("poll", "heartbeat")}
@@ -680,17 +680,20 @@ def test_a_machine_behind_a_proxy_in_maintenance_powers_off(
 @pytest.mark.parametrize(
     "answer",
     [
-        {"state": "granted"},
-        {"state": "granted", "runner": "r", "jit_config": ""},
-        {"state": "granted", "runner": "r", "jit_config": "a\nb"},
-        {"state": "granted", "runner": "r\n", "jit_config": "a"},
+        {"state": "assigned"},
+        {"state": "assigned", "runner": "r", "jit_config": ""},
+        {"state": "assigned", "runner": "r", "jit_config": "a\nb"},
+        {"state": "assigned", "runner": "r\n", "jit_config": "a"},
         {"state": "else"},
     ],
 )
-def test_a_grant_of_another_shape_is_none(
+def test_a_assignment_of_another_shape_is_none(
     agent: ModuleType, server: Any, controller: Any, answer: dict[str, str]
 ) -> None:
-    server.answers = {HELLO: (200, {}, hello_body()), POLL: (200, {}, json.dumps(answer).encode())}
+    server.answers = {
+        ATTESTATION: (200, {}, attestation_body()),
+        POLL: (200, {}, json.dumps(answer).encode()),
+    }
     controller.hello()
     with pytest.raises(agent.Again):
         controller.poll(1.0)
@@ -699,8 +702,8 @@ def test_a_grant_of_another_shape_is_none(
 def test_the_nonce_authenticates_and_is_one_for_life(
     agent: ModuleType, server: Any, controller: Any
 ) -> None:
-    parked: Answer = (200, {}, b'{"state": "parked"}')
-    server.answers = {HELLO: (200, {}, hello_body()), POLL: parked}
+    ready: Answer = (200, {}, b'{"state": "ready"}')
+    server.answers = {ATTESTATION: (200, {}, attestation_body()), POLL: ready}
     controller.hello()
     assert controller.poll(1.0) is None
     controller.hello()
@@ -714,13 +717,13 @@ def test_the_nonce_authenticates_and_is_one_for_life(
 def test_the_clock_is_compared_with_the_date_header(
     agent: ModuleType, server: Any, controller: Any
 ) -> None:
-    server.answers = {HELLO: (200, {}, hello_body())}
+    server.answers = {ATTESTATION: (200, {}, attestation_body())}
     controller.hello()
     assert controller.skew < 5
     host = agent.Host({"runner_user": None, "runner_directory": "/nowhere"})
-    checks = agent.run_gate({"clock_skew_s": 10}, 60.0, host, 1.0)
+    checks = agent.run_health_checks({"clock_skew_s": 10}, 60.0, host, 1.0)
     assert [check.name for check in checks if not check.ok] == ["clock", "runner"]
-    checks = agent.run_gate({"clock_skew_s": 10, "disk_gb": 1e9}, None, host, 1.0)
+    checks = agent.run_health_checks({"clock_skew_s": 10, "disk_gb": 1e9}, None, host, 1.0)
     assert [check.name for check in checks if not check.ok] == ["disk", "clock", "runner"]
 
 
@@ -728,14 +731,14 @@ def test_the_clock_is_compared_with_the_date_header(
 def test_github_must_answer(agent: ModuleType, server: Any, status: int, ok: bool) -> None:
     server.answers = {"/api/v3?x=1": (status, {}, b"")}
     host = agent.Host({"runner_directory": "/nowhere"})
-    checks = agent.run_gate({"github": url_of(server) + "/api/v3?x=1"}, 0.0, host, 1.0)
+    checks = agent.run_health_checks({"github": url_of(server) + "/api/v3?x=1"}, 0.0, host, 1.0)
     assert [check.ok for check in checks if check.name == "github"] == [ok]
 
 
 def test_nobody_there_and_no_url_are_told_apart_from_github(agent: ModuleType) -> None:
     host = agent.Host({"runner_directory": "/nowhere"})
     for url in ("http://127.0.0.1:1/", "ftp://github.com", "http://[", "no url"):
-        checks = agent.run_gate({"github": url}, 0.0, host, 1.0)
+        checks = agent.run_health_checks({"github": url}, 0.0, host, 1.0)
         assert [check.ok for check in checks if check.name == "github"] == [False]
 
 

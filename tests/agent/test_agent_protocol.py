@@ -42,7 +42,7 @@ def controller(agent: ModuleType, link: RecordedLink) -> Any:
     return agent.Controller(link, "ec2-eu", lambda: "cHJvb2Y=", VirtualClock())
 
 
-def test_a_hello_carries_version_provider_proof_and_nonce(agent: ModuleType) -> None:
+def test_a_attestation_carries_version_provider_proof_and_nonce(agent: ModuleType) -> None:
     link = RecordedLink(agent, WELCOME)
     asking = controller(agent, link)
     assert asking.hello() == {"disk_gb": 50}
@@ -57,11 +57,11 @@ def test_a_hello_carries_version_provider_proof_and_nonce(agent: ModuleType) -> 
 
 
 def test_each_step_is_asked_at_its_own_path(agent: ModuleType) -> None:
-    granted = {"state": "granted", "runner": "r-1", "jit_config": "secret"}
+    assigned = {"state": "assigned", "runner": "r-1", "jit_config": "secret"}
     link = RecordedLink(
         agent,
         WELCOME,
-        (200, granted),
+        (200, assigned),
         (204, None),
         (200, {"allowed": True}),
         (200, {"allowed": False}),
@@ -69,7 +69,7 @@ def test_each_step_is_asked_at_its_own_path(agent: ModuleType) -> None:
     )
     asking = controller(agent, link)
     asking.hello()
-    assert asking.poll(30.0) == agent.Grant("r-1", "secret")
+    assert asking.poll(30.0) == agent.Assignment("r-1", "secret")
     asking.report("acknowledge", {"runner": "r-1"})
     assert [asking.may_release(), asking.may_release()] == [True, False]
     assert asking.release(7.0) == 204
@@ -89,9 +89,9 @@ def test_each_step_is_asked_at_its_own_path(agent: ModuleType) -> None:
         }
 
 
-def test_a_step_before_any_hello_asks_for_one(agent: ModuleType) -> None:
+def test_a_step_before_any_attestation_asks_for_one(agent: ModuleType) -> None:
     link = RecordedLink(agent)
-    with pytest.raises(agent.HelloAgain):
+    with pytest.raises(agent.AttestAgain):
         controller(agent, link).poll(1.0)
     assert link.asked == []
 
@@ -345,7 +345,7 @@ def test_each_check_says_what_was_seen(
 ) -> None:
     host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
     monkeypatch.setattr(agent, "_free_bytes", {"/": 3 * 2**29}.__getitem__)
-    checks = agent.run_gate({"disk_gb": 1.5, "clock_skew_s": 2}, 2.0, host, 1.0)
+    checks = agent.run_health_checks({"disk_gb": 1.5, "clock_skew_s": 2}, 2.0, host, 1.0)
     assert [tuple(check) for check in checks] == [
         ("controller", True, "answered the hello"),
         ("disk", True, "1.5 GiB free, 1.5 wanted"),
@@ -354,7 +354,7 @@ def test_each_check_says_what_was_seen(
     ]
     (open_folder / "run.sh").touch()
     install_listener(open_folder)
-    checks = agent.run_gate({"disk_gb": 2, "clock_skew_s": 2}, None, host, 10.0)
+    checks = agent.run_health_checks({"disk_gb": 2, "clock_skew_s": 2}, None, host, 10.0)
     assert [tuple(check) for check in checks[1:]] == [
         ("disk", False, "1.5 GiB free, 2 wanted"),
         ("clock", False, "no Date header"),

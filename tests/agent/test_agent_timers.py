@@ -33,8 +33,8 @@ class Stage:
         self.module = agent
         self.began = self.clock.now()
 
-    def grant(self) -> None:
-        self.controller.answers["poll"] = [self.module.Grant("r-1", "secret")]
+    def assignment(self) -> None:
+        self.controller.answers["poll"] = [self.module.Assignment("r-1", "secret")]
 
     def live(self) -> str:
         """Until it powers off; why."""
@@ -70,7 +70,7 @@ def test_the_table_in_the_documentation_is_true(agent: ModuleType) -> None:
 
 
 def test_a_whole_life(stage: Stage) -> None:
-    stage.grant()
+    stage.assignment()
     stage.runner.script = {5: {"message": True, "worker": True}, 60: {"exited": 0, "worker": False}}
     assert stage.live() == "the runner exited with status 0"
     steps = [step for _, step in stage.controller.asked if step != "heartbeat"]
@@ -96,15 +96,15 @@ def test_patience_begins_anew_with_every_answer_that_knows_the_machine(stage: St
     assert stage.clock.now() - last == pytest.approx(900, abs=61)
 
 
-def test_refused_hellos_are_no_answer_that_knows_the_machine(stage: Stage) -> None:
-    stage.controller.usual["hello"] = stage.module.HelloAgain("401")
+def test_refused_attestations_are_no_answer_that_knows_the_machine(stage: Stage) -> None:
+    stage.controller.usual["hello"] = stage.module.AttestAgain("401")
     assert "15 minutes" in stage.live()
     assert stage.clock.now() - stage.began == pytest.approx(900, abs=1)
 
 
 def test_retry_after_is_honoured_with_jitter(stage: Stage) -> None:
     stage.controller.answers["hello"] = [stage.module.Again("503", 100.0)]
-    stage.grant()
+    stage.assignment()
     stage.runner.script = {0: {"exited": 0}}
     stage.live()
     first, second = stage.controller.times("hello")
@@ -128,9 +128,9 @@ def test_delays_grow_to_half_a_minute_at_most(agent: ModuleType) -> None:
     assert len({round(delay, 6) for delay in delays[10:]}) > 5
 
 
-def test_a_beat_that_is_refused_while_waiting_leads_to_a_hello(stage: Stage) -> None:
+def test_a_beat_that_is_refused_while_waiting_leads_to_a_attestation(stage: Stage) -> None:
     stage.controller.answers["poll"] = [stage.module.Again("503", 200.0)]
-    stage.controller.answers["heartbeat"] = [stage.module.HelloAgain("401")]
+    stage.controller.answers["heartbeat"] = [stage.module.AttestAgain("401")]
     stage.controller.usual["poll"] = stage.module.PowerOff("410")
     stage.live()
     assert len(stage.controller.times("hello")) == 2
@@ -150,8 +150,8 @@ def test_a_failed_gate_is_reported_and_ends_the_machine(stage: Stage) -> None:
     assert [step for _, step in stage.controller.asked] == ["hello", "stage", "gate"]
 
 
-def test_beats_once_a_minute_from_hello_to_exit(stage: Stage) -> None:
-    stage.controller.answers["poll"] = [None] * 10 + [stage.module.Grant("r-1", "secret")]
+def test_beats_once_a_minute_from_attestation_to_exit(stage: Stage) -> None:
+    stage.controller.answers["poll"] = [None] * 10 + [stage.module.Assignment("r-1", "secret")]
     stage.runner.script = {1: {"worker": True}, 600: {"exited": 0, "worker": False}}
     stage.live()
     beats = stage.controller.times("heartbeat")
@@ -368,7 +368,7 @@ def test_an_error_from_before_a_job_is_no_reason_after_it(stage: Stage) -> None:
 
 
 def test_the_report_of_the_exit_holds_reason_and_text(stage: Stage) -> None:
-    stage.grant()
+    stage.assignment()
     stage.runner.script = {3: {"exited": 1, "error": "Failed to create session. Forbidden"}}
     stage.live()
     assert stage.controller.bodies["exit"] == {
@@ -395,13 +395,13 @@ def test_the_exit_is_reported_for_five_minutes_at_most(stage: Stage) -> None:
 
 
 def test_a_refused_exit_report_ends_it(stage: Stage) -> None:
-    stage.controller.answers["exit"] = [stage.module.HelloAgain("401")]
+    stage.controller.answers["exit"] = [stage.module.AttestAgain("401")]
     stage.agent.report_exit(stage.module.Left("exited", "done"))
     assert stage.clock.now() == stage.began
 
 
 def test_no_runner_starts_where_the_marker_cannot_be_written(stage: Stage) -> None:
-    stage.grant()
+    stage.assignment()
     Path(stage.host.state).mkdir(parents=True)
     Path(stage.host.marker).touch()
     assert stage.live() == "the runner could not be started: FileExistsError"
@@ -428,7 +428,7 @@ def test_a_stop_is_passed_on_and_leaves_the_runner_half_a_minute(
     stage: Stage, takes: float | None
 ) -> None:
     """A runner that cancels its job in time is not killed before; one that does not is."""
-    stage.grant()
+    stage.assignment()
     stage.runner.script = {1: {"message": True, "worker": True}}
     stopped: list[float] = []
 
@@ -456,7 +456,7 @@ def test_a_stop_is_passed_on_and_leaves_the_runner_half_a_minute(
 
 def test_a_stop_reaches_a_listener_that_starts_after_it(stage: Stage) -> None:
     """run.sh may wait for Docker first, or restart its listener: it must not take a job then."""
-    stage.grant()
+    stage.assignment()
     stage.runner.listens_from = 10.0
 
     def look(wait: float) -> Any:
@@ -482,7 +482,7 @@ def test_a_stop_before_any_runner_ends_the_agent_at_once(stage: Stage) -> None:
 
 
 def test_where_the_controller_is_away_too_a_stop_waits_for_nobody(stage: Stage) -> None:
-    stage.grant()
+    stage.assignment()
     stage.controller.usual["exit"] = stage.module.Again("no answer")
     stage.runner.script = {1: {"exited": 143}}
     stage.agent._stop_by = stage.clock.now() + 30

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from autoscaler.app.watching import World, make_reconciler
+from autoscaler.app.watching import World, make_poller
 from autoscaler.controller.guarded_github import GuardedGitHub
-from autoscaler.controller.loop import Loop, Pace
 from autoscaler.controller.opening import Opening
 from autoscaler.controller.quotas import KeptQuotas
+from autoscaler.controller.reconciler import Pace, Reconciler
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.settings import AppKey, GitHubSettings
@@ -35,14 +35,14 @@ async def test_an_opening_that_fails_ends_the_loop_with_its_error() -> None:
     world = World(store, client, GuardedGitHub(client), {}, {}, telemetry, clock)
     opening = Opening((EAST,), broken, lambda _: None, clock)
     quotas = KeptQuotas({}, FakeReadings(), telemetry, clock)
-    reconciler = make_reconciler(
+    poller = make_poller(
         controller.journal, controller.intake, world, clock.now(), quotas, (opening.run,)
     )
-    loop = Loop(
+    loop = Reconciler(
         controller.journal,
         controller.intake,
         controller.executor,
-        reconciler,
+        poller,
         controller.effects,
         telemetry,
         clock,

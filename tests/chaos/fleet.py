@@ -1,17 +1,17 @@
 """The fleet that the chaos befalls: four SKUs, two providers, caps that pinch."""
 
-from autoscaler.controller.loop import Pace
+from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import (
     Architecture,
     CapacityType,
     Catalogue,
     IdlePolicy,
+    LaunchOption,
     LaunchRate,
     Limits,
     Offering,
     OperatingSystem,
     Rate,
-    Rung,
     ScheduledMinimum,
     Scope,
     Sku,
@@ -26,10 +26,12 @@ EAST, WEST = ProviderName("east"), ProviderName("west")
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
 
 
-def _rung(provider: ProviderName, kind: str, dollars: float, *capacity: CapacityType) -> Rung:
+def _option(
+    provider: ProviderName, kind: str, dollars: float, *capacity: CapacityType
+) -> LaunchOption:
     quota = {"g": "G", "c": "C"}[kind[0]]
     units = 48 if "12x" in kind else 4
-    return Rung(
+    return LaunchOption(
         provider,
         capacity,
         tuple(
@@ -44,7 +46,7 @@ def _rung(provider: ProviderName, kind: str, dollars: float, *capacity: Capacity
 
 def _sku(
     name: str,
-    *ladder: Rung,
+    *launch_options: LaunchOption,
     most: int | None,
     share: float = 1.0,
     warm: int = 0,
@@ -58,7 +60,7 @@ def _sku(
         frozenset({name}),
         OperatingSystem.LINUX,
         Architecture.ARM64 if arm else Architecture.X64,
-        ladder,
+        launch_options,
         max_machines=most,
         fair_share=share,
         idle=IdlePolicy(timeout=600.0, schedule=schedule),
@@ -70,17 +72,17 @@ QUOTA = {"east/G": 120, "west/G": 192, "west/C": 60}
 
 SKUS = (
     _sku(
-        "gpu", _rung(EAST, "g5.xlarge", 1.0, SPOT, ON_DEMAND), most=12, share=0.5, warm=1, again=1
+        "gpu", _option(EAST, "g5.xlarge", 1.0, SPOT, ON_DEMAND), most=12, share=0.5, warm=1, again=1
     ),
     _sku(
         "big",
-        _rung(EAST, "g5.12xlarge", 5.7, SPOT),
-        _rung(WEST, "g6.12xlarge", 4.6, ON_DEMAND),
+        _option(EAST, "g5.12xlarge", 5.7, SPOT),
+        _option(WEST, "g6.12xlarge", 4.6, ON_DEMAND),
         most=3,
         again=1,
     ),
-    _sku("cpu", _rung(WEST, "c7i.xlarge", 0.2, ON_DEMAND), most=6),
-    _sku("arm", _rung(WEST, "c7g.xlarge", 0.2, SPOT), most=None, arm=True, again=2),
+    _sku("cpu", _option(WEST, "c7i.xlarge", 0.2, ON_DEMAND), most=6),
+    _sku("arm", _option(WEST, "c7g.xlarge", 0.2, SPOT), most=None, arm=True, again=2),
 )
 
 LABELS: tuple[tuple[str, ...], ...] = (

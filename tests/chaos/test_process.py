@@ -7,7 +7,7 @@ import pytest
 from autoscaler.controller.opening import LISTED_TOGETHER
 from autoscaler.model.identifiers import Seconds
 from autoscaler.simulator.world.clock import HostClock
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.process import ControllerProcess, Ports
 from autoscaler.simulator.world.schedule import Schedule
@@ -29,7 +29,7 @@ class BrokenClock(HostClock):
 def test_an_opening_that_fails_ends_the_process_with_its_error() -> None:
     async def scenario() -> None:
         world = SimulatedWorld(SETTING, Schedule(0, (), (), lists=False))
-        clock = BrokenClock(world.weather)
+        clock = BrokenClock(world.fault_schedule)
         ports = Ports(
             SETTING.catalogue,
             world.store,
@@ -47,7 +47,7 @@ def test_an_opening_that_fails_ends_the_process_with_its_error() -> None:
             parse=parse,
             pace=SETTING.pace,
         )
-        process = ControllerProcess(ports, Fuse())
+        process = ControllerProcess(ports, CrashPoint())
         process.start()
         assert process.running is not None
         with pytest.raises(ZeroDivisionError):

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from autoscaler.model.identifiers import SkuName
+from autoscaler.simulator.world.invariants import NO_HOLD_LEFT
 from autoscaler.simulator.world.schedule import FaultKind
-from autoscaler.simulator.world.witness import NO_HOLD_LEFT
 from tests.chaos.bugs import WITHIN
 from tests.chaos.campaign import Figures, campaign
 from tests.chaos.fleet import CATALOGUE

@@ -71,4 +71,4 @@ def test_a_timeline_reads_in_order() -> None:
 
 def test_a_violation_keeps_its_kind_while_names_and_numbers_change() -> None:
     assert kind_of("i-east-3 was stopped at work") == kind_of("i-west-14 was stopped at work")
-    assert kind_of("job 3 ran twice") != kind_of("job 3 starves beside a parked machine")
+    assert kind_of("job 3 ran twice") != kind_of("job 3 starves beside a ready machine")

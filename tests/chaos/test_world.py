@@ -23,7 +23,7 @@ def played(*happenings: Fault | JobArrival, lists: bool = False) -> SimulatedWor
     async def scenario() -> SimulatedWorld:
         world = SimulatedWorld(SETTING, Schedule(0, jobs, faults, lists))
         await world.run(PATIENCE)
-        assert (*world.witness.violations, *left_wrong(world)) == ()
+        assert (*world.invariants.violations, *left_wrong(world)) == ()
         return world
 
     return run(scenario())
@@ -38,7 +38,7 @@ def lasts(*happenings: Fault | JobArrival) -> Seconds:
         world = SimulatedWorld(SETTING, Schedule(0, jobs, faults))
         await world.run(PATIENCE)
         assert left_wrong(world) == [f"job {jobs[-1].job} is queued in the end"]
-        return world.weather.time
+        return world.fault_schedule.time
 
     return run(scenario())
 
@@ -115,7 +115,7 @@ def test_a_runner_deleted_with_a_job_just_given_to_it_costs_a_minute_and_no_job(
     late = Fault(0.0, FaultKind.HANDED_OUT_LATE, 60.0, target=240)
     world = played(arm_job(), late, Fault(0.0, FaultKind.DELETE_OF_BUSY, 600.0))
     job = only_job(world)
-    assert world.weather.hits[FaultKind.DELETE_OF_BUSY] >= 1
+    assert world.fault_schedule.hits[FaultKind.DELETE_OF_BUSY] >= 1
     assert (job.state, job.conclusion, job.starts) == (JobState.COMPLETED, "success", 1)
     assert len(world.actions.registrations) >= 2
 
@@ -126,7 +126,7 @@ def test_a_job_cancelled_before_its_runner_picked_it_up_is_not_started() -> None
     world = played(JobArrival(5.0, 1, ("arm",), 60.0, cancelled=190.0), late, said_204)
     job = only_job(world)
     assert (job.conclusion, job.starts) == ("cancelled", 0)
-    assert world.weather.hits[FaultKind.DELETE_OF_BUSY] == 1
+    assert world.fault_schedule.hits[FaultKind.DELETE_OF_BUSY] == 1
 
 
 def test_the_registration_of_a_machine_taken_while_its_listener_starts_is_removed() -> None:
@@ -172,7 +172,7 @@ def of_store_and_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], 
     async def scenario() -> tuple[tuple[str, ...], int]:
         world = SimulatedWorld(SETTING, schedule)
         await world.run(PATIENCE)
-        return (*world.witness.violations, *left_wrong(world)), world.operator.confirmed
+        return (*world.invariants.violations, *left_wrong(world)), world.operator.confirmed
 
     return run(scenario())
 
@@ -201,7 +201,7 @@ def test_an_interrupted_job_is_run_again_and_one_that_says_no_is_not() -> None:
     async def scenario() -> dict[int, list[str | None]]:
         world = SimulatedWorld(SETTING, Schedule(0, jobs, faults))
         await world.run(PATIENCE)
-        assert (*world.witness.violations, *left_wrong(world)) == ()
+        assert (*world.invariants.violations, *left_wrong(world)) == ()
         ended: dict[int, list[str | None]] = {}
         for job in world.actions.jobs.values():
             ended.setdefault(job.run, []).append(job.conclusion)
@@ -217,7 +217,7 @@ def test_a_machine_that_is_taken_shuts_down_first_and_its_agent_says_so(kind: Fa
     world = played(JobArrival(5.0, 1, ("arm",), 3000.0), *faults)
     machines = world.store.of_kind(Machine)
     (taken,) = (one for one in machines if one.exit_reason is ExitReason.STOPPED)
-    assert (taken.sku, taken.state) == ("arm", MachineState.GONE)
+    assert (taken.sku, taken.state) == ("arm", MachineState.TERMINATED)
     (instance,) = (one.instance for one in world.machines.seats if one.machine == taken.id)
     assert instance.stopping_at is not None
     assert instance.ended_at == instance.stopping_at + SHUTS_DOWN_FOR

@@ -42,14 +42,14 @@ def play(schedule: Schedule, setting: Setting = SETTING) -> Outcome:
         world = SimulatedWorld(setting, schedule)
         await world.run(PATIENCE)
         for violation in left_wrong(world):
-            world.witness.note(violation)
+            world.invariants.note(violation)
         events = world.webhooks.told + sum(len(c.history) for c in world.store.commits)
         return Outcome(
             schedule.seed,
-            tuple(world.witness.violations),
+            tuple(world.invariants.violations),
             events,
             len(world.actions.jobs),
-            world.weather.hits,
+            world.fault_schedule.hits,
         )
 
     return run(scenario())

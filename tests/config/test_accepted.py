@@ -11,7 +11,7 @@ from autoscaler.config import (
     not_in_force,
     registration_rate,
     scopes,
-    served_rungs,
+    served_options,
     sku,
 )
 from autoscaler.model.catalogue import (
@@ -21,9 +21,9 @@ from autoscaler.model.catalogue import (
     Catalogue,
     Deadlines,
     IdlePolicy,
+    LaunchOption,
     OperatingSystem,
     RegistrationRate,
-    Rung,
     ScheduledMinimum,
     Scope,
 )
@@ -44,8 +44,8 @@ def test_the_example_is_accepted_whole(folder: Folder) -> None:
         "linux.rocm.gpu.2",
     ]
     first = settings.skus["linux.g5.4xlarge.nvidia.gpu"]
-    assert first.ladder[0].capacity == (CapacityType.SPOT, CapacityType.ON_DEMAND)
-    assert first.ladder[1].pod is not None
+    assert first.launch_options[0].capacity == (CapacityType.SPOT, CapacityType.ON_DEMAND)
+    assert first.launch_options[1].pod is not None
     assert first.idle.schedule[0].duration == 3 * 3600
     assert settings.limits.dollars_per_hour == 9000
     assert str(settings.server.listen) == "0.0.0.0:8443"
@@ -56,8 +56,8 @@ def test_left_out_keys_have_the_stated_defaults(folder: Folder) -> None:
     settings = folder.load(MINIMAL).settings
     found = settings.skus["gpu"]
     assert (found.os, found.arch) == (OperatingSystem.LINUX, Architecture.X64)
-    assert found.ladder[0].capacity == (CapacityType.ON_DEMAND,)
-    assert found.ladder[0].price == 0
+    assert found.launch_options[0].capacity == (CapacityType.ON_DEMAND,)
+    assert found.launch_options[0].price == 0
     assert found.image is not None
     assert found.image.owner == "self"
     assert settings.github.api_url == "https://api.github.com"
@@ -72,10 +72,10 @@ def test_left_out_keys_have_the_stated_defaults(folder: Folder) -> None:
 
 def test_a_sku_in_the_models_words(folder: Folder) -> None:
     settings = folder.load(EXAMPLE.read_text()).settings
-    ladder = (Rung(ProviderName("us-east-1"), (CapacityType.SPOT,), ()),)
-    found = sku(settings, "linux.g5.4xlarge.nvidia.gpu", ladder)
+    launch_options = (LaunchOption(ProviderName("us-east-1"), (CapacityType.SPOT,), ()),)
+    found = sku(settings, "linux.g5.4xlarge.nvidia.gpu", launch_options)
     assert found.labels == {"linux.g5.4xlarge.nvidia.gpu"}
-    assert found.ladder is ladder
+    assert found.launch_options is launch_options
     assert found.max_machines == 2400
     assert found.access == Access(("acme/*",), forks=False)
     assert found.lifetime == 86400
@@ -89,9 +89,12 @@ def test_a_sku_in_the_models_words(folder: Folder) -> None:
     ("keys", "expected"),
     [
         ("os: windows", Deadlines(boot=1800)),
-        ("driver: install", Deadlines(gate=2700)),
+        ("driver: install", Deadlines(health_checks=2700)),
         ("os: windows, deadlines: {boot: 5m}", Deadlines(boot=300)),
-        ("driver: install, deadlines: {gate: 90s, parked_silence: 1h}", Deadlines(900, 90, 3600)),
+        (
+            "driver: install, deadlines: {health_checks: 90s, ready_silence: 1h}",
+            Deadlines(900, 90, 3600),
+        ),
     ],
 )
 def test_deadlines_depend_on_the_machine(folder: Folder, keys: str, expected: Deadlines) -> None:
@@ -180,8 +183,8 @@ def test_what_is_not_in_force_is_named(folder: Folder) -> None:
         f"{last}.on[0]",
         f"{last}.accelerator",
     ]
-    assert served_rungs(configuration.settings, "linux.rocm.gpu.2") == ()
-    assert served_rungs(configuration.settings, "windows.g4dn.xlarge") == (0,)
+    assert served_options(configuration.settings, "linux.rocm.gpu.2") == ()
+    assert served_options(configuration.settings, "windows.g4dn.xlarge") == (0,)
 
 
 def test_a_plain_configuration_is_wholly_in_force(folder: Folder) -> None:
@@ -215,4 +218,4 @@ def test_aliases_stand_for_whole_values(folder: Folder) -> None:
 def test_on_and_no_are_text_and_not_truth(folder: Folder) -> None:
     settings = folder.load(changed(("fleet: ci", "fleet: no"))).settings
     assert settings.fleet == "no"
-    assert json.loads(settings.model_dump_json())["skus"]["gpu"]["ladder"]
+    assert json.loads(settings.model_dump_json())["skus"]["gpu"]["launch_options"]

@@ -14,7 +14,7 @@ def test_two_skus_of_one_name_in_any_case(folder: Folder) -> None:
     assert problem.what.startswith("repeats the SKU")
 
 
-def test_a_rung_on_kubernetes_takes_a_pod_and_no_types(folder: Folder) -> None:
+def test_a_option_on_kubernetes_takes_a_pod_and_no_types(folder: Folder) -> None:
     text = EXAMPLE.read_text()
     bare = text.replace("{provider: gpu-cluster, price: 3.5, pod:", "{provider: gpu-cluster, pods:")
     keys = [problem.key for problem in folder.problems(bare)]
@@ -95,8 +95,8 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(folder: Folder, old: str, n
         ("  two:\n    idle: {max_age: 1s}\n", "skus.two.idle.max_age", "again and again"),
         ("  two:\n    deadlines: {boot: 59s}\n", "skus.two.deadlines.boot", "during a normal boot"),
         (
-            "  two:\n    deadlines: {parked_silence: 59s}\n",
-            "skus.two.deadlines.parked_silence",
+            "  two:\n    deadlines: {ready_silence: 59s}\n",
+            "skus.two.deadlines.ready_silence",
             "which send a request every 50 s",
         ),
         (
@@ -121,7 +121,7 @@ def test_a_lifetime_as_long_as_a_job_that_sets_no_time_of_its_own_will_do(folder
 
 
 def test_times_that_are_just_long_enough_will_do(folder: Folder) -> None:
-    times = "    idle: {max_age: 10m}\n    deadlines: {boot: 1m, parked_silence: 1m}\n"
+    times = "    idle: {max_age: 10m}\n    deadlines: {boot: 1m, ready_silence: 1m}\n"
     assert folder.load(MINIMAL + times).warnings == ()
     assert SHORTEST_SILENCE > POLL_WAIT
 

@@ -107,8 +107,8 @@ def test_what_each_key_becomes(tmp_path: Path) -> None:
     gpu = found["linux.g5.4xlarge.nvidia.gpu"]
     assert (gpu.os, gpu.arch, gpu.disk_gb) == (OperatingSystem.LINUX, Architecture.X64, 150)
     assert (gpu.max_machines, gpu.idle.minimum, gpu.labels) == (2400, 2, ("a10g", "fast"))
-    assert gpu.ladder[0].provider == "east"
-    assert gpu.ladder[0].instance_types == ("g5.4xlarge",)
+    assert gpu.launch_options[0].provider == "east"
+    assert gpu.launch_options[0].instance_types == ("g5.4xlarge",)
     assert gpu.image is not None
     assert (gpu.image.name, gpu.image.owner) == ("acme-gpu-2026*", "123456789012")
     arm = found["linux.arm64.m7g.4xlarge"]
@@ -147,7 +147,7 @@ def test_a_variant_overrides_and_inherits(tmp_path: Path) -> None:
     assert canary.image.name == "acme-gpu-2027*"
     assert (canary.disk_gb, canary.max_machines, canary.idle.minimum) == (150, 2400, 2)
     big = found["lf.big.linux.g5.4xlarge.nvidia.gpu"]
-    assert big.ladder[0].instance_types == ("g5.12xlarge",)
+    assert big.launch_options[0].instance_types == ("g5.12xlarge",)
     assert (big.max_machines, big.idle.minimum) == (1, 0)
     assert "lf.am2.linux.c5.large" in found
 

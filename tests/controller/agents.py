@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, Granted, StayParked
+from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError, StayReady
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, MachineState
@@ -21,42 +21,44 @@ class Agent:
         self.nonce = nonce or f"SECRET-NONCE-{instance.id}"
         self.machine = MachineId("")
 
-    async def hello(self, proof: bytes | None = None, **changes: Any) -> None:
+    async def attest(self, proof: bytes | None = None, **changes: Any) -> None:
         said: dict[str, Any] = {
             "provider": EAST,
             "nonce": self.nonce,
             "protocol": 1,
             "agent": "1.0",
         } | changes
-        answer = await self.controller.desk.hello(proof=proof or proof_of(self.instance), **said)
+        answer = await self.controller.desk.attest(proof=proof or proof_of(self.instance), **said)
         self.machine = answer.machine
 
-    async def gate(self, *, passed: bool = True, version: str = "2.336.0") -> None:
-        await self.controller.desk.gate(self.machine, self.nonce, passed, "disk: ok", version)
+    async def health_checks(self, *, passed: bool = True, version: str = "2.336.0") -> None:
+        await self.controller.desk.health_checks(
+            self.machine, self.nonce, passed, "disk: ok", version
+        )
 
-    async def park(self) -> None:
-        await self.hello()
-        await self.gate()
+    async def make_ready(self) -> None:
+        await self.attest()
+        await self.health_checks()
 
-    async def poll(self, wait: Seconds = 50.0) -> StayParked | Granted:
+    async def poll(self, wait: Seconds = 50.0) -> StayReady | Assigned:
         return await self.controller.desk.poll(self.machine, self.nonce, wait)
 
-    async def take_grant(self) -> Granted:
+    async def take_assignment(self) -> Assigned:
         answer = await self.poll()
-        assert isinstance(answer, Granted)
+        assert isinstance(answer, Assigned)
         return answer
 
     async def acknowledge(self, runner: RunnerName) -> None:
         await self.controller.desk.acknowledge(self.machine, self.nonce, runner)
 
-    async def start_runner(self) -> Granted:
+    async def start_runner(self) -> Assigned:
         """Up to a listening runner that GitHub knows as online."""
-        await self.park()
+        await self.make_ready()
         await self.controller.turn()
-        granted = await self.take_grant()
-        await self.acknowledge(granted.runner)
-        self.controller.world.github.registrations[granted.runner].online = True
-        return granted
+        assigned = await self.take_assignment()
+        await self.acknowledge(assigned.runner)
+        self.controller.world.github.registrations[assigned.runner].online = True
+        return assigned
 
     async def exit(
         self, detail: str = "runner left", reason: ExitReason = ExitReason.EXITED
@@ -114,12 +116,12 @@ async def say(
     )
 
 
-async def granted_machine(world: World) -> tuple[Controller, Agent]:
-    """A parked machine whose registration is minted and waits for its poll."""
+async def assigned_machine(world: World) -> tuple[Controller, Agent]:
+    """A ready machine whose registration is minted and waits for its poll."""
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     await controller.turn()
-    assert controller.only_machine().state is MachineState.GRANTED
+    assert controller.only_machine().state is MachineState.ASSIGNED
     return controller, agent
 
 

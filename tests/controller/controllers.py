@@ -7,19 +7,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from autoscaler.controller.asking import Asking
-from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.asking import GitHubReader
+from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.ending import Ending
+from autoscaler.controller.ending import Terminator
 from autoscaler.controller.executor import Executor
-from autoscaler.controller.granting import Granting
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launching import Launching
-from autoscaler.controller.loop import Loop, Pace
+from autoscaler.controller.launching import Launcher
+from autoscaler.controller.poller import Poller
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.controller.reconciler import Reconciler
-from autoscaler.controller.releasing import Releasing
+from autoscaler.controller.reconciler import Pace, Reconciler
+from autoscaler.controller.registrar import Registrar
+from autoscaler.controller.releasing import RegistrationReleaser
 from autoscaler.controller.unmatched import UnmatchedJobs
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
 from autoscaler.ledger.state import LedgerState
@@ -28,7 +28,7 @@ from autoscaler.model.events import ControllerStarted, Event, JobObserved
 from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import Machine, MachineState
-from tests.controller.fakes import Fuse, RecordingTelemetry, SequentialIds
+from tests.controller.fakes import CrashPoint, RecordingTelemetry, SequentialIds
 from tests.controller.fakes_github import FakeGitHub
 from tests.controller.fakes_provider import FakeProvider
 from tests.controller.fakes_store import FakeStore
@@ -38,7 +38,7 @@ from tests.planner.fleets import EAST, catalogue
 T = TypeVar("T")
 
 PACE = Pace(quiet=0.035, longest=1.0, tick=2.0)
-GATE = {"disk_gb": 10}
+HEALTH_CHECK = {"disk_gb": 10}
 
 
 class ProcessGoneError(Exception):
@@ -63,9 +63,9 @@ class World:
     def east(self) -> FakeProvider:
         return self.providers[EAST]
 
-    def fuse(self, length: int | None) -> Fuse:
+    def fuse(self, length: int | None) -> CrashPoint:
         """A fuse for the next process, in every port."""
-        fuse = Fuse(length)
+        fuse = CrashPoint(length)
         self.store.reopen(fuse)
         self.github.fuse = fuse
         self.github.now = self.clock.now
@@ -95,12 +95,14 @@ class Controller:
         )
         UnmatchedJobs(self.journal, world.telemetry)
         self.effects = Effects(self._crashed)
-        self.granting = Granting(self.journal, world.github, world.clock)
-        self.releasing = Releasing(self.journal, world.github, self.granting, self.effects)
+        self.registrar = Registrar(self.journal, world.github, world.clock)
+        self.releasing = RegistrationReleaser(
+            self.journal, world.github, self.registrar, self.effects
+        )
         self.intake = Intake(world.store, self.journal, parse)
-        self.asking = Asking(self.journal, world.github)
-        self.launching = Launching(self.journal, world.providers)
-        self.ending = Ending(self.journal, world.providers, world.clock)
+        self.asking = GitHubReader(self.journal, world.github)
+        self.launching = Launcher(self.journal, world.providers)
+        self.ending = Terminator(self.journal, world.providers, world.clock)
         self.pace = pace
         self.running: asyncio.Task[None] | None = None
         self.resumed = False
@@ -108,28 +110,28 @@ class Controller:
 
     def _begin(self, arrived_until: Instant) -> None:
         world = self.world
-        self.reconciler = Reconciler(
+        self.poller = Poller(
             self.journal, world.store, world.github, world.providers, world.clock, arrived_until
         )
         self.lists_asked_for: list[ProviderName] = []
-        gates = dict.fromkeys(world.catalogue.skus, GATE)
-        self.desk = BootstrapDesk(
-            self.journal, self.granting, self.releasing, world.providers, gates, self._list_soon
+        gates = dict.fromkeys(world.catalogue.skus, HEALTH_CHECK)
+        self.desk = BootstrapService(
+            self.journal, self.registrar, self.releasing, world.providers, gates, self._list_soon
         )
         self.executor = Executor(
             self.journal,
             world.ids,
             self.effects,
             self.launching,
-            self.granting,
+            self.registrar,
             self.ending,
             self.asking,
         )
-        self.loop = Loop(
+        self.loop = Reconciler(
             self.journal,
             self.intake,
             self.executor,
-            self.reconciler,
+            self.poller,
             self.effects,
             world.telemetry,
             world.clock,
@@ -154,7 +156,7 @@ class Controller:
         saved = await self.world.store.load(now - REMEMBERED_FOR)
         self._begin(saved.arrived_until if saved.arrived_until is not None else now)
         self.journal.ledger.restore(
-            (*saved.calls, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
+            (*saved.launch_requests, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
             saved.cooldowns,
         )
         absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
@@ -223,7 +225,7 @@ class Controller:
 
     async def _list_soon(self, provider: ProviderName, patience: Seconds) -> None:
         self.lists_asked_for.append(provider)
-        await self.reconciler.list_soon(provider, patience)
+        await self.poller.list_soon(provider, patience)
 
 
 def delivery(

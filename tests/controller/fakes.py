@@ -8,11 +8,11 @@ from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround, ExitReason
+from autoscaler.model.machines import ExitReason, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
-from autoscaler.simulator.world.fuse import Fuse as Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint as CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
 
 
@@ -48,7 +48,7 @@ class RecordingTelemetry:
     def event_loop_lag(self, longest: Seconds) -> None:
         self.lags.append(longest)
 
-    def github_left_out(self, account: str, repositories: int) -> None:
+    def github_unwatched(self, account: str, repositories: int) -> None:
         self.left_out[account] = repositories
 
     def provider_call(
@@ -101,8 +101,8 @@ class RecordingTelemetry:
     def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None:
         self.said.extend([("launch_failures", sku, failure)] * count)
 
-    def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
-        self.said.append(("machine_ended", sku, ground))
+    def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
+        self.said.append(("machine_terminated", sku, reason_code))
 
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         self.said.append(("runner_exited", sku, reason))

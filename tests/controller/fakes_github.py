@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from autoscaler.controller.ports.github import (
     GitHubError,
-    MintedRunner,
+    NewRegistration,
     Redelivered,
     RegisteredRunner,
     RunnerBusyError,
@@ -17,7 +17,7 @@ from autoscaler.controller.ports.github import (
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from tests.controller.fakes import Fuse
+from tests.controller.fakes import CrashPoint
 
 T = TypeVar("T")
 
@@ -54,15 +54,15 @@ class FakeGitHub:
     """
 
     latency: Seconds = 0.2
-    fuse: Fuse = field(default_factory=Fuse)
+    fuse: CrashPoint = field(default_factory=CrashPoint)
     registrations: dict[RunnerName, Registration] = field(default_factory=dict)
-    minted: list[RunnerName] = field(default_factory=list)
+    registered: list[RunnerName] = field(default_factory=list)
     deleted: list[RunnerName] = field(default_factory=list)
     secrets: dict[RunnerName, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     jobs: dict[JobId, JobObserved | None] = field(default_factory=dict)
     since: list[Instant] = field(default_factory=list)
-    on_mint: Callable[[RunnerName], None] = lambda _: None
+    on_register: Callable[[RunnerName], None] = lambda _: None
     groups: dict[str, RunnerGroup] = field(default_factory=dict)
     hides_runners: bool = False
     forks: dict[int, bool | None] = field(default_factory=dict)
@@ -77,20 +77,20 @@ class FakeGitHub:
         """What the next calls of a method come to; None is a good one."""
         self.scripts[method].extend(steps)
 
-    async def mint(
+    async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
-    ) -> MintedRunner:
-        def make() -> MintedRunner:
+    ) -> NewRegistration:
+        def make() -> NewRegistration:
             if name in self.registrations:
                 raise RunnerExistsError(f"409 {name}")
-            self.minted.append(name)
-            made = Registration(len(self.minted), scope, name, labels)
+            self.registered.append(name)
+            made = Registration(len(self.registered), scope, name, labels)
             self.registrations[name] = made
             self.secrets[name] = f"SECRET-JIT-{made.id}"
-            return MintedRunner(made.id, self.secrets[name])
+            return NewRegistration(made.id, self.secrets[name])
 
-        self.on_mint(name)
-        return await self._answer("mint", make)
+        self.on_register(name)
+        return await self._answer("register", make)
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
         def find() -> RegisteredRunner | None:

@@ -18,14 +18,14 @@ from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
-    CallId,
     Instant,
+    LaunchRequestId,
     ProviderMachineId,
     ProviderName,
     Seconds,
     SkuName,
 )
-from tests.controller.fakes import Fuse
+from tests.controller.fakes import CrashPoint
 from tests.controller.fakes_store import INSTALLATION
 from tests.controller.virtual_time import EPOCH
 from tests.planner.fleets import EAST
@@ -39,7 +39,7 @@ class Instance:
     """A machine as its provider knows it."""
 
     id: ProviderMachineId
-    call: CallId
+    call: LaunchRequestId
     sku: SkuName
     offering: str
     launch_time: str
@@ -75,7 +75,7 @@ class FakeProvider:
     """Scripts are consumed from the left; an empty script is a good day."""
 
     def __init__(self, name: ProviderName = EAST, latency: Seconds = 0.5) -> None:
-        self.fuse = Fuse()
+        self.fuse = CrashPoint()
         self.latency = latency
         self.instances: dict[ProviderMachineId, Instance] = {}
         self.sent: list[Sent] = []
@@ -124,7 +124,7 @@ class FakeProvider:
         await self.fuse.burn()
         return json.dumps(
             {
-                "call": order.call,
+                "call": order.launch_request,
                 "sku": order.sku,
                 "offerings": order.offerings,
                 "count": order.count,
@@ -246,7 +246,7 @@ class FakeProvider:
         key = order["offerings"][0]
         machine = ProviderMachineId(f"i-{self._name}-{len(self.instances) + 1}")
         instance = Instance(
-            machine, CallId(order["call"]), SkuName(order["sku"]), key, f"t{self._now:.0f}"
+            machine, LaunchRequestId(order["call"]), SkuName(order["sku"]), key, f"t{self._now:.0f}"
         )
         self.add(instance)
         self.on_instance(instance)

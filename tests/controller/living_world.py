@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from autoscaler.controller.ports.bootstrap import (
+    Assigned,
     BootstrapRefusedError,
-    Granted,
     NotKnownYetError,
 )
 from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.model.calls import Call
 from autoscaler.model.events import RunnersListed
 from autoscaler.model.identifiers import Instant, JobId, MachineId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.runners import Runner
 from tests.controller.controllers import Controller, ProcessGoneError, World, delivery, parse
 from tests.controller.fakes_github import Registration
@@ -65,7 +65,7 @@ class LivingWorld:
         self._finished: dict[RunnerName, asyncio.Event] = {}
         world.east.on_instance = self._switch_on
         world.east.on_launch = self._check_call
-        world.github.on_mint = self._check_name
+        world.github.on_register = self._check_name
         world.github.redeliver = self._redeliver
 
     # --- controllers --------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class LivingWorld:
             all(work.state is JobState.COMPLETED for work in self.work.values())
             and not self.world.east.running
             and not self.world.github.registrations
-            and not state.open_calls
+            and not state.open_launch_requests
             and not state.machines_used
             and not any(j.state is not JobState.COMPLETED for j in state.jobs.values())
         )
@@ -188,7 +188,7 @@ class LivingWorld:
     # --- recorded first, then sent ------------------------------------------------------------
 
     def _check_call(self, request: str) -> None:
-        if not any(call.request == request for call in self.world.store.of_kind(Call)):
+        if not any(call.body == request for call in self.world.store.of_kind(LaunchRequest)):
             self.recorded_late.append(request)
 
     def _check_name(self, name: RunnerName) -> None:
@@ -246,18 +246,18 @@ class _Machine:
 
     async def _serve(self) -> None:
         proof = proof_of(self._instance)
-        answer = await self._ask(lambda c: c.desk.hello(EAST, proof, self._nonce, 1, "1.0"))
+        answer = await self._ask(lambda c: c.desk.attest(EAST, proof, self._nonce, 1, "1.0"))
         self._id = answer.machine
-        await self._ask(lambda c: c.desk.gate(self._id, self._nonce, True, "disk: ok"))
+        await self._ask(lambda c: c.desk.health_checks(self._id, self._nonce, True, "disk: ok"))
         while True:
-            granted = await self._ask(lambda c: c.desk.poll(self._id, self._nonce, 50.0))
-            if isinstance(granted, Granted):
-                await self._run(granted)
+            assigned = await self._ask(lambda c: c.desk.poll(self._id, self._nonce, 50.0))
+            if isinstance(assigned, Assigned):
+                await self._run(assigned)
 
-    async def _run(self, granted: Granted) -> None:
-        if granted.jit_config != self._living.world.github.secrets[granted.runner]:
+    async def _run(self, assigned: Assigned) -> None:
+        if assigned.jit_config != self._living.world.github.secrets[assigned.runner]:
             raise PoweredOffError("another runner's configuration")
-        name = granted.runner
+        name = assigned.runner
         await self._ask(lambda c: c.desk.acknowledge(self._id, self._nonce, name))
         finished = self._living.listen(name)
         while not finished.is_set():

@@ -1,10 +1,10 @@
-"""Questions to GitHub: a job that is disputed, and a granted machine that has fallen silent."""
+"""Questions to GitHub: a job that is disputed, and an assigned machine that has fallen silent."""
 
 from dataclasses import replace
 
 import pytest
 
-from autoscaler.controller.asking import Asking
+from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.ports.github import (
     GitHubError,
     OperatorError,
@@ -14,7 +14,7 @@ from autoscaler.controller.ports.github import (
 from autoscaler.model.events import JobObserved, RunnerClosed
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import MachineState, TerminationReason
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World, delivery, parse
 from tests.controller.fakes_github import FakeGitHub
@@ -34,14 +34,14 @@ def answer(world: World, job: int, state: JobState) -> JobObserved:
 async def silent(world: World, *, named: bool) -> tuple[Controller, Agent]:
     """A machine whose runner listens, or works (`named`), and whose agent says nothing more."""
     controller, (agent,) = await launched(world)
-    granted = await agent.start_runner()
+    assigned = await agent.start_runner()
     if named:
-        await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+        await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
         world.github.jobs[JobId(1)] = answer(world, 1, JobState.IN_PROGRESS)
     else:
         # Its job went elsewhere, and it has found no other.
         await say(controller, 1, JobState.COMPLETED)
-        world.github.registrations[granted.runner].online = False
+        world.github.registrations[assigned.runner].online = False
     await controller.turn()
     return controller, agent
 
@@ -66,7 +66,7 @@ def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) 
         await wait(controller, 30.0)
         await wait(controller, 1.0)
         assert world.east.ended == [(agent.instance.id,)]
-        assert controller.only_machine().ground is EndGround.SILENT_AND_FINISHED
+        assert controller.only_machine().reason_code is TerminationReason.SILENT_AND_FINISHED
 
     scenario()
 
@@ -105,7 +105,7 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
             await wait(controller, QUARTER / 2)
         assert controller.crashes == []
         assert world.east.ended == []
-        assert controller.only_machine().state is MachineState.GRANTED
+        assert controller.only_machine().state is MachineState.ASSIGNED
         assert {"read_job", "find_runner"} & set(world.github.asked)
 
     scenario()
@@ -130,13 +130,13 @@ def test_a_runner_in_no_list_is_absent_only_where_its_id_is_answered_404(
     async def scenario() -> None:
         world = World()
         controller, (agent,) = await launched(world)
-        granted = await agent.start_runner()
+        assigned = await agent.start_runner()
         world.github.jobs[JobId(1)] = answer(world, 1, JobState.QUEUED)
-        registration = world.github.registrations[granted.runner]
+        registration = world.github.registrations[assigned.runner]
         registration.online, registration.busy = online, busy
         world.github.hides_runners = True
         if gone:
-            del world.github.registrations[granted.runner]
+            del world.github.registrations[assigned.runner]
         for _ in range(8):
             await wait(controller, QUARTER / 2)
         assert world.github.asked.count("read_runner") >= 2
@@ -215,14 +215,14 @@ async def test_a_404_is_no_word_about_a_disputed_job() -> None:
 async def lingers(world: World, *, registered: bool, online: bool = False) -> Controller:
     """A machine whose job GitHub shows as completed, and whose agent speaks for forty minutes more."""
     controller, (agent,) = await launched(world)
-    granted = await agent.start_runner()
-    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    assigned = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
     await controller.turn()
-    await say(controller, 1, JobState.COMPLETED, granted.runner)
+    await say(controller, 1, JobState.COMPLETED, assigned.runner)
     if not registered:
-        del world.github.registrations[granted.runner]
+        del world.github.registrations[assigned.runner]
     else:
-        world.github.registrations[granted.runner].online = online
+        world.github.registrations[assigned.runner].online = online
     for _ in range(40):
         await wait(controller, 60.0)
         if world.east.ended:
@@ -238,10 +238,10 @@ async def test_a_job_that_stops_its_listener_and_worker_keeps_its_machine_half_a
     controller = await lingers(world, registered=False)
     assert len(world.east.ended) == 1
     machine = controller.only_machine()
-    assert machine.ground is EndGround.FINISHED
+    assert machine.reason_code is TerminationReason.FINISHED
     runner = controller.state.runners[machine.runner or RunnerName("")]
     assert 1800.0 <= world.clock.now() - runner.since < 1900.0
-    assert ("machine_ended", "gpu", EndGround.FINISHED) in world.telemetry.said
+    assert ("machine_terminated", "gpu", TerminationReason.FINISHED) in world.telemetry.said
 
 
 @on_virtual_time
@@ -249,14 +249,14 @@ async def test_the_registration_is_read_while_the_completed_job_is_still_in_memo
     """However long the ledger remembers a job, and however soon its machine is looked at."""
     world = World()
     controller, (agent,) = await launched(world)
-    granted = await agent.start_runner()
-    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    assigned = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
     await controller.turn()
-    await say(controller, 1, JobState.COMPLETED, granted.runner)
+    await say(controller, 1, JobState.COMPLETED, assigned.runner)
     await controller.turn()
-    del world.github.registrations[granted.runner]
+    del world.github.registrations[assigned.runner]
     world.github.asked.clear()
-    await Asking(controller.journal, world.github).examine(agent.machine)
+    await GitHubReader(controller.journal, world.github).read_runner(agent.machine)
     assert JobId(1) in controller.state.jobs
     assert world.github.asked == ["find_runner", "read_runner"]
     assert controller.only_machine().unregistered_at is not None

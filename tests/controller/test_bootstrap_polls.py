@@ -4,35 +4,37 @@ import asyncio
 
 import pytest
 
-from autoscaler.controller.ports.bootstrap import Granted, StayParked
+from autoscaler.controller.ports.bootstrap import Assigned, StayReady
 from autoscaler.model.jobs import JobState
-from tests.controller.agents import granted_machine, launched, refusal, runner_of, say
+from tests.controller.agents import assigned_machine, launched, refusal, runner_of, say
 from tests.controller.controllers import World, cancelled
 from tests.controller.virtual_time import on_virtual_time
 
 
 @on_virtual_time
-async def test_a_poll_is_answered_when_the_registration_is_minted() -> None:
+async def test_a_poll_is_answered_when_the_registration_is_registered() -> None:
     controller, (agent,) = await launched(World())
-    await agent.park()
+    await agent.make_ready()
     poll = asyncio.create_task(agent.poll(wait=50.0))
     await asyncio.sleep(10.0)
     assert not poll.done()
     began = controller.world.clock.now()
     await controller.loop.turn()
     answer = await poll
-    assert isinstance(answer, Granted)
+    assert isinstance(answer, Assigned)
     assert controller.world.clock.now() - began < 1.0
-    assert controller.world.github.minted == [answer.runner]
+    assert controller.world.github.registered == [answer.runner]
 
 
 @on_virtual_time
-async def test_a_poll_without_a_grant_ends_after_its_time_and_keeps_the_machine_alive() -> None:
+async def test_a_poll_without_a_assignment_ends_after_its_time_and_keeps_the_machine_alive() -> (
+    None
+):
     world = World()
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     began = world.clock.now()
-    assert isinstance(await agent.poll(wait=50.0), StayParked)
+    assert isinstance(await agent.poll(wait=50.0), StayReady)
     assert world.clock.now() - began == pytest.approx(50.0, abs=0.01)
     assert controller.only_machine().last_seen == pytest.approx(world.clock.now(), abs=0.01)
 
@@ -41,7 +43,7 @@ async def test_a_poll_without_a_grant_ends_after_its_time_and_keeps_the_machine_
 async def test_a_cancelled_poll_leaves_nothing_behind() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     before = len(asyncio.all_tasks())
     for _ in range(3):
         poll = asyncio.create_task(agent.poll())
@@ -50,8 +52,8 @@ async def test_a_cancelled_poll_leaves_nothing_behind() -> None:
     await asyncio.sleep(0.1)
     assert len(asyncio.all_tasks()) == before
     await controller.turn()
-    assert isinstance(await agent.poll(), Granted)
-    assert len(world.github.minted) == 1
+    assert isinstance(await agent.poll(), Assigned)
+    assert len(world.github.registered) == 1
 
 
 @on_virtual_time
@@ -59,7 +61,7 @@ async def test_the_end_of_an_older_poll_does_not_deafen_the_newer_one() -> None:
     """A broken connection is noticed late: the machine has polled again by then."""
     world = World()
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     old = asyncio.create_task(agent.poll())
     await asyncio.sleep(1.0)
     new = asyncio.create_task(agent.poll())
@@ -67,21 +69,23 @@ async def test_the_end_of_an_older_poll_does_not_deafen_the_newer_one() -> None:
     await cancelled(old)
     began = world.clock.now()
     await controller.loop.turn()
-    assert isinstance(await new, Granted)
+    assert isinstance(await new, Assigned)
     assert world.clock.now() - began < 1.0
 
 
 @on_virtual_time
-async def test_a_poll_cancelled_while_its_grant_is_being_written_costs_one_registration() -> None:
+async def test_a_poll_cancelled_while_its_assignment_is_being_written_costs_one_registration() -> (
+    None
+):
     """It was about to leave, so nobody knows whether it did: it counts as handed over."""
     world = World()
-    controller, agent = await granted_machine(world)
+    controller, agent = await assigned_machine(world)
     first = runner_of(controller).name
     poll = asyncio.create_task(agent.poll())
     await asyncio.sleep(0.001)
     assert runner_of(controller).handed_over_at is not None
     await cancelled(poll)
-    second = await agent.take_grant()
+    second = await agent.take_assignment()
     assert second.runner != first
     assert set(world.github.registrations) == {second.runner}
 
@@ -91,30 +95,30 @@ def test_a_poll_cancelled_while_a_registration_is_replaced_loses_nothing(after: 
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, agent = await granted_machine(world)
-        first = await agent.take_grant()
+        controller, agent = await assigned_machine(world)
+        first = await agent.take_assignment()
         poll = asyncio.create_task(agent.poll())
         await asyncio.sleep(after)
         await cancelled(poll)
         await asyncio.sleep(5.0)
-        granted = await agent.take_grant()
-        assert granted.runner != first.runner
-        assert set(world.github.registrations) == {granted.runner}
+        assigned = await agent.take_assignment()
+        assert assigned.runner != first.runner
+        assert set(world.github.registrations) == {assigned.runner}
         assert controller.crashes == []
 
     scenario()
 
 
 @on_virtual_time
-async def test_two_polls_at_once_never_get_the_same_grant() -> None:
+async def test_two_polls_at_once_never_get_the_same_assignment() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     polls = [asyncio.create_task(agent.poll()) for _ in range(4)]
     await asyncio.sleep(1.0)
     await controller.turn()
     answers = await asyncio.gather(*polls, return_exceptions=True)
-    configs = [a.jit_config for a in answers if isinstance(a, Granted)]
+    configs = [a.jit_config for a in answers if isinstance(a, Assigned)]
     assert len(configs) == len(set(configs))
     assert len(world.github.registrations) <= 1
     assert controller.crashes == []
@@ -124,21 +128,21 @@ async def test_two_polls_at_once_never_get_the_same_grant() -> None:
 async def test_leaving_answers_every_poll_at_once() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     poll = asyncio.create_task(agent.poll())
     await asyncio.sleep(1.0)
     began = world.clock.now()
     controller.desk.leave()
-    assert isinstance(await poll, StayParked)
+    assert isinstance(await poll, StayReady)
     assert world.clock.now() - began < 0.1
 
 
 @on_virtual_time
-async def test_a_parked_machine_that_is_ended_hears_it_in_its_poll() -> None:
+async def test_a_ready_machine_that_is_ended_hears_it_in_its_poll() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await say(controller, 1, JobState.COMPLETED)
-    await agent.park()
+    await agent.make_ready()
     poll = asyncio.create_task(agent.poll(wait=3600.0))
     await asyncio.sleep(290.0)
     await agent.controller.desk.heartbeat(agent.machine, agent.nonce)
@@ -154,7 +158,7 @@ async def test_a_parked_machine_that_is_ended_hears_it_in_its_poll() -> None:
 async def test_stage_and_heartbeat_keep_a_machine_alive() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    await agent.hello()
+    await agent.attest()
     await world.clock.sleep(60.0)
     await controller.desk.stage(agent.machine, agent.nonce, "driver")
     assert controller.only_machine().stage == "driver"

@@ -6,8 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.circuits import LOOK_EVERY, Circuits
-from autoscaler.controller.confirming import Confirming
-from autoscaler.controller.ports.confirmations import ConfirmationRefusedError, RefusalKind
+from autoscaler.controller.confirming import OperatorActions
+from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
@@ -29,17 +29,17 @@ async def test_an_operator_reads_why_a_runner_left_without_a_job() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     Circuits(controller.journal, world.providers, world.clock)
-    await agent.hello()
-    await agent.gate(version="2.320.0")
+    await agent.attest()
+    await agent.health_checks(version="2.320.0")
     await controller.turn()
-    granted = await agent.take_grant()
-    await agent.acknowledge(granted.runner)
+    assigned = await agent.take_assignment()
+    await agent.acknowledge(assigned.runner)
     with capture_logs() as logs:
         await agent.exit(REFUSED, ExitReason.VERSION_DEPRECATED)
     (line,) = (one for one in logs if one["event"] == "runner_exited_without_job")
     machine = controller.only_machine()
     assert (line["machine"], line["image"], line["sku"]) == (machine.id, machine.image, "gpu")
-    assert (line["runner_version"], line["runner"]) == ("2.320.0", granted.runner)
+    assert (line["runner_version"], line["runner"]) == ("2.320.0", assigned.runner)
     assert (line["reason"], line["detail"]) == ("version_deprecated", REFUSED)
     assert ("runner_exited", "gpu", "version_deprecated") in world.telemetry.said
     rows = await world.store.history("machine", machine.id)
@@ -54,9 +54,9 @@ def test_what_is_expected_is_counted_and_not_logged(why: str) -> None:
         world = World()
         controller, (agent,) = await launched(world)
         Circuits(controller.journal, world.providers, world.clock)
-        granted = await agent.start_runner()
+        assigned = await agent.start_runner()
         if why == "after a job":
-            await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+            await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
             await controller.turn()
         reason = ExitReason.EXITED if why == "after a job" else ExitReason(why)
         with capture_logs() as logs:
@@ -101,11 +101,11 @@ async def world_settles(controller: Controller) -> None:
 
 
 async def refuse(controller: Controller, agent: Agent) -> None:
-    await agent.hello()
-    await agent.gate(version="2.320.0")
+    await agent.attest()
+    await agent.health_checks(version="2.320.0")
     await controller.turn()
-    granted = await agent.take_grant()
-    await agent.acknowledge(granted.runner)
+    assigned = await agent.take_assignment()
+    await agent.acknowledge(assigned.runner)
     await agent.exit(REFUSED, ExitReason.VERSION_DEPRECATED)
     await controller.turn()
     await world_settles(controller)
@@ -185,7 +185,7 @@ async def test_no_image_is_read_while_no_breaker_is_open() -> None:
 async def test_an_operator_closes_the_breaker() -> None:
     world = World()
     controller, _ = await refused(world, jobs=1)
-    confirming = Confirming(controller.journal, FakeLists(world.clock.now), world.providers)
+    confirming = OperatorActions(controller.journal, FakeLists(world.clock.now), world.providers)
     assert len(world.east.sent) == 1
     assert await confirming.circuit("gpu") == "gpu"
     await world_settles(controller)
@@ -195,6 +195,6 @@ async def test_an_operator_closes_the_breaker() -> None:
         ("circuit_closed", "an operator closed it")
     ]
     for sku, kind in (("gpu", RefusalKind.CONTRADICTED), ("cpu", RefusalKind.UNKNOWN)):
-        with pytest.raises(ConfirmationRefusedError) as refusal:
+        with pytest.raises(OperatorRequestRefusedError) as refusal:
             await confirming.circuit(sku)
         assert refusal.value.kind is kind

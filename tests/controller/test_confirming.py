@@ -3,25 +3,25 @@
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.confirming import Confirming
+from autoscaler.controller.confirming import OperatorActions
 from autoscaler.controller.ports.confirmations import (
-    ConfirmationRefusedError,
-    Confirmations,
+    OperatorRequestRefusedError,
+    OperatorRequests,
     RefusalKind,
 )
 from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import (
-    CallId,
     InstallationId,
+    LaunchRequestId,
     MachineId,
     ProviderMachineId,
     RunnerName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.machines import EndGround
-from autoscaler.model.plan import Doubt, Plan
+from autoscaler.model.machines import TerminationReason
+from autoscaler.model.plan import MarkUnverified, Plan
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_lists import FakeLists
@@ -44,7 +44,7 @@ class Desk:
         self.told: list[InstallationId] = []
         instance = ProviderMachineId("i-1")
         self.world.east.instances[instance] = Instance(
-            instance, CallId("lost"), GPU, "east/g5.xlarge/a/on-demand", "t0", installation
+            instance, LaunchRequestId("lost"), GPU, "east/g5.xlarge/a/on-demand", "t0", installation
         )
         self.lists = FakeLists(self.world.clock.now, since=self.world.clock.now())
 
@@ -52,19 +52,21 @@ class Desk:
         """Its controller has taken over what there is, and listed the machine."""
         self.controller = Controller(self.world)
         await self.controller.resume()
-        await self.controller.reconciler.sweep(EAST)
-        self.confirming = Confirming(self.controller.journal, self.lists, [EAST], self.told.append)
+        await self.controller.poller.sweep(EAST)
+        self.confirming = OperatorActions(
+            self.controller.journal, self.lists, [EAST], self.told.append
+        )
         return self
 
-    async def refused(self, machine: str, *, force: bool = False) -> ConfirmationRefusedError:
+    async def refused(self, machine: str, *, force: bool = False) -> OperatorRequestRefusedError:
         """Why a machine is not given up."""
-        with pytest.raises(ConfirmationRefusedError) as caught:
+        with pytest.raises(OperatorRequestRefusedError) as caught:
             await self.confirming.orphan(machine, force=force)
         return caught.value
 
     async def not_taken(self, installation: str, *, force: bool = False) -> str:
         """Why an installation is not taken over."""
-        with pytest.raises(ConfirmationRefusedError) as caught:
+        with pytest.raises(OperatorRequestRefusedError) as caught:
             await self.confirming.installation(installation, force=force)
         assert caught.value.kind is RefusalKind.CONTRADICTED
         assert self.told == []
@@ -79,11 +81,13 @@ class Desk:
 async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> None:
     for name in ("x-i-1", "i-1"):
         desk = await Desk().open()
-        port: Confirmations = desk.confirming
-        assert [one.machine for one in port.unclear()] == ["x-i-1"]
+        port: OperatorRequests = desk.confirming
+        assert [one.machine for one in port.unverified()] == ["x-i-1"]
         assert await port.orphan(name) == "x-i-1"
-        assert desk.world.store.machine(MachineId("x-i-1")).ground is EndGround.OPERATOR
-        assert port.unclear() == []
+        assert (
+            desk.world.store.machine(MachineId("x-i-1")).reason_code is TerminationReason.OPERATOR
+        )
+        assert port.unverified() == []
         await desk.controller.turn()
         assert desk.world.east.ended == [("i-1",)]
         assert desk.lists.asked["runners"] == 1
@@ -92,14 +96,14 @@ async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> N
 @on_virtual_time
 async def test_a_provider_is_unlisted_until_a_list_of_it_was_whole_since_the_start() -> None:
     desk = await Desk().open()
-    port: Confirmations = desk.confirming
+    port: OperatorRequests = desk.confirming
     assert port.unlisted() == []
     await desk.controller.kill()
     desk.world.east.list_script.append(OutcomeUnknownError("half a list"))
     await desk.open()
     port = desk.confirming
     assert port.unlisted() == [EAST]
-    await desk.controller.reconciler.sweep(EAST)
+    await desk.controller.poller.sweep(EAST)
     assert port.unlisted() == []
 
 
@@ -145,7 +149,7 @@ async def test_a_machine_is_kept_while_github_cannot_be_asked() -> None:
     refused = await desk.refused("i-1")
     assert refused.kind is RefusalKind.UNREACHABLE
     assert "secondary rate limit" in refused.reason
-    assert [one.machine for one in desk.confirming.unclear()] == ["x-i-1"]
+    assert [one.machine for one in desk.confirming.unverified()] == ["x-i-1"]
 
 
 @on_virtual_time
@@ -154,7 +158,7 @@ async def test_nothing_else_is_ended_on_an_operator_s_word() -> None:
     assert (await desk.refused("i-2", force=True)).kind is RefusalKind.UNKNOWN
     await desk.confirming.orphan("i-1")
     again = await desk.refused("i-1", force=True)
-    assert (again.kind, "is granted" in again.reason) == (RefusalKind.CONTRADICTED, True)
+    assert (again.kind, "is assigned" in again.reason) == (RefusalKind.CONTRADICTED, True)
     strange = await Desk(OLD).open()
     refused = await strange.refused("i-1", force=True)
     assert (refused.kind, "another installation" in refused.reason) == (
@@ -174,7 +178,7 @@ async def test_a_word_that_is_not_durable_was_not_taken() -> None:
 @on_virtual_time
 async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_not_ended() -> None:
     desk = await Desk(OLD).open()
-    assert [one.installation for one in desk.confirming.unclear()] == [OLD]
+    assert [one.installation for one in desk.confirming.unverified()] == [OLD]
     assert "shown are: 01d01d01" in await desk.not_taken("2bad2bad")
     assert "already" in await desk.not_taken(INSTALLATION, force=True)
     with capture_logs() as logs:
@@ -184,7 +188,7 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
     assert desk.told == [OLD]
     saved = await desk.world.store.load(0.0)
     assert saved.installations == Installations(OLD, (INSTALLATION,))
-    assert [one.machine for one in desk.confirming.unclear()] == ["x-i-1"]
+    assert [one.machine for one in desk.confirming.unverified()] == ["x-i-1"]
     await desk.controller.turn()
     assert desk.world.telemetry.counts.machines_foreign == 0
     assert desk.world.east.ended == []
@@ -199,17 +203,19 @@ async def test_what_an_operator_s_take_over_gave_up_is_ours_in_the_next_process_
     await desk.confirming.installation(OLD)
     saved = await desk.world.store.load(0.0)
     await desk.controller.kill()
-    desk.world.catalogue = desk.world.catalogue.bearing(saved.installations)
+    desk.world.catalogue = desk.world.catalogue.with_installations(saved.installations)
     late = ProviderMachineId("i-2")
-    made = Instance(late, CallId("lost"), GPU, "east/g5.xlarge/a/on-demand", "t0", INSTALLATION)
+    made = Instance(
+        late, LaunchRequestId("lost"), GPU, "east/g5.xlarge/a/on-demand", "t0", INSTALLATION
+    )
     desk.world.east.instances[late] = made
     await desk.open()
-    assert [one.machine for one in desk.confirming.unclear()] == ["x-i-1", "x-i-2"]
+    assert [one.machine for one in desk.confirming.unverified()] == ["x-i-1", "x-i-2"]
     assert "had before" in await _refused(desk, INSTALLATION)
 
 
 async def _refused(desk: Desk, installation: str) -> str:
-    with pytest.raises(ConfirmationRefusedError) as caught:
+    with pytest.raises(OperatorRequestRefusedError) as caught:
         await desk.confirming.installation(installation, force=True)
     return caught.value.reason
 
@@ -218,5 +224,5 @@ async def _refused(desk: Desk, installation: str) -> str:
 async def test_a_machine_that_the_planner_doubts_is_listed_once_that_is_recorded() -> None:
     controller, _ = await launched(World())
     machine = controller.only_machine().id
-    await controller.executor.carry_out(Plan((Doubt(machine),)))
-    assert controller.world.store.machine(machine).is_unclear
+    await controller.executor.carry_out(Plan((MarkUnverified(machine),)))
+    assert controller.world.store.machine(machine).is_unverified

@@ -11,7 +11,7 @@ from autoscaler.controller.consoles import HIDDEN, MOST_WAITING, PATIENCE, SHOWN
 from autoscaler.controller.ports.provider import MOST_CONSOLE, OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
-from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -56,7 +56,7 @@ def test_a_boot_that_is_late_leaves_its_console_behind() -> None:
                 await controller.turn()
                 await asyncio.sleep(1.0)
         machine = one_at(controller, agent.instance.id)
-        assert machine.ground is EndGround.DEADLINE
+        assert machine.reason_code is TerminationReason.DEADLINE
         failed = ("launch_failures", "gpu", FailureClass.BOOT_DEADLINE)
         assert world.telemetry.said.count(failed) == 1
         assert await told(world, machine.id) == ["[  1.2] Kernel panic - not syncing"]
@@ -84,16 +84,16 @@ def test_it_is_asked_once_however_often_the_end_is_asked_for() -> None:
     scenario()
 
 
-@pytest.mark.parametrize("late", ["gate", "parked"])
+@pytest.mark.parametrize("late", ["gate", "ready"])
 def test_other_deadlines_are_asked_about_too(late: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
         controller, (agent,) = await launched(world)
         async with asking(controller):
-            await agent.hello()
-            if late == "parked":
-                await agent.gate()
+            await agent.attest()
+            if late == "ready":
+                await agent.health_checks()
             await world.clock.sleep(GATE_DEADLINE)
             await controller.turn()
         assert await told(world, agent.machine) == ["its console shows nothing"]
@@ -109,11 +109,11 @@ def test_one_that_goes_down_by_itself_before_it_is_up_is_asked_about() -> None:
         world.east.console_script.append("no agent on this image")
         async with asking(controller):
             agent.instance.leaving = True
-            await controller.reconciler.sweep(EAST)
+            await controller.poller.sweep(EAST)
             agent.instance.terminated = True
-            await controller.reconciler.sweep(EAST)
+            await controller.poller.sweep(EAST)
         machine = one_at(controller, agent.instance.id)
-        assert (machine.state, machine.failure) == (MachineState.GONE, FailureClass.UNKNOWN)
+        assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.UNKNOWN)
         assert await told(world, machine.id) == ["no agent on this image"]
         assert len(world.east.consoles_asked) == 1
 
@@ -132,12 +132,12 @@ def test_what_says_its_reason_itself_is_not_asked(why: str) -> None:
                 agent.instance.reason = "Client.VolumeLimitExceeded: words"
                 agent.instance.failure = FailureClass.QUOTA
             elif why == "gate":
-                await agent.hello()
-                await agent.gate(passed=False)
+                await agent.attest()
+                await agent.health_checks(passed=False)
             else:
-                await agent.park()
+                await agent.make_ready()
                 agent.instance.terminated = True
-            await controller.reconciler.sweep(EAST)
+            await controller.poller.sweep(EAST)
             await controller.turn()
         assert world.east.consoles_asked == []
 
@@ -160,7 +160,7 @@ def test_an_answer_that_cannot_be_had_is_said_to_be_so_and_holds_up_no_end() -> 
         said = [
             (await told(world, machine.id))[0]
             for machine in controller.state.machines.values()
-            if machine.ground is EndGround.DEADLINE
+            if machine.reason_code is TerminationReason.DEADLINE
         ]
         assert sorted(said) == [
             "its console could not be read: UnauthorizedOperation: not allowed",

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.confirming import Confirming
+from autoscaler.controller.confirming import OperatorActions
 from autoscaler.controller.executor import ENDED_AT_ONCE
-from autoscaler.controller.ports.confirmations import ConfirmationRefusedError
-from autoscaler.controller.ports.github import MintOutcomeUnknownError
+from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError
+from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.ledger.confirming import unclear
+from autoscaler.ledger.confirming import unverified
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, MachineState
-from tests.controller.agents import Agent, granted_machine, launched, runner_of, say
+from autoscaler.model.machines import MachineState, TerminationReason
+from tests.controller.agents import Agent, assigned_machine, launched, runner_of, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost
 from tests.controller.fakes_lists import FakeLists
@@ -26,12 +26,12 @@ from tests.planner.fleets import EAST
 
 
 async def surplus(world: World, machines: int) -> tuple[Controller, list[Agent]]:
-    """Parked machines whose jobs are gone, idle for longer than they may be."""
+    """Ready machines whose jobs are gone, idle for longer than they may be."""
     controller, agents = await launched(world, machines)
     for job in range(1, machines + 1):
         await say(controller, job, JobState.COMPLETED)
     for agent in agents:
-        await agent.park()
+        await agent.make_ready()
     for _ in range(3):
         await world.clock.sleep(200.0)
         for agent in agents:
@@ -45,9 +45,9 @@ async def test_machines_that_end_together_are_ended_in_one_request() -> None:
     controller, agents = await surplus(world, 5)
     await controller.turn()
     assert [set(request) for request in world.east.ended] == [{a.instance.id for a in agents}]
-    assert world.telemetry.said.count(("machine_ended", "gpu", EndGround.IDLE)) == 5
-    await controller.reconciler.sweep(EAST)
-    assert {m.state for m in controller.state.machines.values()} == {MachineState.GONE}
+    assert world.telemetry.said.count(("machine_terminated", "gpu", TerminationReason.IDLE)) == 5
+    await controller.poller.sweep(EAST)
+    assert {m.state for m in controller.state.machines.values()} == {MachineState.TERMINATED}
 
 
 @on_virtual_time
@@ -62,20 +62,20 @@ async def test_an_end_is_stored_before_it_is_asked_for() -> None:
 
     world.east.on_end = look
     await controller.turn()
-    assert stored == [MachineState.ENDING]
+    assert stored == [MachineState.TERMINATING]
 
 
 @on_virtual_time
 async def test_an_unused_registration_is_deleted_once_its_machines_end_is_stored() -> None:
-    """Rule 3: a crash in between would delete the registration of a machine that the store grants."""
+    """Rule 3: a crash in between would delete the registration of a machine that the store assignments."""
     world = World()
-    controller, agent = await granted_machine(world)
+    controller, agent = await assigned_machine(world)
     registered = runner_of(controller)
     stored: list[MachineState] = []
     world.github.on_delete = lambda number: stored.append(world.store.machine(agent.machine).state)
     await world.clock.sleep(600.0)
     await controller.turn()
-    assert stored == [MachineState.ENDING]
+    assert stored == [MachineState.TERMINATING]
     assert world.github.deleted == [registered.name]
     assert world.east.ended == [(agent.instance.id,)]
 
@@ -83,7 +83,7 @@ async def test_an_unused_registration_is_deleted_once_its_machines_end_is_stored
 @on_virtual_time
 async def test_nothing_is_deleted_or_ended_where_the_end_could_not_be_stored() -> None:
     world = World()
-    controller, _ = await granted_machine(world)
+    controller, _ = await assigned_machine(world)
     await world.clock.sleep(600.0)
     world.store.failure = StoreError("disk full")
     with pytest.raises(StoreError):
@@ -102,14 +102,14 @@ def test_a_machine_terminated_while_its_runner_is_registered_leaves_no_registrat
     async def scenario() -> None:
         world = World()
         controller, (agent,) = await launched(world)
-        await agent.park()
+        await agent.make_ready()
         world.github.latency = 700.0
         if not answered:
-            world.github.script("mint", AnswerLost(MintOutcomeUnknownError("reset")))
+            world.github.script("register", AnswerLost(RegistrationOutcomeUnknownError("reset")))
         await controller.turn(then=600.0)
         await controller.turn(then=2000.0)
         assert world.east.ended == [(agent.instance.id,)]
-        assert len(world.github.minted) == 1
+        assert len(world.github.registered) == 1
         assert world.github.registrations == {}
         assert controller.crashes == []
 
@@ -132,16 +132,18 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
         with capture_logs() as logs:
             for expected in (0, 0, 1, 2, 3):
                 await controller.turn()
-                await controller.reconciler.sweep(EAST)
+                await controller.poller.sweep(EAST)
                 told = [one for one in logs if one["event"] == "machine_not_terminated"]
                 assert len(told) == expected
                 await controller.turn()
                 assert world.telemetry.counts.machines_not_terminating == min(expected, 1)
-                assert len(unclear(controller.state)) == min(expected, 1)
+                assert len(unverified(controller.state)) == min(expected, 1)
                 await world.clock.sleep(600.0)
         words = "OperationNotPermitted: protected" if refused else "running"
-        confirming = Confirming(controller.journal, FakeLists(world.clock.now), world.providers)
-        with pytest.raises(ConfirmationRefusedError, match=f"east does not do it: {words}"):
+        confirming = OperatorActions(
+            controller.journal, FakeLists(world.clock.now), world.providers
+        )
+        with pytest.raises(OperatorRequestRefusedError, match=f"east does not do it: {words}"):
             await confirming.orphan(agent.machine)
         assert told[-1] == {
             "event": "machine_not_terminated",
@@ -172,10 +174,10 @@ def test_an_end_that_was_refused_is_asked_for_again(how: str) -> None:
             }[how]  # type: ignore[arg-type]
         )
         await controller.turn()
-        assert controller.state.machines[one.machine].state is MachineState.ENDING
+        assert controller.state.machines[one.machine].state is MachineState.TERMINATING
         refused = await world.store.history("machine", one.machine)
         assert "end_refused" in [row.event for row in refused]
-        await controller.reconciler.sweep(EAST)
+        await controller.poller.sweep(EAST)
         await controller.turn()
         assert len(world.east.ended) == 1, "not at once"
         await world.clock.sleep(120.0)
@@ -208,6 +210,6 @@ async def test_a_machine_of_a_provider_that_left_the_configuration_is_left_alone
     await controller.turn()
     assert controller.crashes == []
     machine = controller.only_machine()
-    assert machine.state is MachineState.ENDING
+    assert machine.state is MachineState.TERMINATING
     rows = await world.store.history("machine", machine.id)
     assert "provider east is not configured any more" in [row.detail for row in rows]

@@ -15,8 +15,8 @@ from autoscaler.controller.guarded_github import (
 from autoscaler.controller.guarded_providers import GuardedNotices, GuardedPrices, GuardedProvider
 from autoscaler.controller.ports.github import (
     GitHubError,
-    MintOutcomeUnknownError,
     OperatorError,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
 )
 from autoscaler.controller.ports.provider import (
@@ -27,7 +27,13 @@ from autoscaler.controller.ports.provider import (
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, JobId, ProviderMachineId, RunnerName, SkuName
+from autoscaler.model.identifiers import (
+    JobId,
+    LaunchRequestId,
+    ProviderMachineId,
+    RunnerName,
+    SkuName,
+)
 from tests.controller.fakes_github import FakeGitHub
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import FakeProvider
@@ -67,7 +73,7 @@ class BrokenProvider(FakeProvider):
 LISTED = ListedMachine(
     ProviderMachineId("i-1"),
     "0badcafe",
-    CallId("c"),
+    LaunchRequestId("c"),
     SkuName("gpu"),
     False,
     "g5.xlarge",
@@ -141,14 +147,14 @@ async def test_what_the_port_names_goes_through_as_it_is() -> None:
         await GuardedProvider(broken).launch("{}")
     assert caught.value is broken.error
     github = FakeGitHub()
-    github.script("mint", OperatorError("403"))
+    github.script("register", OperatorError("403"))
     with pytest.raises(OperatorError):
-        await GuardedGitHub(github).mint("org:acme", "g", RunnerName("r"), ("gpu",))
+        await GuardedGitHub(github).register("org:acme", "g", RunnerName("r"), ("gpu",))
 
 
 async def test_a_bug_in_minting_may_have_registered_a_runner() -> None:
-    with pytest.raises(MintOutcomeUnknownError):
-        await GuardedGitHub(BrokenGitHub()).mint("org:acme", "g", RunnerName("r"), ("gpu",))
+    with pytest.raises(RegistrationOutcomeUnknownError):
+        await GuardedGitHub(BrokenGitHub()).register("org:acme", "g", RunnerName("r"), ("gpu",))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +230,7 @@ class Recorder:
 
 
 METHODS: list[tuple[Any, str, int, type[Exception]]] = [
-    (GuardedGitHub, "mint", 4, MintOutcomeUnknownError),
+    (GuardedGitHub, "register", 4, RegistrationOutcomeUnknownError),
     (GuardedGitHub, "find_runner", 2, RetryLaterError),
     (GuardedGitHub, "read_runner", 2, RetryLaterError),
     (GuardedGitHub, "delete_runner", 2, RetryLaterError),

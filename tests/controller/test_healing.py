@@ -60,9 +60,9 @@ def test_a_fleet_at_work_asks_github_for_a_registration_a_job_and_little_else() 
     load = Steady(5_000, jobs_an_hour=600.0, works=200.0, warm_up=1200.0, seconds=1800.0)
     found = run(steady(load))
     assert found.jobs > 200
-    assert found.calls["mint"] == pytest.approx(found.jobs, rel=0.2)
+    assert found.calls["register"] == pytest.approx(found.jobs, rel=0.2)
     assert set(found.calls) <= {
-        "mint",
+        "register",
         "deliveries",
         "sync repositories",
         "sync runners",
@@ -88,7 +88,7 @@ async def test_with_the_hour_nearly_spent_lists_give_way_and_jobs_run_all_the_sa
         jobs = [fleet.actions.queue(REPOSITORIES[0], n, LABEL, 120.0) for n in range(1, 21)]
         await asyncio.sleep(900.0)
         assert {job.state for job in jobs} == {JobState.COMPLETED}
-        assert github.calls - before == {"mint": 20}
+        assert github.calls - before == {"register": 20}
         await asyncio.sleep(2400.0)  # another hour has begun
         assert (github.calls - before)["sync runs"] > 0
 

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from autoscaler.controller.executor import ENDED_AT_ONCE, LAUNCHED_AT_ONCE, RECORDED_AT_ONCE
 from autoscaler.controller.intake import APPLIED_AT_ONCE
 from autoscaler.controller.launching import ANSWERED_AT_ONCE
-from autoscaler.controller.loop import LARGE_FLEET
+from autoscaler.controller.reconciler import LARGE_FLEET
 from autoscaler.ledger.jobs import EXPIRED_AT_ONCE
 from autoscaler.model.catalogue import IdlePolicy, Limits
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import MachinesListed, QuotasRead
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import QUEUED_AT_MOST, Job, JobState
-from autoscaler.model.machines import EndGround, Machine, MachineState
-from autoscaler.model.plan import End, Plan
-from autoscaler.planner.placement import MAX_MACHINES_PER_CALL
+from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.plan import Plan, Terminate
+from autoscaler.planner.placement import MAX_MACHINES_PER_REQUEST
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
 from tests.ledger.builders import listed
 from tests.planner.fleets import EAST, catalogue, queued, sku
 
-MANY = 2 * MAX_MACHINES_PER_CALL + 100
+MANY = 2 * MAX_MACHINES_PER_REQUEST + 100
 
 
 def wants(machines: int, limit: int | None = None) -> World:
@@ -49,7 +49,7 @@ async def test_a_plan_of_thousands_of_machines_is_recorded_call_by_call() -> Non
     await controller.resume()
     await controller.turn()
     assert count(controller, MachineState.LAUNCHED) == MANY == len(world.east.running)
-    assert most_in_a_commit(world, MachineState.REQUESTED) == MAX_MACHINES_PER_CALL
+    assert most_in_a_commit(world, MachineState.REQUESTED) == MAX_MACHINES_PER_REQUEST
     assert controller.crashes == []
 
 
@@ -141,15 +141,15 @@ async def test_a_wave_of_ends_is_handed_to_the_store_in_a_step_of_its_own() -> N
     await controller.turn()
     machines = tuple(controller.state.machines)
     assert len(machines) == RECORDED_AT_ONCE + 1
-    ends = tuple(End(one, EndGround.SURPLUS, "for the test") for one in machines)
+    ends = tuple(Terminate(one, TerminationReason.SURPLUS, "for the test") for one in machines)
     rows: list[HistoryRow] = []
     controller.journal.on_history(rows.extend)
     carrying = asyncio.create_task(controller.executor.carry_out(Plan(ends)))
     await asyncio.sleep(0)
-    assert count(controller, MachineState.ENDING) == len(machines)
+    assert count(controller, MachineState.TERMINATING) == len(machines)
     assert rows == [], "nothing is copied or reported in the step that records"
     await carrying
-    assert most_in_a_commit(world, MachineState.ENDING) == len(machines), "one transaction"
+    assert most_in_a_commit(world, MachineState.TERMINATING) == len(machines), "one transaction"
 
 
 @on_virtual_time
@@ -179,7 +179,7 @@ async def test_what_others_add_between_two_calls_of_a_plan_counts_in_the_caps() 
     controller.journal.on_history(appears)
     controller.journal.changed.clear()
     await controller.loop.turn()
-    assert len(controller.state.machines) == MAX_MACHINES_PER_CALL
+    assert len(controller.state.machines) == MAX_MACHINES_PER_REQUEST
     assert controller.journal.changed.is_set(), "the rest is planned again at once"
     await controller.turn()
     await controller.turn()
@@ -243,13 +243,13 @@ async def test_launches_recorded_in_pieces_stop_at_a_quota_that_is_read_meanwhil
     def appears(rows: Sequence[HistoryRow]) -> None:
         if not known and any(row.event == "requested" for row in rows):
             known.extend(controller.state.used_by_quota)
-            quotas = ((known[0], 4 * MAX_MACHINES_PER_CALL),)
+            quotas = ((known[0], 4 * MAX_MACHINES_PER_REQUEST),)
             controller.journal.note(QuotasRead(world.clock.now(), EAST, quotas))
 
     controller.journal.on_history(appears)
     await controller.turn()
     await controller.turn()
-    assert controller.state.used_by_quota[known[0]] <= 4 * MAX_MACHINES_PER_CALL
+    assert controller.state.used_by_quota[known[0]] <= 4 * MAX_MACHINES_PER_REQUEST
 
 
 @on_virtual_time
@@ -264,5 +264,5 @@ async def test_machines_are_ended_a_hundred_in_a_step_and_all_of_them() -> None:
     await world.clock.sleep(24 * 3600.0)
     for _ in range(8):
         await controller.turn()
-    assert 0 < most_in_a_commit(world, MachineState.ENDING) <= ENDED_AT_ONCE
+    assert 0 < most_in_a_commit(world, MachineState.TERMINATING) <= ENDED_AT_ONCE
     assert count(controller, MachineState.LAUNCHED) == 0

@@ -19,7 +19,7 @@ async def test_a_commit_holds_the_records_as_they_were_when_it_was_asked_for() -
     """The store starts to write later, and a record must not run ahead of its row of history."""
     world = World()
     controller, (agent,) = await launched(world)
-    await agent.hello()
+    await agent.attest()
     before = len(world.store.commits)
     journal = controller.journal
     journal.note(MachineReportedStage(journal.now, agent.machine, "driver"))
@@ -52,7 +52,7 @@ class OneRefusal(FakeStore):
 async def test_a_commit_fails_if_what_was_handed_over_before_it_was_not_kept() -> None:
     store = OneRefusal()
     controller, (agent,) = await launched(World(store=store))
-    await agent.hello()
+    await agent.attest()
     journal = controller.journal
     store.refuses = True
     journal.note(MachineReportedStage(journal.now, agent.machine, "driver"))
@@ -70,7 +70,7 @@ async def test_nothing_is_kept_behind_a_write_that_was_refused() -> None:
     """The next process would find a gap: facts that build on others that are not there."""
     store = OneRefusal()
     controller, (agent,) = await launched(World(store=store))
-    await agent.hello()
+    await agent.attest()
     journal = controller.journal
     kept = len(store.commits)
     store.refuses = True
@@ -90,7 +90,7 @@ async def test_a_write_that_fails_or_is_cancelled_is_reported_by_the_journal_alo
     for how in ("fails", "is cancelled"):
         store = OneRefusal()
         controller, (agent,) = await launched(World(store=store))
-        await agent.hello()
+        await agent.attest()
         journal = controller.journal
         store.refuses = how == "fails"
         journal.note(MachineReportedStage(journal.now, agent.machine, "driver"))

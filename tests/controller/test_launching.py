@@ -5,11 +5,11 @@ import json
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.ledger.cooldowns import GROWTH
-from autoscaler.model.calls import Call, CallState
+from autoscaler.ledger.cooldowns import BACKOFFS
 from autoscaler.model.events import LaunchFailure
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.jobs import JobState
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import MachineState
 from tests.controller.agents import queue, say
 from tests.controller.controllers import Controller, World
@@ -30,8 +30,8 @@ def states(controller: Controller) -> list[MachineState]:
     return sorted(m.state for m in controller.state.machines.values())
 
 
-def only_call(controller: Controller) -> Call:
-    (call,) = controller.state.calls.values()
+def only_call(controller: Controller) -> LaunchRequest:
+    (call,) = controller.state.launch_requests.values()
     return call
 
 
@@ -41,8 +41,8 @@ async def test_the_exact_request_is_stored_before_it_is_sent() -> None:
     stored: list[str] = []
 
     def look(request: str) -> None:
-        (call,) = (c for c in world.store.of_kind(Call) if c.request == request)
-        assert call.state is CallState.SENT
+        (call,) = (c for c in world.store.of_kind(LaunchRequest) if c.body == request)
+        assert call.state is LaunchRequestState.SENT
         assert len(call.slots) == json.loads(request)["count"]
         stored.append(request)
 
@@ -52,7 +52,7 @@ async def test_the_exact_request_is_stored_before_it_is_sent() -> None:
     assert stored == [sent.request for sent in world.east.sent]
     assert world.telemetry.said.count(("launches", "gpu", EAST)) == 3
     assert controller.crashes == []
-    assert only_call(controller).state is CallState.SETTLED
+    assert only_call(controller).state is LaunchRequestState.SETTLED
     assert states(controller) == [MachineState.LAUNCHED] * 3
 
 
@@ -84,7 +84,7 @@ def test_a_refusal_of_any_class_fails_the_slots_and_waits(failure: FailureClass)
         world.east.launch_script.append(ProviderError(failure, "Code", "why", retry_after=45.0))
         controller = await controller_with_jobs(world, 2)
         await controller.turn()
-        assert only_call(controller).state is CallState.SETTLED
+        assert only_call(controller).state is LaunchRequestState.SETTLED
         assert only_call(controller).failure is failure
         assert states(controller) == [MachineState.FAILED] * 2
         assert {m.failure for m in controller.state.machines.values()} == {failure}
@@ -93,7 +93,7 @@ def test_a_refusal_of_any_class_fails_the_slots_and_waits(failure: FailureClass)
         assert len(world.east.sent) == 1, "held back"
         (waits,) = controller.loop.plan.waiting.values()
         assert "Code: why" in waits[0].reason
-        await world.clock.sleep(max(3600.0, GROWTH[failure].first))
+        await world.clock.sleep(max(3600.0, BACKOFFS[failure].first))
         await controller.turn()
         assert len(world.east.sent) == 2
         assert len(world.east.running) == 2
@@ -114,7 +114,7 @@ def test_a_call_that_cannot_be_prepared_was_never_sent(error: str) -> None:
         controller = await controller_with_jobs(world, 1)
         await controller.turn()
         assert world.east.sent == []
-        assert only_call(controller).state is CallState.SETTLED
+        assert only_call(controller).state is LaunchRequestState.SETTLED
         assert states(controller) == [MachineState.FAILED]
         (machine,) = controller.state.machines.values()
         assert machine.reason == (
@@ -133,7 +133,7 @@ async def test_an_unknown_outcome_is_repeated_byte_for_byte_and_launches_once() 
     world.east.launch_script.extend([Lost(), Lost()])
     controller = await controller_with_jobs(world, 2)
     await controller.turn()
-    assert only_call(controller).state is CallState.UNKNOWN
+    assert only_call(controller).state is LaunchRequestState.UNKNOWN
     await world.clock.sleep(6.0)
     await controller.turn()
     await world.clock.sleep(11.0)
@@ -151,7 +151,7 @@ async def test_a_lost_answer_is_found_by_its_tag_in_a_list() -> None:
     world.east.launch_script.append(Lost())
     controller = await controller_with_jobs(world, 2)
     await controller.turn()
-    await controller.reconciler.sweep(EAST)
+    await controller.poller.sweep(EAST)
     assert states(controller) == [MachineState.LAUNCHED] * 2
     assert {m.provider_id for m in controller.state.machines.values()} == set(world.east.instances)
 
@@ -166,7 +166,7 @@ async def test_a_refused_repeat_says_nothing_about_the_first_try() -> None:
     await controller.turn()
     await world.clock.sleep(6.0)
     await controller.turn()
-    assert only_call(controller).state is CallState.UNKNOWN
+    assert only_call(controller).state is LaunchRequestState.UNKNOWN
     assert states(controller) == [MachineState.REQUESTED]
 
 
@@ -194,18 +194,18 @@ async def test_slots_are_written_off_after_a_repeat_and_two_complete_lists() -> 
     controller = await controller_with_jobs(world, 1)
     await controller.turn()
     # Lists before the repeat say nothing: the request may still be on its way.
-    await controller.reconciler.sweep(EAST)
+    await controller.poller.sweep(EAST)
     await world.clock.sleep(6.0)
     await controller.turn()
-    await controller.reconciler.sweep(EAST)
+    await controller.poller.sweep(EAST)
     assert states(controller) == [MachineState.REQUESTED]
     world.east.list_script.append(OutcomeUnknownError("half a list"))
     await world.clock.sleep(2.0)
-    assert await controller.reconciler.sweep(EAST) is False
+    assert await controller.poller.sweep(EAST) is False
     await world.clock.sleep(61.0)
-    assert await controller.reconciler.sweep(EAST) is True
+    assert await controller.poller.sweep(EAST) is True
     assert states(controller) == [MachineState.FAILED]
-    assert only_call(controller).state is CallState.SETTLED
+    assert only_call(controller).state is LaunchRequestState.SETTLED
     # The job is still wanted: a new call, with a token of its own.
     await world.clock.sleep(60.0)
     await controller.turn()
@@ -237,7 +237,7 @@ async def test_a_call_withdrawn_while_it_is_prepared_is_never_sent() -> None:
     assert len(world.east.prepared) == 1
     assert world.east.sent == []
     assert states(controller) == [MachineState.FAILED]
-    assert only_call(controller).state is CallState.SETTLED
+    assert only_call(controller).state is LaunchRequestState.SETTLED
     assert controller.crashes == []
 
 
@@ -260,11 +260,11 @@ async def test_an_answer_that_comes_after_a_list_bound_its_machines_changes_noth
     controller = await controller_with_jobs(world, 2)
     await controller.turn(then=6.0)
     assert len(world.east.running) == 2
-    assert only_call(controller).state is CallState.SENT
+    assert only_call(controller).state is LaunchRequestState.SENT
     world.east.latency = 0.1
-    await controller.reconciler.sweep(EAST)
+    await controller.poller.sweep(EAST)
     bound = {m.id: m.provider_id for m in controller.state.machines.values()}
     await world.clock.sleep(10.0)
     assert {m.id: m.provider_id for m in controller.state.machines.values()} == bound
-    assert only_call(controller).state is CallState.SETTLED
+    assert only_call(controller).state is LaunchRequestState.SETTLED
     assert len(set(bound.values())) == 2

@@ -7,14 +7,14 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.loop import failure_of
-from autoscaler.controller.ports.bootstrap import StayParked
+from autoscaler.controller.ports.bootstrap import StayReady
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.model.calls import Call, CallState
+from autoscaler.controller.reconciler import failure_of
 from autoscaler.model.catalogue import LaunchRate, Rate
 from autoscaler.model.events import RunnersListed
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs import JobState
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import SHOWN_AT_GITHUB_WITHIN, Machine, MachineState
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World
@@ -81,7 +81,7 @@ async def test_a_job_alone_is_planned_for_at_once_however_much_else_is_said() ->
         await say(controller, job, JobState.COMPLETED)
         await asyncio.sleep(0.004)
     await asyncio.sleep(1.0)
-    (call,) = world.store.of_kind(Call)
+    (call,) = world.store.of_kind(LaunchRequest)
     assert call.created_at - began < 0.1
     await controller.stop()
 
@@ -95,7 +95,7 @@ async def test_a_launch_put_off_for_a_rate_leaves_at_the_first_moment() -> None:
         await say(controller, job, JobState.QUEUED, labels=("a" if job % 2 else "b",))
         await asyncio.sleep(0.11)
     await asyncio.sleep(5.0)
-    calls = world.store.of_kind(Call)
+    calls = world.store.of_kind(LaunchRequest)
     assert sum(len(call.slots) for call in calls) == 12
     waits = [later.created_at - call.created_at for call, later in pairwise(calls)]
     assert waits == pytest.approx([0.7] * 3, abs=0.01)
@@ -174,8 +174,8 @@ async def test_what_does_not_end_in_time_is_cut_off_and_resumed_by_the_next() ->
     with capture_logs() as logs:
         await controller.stop()
     assert [one["count"] for one in logs if one["event"] == "effects_cut_off"] == [1]
-    (call,) = world.store.of_kind(Call)
-    assert call.state is CallState.SENT
+    (call,) = world.store.of_kind(LaunchRequest)
+    assert call.state is LaunchRequestState.SENT
     world.east.latency = 0.5
     successor = await started(world)
     await asyncio.sleep(60.0)
@@ -215,11 +215,11 @@ async def test_after_a_failed_write_nothing_is_written_that_builds_on_it() -> No
     controller, (agent,) = await launched(world)
     world.store.failure = StoreError("disk full")
     with pytest.raises(StoreError):
-        await agent.hello()
+        await agent.attest()
     world.store.failure = None
     kept = len(world.store.commits)
     with pytest.raises(StoreError):
-        await agent.hello()
+        await agent.attest()
     with pytest.raises(StoreError):
         await controller.loop.turn()
     assert len(world.store.commits) == kept
@@ -244,10 +244,10 @@ async def test_an_effect_that_fails_unexpectedly_stops_the_loop_and_is_told() ->
 async def test_a_successor_starts_from_the_tables() -> None:
     world = World()
     controller, agents = await launched(world, 3)
-    granted = await agents[0].start_runner()
-    await agents[1].park()
+    assigned = await agents[0].start_runner()
+    await agents[1].make_ready()
     await controller.turn()
-    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
     await controller.turn()
     before = controller.state
     await controller.kill()
@@ -255,7 +255,7 @@ async def test_a_successor_starts_from_the_tables() -> None:
     successor = Controller(world)
     await successor.resume()
     assert successor.state.jobs == before.jobs
-    assert successor.state.calls == before.calls
+    assert successor.state.launch_requests == before.launch_requests
     assert {m.id: m.state for m in successor.state.machines.values()} == {
         m.id: m.state for m in before.machines.values()
     }
@@ -281,43 +281,43 @@ async def test_deliveries_taken_in_and_not_applied_are_applied_by_the_successor(
 
 
 @on_virtual_time
-async def test_after_a_start_a_parked_machine_counts_only_once_it_has_polled() -> None:
+async def test_after_a_start_a_ready_machine_counts_only_once_it_has_polled() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await say(controller, 1, JobState.COMPLETED)
-    await agent.park()
+    await agent.make_ready()
     await controller.kill()
     successor = Controller(world)
     await successor.resume()
     agent.controller = successor
     await queue(successor, 2)
     await successor.turn()
-    assert world.github.minted == [], "not granted on the word of a table"
+    assert world.github.registered == [], "not assigned on the word of a table"
     assert len(world.east.running) == 1, "and believed for a while before another is launched"
-    assert isinstance(await agent.poll(wait=0.0), StayParked)
+    assert isinstance(await agent.poll(wait=0.0), StayReady)
     await successor.turn()
-    granted = await agent.take_grant()
-    assert world.github.minted == [granted.runner]
+    assigned = await agent.take_assignment()
+    assert world.github.registered == [assigned.runner]
 
 
 @on_virtual_time
 async def test_a_registration_whose_secret_went_with_a_process_is_replaced() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     await controller.turn()
-    (lost,) = world.github.minted
+    (lost,) = world.github.registered
     await controller.kill()
     successor = Controller(world)
     await successor.resume()
     agent.controller = successor
-    assert isinstance(await agent.poll(wait=0.0), StayParked)
+    assert isinstance(await agent.poll(wait=0.0), StayReady)
     await successor.turn()
     assert world.github.deleted == [lost]
     await successor.turn()
-    granted = await agent.take_grant()
-    assert granted.runner != lost
-    assert set(world.github.registrations) == {granted.runner}
+    assigned = await agent.take_assignment()
+    assert assigned.runner != lost
+    assert set(world.github.registrations) == {assigned.runner}
 
 
 @pytest.mark.parametrize(("away", "kept_for"), [(1800.0, 900.0 + 1800.0), (86400.0, 2700.0)])
@@ -351,10 +351,10 @@ def test_our_own_absence_extends_a_deadline_to_three_times_its_length(
 
 
 @on_virtual_time
-async def test_a_machine_parked_while_we_were_away_is_not_ended_for_its_silence() -> None:
+async def test_a_machine_ready_while_we_were_away_is_not_ended_for_its_silence() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     world.store.heartbeat = world.clock.now()
     await controller.kill()
     await asyncio.sleep(400.0)
@@ -367,7 +367,7 @@ async def test_a_machine_parked_while_we_were_away_is_not_ended_for_its_silence(
     await asyncio.sleep(60.0)
     now = world.clock.now()
     await successor.journal.record(RunnersListed(now, "org:acme", now, ()))
-    assert isinstance(await again.poll(wait=0.0), StayParked)
+    assert isinstance(await again.poll(wait=0.0), StayReady)
     await asyncio.sleep(290.0)
     await successor.turn()
     assert world.east.ended == []

@@ -10,7 +10,7 @@ from autoscaler.simulator.world.virtual_time import VirtualLoop
 from tests.controller.fakes import RecordingTelemetry
 
 
-class HeldLoop(VirtualLoop):
+class HeldReconciler(VirtualLoop):
     """A loop of which a callback may take virtual time."""
 
     def __init__(self) -> None:
@@ -25,25 +25,25 @@ class HeldLoop(VirtualLoop):
         self.held += seconds
 
 
-def lags(story: Callable[[HeldLoop], Coroutine[Any, Any, None]]) -> list[Seconds]:
+def lags(story: Callable[[HeldReconciler], Coroutine[Any, Any, None]]) -> list[Seconds]:
     """Return what the telemetry was told while the story went on."""
     heard = RecordingTelemetry()
 
     async def told() -> None:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, HeldLoop)
+        assert isinstance(loop, HeldReconciler)
         watching = loop.create_task(LoopLag(heard).run())
         await asyncio.sleep(EVERY / 2)
         await story(loop)
         watching.cancel()
 
-    with asyncio.Runner(loop_factory=HeldLoop) as runner:
+    with asyncio.Runner(loop_factory=HeldReconciler) as runner:
         runner.run(told())
     return heard.lags
 
 
 def test_the_longest_stall_is_shown_until_a_whole_window_after_its_own() -> None:
-    async def story(loop: HeldLoop) -> None:
+    async def story(loop: HeldReconciler) -> None:
         loop.hold(0.3)
         await asyncio.sleep(2 * EVERY)
         loop.hold(0.1)
@@ -55,7 +55,7 @@ def test_the_longest_stall_is_shown_until_a_whole_window_after_its_own() -> None
 
 
 def test_a_loop_that_is_never_held_has_no_lag() -> None:
-    async def story(loop: HeldLoop) -> None:
+    async def story(loop: HeldReconciler) -> None:
         del loop
         await asyncio.sleep(3.5 * WINDOW)
 
@@ -63,7 +63,7 @@ def test_a_loop_that_is_never_held_has_no_lag() -> None:
 
 
 def test_a_stall_is_measured_up_to_one_interval_too_short() -> None:
-    async def story(loop: HeldLoop) -> None:
+    async def story(loop: HeldReconciler) -> None:
         for _ in range(7):
             loop.hold(0.02)
             await asyncio.sleep(0.7 * EVERY)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.noticing import FIRST_PAUSE, LONGEST_PAUSE, WAIT, Noticing
+from autoscaler.controller.noticing import FIRST_PAUSE, LONGEST_PAUSE, WAIT, NoticeReader
 from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
@@ -16,7 +16,7 @@ from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import MachineState, TerminationReason
 from tests.controller.agents import Agent, launched
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_store import FakeStore
@@ -72,24 +72,24 @@ def said(
     return Message("m", receipt, Notice(kind, machines, at, "words"))
 
 
-async def parked(world: World) -> tuple[Controller, Agent]:
-    """A machine that a grant waits for, and the loop has not turned."""
+async def ready(world: World) -> tuple[Controller, Agent]:
+    """A machine that an assignment waits for, and the loop has not turned."""
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     return controller, agent
 
 
-def attend(controller: Controller) -> tuple[Noticing, FakeQueue]:
+def attend(controller: Controller) -> tuple[NoticeReader, FakeQueue]:
     world = controller.world
     queue = FakeQueue(world, world.store)
-    return Noticing(controller.journal, {EAST: queue}, world.telemetry, world.clock), queue
+    return NoticeReader(controller.journal, {EAST: queue}, world.telemetry, world.clock), queue
 
 
-def test_a_parked_machine_is_ended_and_another_launched_once_the_notice_is_durable() -> None:
+def test_a_ready_machine_is_ended_and_another_launched_once_the_notice_is_durable() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, _ = await parked(world)
+        controller, _ = await ready(world)
         noticing, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
@@ -100,10 +100,13 @@ def test_a_parked_machine_is_ended_and_another_launched_once_the_notice_is_durab
         assert queue.commits_when_settled == [before + 1]
         assert world.store.machine(machine.id).interruption is SPOT
         await controller.turn()
-        assert controller.state.machines[machine.id].ground is EndGround.INTERRUPTED
+        assert controller.state.machines[machine.id].reason_code is TerminationReason.INTERRUPTED
         assert world.telemetry.said.count(("notice", EAST, SPOT)) == 1
         assert world.telemetry.said.count(("machine_interrupted", "gpu", SPOT)) == 1
-        assert world.telemetry.said.count(("machine_ended", "gpu", EndGround.INTERRUPTED)) == 1
+        assert (
+            world.telemetry.said.count(("machine_terminated", "gpu", TerminationReason.INTERRUPTED))
+            == 1
+        )
 
     scenario()
 
@@ -121,8 +124,8 @@ def test_a_state_that_changed_is_looked_at_and_the_machine_is_gone_at_once() -> 
         queue.put(said(STATE, machine.provider_id, stranger))
         await noticing.read(EAST)
         assert queue.looked_at == [(machine.provider_id,)]
-        assert controller.state.machines[machine.id].state is MachineState.GONE
-        assert world.store.machine(machine.id).state is MachineState.GONE
+        assert controller.state.machines[machine.id].state is MachineState.TERMINATED
+        assert world.store.machine(machine.id).state is MachineState.TERMINATED
 
     scenario()
 
@@ -141,29 +144,31 @@ def test_a_notice_says_no_reason_so_the_machine_is_looked_at_for_the_class_of_it
         queue.put(said(STATE, instance.id))
         await noticing.read(EAST)
         await controller.turn()
-        (machine,) = (m for m in controller.state.machines.values() if m.call == instance.call)
-        assert (machine.state, machine.failure) == (MachineState.ENDING, FailureClass.QUOTA)
+        (machine,) = (
+            m for m in controller.state.machines.values() if m.launch_request == instance.call
+        )
+        assert (machine.state, machine.failure) == (MachineState.TERMINATING, FailureClass.QUOTA)
         assert (machine.reason, world.east.ended) == (instance.reason, [])
         instance.terminated = True
         queue.put(said(STATE, instance.id))
         await noticing.read(EAST)
-        assert (machine.state, machine.failure) == (MachineState.GONE, FailureClass.QUOTA)
+        assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.QUOTA)
         assert world.telemetry.said.count(("launch_failures", "gpu", FailureClass.QUOTA)) == 1
 
     scenario()
 
 
-def test_a_forged_state_change_ends_no_parked_machine() -> None:
+def test_a_forged_state_change_ends_no_ready_machine() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, agent = await parked(world)
+        controller, agent = await ready(world)
         noticing, queue = attend(controller)
         queue.put(said(STATE, agent.instance.id))
         await noticing.read(EAST)
         await controller.turn()
         assert world.east.ended == []
-        assert controller.only_machine().state is MachineState.GRANTED
+        assert controller.only_machine().state is MachineState.ASSIGNED
 
     scenario()
 
@@ -180,7 +185,7 @@ def test_a_lie_about_a_state_ends_no_machine_at_work() -> None:
         queue.put(said(STATE, machine.provider_id))
         await noticing.read(EAST)
         await controller.turn()
-        assert machine.state is MachineState.GRANTED
+        assert machine.state is MachineState.ASSIGNED
         assert world.east.ended == []
 
     scenario()
@@ -190,7 +195,7 @@ def test_poison_is_counted_and_taken_off_and_stops_nothing_beside_it() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, _ = await parked(world)
+        controller, _ = await ready(world)
         noticing, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
@@ -232,7 +237,7 @@ def test_an_interruption_does_not_wait_for_a_look_that_fails() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, _ = await parked(world)
+        controller, _ = await ready(world)
         noticing, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
@@ -251,7 +256,7 @@ def test_what_is_not_durable_stays_in_the_queue() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, _ = await parked(world)
+        controller, _ = await ready(world)
         noticing, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
@@ -288,7 +293,7 @@ def test_the_words_of_a_notice_are_in_the_machine_s_history() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, _ = await parked(world)
+        controller, _ = await ready(world)
         noticing, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None

@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.poller import UPKEEP_EVERY, Poller
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.quotas import KeptQuotas
-from autoscaler.controller.reconciler import UPKEEP_EVERY, Reconciler
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
@@ -84,7 +84,7 @@ class Process:
         self.kept = KeptQuotas({EAST: limits}, cache, world.telemetry, world.clock)
         world.providers[EAST] = provider
         world.fuse(None)
-        self.reconciler = Reconciler(
+        self.poller = Poller(
             self.journal,
             world.store,
             world.github,
@@ -101,7 +101,7 @@ class Process:
     async def run(self, seconds: float) -> list[Any]:
         with capture_logs() as logs:
             await self.kept.load()
-            task = asyncio.create_task(self.reconciler.run())
+            task = asyncio.create_task(self.poller.run())
             await asyncio.sleep(seconds)
             if task.done():
                 await task

@@ -5,17 +5,23 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
-from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.controller.ports.store import StoreError
-from autoscaler.controller.reconciler import (
+from autoscaler.controller.poller import (
     LISTED_AT_ONCE,
     REDELIVER_EVERY,
     REDELIVERY_WINDOW,
     ROWS_KEPT_FOR,
 )
+from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, Instant, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.identifiers import (
+    Instant,
+    LaunchRequestId,
+    ProviderMachineId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.model.machines import MachineState
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World, cancelled
@@ -30,7 +36,7 @@ BROKEN = ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
 
 async def watch(controller: Controller, seconds: float) -> None:
     """Let the reconciler run for a while."""
-    task = asyncio.create_task(controller.reconciler.run())
+    task = asyncio.create_task(controller.poller.run())
     await asyncio.sleep(seconds)
     if task.done():
         await task
@@ -46,7 +52,7 @@ async def controller_of(world: World) -> Controller:
 def stranger(world: World, installation: str, call: str = "unknown") -> Instance:
     instance = Instance(
         ProviderMachineId(f"i-{installation}"),
-        CallId(call),
+        LaunchRequestId(call),
         SkuName("gpu"),
         "east/g5.xlarge/a/on-demand",
         "t0",
@@ -64,14 +70,14 @@ async def test_a_list_that_broke_off_is_believed_in_what_it_shows_and_in_nothing
     del world.east.instances[gone.id]
     for _ in range(10):
         world.east.list_script.append(BROKEN)
-        assert await controller.reconciler.sweep(EAST) is False
+        assert await controller.poller.sweep(EAST) is False
         await world.clock.sleep(60.0)
     assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
     world.east.terminate(agents[0].instance.id)
     world.east.list_script.append(OutcomeUnknownError("time-out"))
-    assert await controller.reconciler.sweep(EAST) is False
+    assert await controller.poller.sweep(EAST) is False
     states = sorted(m.state for m in controller.state.machines.values())
-    assert states == [MachineState.GONE, MachineState.LAUNCHED, MachineState.LAUNCHED]
+    assert states == [MachineState.TERMINATED, MachineState.LAUNCHED, MachineState.LAUNCHED]
 
 
 @on_virtual_time
@@ -82,10 +88,10 @@ async def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
     (machine,) = controller.state.machines.values()
     for pause in (0.0, 30.0, 25.0):
         await world.clock.sleep(pause)
-        assert await controller.reconciler.sweep(EAST)
+        assert await controller.poller.sweep(EAST)
         assert machine.state is MachineState.LAUNCHED
     await world.clock.sleep(10.0)
-    assert await controller.reconciler.sweep(EAST)
+    assert await controller.poller.sweep(EAST)
     assert machine.state is MachineState.LOST
 
 
@@ -96,12 +102,12 @@ async def test_machines_behind_an_empty_page_are_seen() -> None:
     controller, agents = await launched(world, 5)
     world.east.gaps = True
     for _ in range(3):
-        assert await controller.reconciler.sweep(EAST)
+        assert await controller.poller.sweep(EAST)
         await world.clock.sleep(61.0)
     assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
     world.east.terminate(agents[-1].instance.id)
-    assert await controller.reconciler.sweep(EAST)
-    assert sorted(m.state for m in controller.state.machines.values())[0] is MachineState.GONE
+    assert await controller.poller.sweep(EAST)
+    assert sorted(m.state for m in controller.state.machines.values())[0] is MachineState.TERMINATED
 
 
 @on_virtual_time
@@ -119,15 +125,15 @@ async def test_one_providers_failure_stops_no_other() -> None:
 async def test_a_list_that_was_asked_for_comes_within_seconds() -> None:
     world = World()
     controller = await controller_of(world)
-    task = asyncio.create_task(controller.reconciler.run())
+    task = asyncio.create_task(controller.poller.run())
     await asyncio.sleep(10.0)
     assert world.east.lists == 1
     asked = world.clock.now()
-    await asyncio.gather(*(controller.reconciler.list_soon(EAST, 60.0) for _ in range(5)))
-    await controller.reconciler.list_soon(ProviderName("of another configuration"), 60.0)
+    await asyncio.gather(*(controller.poller.list_soon(EAST, 60.0) for _ in range(5)))
+    await controller.poller.list_soon(ProviderName("of another configuration"), 60.0)
     assert world.clock.now() - asked < 3.0
     assert world.east.lists == 2
-    await controller.reconciler.list_soon(EAST, 0.5)
+    await controller.poller.list_soon(EAST, 0.5)
     assert world.east.lists == 2, "not at once after the last one"
     await cancelled(task)
 
@@ -137,30 +143,30 @@ async def test_another_installations_machines_are_counted_and_never_touched() ->
     world = World()
     theirs = stranger(world, "11111111")
     controller = await controller_of(world)
-    await controller.reconciler.sweep(EAST)
+    await controller.poller.sweep(EAST)
     await controller.turn()
     assert world.telemetry.counts.machines_foreign == 1
     assert world.telemetry.counts.dollars_per_hour == 1.0
     assert controller.state.machines == {}
     for _ in range(10):
         await world.clock.sleep(3600.0)
-        await controller.reconciler.sweep(EAST)
+        await controller.poller.sweep(EAST)
         await controller.turn()
     assert world.east.ended == []
     assert world.east.running == [theirs]
 
 
 @on_virtual_time
-async def test_our_own_machine_of_an_unknown_call_is_kept_as_possibly_granted() -> None:
+async def test_our_own_machine_of_an_unknown_call_is_kept_as_possibly_assigned() -> None:
     world = World()
     stranger(world, "0badcafe")
     controller = await controller_of(world)
-    await controller.reconciler.sweep(EAST)
+    await controller.poller.sweep(EAST)
     for _ in range(20):
         await world.clock.sleep(1800.0)
         await controller.turn()
     machine = controller.only_machine()
-    assert (machine.state, machine.unproven) == (MachineState.GRANTED, True)
+    assert (machine.state, machine.unverified) == (MachineState.ASSIGNED, True)
     assert world.east.ended == []
 
 
@@ -169,7 +175,7 @@ async def test_a_machine_beyond_its_calls_slots_is_ended() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     extra = stranger(world, "0badcafe", agent.instance.call)
-    await controller.reconciler.sweep(EAST)
+    await controller.poller.sweep(EAST)
     await controller.turn()
     assert world.east.ended == [(extra.id,)]
     assert world.east.running == [agent.instance]
@@ -186,7 +192,7 @@ async def test_failed_deliveries_are_asked_for_since_all_had_arrived() -> None:
     assert first == now - 7200.0
     assert len(later) == 2
     assert later[0] == pytest.approx(now, abs=1.0)
-    assert controller.reconciler.github_answered
+    assert controller.poller.github_answered
     assert world.store.arrived_until == pytest.approx(now + 30.0, abs=11.0)
 
 
@@ -274,7 +280,7 @@ def test_github_that_does_not_answer_is_asked_about_the_same_time_again(
         controller = await controller_of(world)
         await watch(controller, pause - 5.0)
         assert len(world.github.since) == 1
-        assert not controller.reconciler.github_answered
+        assert not controller.poller.github_answered
 
         world = World()
         world.github.script("redeliver_failed", error)
@@ -282,7 +288,7 @@ def test_github_that_does_not_answer_is_asked_about_the_same_time_again(
         await watch(controller, pause + 5.0)
         assert len(world.github.since) == 2
         assert world.github.since[0] == world.github.since[1]
-        assert controller.reconciler.github_answered
+        assert controller.poller.github_answered
         assert world.east.lists >= 2, "lists go on"
 
     scenario()
@@ -326,7 +332,7 @@ async def test_a_long_list_is_taken_in_by_pieces_and_others_have_turns_in_betwee
             await asyncio.sleep(0)
 
     waiting = asyncio.create_task(others())
-    take_in = controller.reconciler._take_in
+    take_in = controller.poller._take_in
     assert await take_in(EAST, controller.journal.now, strangers) == (strangers[-1],)
     await cancelled(waiting)
     assert turns >= 5

@@ -11,7 +11,7 @@ from autoscaler.controller.ports.github import (
     RetryLaterError,
     RunnerBusyError,
 )
-from autoscaler.model.cooldowns import mint_key
+from autoscaler.model.cooldowns import registration_key
 from autoscaler.model.jobs import JobState
 from autoscaler.model.runners import RunnerState
 from tests.controller.agents import Agent, launched, refusal, say
@@ -64,7 +64,7 @@ async def test_a_release_whose_answer_was_lost_may_be_asked_for_again() -> None:
 @on_virtual_time
 async def test_before_the_acknowledgement_there_is_nothing_to_release() -> None:
     controller, (agent,) = await launched(World())
-    await agent.park()
+    await agent.make_ready()
     assert not await may_release(agent)
     assert await release(agent) == 404
     await controller.turn()
@@ -75,7 +75,7 @@ async def test_before_the_acknowledgement_there_is_nothing_to_release() -> None:
 async def test_a_busy_runner_is_not_even_asked_about() -> None:
     world = World()
     controller, agent = await idle(world)
-    await say(controller, 1, JobState.IN_PROGRESS, world.github.minted[0])
+    await say(controller, 1, JobState.IN_PROGRESS, world.github.registered[0])
     await controller.turn()
     assert state_of_runner(controller) is RunnerState.BUSY
     assert not await may_release(agent)
@@ -100,7 +100,7 @@ def test_what_github_does_not_do_is_told_and_changes_nothing(
         controller, agent = await idle(world)
         world.github.script("delete_runner", error)
         assert await release(agent) == status
-        assert state_of_runner(controller) is RunnerState.ACKNOWLEDGED
+        assert state_of_runner(controller) is RunnerState.LISTENING
         assert len(world.github.registrations) == 1
 
     scenario()
@@ -119,11 +119,11 @@ async def test_a_registration_that_is_not_there_is_as_good_as_deleted() -> None:
 async def test_while_github_is_not_to_be_asked_no_release_is_allowed() -> None:
     world = World()
     controller, agent = await idle(world)
-    world.github.script("mint", RetryLaterError("429", 300.0))
+    world.github.script("register", RetryLaterError("429", 300.0))
     other = await launched_for_another_job(controller)
-    await other.park()
+    await other.make_ready()
     await controller.turn()
-    assert mint_key("org:acme") in controller.state.cooldowns
+    assert registration_key("org:acme") in controller.state.cooldowns
     assert not await may_release(agent)
     await world.clock.sleep(300.0)
     assert await may_release(agent)
@@ -134,7 +134,7 @@ async def test_another_machines_registration_cannot_be_released() -> None:
     world = World()
     controller, agent = await idle(world)
     other = await launched_for_another_job(controller)
-    await other.park()
+    await other.make_ready()
     assert await refusal(controller.desk.release(agent.machine, other.nonce)) == (401, "nonce")
     assert await release(other) == 404
     assert len(world.github.registrations) == 1
@@ -238,7 +238,7 @@ async def test_what_a_job_says_of_its_machines_boot_writes_nothing() -> None:
     controller.journal.changed.clear()
     for number in range(1000):
         await controller.desk.stage(agent.machine, agent.nonce, f"stage-{number}")
-        await controller.desk.gate(agent.machine, agent.nonce, False, f"{number}")
+        await controller.desk.health_checks(agent.machine, agent.nonce, False, f"{number}")
     await controller.journal.commit()
     assert len(world.store.commits) == before
     assert controller.only_machine() == machine

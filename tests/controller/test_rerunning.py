@@ -8,7 +8,7 @@ import pytest
 
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
-from autoscaler.controller.rerunning import Rerunning
+from autoscaler.controller.rerunning import Rerunner
 from autoscaler.ledger.interruptions import FIRST_ASKED_AFTER
 from autoscaler.model.events import JobObserved, MachineNoticed
 from autoscaler.model.identifiers import JobId
@@ -46,14 +46,14 @@ class FakeReruns:
         return step
 
 
-async def killed() -> tuple[World, Controller, FakeReruns, Rerunning]:
+async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
     """A job whose spot machine was taken from under it, and that has failed."""
     known = catalogue()
     skus = {name: replace(sku, rerun_interrupted=2) for name, sku in known.skus.items()}
     world = World(catalogue=replace(known, skus=skus))
     controller, (agent,) = await launched(world)
-    granted = await agent.start_runner()
-    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    assigned = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
     await controller.turn()
     machine = controller.only_machine()
     assert machine.provider_id is not None
@@ -61,7 +61,7 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunning]:
     notice = MachineNoticed(now, EAST, machine.provider_id, NoticeKind.SPOT_INTERRUPTION, now)
     await controller.journal.record(notice)
     world.east.terminate(machine.provider_id)
-    await controller.reconciler.sweep(EAST)
+    await controller.poller.sweep(EAST)
     await world.clock.sleep(600.0)
     job = controller.state.jobs[JOB]
     now = world.clock.now()
@@ -71,7 +71,7 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunning]:
     )
     await world.clock.sleep(FIRST_ASKED_AFTER)
     reruns = FakeReruns(world)
-    return world, controller, reruns, Rerunning(controller.journal, reruns, world.clock)
+    return world, controller, reruns, Rerunner(controller.journal, reruns, world.clock)
 
 
 def outcome(world: World) -> RerunOutcome | None:
@@ -80,7 +80,7 @@ def outcome(world: World) -> RerunOutcome | None:
     return rerun.outcome
 
 
-async def ask_when_due(world: World, rerunning: Rerunning) -> None:
+async def ask_when_due(world: World, rerunning: Rerunner) -> None:
     """Ask, and let the time until the next try pass."""
     await rerunning.ask_for_due()
     (rerun,) = world.store.of_kind(Rerun)
@@ -175,7 +175,7 @@ def test_the_list_outlives_the_controller() -> None:
         again = Controller(world)
         await again.resume()
         reruns = FakeReruns(world, deque([ACCEPTED]))
-        await Rerunning(again.journal, reruns, world.clock).ask_for_due()
+        await Rerunner(again.journal, reruns, world.clock).ask_for_due()
         assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))]
         assert outcome(world) is RerunOutcome.ACCEPTED
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from autoscaler.controller.ports.github import (
     GitHubError,
-    MintOutcomeUnknownError,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
     RunnerExistsError,
 )
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.model.calls import REPEAT_WINDOW, Call
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.launch_requests import REPEAT_WINDOW, LaunchRequest
 from autoscaler.model.machines import Machine
 from tests.controller.controllers import World
 from tests.controller.fakes_github import AnswerLost
@@ -54,7 +54,7 @@ def check(living: LivingWorld) -> None:
     assert world.east.running == []
     assert world.github.registrations == {}
     assert not any(m.occupies for m in world.store.of_kind(Machine))
-    assert len(set(world.github.minted)) == len(world.github.minted)
+    assert len(set(world.github.registered)) == len(world.github.registered)
 
 
 def _check_requests(world: World) -> None:
@@ -64,13 +64,13 @@ def _check_requests(world: World) -> None:
     for tries in by_token.values():
         assert len({request for _, request in tries}) == 1, "a repeat that is not byte-identical"
         assert tries[-1][0] - tries[0][0] <= REPEAT_WINDOW
-    requests = {call.id: call.request for call in world.store.of_kind(Call)}
+    requests = {call.id: call.body for call in world.store.of_kind(LaunchRequest)}
     for sent in world.east.sent:
         assert requests[json.loads(sent.request)["call"]] == sent.request
 
 
 def _check_slots(world: World) -> None:
-    slots = {call.id: len(call.slots) for call in world.store.of_kind(Call)}
+    slots = {call.id: len(call.slots) for call in world.store.of_kind(LaunchRequest)}
     for call, machines in Counter(i.call for i in world.east.instances.values()).items():
         assert machines <= slots[call], "more machines than slots"
     bound = [m.provider_id for m in world.store.of_kind(Machine) if m.provider_id is not None]
@@ -105,13 +105,13 @@ launch_steps = st.sampled_from(
         Partly(1),
     ]
 )
-mint_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_from(
+registration_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_from(
     [
         None,
         RetryLaterError("429", 3.0),
         RunnerExistsError("409"),
-        MintOutcomeUnknownError("502"),
-        AnswerLost(MintOutcomeUnknownError("reset")),
+        RegistrationOutcomeUnknownError("502"),
+        AnswerLost(RegistrationOutcomeUnknownError("reset")),
     ]
 )
 other_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_from(
@@ -125,7 +125,7 @@ other_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_fro
     cancelled=st.frozensets(st.integers(1, 4), max_size=2),
     fuses=st.lists(st.integers(1, 150), max_size=4),
     launches=st.lists(launch_steps, max_size=4),
-    mints=st.lists(mint_steps, max_size=4),
+    registrations=st.lists(registration_steps, max_size=4),
     others=st.lists(other_steps, max_size=4),
 )
 def test_whatever_goes_wrong_together_is_put_right(
@@ -133,13 +133,13 @@ def test_whatever_goes_wrong_together_is_put_right(
     cancelled: frozenset[int],
     fuses: list[int | None],
     launches: list[ProviderError | OutcomeUnknownError | Partly | Lost | None],
-    mints: list[GitHubError | AnswerLost | None],
+    registrations: list[GitHubError | AnswerLost | None],
     others: list[GitHubError | AnswerLost | None],
 ) -> None:
     async def scenario() -> LivingWorld:
         world = World()
         world.east.launch_script.extend(launches)
-        world.github.script("mint", *mints)
+        world.github.script("register", *registrations)
         for method in ("find_runner", "read_runner", "delete_runner", "redeliver_failed"):
             world.github.script(method, *others)
         return await live(world, jobs, fuses, cancelled)

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, Granted
+from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError
 from autoscaler.controller.ports.github import (
     GitHubError,
-    MintedRunner,
-    MintOutcomeUnknownError,
+    NewRegistration,
     OperatorError,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
     RunnerExistsError,
 )
@@ -23,7 +23,7 @@ from autoscaler.model.catalogue import IdlePolicy, Limits
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import MachineState, TerminationReason
 from tests.controller.agents import Agent, launched, queue, refusal, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost
@@ -33,15 +33,15 @@ from tests.controller.virtual_time import on_virtual_time, run
 from tests.planner.fleets import EAST, catalogue, sku
 
 DETERMINED = settings(derandomize=True, deadline=None, max_examples=20, database=None)
-LABEL_VALUES = {"gpu", "cpu", EAST, "success", "unknown", *FailureClass, *EndGround}
+LABEL_VALUES = {"gpu", "cpu", EAST, "success", "unknown", *FailureClass, *TerminationReason}
 
-mint_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_from(
+registration_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_from(
     [
         None,
         RetryLaterError("429", 3.0),
         OperatorError("403"),
         RunnerExistsError("409"),
-        AnswerLost(MintOutcomeUnknownError("reset")),
+        AnswerLost(RegistrationOutcomeUnknownError("reset")),
     ]
 )
 launch_steps = st.sampled_from(
@@ -57,18 +57,18 @@ launch_steps = st.sampled_from(
 
 @DETERMINED
 @given(
-    mints=st.lists(mint_steps, max_size=4),
+    registrations=st.lists(registration_steps, max_size=4),
     launches=st.lists(launch_steps, max_size=3),
     fuses=st.lists(st.integers(1, 120), max_size=3),
 )
 def test_no_secret_is_in_any_record_row_label_or_log_line(
-    mints: list[GitHubError | AnswerLost | None],
+    registrations: list[GitHubError | AnswerLost | None],
     launches: list[ProviderError | OutcomeUnknownError | Partly | Lost | None],
     fuses: list[int | None],
 ) -> None:
     async def scenario() -> LivingWorld:
         world = World()
-        world.github.script("mint", *mints)
+        world.github.script("register", *registrations)
         world.east.launch_script.extend(launches)
         living = LivingWorld(world)
         for job in (1, 2, 3):
@@ -96,12 +96,12 @@ async def test_refusals_tell_no_secret() -> None:
     with capture_logs() as lines:
         controller, (agent,) = await launched(world)
         with pytest.raises(BootstrapRefusedError) as refused:
-            await agent.hello(b"refused:signature")
+            await agent.attest(b"refused:signature")
         assert "SECRET" not in str(refused.value)
-        await agent.park()
+        await agent.make_ready()
         await controller.turn()
-        granted = await agent.take_grant()
-        assert "SECRET" in granted.jit_config
+        assigned = await agent.take_assignment()
+        assert "SECRET" in assigned.jit_config
         stranger = Agent(controller, agent.instance, "SECRET-NONCE-of-a-stranger")
         stranger.machine = agent.machine
         assert await refusal(stranger.poll()) == (401, "nonce")
@@ -110,8 +110,8 @@ async def test_refusals_tell_no_secret() -> None:
 
 
 def test_the_values_that_carry_a_secret_do_not_show_it() -> None:
-    assert "SECRET" not in repr(Granted(RunnerName("r"), "SECRET-JIT"))
-    assert "SECRET" not in repr(MintedRunner(1, "SECRET-JIT"))
+    assert "SECRET" not in repr(Assigned(RunnerName("r"), "SECRET-JIT"))
+    assert "SECRET" not in repr(NewRegistration(1, "SECRET-JIT"))
 
 
 CROWDED = catalogue(
@@ -167,7 +167,7 @@ async def _step(controller: Controller, what: str, job: int, labels: tuple[str, 
             for machine in tuple(controller.state.machines.values()):
                 if machine.state is MachineState.LAUNCHED and machine.provider_id is not None:
                     instance = controller.world.east.instances[machine.provider_id]
-                    await Agent(controller, instance).park()
+                    await Agent(controller, instance).make_ready()
         case _:
             await asyncio.sleep(30.0)
 
@@ -190,17 +190,17 @@ def _check_reasons(controller: Controller) -> None:
 async def test_the_metrics_learn_of_jobs_and_machines_once() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    granted = await agent.start_runner()
+    assigned = await agent.start_runner()
     began = controller.state.jobs[JobId(1)].queued_at
     await world.clock.sleep(30.0)
     for _ in range(2):
-        await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+        await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
         await controller.turn()
     (started,) = world.telemetry.started
     assert started[1] == pytest.approx(controller.state.jobs[JobId(1)].started_at - began)  # type: ignore[operator]
     assert world.telemetry.counts.jobs_in_progress == {"gpu": 1}
     for _ in range(2):
-        await say(controller, 1, JobState.COMPLETED, granted.runner)
+        await say(controller, 1, JobState.COMPLETED, assigned.runner)
         await controller.turn()
     assert world.telemetry.said == [
         ("launches", "gpu", EAST),
@@ -213,12 +213,12 @@ async def test_the_metrics_learn_of_jobs_and_machines_once() -> None:
 async def test_the_counts_of_the_fleet_are_by_sku_and_state() -> None:
     world = World()
     controller, (one, _) = await launched(world, jobs=2)
-    await one.park()
+    await one.make_ready()
     await queue(controller, 3)
     await controller.intake.apply_waiting()
     counts = fleet_counts(controller.state, world.clock.now())
     assert counts.jobs_waiting == {"gpu": 3}
     filled = {key: count for key, count in counts.machines.items() if count}
-    assert filled == {("gpu", MachineState.LAUNCHED): 1, ("gpu", MachineState.PARKED): 1}
+    assert filled == {("gpu", MachineState.LAUNCHED): 1, ("gpu", MachineState.READY): 1}
     assert counts.dollars_per_hour == 2.0
     assert counts.machines_foreign == 0

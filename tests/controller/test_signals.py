@@ -23,8 +23,8 @@ async def test_no_sku_of_a_new_fleet_has_an_open_circuit_breaker() -> None:
 @on_virtual_time
 async def test_a_completed_job_is_counted_by_its_conclusion() -> None:
     controller, (agent,) = await launched(World())
-    granted = await agent.start_runner()
-    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    assigned = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
     job, now = controller.state.jobs[JobId(1)], controller.journal.now
     done = JobObserved(now, job.id, JobState.COMPLETED, job.repository, job.labels, job.queued_at)
     await controller.journal.record(replace(done, conclusion="failure", completed_at=now))
@@ -44,7 +44,7 @@ async def test_an_interruption_is_counted_once_whatever_else_happens_to_the_mach
     )
     await agent.exit("it left")
     world.east.terminate(machine.provider_id)
-    await controller.reconciler.sweep(EAST)
+    await controller.poller.sweep(EAST)
     await controller.turn()
     counted = [word for word in world.telemetry.said if word[0] == "machine_interrupted"]
     assert counted == [("machine_interrupted", "gpu", NoticeKind.SPOT_INTERRUPTION)]

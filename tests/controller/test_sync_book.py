@@ -12,13 +12,13 @@ from autoscaler.controller.ports.github_lists import (
     ListedRun,
     RunStatus,
 )
-from autoscaler.controller.sync_book import (
+from autoscaler.controller.sync_schedule import Kind, Read, Turn
+from autoscaler.controller.sync_state import (
     ASK_AT_ONCE,
     GHOST_AFTER,
     UNLISTED_FOR,
-    SyncBook,
+    SyncState,
 )
-from autoscaler.controller.sync_schedule import Kind, Read, Turn
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Catalogue, Scope
 from autoscaler.model.events import Event, JobAbandoned, JobObserved
@@ -52,7 +52,7 @@ class Desk:
 
     def __init__(self, known: Catalogue | None = None) -> None:
         self.ledger = Ledger(known or catalogue())
-        self.book = SyncBook("acme", ["org:acme"], NOW)
+        self.book = SyncState("acme", ["org:acme"], NOW)
 
     def hear(self, *events: Event) -> None:
         for event in events:
@@ -248,7 +248,7 @@ def test_failures_are_counted_until_it_is_read() -> None:
 def test_one_repository_spelt_in_two_ways_is_read_once() -> None:
     """The configuration, a webhook and a list may each write a name in a case of their own."""
     desk = Desk(replace(catalogue(), scopes=(Scope("acme", "Widgets"),)))
-    desk.book = SyncBook("acme", ["repo:acme/Widgets"], NOW)
+    desk.book = SyncState("acme", ["repo:acme/Widgets"], NOW)
     shown = [ListedRepository("acme/Widgets")]
     desk.book.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
     desk.book.listed_runs("acme/Widgets", [ACTIVE], NOW)

@@ -40,9 +40,9 @@ def test_a_registration_of_ours_without_a_machine_is_removed() -> None:
 
 def test_one_whose_machine_is_known_to_be_gone_is_removed() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.lists(world.listed("c0", terminated=True))
-    assert world.machine("c0").state is MachineState.GONE
+    assert world.machine("c0").state is MachineState.TERMINATED
     assert removed(world, registered(f"{OURS}c0-1"))
 
 
@@ -67,7 +67,7 @@ def test_after_take_overs_names_of_every_former_id_are_removed_once_their_machin
     installation: str,
 ) -> None:
     world = World()
-    world.park()
+    world.make_ready()
     for taken in ("01d01d01", "2bad2bad"):
         world.do(e.InstallationTakenOver, InstallationId(taken))
     name = f"ci-{installation}-c0-1"
@@ -89,7 +89,7 @@ def test_what_may_be_at_work_is_kept_whenever_it_is_shown_so(online: bool, busy:
 
 def test_a_machine_that_is_there_or_was_lost_keeps_its_registration() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     assert not removed(world, registered(f"{OURS}c0-1"))
     for moment in (1.0, 62.0):
         world.after(moment)
@@ -104,11 +104,11 @@ def test_one_whose_slot_was_written_off_is_removed_as_one_that_nobody_knows() ->
     world.send(1)
     world.restart(3600.0)
     ours = registered(f"{OURS}c0-1")
-    assert not has_lost_its_machine(ours, world.state, unclear=False), "it may turn up"
+    assert not has_lost_its_machine(ours, world.state, unverified=False), "it may turn up"
     for _ in range(2):
         world.after(61.0).lists()
     assert world.machine("c0").state is MachineState.FAILED
-    assert not has_lost_its_machine(ours, world.state, unclear=True), "it may be another one's"
+    assert not has_lost_its_machine(ours, world.state, unverified=True), "it may be another one's"
     assert not removed(world, registered(ours.name, online=True))
     assert removed(world, ours)
 
@@ -118,7 +118,7 @@ def test_after_a_restored_backup_nothing_unknown_is_removed_while_a_machine_is_u
 ):
     world = World()
     world.lists(listed("newer than the backup", call="unknown"))
-    assert any(machine.unproven for machine in world.state.machines.values())
+    assert any(machine.unverified for machine in world.state.machines.values())
     registrations = Registrations()
     for _ in range(3):
         assert registrations.listed([registered(UNKNOWN)], world.state, world.now) == []
@@ -154,7 +154,7 @@ def test_less_than_a_minute_between_two_lists_is_not_enough_and_a_gap_begins_ane
 def test_a_long_list_does_not_go_through_all_machines_for_each_registration() -> None:
     world = World()
     for _ in range(3):
-        world.park()
+        world.make_ready()
     machines = _Counted(world.state.machines)
     world.state.machines = machines
     many = [

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, ListedRepository
-from autoscaler.controller.sync_book import SyncBook
 from autoscaler.controller.sync_schedule import Kind, Read, staleness
+from autoscaler.controller.sync_state import SyncState
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import TimePassed
 from tests.controller.test_sync_book import ACTIVE, ENDED, NOW, WIDGETS, Desk, told
@@ -72,7 +72,7 @@ def test_a_list_that_is_not_whole_adds_and_takes_nothing_away() -> None:
 
 def test_one_scopes_list_takes_nothing_from_another() -> None:
     desk = Desk(replace(catalogue(), scopes=(Scope("acme", "tools"), Scope("acme", None))))
-    desk.book = SyncBook("acme", ["repo:acme/tools", "org:acme"], NOW)
+    desk.book = SyncState("acme", ["repo:acme/tools", "org:acme"], NOW)
     state = desk.ledger.state
     desk.book.listed_repositories("repo:acme/tools", [ListedRepository("acme/tools")], state)
     desk.book.listed_repositories("org:acme", [ListedRepository(WIDGETS)], state)

@@ -158,9 +158,9 @@ def test_a_repository_does_not_turn_quiet_while_none_can_be_read() -> None:
 
 def test_what_fails_again_and_again_is_tried_ever_less_often_and_never_given_up() -> None:
     known = Known(BEGAN, {}, {}, {(WIDGETS, 1): KnownRun(BEGAN, changed=True)})
-    for strikes in (1, 2, 3, 4, 5, 6, 7, 8, 5_000):
-        every = [15.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0, SELDOM][min(strikes, 7)]
-        turn = {jobs(1): Turn(NOW, NOW - 60.0, strikes)}
+    for failures in (1, 2, 3, 4, 5, 6, 7, 8, 5_000):
+        every = [15.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0, SELDOM][min(failures, 7)]
+        turn = {jobs(1): Turn(NOW, NOW - 60.0, failures)}
         failing = Known(BEGAN, {}, {}, known.runs, turn)
         assert next_reads(failing, NOW + every - 0.1, 9) == []
         assert next_reads(failing, NOW + every, 9) == [jobs(1)]
@@ -178,10 +178,10 @@ def test_what_is_seldom_looked_at_anyway_is_no_oftener_for_failing() -> None:
 def test_what_was_never_read_is_tried_again_soon_and_ever_less_often_while_it_fails() -> None:
     known = Known(BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {(WIDGETS, 1): KnownRun(BEGAN)})
     everything = next_reads(known, NOW, 99)
-    for strikes, every in ((0, 1), (1, 1), (2, 2), (3, 4), (5_000, SELDOM / FIRST_AGAIN)):
+    for failures, every in ((0, 1), (1, 1), (2, 2), (3, 4), (5_000, SELDOM / FIRST_AGAIN)):
         for read in everything:
             tried = {one: Turn(NOW + 9999.0) for one in everything} | {
-                read: Turn(NOW, None, strikes)
+                read: Turn(NOW, None, failures)
             }
             failing = Known(BEGAN, known.scopes, {WIDGETS: NOW + 999.0}, known.runs, tried)
             assert next_reads(failing, NOW + every * FIRST_AGAIN - 0.1, 9) == []
@@ -235,7 +235,7 @@ def test_new_repositories_of_an_organization_are_listed_between_the_lists_of_all
     assert created not in next_reads(Known(BEGAN, {SCOPE: False}), NOW, 99)
     listed = Known(BEGAN, {SCOPE: False}, turns={all_of_it: Turn(NOW, NOW)})
     assert created in next_reads(listed, NOW, 99)
-    failing = Known(BEGAN, {SCOPE: False}, turns={all_of_it: Turn(NOW, NOW - 300.0, strikes=1)})
+    failing = Known(BEGAN, {SCOPE: False}, turns={all_of_it: Turn(NOW, NOW - 300.0, failures=1)})
     assert created not in next_reads(failing, NOW, 99)
     one = f"repo:{WIDGETS}"
     listed = Known(BEGAN, {one: False}, turns={Read(Kind.REPOSITORIES, one): Turn(NOW, NOW)})
@@ -246,5 +246,5 @@ def test_new_repositories_that_cannot_be_listed_make_the_picture_older() -> None
     all_of_it, created = Read(Kind.REPOSITORIES, SCOPE), Read(Kind.CREATED, SCOPE)
     turns_of = {all_of_it: Turn(NOW, NOW), created: Turn(NOW, NOW - 90.0)}
     assert staleness(Known(BEGAN, {SCOPE: False}, turns=turns_of), NOW) == 0.0
-    turns_of[created] = Turn(NOW, NOW - 90.0, strikes=2)
+    turns_of[created] = Turn(NOW, NOW - 90.0, failures=2)
     assert staleness(Known(BEGAN, {SCOPE: False}, turns=turns_of), NOW) == 90.0

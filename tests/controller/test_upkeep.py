@@ -2,8 +2,8 @@
 
 import asyncio
 
+from autoscaler.controller.poller import UPKEEP_EVERY
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.controller.reconciler import UPKEEP_EVERY
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
 from tests.controller.agents import queue
@@ -18,7 +18,7 @@ BROKEN = ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
 
 async def watch(controller: Controller, seconds: float) -> None:
     """Let the reconciler run for a while."""
-    task = asyncio.create_task(controller.reconciler.run())
+    task = asyncio.create_task(controller.poller.run())
     await asyncio.sleep(seconds)
     if task.done():
         await task
@@ -62,6 +62,6 @@ async def test_what_open_calls_name_is_told_to_the_collection() -> None:
     await controller.resume()
     await queue(controller, 1)
     await controller.turn()
-    (call,) = controller.state.open_calls.values()
+    (call,) = controller.state.open_launch_requests.values()
     await watch(controller, 5.0)
-    assert world.east.collected == [(call.request,)]
+    assert world.east.collected == [(call.body,)]

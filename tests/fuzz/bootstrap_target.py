@@ -34,7 +34,7 @@ STATUSES = frozenset({200, 204, 400, 401, 403, 409, 410, 426, 429, 503})
 LONG_ENOUGH = 200.0
 """Seconds of an episode; from 300 on a machine's silence alone would be a reason to end it."""
 
-_OVER = (MachineState.ENDING, MachineState.FAILED, MachineState.GONE, MachineState.LOST)
+_OVER = (MachineState.TERMINATING, MachineState.FAILED, MachineState.TERMINATED, MachineState.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class _Episode:
         step = wanted["step"]
         authentic = self._is_authentic(machine, authorization)
         if step == "hello":
-            answer = await self._fleet.endpoint.hear_hello(read)
+            answer = await self._fleet.endpoint.receive_attestation(read)
         else:
             answer = await self._fleet.endpoint.hear(step, machine, authorization, read)
         return Said(step, machine, authorization, body, authentic, answer)

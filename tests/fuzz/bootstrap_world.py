@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from operator import attrgetter
 
-from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.model.identifiers import MachineId, ProviderMachineId, RunnerName
 from autoscaler.model.machines import Machine
@@ -28,7 +28,7 @@ from tests.server.doubles import CountingTelemetry
 _values_of_machine = attrgetter(*(field.name for field in fields(Machine)))
 _values_of_runner = attrgetter(*(field.name for field in fields(Runner)))
 
-Desk = type[BootstrapDesk]
+Desk = type[BootstrapService]
 Verify = Callable[[bytes, str], ProvenIdentity]
 
 real_verify: Verify = IdentityVerifier(REGION, documents.PINNED).verify
@@ -38,7 +38,7 @@ real_verify: Verify = IdentityVerifier(REGION, documents.PINNED).verify
 class Parts:
     """The code under test; a test of the fuzzer puts one with a hole in its place."""
 
-    desk: Desk = BootstrapDesk
+    desk: Desk = BootstrapService
     verify: Verify = real_verify
 
 
@@ -92,11 +92,11 @@ class Fleet:
         self.controller = Controller(world)
         self.desk = parts.desk(
             self.controller.journal,
-            self.controller.granting,
+            self.controller.registrar,
             self.controller.releasing,
             world.providers,
             {},
-            self.controller.reconciler.list_soon,
+            self.controller.poller.list_soon,
         )
         self.endpoint = BootstrapEndpoint(self.desk, b"", CountingTelemetry())
         self.books = Books()

@@ -19,7 +19,7 @@ def ask(step: str, body: str = "{}") -> Step:
     }
 
 
-def parked(target: BootstrapTarget) -> list[Step]:
+def ready(target: BootstrapTarget) -> list[Step]:
     """The first machine says hello and passes its gate; a turn grants it."""
     hello = (
         f'{{"protocol": 1, "provider": "east", "nonce": "{"ab" * 32}", "agent": "1.0",'
@@ -32,5 +32,5 @@ def test_a_machine_that_leaves_while_its_registration_is_replaced() -> None:
     """The second poll deletes what was handed over; `exit` overtook the answer, and it was a 500."""
     target = BootstrapTarget()
     poll, leave = ask("poll", '{"wait": 0}'), ask("exit", '{"detail": "runner left"}')
-    episode = [*parked(target), poll, {"do": "together", "asks": [poll, leave]}]
+    episode = [*ready(target), poll, {"do": "together", "asks": [poll, leave]}]
     assert target.try_all([episode]) == []

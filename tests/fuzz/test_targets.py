@@ -12,7 +12,7 @@ import pytest
 from asn1crypto import cms
 from cryptography import x509
 
-from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.controller.ports.provider import ProvenIdentity
 from autoscaler.controller.ports.store import Delivery, Store
@@ -207,13 +207,13 @@ def test_a_hole_in_the_parsers_of_notices_is_found(
 # --- holes in the bootstrap desk ---------------------------------------------------------------
 
 
-class BelievesAnyNonce(BootstrapDesk):
+class BelievesAnyNonce(BootstrapService):
     def _authenticated(self, machine: MachineId, nonce: str, *, over: bool = False) -> Machine:
         found = self._journal.ledger.state.machines.get(machine)
         return found if found is not None else super()._authenticated(machine, nonce, over=over)
 
 
-class LetsAnybodyExit(BootstrapDesk):
+class LetsAnybodyExit(BootstrapService):
     async def exited(
         self,
         machine: MachineId,
@@ -225,21 +225,21 @@ class LetsAnybodyExit(BootstrapDesk):
             await self._journal.record(e.MachineExited(self._journal.now, machine, detail, reason))
 
 
-class GreetsTheGranted(BootstrapDesk):
+class AttestsAsTheAssigned(BootstrapService):
     def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
         if not machine.handed_over:
             super()._compare(machine, identity)
 
 
-class AcknowledgesForOthers(BootstrapDesk):
+class AcknowledgesForOthers(BootstrapService):
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
         self._authenticated(machine, nonce)
         for other in tuple(self._journal.ledger.state.runners.values()):
             if other.machine != machine and other.handed_over_at is not None:
-                await self._journal.record(e.RunnerAcknowledged(self._journal.now, other.name))
+                await self._journal.record(e.RunnerListening(self._journal.now, other.name))
 
 
-class CrashesOnStrangers(BootstrapDesk):
+class CrashesOnStrangers(BootstrapService):
     async def heartbeat(self, machine: MachineId, nonce: str) -> None:
         del nonce  # the record is looked up before anybody asks whether there is one
         await super().heartbeat(self._journal.ledger.state.machines[machine].id, "")
@@ -250,7 +250,7 @@ class CrashesOnStrangers(BootstrapDesk):
     [
         ({"desk": BelievesAnyNonce}, "changed without its own word"),
         ({"desk": LetsAnybodyExit}, "to a stranger"),
-        ({"desk": GreetsTheGranted}, "which has had its grant"),
+        ({"desk": AttestsAsTheAssigned}, "which has had its grant"),
         ({"desk": AcknowledgesForOthers}, "changed without its"),
         ({"desk": CrashesOnStrangers}, "crashed: KeyError"),
         ({"verify": believes_embedded_certificates}, "which its proof does not prove"),

@@ -48,7 +48,7 @@ class StandIn:
     faults: list[Fault] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     tokens: dict[str, Instant] = field(default_factory=dict)
-    minted: list[dict[str, Any]] = field(default_factory=list)
+    registered: list[dict[str, Any]] = field(default_factory=list)
     minters: list[int] = field(default_factory=list)
     registrations: dict[int, int] = field(default_factory=dict)
     lists: StandInLists = field(default_factory=StandInLists)
@@ -169,7 +169,7 @@ class StandIn:
         names = self.chosen.get(int(request.match_info["id"]), [])
         return self._page(request, [{"full_name": name} for name in names], "repositories")
 
-    async def mint(self, request: web.Request) -> web.Response:
+    async def register(self, request: web.Request) -> web.Response:
         by = self.need_token(request)
         body = await request.json()
         runners = self.runners.setdefault(_place(request), {})
@@ -177,8 +177,8 @@ class StandIn:
             raise _refuse(409, f"Already exists - A runner with the name {body['name']}")
         if not 1 <= len(body["labels"]) <= 100:
             raise _refuse(422, "Validation Failed")
-        self.minted.append({"place": _place(request), **body})
-        number = len(self.minted)
+        self.registered.append({"place": _place(request), **body})
+        number = len(self.registered)
         runner = {"id": number, "name": body["name"], "status": "offline", "busy": False}
         runners[number] = runner
         answer = {"runner": runner, "encoded_jit_config": f"JIT-SECRET-{number}"}
@@ -267,7 +267,7 @@ class StandIn:
         self.lists.add_routes(app, root, self.need_token, self._page)
         for place in (org, repo):
             app.router.add_get(f"{place}/installation", self.installation)
-            app.router.add_post(f"{place}/actions/runners/generate-jitconfig", self.mint)
+            app.router.add_post(f"{place}/actions/runners/generate-jitconfig", self.register)
             app.router.add_get(f"{place}/actions/runners", self.list_runners)
             app.router.add_get(f"{place}/actions/runners/{{id}}", self.read_runner)
             app.router.add_delete(f"{place}/actions/runners/{{id}}", self.delete_runner)

@@ -205,7 +205,7 @@ async def test_a_limit_on_minting_does_not_hold_the_questions(
     asked.github.faults = [Fault("generate-jitconfig", 429, {}, {"Retry-After": "60"}, times=9)]
     for _ in range(3):
         with pytest.raises(RetryLaterError):
-            await client.mint("org:acme", "gpu", RunnerName("r"), ("gpu",))
+            await client.register("org:acme", "gpu", RunnerName("r"), ("gpu",))
     assert asked.github.count("generate-jitconfig") == 1
     assert await read(client) is not None
 

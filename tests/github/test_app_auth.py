@@ -43,14 +43,14 @@ async def test_a_token_is_asked_for_once_and_renewed_before_it_runs_out(
     assert world.github.count("installation$") == 1
 
 
-async def test_a_revoked_token_is_replaced_even_for_a_mint(
+async def test_a_revoked_token_is_replaced_even_for_a_registration(
     world: World, client: GitHubClient
 ) -> None:
     await client.find_runner("org:acme", ANYBODY)
     world.github.tokens.clear()
-    minted = await client.mint("org:acme", "Default", ANYBODY, ("gpu",))
-    assert minted.github_id == 1
-    assert len(world.github.minted) == 1
+    registered = await client.register("org:acme", "Default", ANYBODY, ("gpu",))
+    assert registered.github_id == 1
+    assert len(world.github.registered) == 1
 
 
 async def test_organisations_and_repositories_each_have_their_own_installation(
@@ -151,7 +151,7 @@ async def test_no_secret_is_in_any_repr_or_message(world: World, keys: KeyPair) 
             body = {"message": "no", "encoded_jit_config": {"JIT": 1}, "runner": {"id": 1}}
             world.github.faults = [Fault("generate-jitconfig", status, body)]
             with pytest.raises(GitHubError) as caught:
-                await client.mint("org:acme", "gpu", ANYBODY, ("gpu",))
+                await client.register("org:acme", "gpu", ANYBODY, ("gpu",))
             error: BaseException | None = caught.value
             assert error is not None
             assert error.__cause__ is None

@@ -15,7 +15,7 @@ from autoscaler.model.identifiers import Instant
 STEADY = settings(derandomize=True, deadline=None)
 NOW: Instant = 1_800_000_000.0
 APP = "app 1 on acme"
-MINT = Request("POST", "/jit", effect=Effect.MINT, importance=Importance.MINT)
+REGISTER = Request("POST", "/jit", effect=Effect.REGISTER, importance=Importance.REGISTER)
 CHECK = Request("GET", "/job")
 REMOVE = Request("DELETE", "/runner", effect=Effect.WRITE, importance=Importance.REMOVE)
 SYNC = Request("GET", "/deliveries", importance=Importance.SYNC)
@@ -47,7 +47,7 @@ def fits(budget: Budget, request: Request, now: Instant = NOW) -> bool:
 
 def test_what_is_not_told_is_no_limit() -> None:
     budget = Budget(None)
-    for request in (MINT, CHECK, REMOVE, SYNC):
+    for request in (REGISTER, CHECK, REMOVE, SYNC):
         for _ in range(10_000):
             asked(budget, request, answer())
         assert fits(budget, request)
@@ -72,25 +72,25 @@ def test_what_matters_less_leaves_a_reserve(remaining: int, fit: set[str]) -> No
     assert {name for name, request in requests.items() if fits(budget, request)} == fit
 
 
-def test_the_reserves_fall_with_importance_and_a_mint_leaves_none() -> None:
+def test_the_reserves_fall_with_importance_and_a_registration_leaves_none() -> None:
     shares = [RESERVES[importance] for importance in Importance]
     assert shares == sorted(shares)
     assert shares[0] == 0.0
     assert len(set(shares)) == len(shares)
 
 
-def test_a_mint_may_use_the_last_registration_and_no_more() -> None:
+def test_a_registration_may_use_the_last_registration_and_no_more() -> None:
     budget = Budget(None)
     last = told(1, 10_000, resource="actions_runner_registration")
-    asked(budget, MINT, Answer(201, CIMultiDict(last)))
-    assert budget.room(APP, MINT, NOW) == 1.0
-    assert fits(budget, MINT)
-    budget.begin(APP, MINT, NOW)
-    shortage = budget.shortage(APP, MINT, NOW)
+    asked(budget, REGISTER, Answer(201, CIMultiDict(last)))
+    assert budget.room(APP, REGISTER, NOW) == 1.0
+    assert fits(budget, REGISTER)
+    budget.begin(APP, REGISTER, NOW)
+    shortage = budget.shortage(APP, REGISTER, NOW)
     assert shortage is not None
     assert (shortage.seconds, "used up" in shortage.why) == (600.0, True)
     assert fits(budget, CHECK), "registrations have a bucket of their own"
-    assert fits(budget, MINT, NOW + 600), "the hour is over"
+    assert fits(budget, REGISTER, NOW + 600), "the hour is over"
 
 
 def test_requests_under_way_are_counted_until_they_are_answered_or_lost() -> None:
@@ -116,10 +116,10 @@ def test_answers_that_overtake_each_other_give_nothing_back() -> None:
 def test_the_bucket_is_the_one_that_the_answer_names() -> None:
     budget = Budget(None)
     # An older Enterprise Server: registrations count like everything else.
-    asked(budget, MINT, Answer(201, CIMultiDict(told(0))))
-    assert not fits(budget, MINT)
+    asked(budget, REGISTER, Answer(201, CIMultiDict(told(0))))
+    assert not fits(budget, REGISTER)
     assert not fits(budget, CHECK)
-    assert budget.resource_of(MINT) == "core"
+    assert budget.resource_of(REGISTER) == "core"
 
 
 def test_each_installation_has_a_budget_of_its_own() -> None:
@@ -129,17 +129,17 @@ def test_each_installation_has_a_budget_of_its_own() -> None:
     assert budget.shortage("app 2 on acme", CHECK, NOW) is None
 
 
-def test_a_minute_has_900_points_of_which_a_mint_takes_5() -> None:
+def test_a_minute_has_900_points_of_which_a_registration_takes_5() -> None:
     budget = Budget(900)
     for second in range(180):
-        assert fits(budget, MINT, NOW + second / 4)
-        asked(budget, MINT, answer(201), NOW + second / 4)
-    assert budget.room(APP, MINT, NOW + 45) == 0.0
-    shortage = budget.shortage(APP, MINT, NOW + 45)
+        assert fits(budget, REGISTER, NOW + second / 4)
+        asked(budget, REGISTER, answer(201), NOW + second / 4)
+    assert budget.room(APP, REGISTER, NOW + 45) == 0.0
+    shortage = budget.shortage(APP, REGISTER, NOW + 45)
     assert shortage is not None
     assert shortage.seconds == 15.0
-    assert not fits(budget, MINT, NOW + 59.9)
-    assert budget.room(APP, MINT, NOW + 60) == 4.0, "those of the first second"
+    assert not fits(budget, REGISTER, NOW + 59.9)
+    assert budget.room(APP, REGISTER, NOW + 60) == 4.0, "those of the first second"
 
 
 def test_points_are_counted_by_endpoint_and_a_question_takes_one() -> None:
@@ -154,10 +154,10 @@ def test_points_are_counted_by_endpoint_and_a_question_takes_one() -> None:
 def test_the_scarcer_of_bucket_and_points_is_the_room() -> None:
     budget = Budget(900)
     bucket = told(7, 10_000, resource="actions_runner_registration")
-    asked(budget, MINT, Answer(201, CIMultiDict(bucket)))
-    assert budget.room(APP, MINT, NOW) == 7.0
-    asked(budget, MINT, answer(429, Retry_After="60"))
-    assert budget.room(APP, MINT, NOW) == 0.0
+    asked(budget, REGISTER, Answer(201, CIMultiDict(bucket)))
+    assert budget.room(APP, REGISTER, NOW) == 7.0
+    asked(budget, REGISTER, answer(429, Retry_After="60"))
+    assert budget.room(APP, REGISTER, NOW) == 0.0
 
 
 def test_a_secondary_limit_without_a_time_is_left_alone_for_longer_each_time() -> None:
@@ -216,7 +216,7 @@ def test_any_headers_leave_a_bounded_reading(headers: dict[str, str]) -> None:
 
 @STEADY
 @given(
-    st.lists(st.tuples(st.floats(0, 5), st.sampled_from([MINT, CHECK])), max_size=200),
+    st.lists(st.tuples(st.floats(0, 5), st.sampled_from([REGISTER, CHECK])), max_size=200),
     st.integers(5, 60),
 )
 def test_no_minute_ever_holds_more_points_than_allowed(
@@ -233,6 +233,6 @@ def test_no_minute_ever_holds_more_points_than_allowed(
             assert 0 < shortage.seconds <= 60
             assert fits(deepcopy(budget), request, now + shortage.seconds)
     for start, _ in sent:
-        for endpoint in (MINT, CHECK):
+        for endpoint in (REGISTER, CHECK):
             window = [r for at, r in sent if r is endpoint and start <= at <= start + 59]
             assert sum(request.points for request in window) <= limit

@@ -25,7 +25,7 @@ async def test_everything_is_asked_under_the_apis_path(world: World, ending: str
     settings = GitHubSettings(world.url + ending, keys)
     client = GitHubClient(settings, world.clock, world.telemetry)
     for number in range(4):
-        await client.mint("org:acme", "group-5", RunnerName(f"r{number}"), ("gpu",))
+        await client.register("org:acme", "group-5", RunnerName(f"r{number}"), ("gpu",))
     found = await client.find_runner("org:acme", RunnerName("r"))
     assert found is None, "all pages were read"
     assert await client.delete_runner("org:acme", 1) is True
@@ -58,8 +58,8 @@ async def test_a_server_without_limits_is_asked_as_much_as_needed(world: World) 
     world.github.installed["2", "acme"] = 90
     async with world.client(apps=(1, 2)) as client:
         for number in range(400):
-            await client.mint("org:acme", "gpu", RunnerName(f"r{number}"), ("gpu",))
-    assert len(world.github.minted) == 400
+            await client.register("org:acme", "gpu", RunnerName(f"r{number}"), ("gpu",))
+    assert len(world.github.registered) == 400
     told = {(app, account, resource) for app, account, resource, *_ in world.telemetry.budgets}
     assert (1, "acme", "actions_runner_registration") in told
     assert {(remaining, limit) for *_, remaining, limit in world.telemetry.budgets} == {
@@ -70,7 +70,7 @@ async def test_a_server_without_limits_is_asked_as_much_as_needed(world: World) 
 async def test_what_github_tells_of_the_budget_is_shown_by_app_and_bucket(world: World) -> None:
     world.github.registrations = {77: 100}
     async with world.client() as client:
-        await client.mint("org:acme", "gpu", RunnerName("r"), ("gpu",))
+        await client.register("org:acme", "gpu", RunnerName("r"), ("gpu",))
     assert world.telemetry.budgets == [
         (1, "", "core", None, None),
         (1, "", "core", None, None),

@@ -11,7 +11,7 @@ from autoscaler.github.refusals import LimitError
 from tests.github.doubles import ManualClock
 
 APP = "app 1 on acme"
-MINT = Request("POST", "/jit", effect=Effect.MINT, importance=Importance.MINT)
+REGISTER = Request("POST", "/jit", effect=Effect.REGISTER, importance=Importance.REGISTER)
 CHECK = Request("GET", "/job")
 REMOVE = Request("DELETE", "/runner", effect=Effect.WRITE, importance=Importance.REMOVE)
 SYNC = Request("GET", "/deliveries", importance=Importance.SYNC)
@@ -45,10 +45,10 @@ class Crowd:
             await asyncio.sleep(0)
 
 
-async def test_a_waiting_mint_goes_before_all_else_and_a_sync_after() -> None:
+async def test_a_waiting_registration_goes_before_all_else_and_a_sync_after() -> None:
     crowd = Crowd(1)
-    await crowd.arrive(CHECK, SYNC, REMOVE, CHECK, MINT, SYNC, MINT)
-    order = [CHECK, MINT, MINT, CHECK, REMOVE, SYNC, SYNC]
+    await crowd.arrive(CHECK, SYNC, REMOVE, CHECK, REGISTER, SYNC, REGISTER)
+    order = [CHECK, REGISTER, REGISTER, CHECK, REMOVE, SYNC, SYNC]
     for done in order:
         await crowd.leave(done)
     assert crowd.passed == order
@@ -59,12 +59,12 @@ async def test_a_sync_leaves_connections_to_what_matters_more() -> None:
     crowd = Crowd(10)
     await crowd.arrive(*[SYNC] * 20)
     assert crowd.passed == [SYNC] * 8
-    await crowd.arrive(MINT, MINT, MINT)
-    assert crowd.passed == [SYNC] * 8 + [MINT] * 2
+    await crowd.arrive(REGISTER, REGISTER, REGISTER)
+    assert crowd.passed == [SYNC] * 8 + [REGISTER] * 2
     await crowd.leave(SYNC)
-    assert crowd.passed[-1] is MINT
+    assert crowd.passed[-1] is REGISTER
     for _ in range(3):
-        await crowd.leave(MINT)
+        await crowd.leave(REGISTER)
     while crowd.passed.count(SYNC) < 20:
         await crowd.leave(SYNC)
     await asyncio.gather(*crowd.tasks)
@@ -72,10 +72,10 @@ async def test_a_sync_leaves_connections_to_what_matters_more() -> None:
 
 async def test_a_limit_met_meanwhile_refuses_who_waits_at_once() -> None:
     crowd = Crowd(1)
-    await crowd.arrive(CHECK, CHECK, MINT, REMOVE)
+    await crowd.arrive(CHECK, CHECK, REGISTER, REMOVE)
     await crowd.leave(CHECK, Answer(429, {"retry-after": "30"}))
-    assert crowd.passed == [CHECK, MINT], "minting has limits of its own"
-    await crowd.leave(MINT)
+    assert crowd.passed == [CHECK, REGISTER], "registering has limits of its own"
+    await crowd.leave(REGISTER)
     outcomes = await asyncio.gather(*crowd.tasks, return_exceptions=True)
     refused = [outcome for outcome in outcomes if isinstance(outcome, LimitError)]
     assert [error.retry_after for error in refused] == [30.0, 30.0]
@@ -85,7 +85,7 @@ async def test_a_limit_met_meanwhile_refuses_who_waits_at_once() -> None:
 
 async def test_who_leaves_the_queue_holds_nobody_up() -> None:
     crowd = Crowd(1)
-    await crowd.arrive(CHECK, MINT, CHECK)
+    await crowd.arrive(CHECK, REGISTER, CHECK)
     crowd.tasks[1].cancel()
     await crowd.settle()
     await crowd.leave(CHECK)
@@ -94,7 +94,7 @@ async def test_who_leaves_the_queue_holds_nobody_up() -> None:
 
 async def test_who_is_cancelled_at_the_moment_of_passing_gives_its_place_back() -> None:
     crowd = Crowd(1)
-    await crowd.arrive(CHECK, MINT, REMOVE)
+    await crowd.arrive(CHECK, REGISTER, REMOVE)
     crowd.gate.leave(APP, CHECK, None)  # the mint is let through, and has not run on yet
     crowd.tasks[1].cancel()
     await crowd.settle()

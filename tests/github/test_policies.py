@@ -9,8 +9,8 @@ import pytest
 
 from autoscaler.controller.ports.github import (
     GitHubError,
-    MintOutcomeUnknownError,
     OperatorError,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
 )
 from autoscaler.github.budget import RESERVES
@@ -59,7 +59,7 @@ ERRORS: dict[Action, tuple[type[GitHubError], int]] = {
     Action.AGAIN: (RetryLaterError, 3),
     Action.LATER: (RetryLaterError, 1),
     Action.HOLD: (LimitError, 1),
-    Action.LOOK_UP: (MintOutcomeUnknownError, 1),
+    Action.LOOK_UP: (RegistrationOutcomeUnknownError, 1),
     Action.RENEW: (NotAllowedError, 2),
     Action.OTHER_APP: (NotAllowedError, 1),
     Action.FOLLOW: (GitHubError, 1),
@@ -73,9 +73,9 @@ ASKING: dict[Effect, tuple[str, Callable[[GitHubClient], Awaitable[object]]]] = 
         lambda client: client.read_job("acme/widgets", JobId(42), START),
     ),
     Effect.WRITE: ("DELETE ", lambda client: client.delete_runner("org:acme", 1)),
-    Effect.MINT: (
+    Effect.REGISTER: (
         "generate-jitconfig",
-        lambda client: client.mint("org:acme", "gpu", RunnerName("r"), ("gpu",)),
+        lambda client: client.register("org:acme", "gpu", RunnerName("r"), ("gpu",)),
     ),
 }
 
@@ -103,7 +103,7 @@ async def test_each_outcome_meets_its_policy(world: World, effect: Effect) -> No
 async def test_no_answer_in_time_meets_its_policy(world: World, effect: Effect) -> None:
     pattern, ask = ASKING[effect]
     async with world.client() as client:
-        await client.mint("org:acme", "gpu", RunnerName("before"), ("gpu",))
+        await client.register("org:acme", "gpu", RunnerName("before"), ("gpu",))
     async with world.client(patience=0.5) as client:
         await client.find_runner("org:acme", RunnerName("r"))
         world.github.calls.clear()
@@ -117,7 +117,7 @@ async def test_no_answer_in_time_meets_its_policy(world: World, effect: Effect) 
 async def test_what_never_left_may_be_asked_again_whatever_it_is(world: World) -> None:
     for effect, (pattern, ask) in ASKING.items():
         async with world.client() as client:
-            await client.mint("org:acme", "gpu", RunnerName(f"{effect}"), ("gpu",))
+            await client.register("org:acme", "gpu", RunnerName(f"{effect}"), ("gpu",))
             world.github.calls.clear()
             await client.close()
             action = POLICIES[Outcome.NOT_SENT].action(effect)
@@ -139,11 +139,11 @@ def test_every_outcome_is_shown_here() -> None:
     assert {outcome for outcome, _ in FAULTS} == set(Outcome) - elsewhere
 
 
-def test_a_registration_is_never_asked_for_again_on_an_unclear_outcome() -> None:
+def test_a_registration_is_never_asked_for_again_on_an_unverified_outcome() -> None:
     clear = {Action.TAKE, Action.HOLD, Action.RENEW, Action.OTHER_APP, Action.OPERATOR}
     for outcome, policy in POLICIES.items():
-        assert policy.mint in clear | {Action.LOOK_UP} or outcome is Outcome.NOT_SENT
-        assert policy.mint not in (Action.AGAIN, Action.FOLLOW)
+        assert policy.register in clear | {Action.LOOK_UP} or outcome is Outcome.NOT_SENT
+        assert policy.register not in (Action.AGAIN, Action.FOLLOW)
 
 
 def rows(width: int) -> list[tuple[str, ...]]:
@@ -160,7 +160,7 @@ def test_the_documents_table_is_the_codes() -> None:
             policy.known_by,
             f"`{policy.read}`",
             f"`{policy.write}`",
-            f"`{policy.mint}`",
+            f"`{policy.register}`",
         )
         for outcome, policy in POLICIES.items()
     ]

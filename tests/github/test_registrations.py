@@ -7,9 +7,9 @@ import pytest
 
 from autoscaler.controller.ports.github import (
     GitHub,
-    MintOutcomeUnknownError,
     OperatorError,
     RegisteredRunner,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
     RunnerBusyError,
     RunnerExistsError,
@@ -21,7 +21,7 @@ from tests.github.conftest import World
 from tests.github.faults import Fault
 
 NAME = RunnerName("ci-gpu-0a1b-2c3d-1")
-MINT = "generate-jitconfig"
+REGISTER = "generate-jitconfig"
 LABELS = ("self-hosted", "gpu")
 
 
@@ -30,81 +30,81 @@ def test_the_client_is_the_ports_github(client: GitHubClient) -> None:
     assert port is client
 
 
-async def test_a_runner_is_minted_with_its_groups_id_and_exactly_its_labels(
+async def test_a_runner_is_registered_with_its_groups_id_and_exactly_its_labels(
     world: World, client: GitHubClient
 ) -> None:
-    minted = await client.mint("org:acme", "GPU", NAME, LABELS)
-    assert (minted.github_id, minted.jit_config) == (1, "JIT-SECRET-1")
-    assert "JIT" not in repr(minted)
-    assert world.github.minted == [
+    registered = await client.register("org:acme", "GPU", NAME, LABELS)
+    assert (registered.github_id, registered.jit_config) == (1, "JIT-SECRET-1")
+    assert "JIT" not in repr(registered)
+    assert world.github.registered == [
         {"place": "acme", "name": NAME, "runner_group_id": 5, "labels": ["self-hosted", "gpu"]}
     ]
 
 
-async def test_a_repositorys_runner_is_minted_there_in_its_only_group(
+async def test_a_repositorys_runner_is_registered_there_in_its_only_group(
     world: World, client: GitHubClient
 ) -> None:
-    await client.mint("repo:acme/widgets", "Default", NAME, LABELS)
-    assert world.github.minted[0]["place"] == "acme/widgets"
-    assert world.github.minted[0]["runner_group_id"] == 1
+    await client.register("repo:acme/widgets", "Default", NAME, LABELS)
+    assert world.github.registered[0]["place"] == "acme/widgets"
+    assert world.github.registered[0]["runner_group_id"] == 1
     assert world.github.count("runner-groups") == 0
     with pytest.raises(OperatorError, match="no runner group"):
-        await client.mint("repo:acme/widgets", "gpu", NAME, LABELS)
+        await client.register("repo:acme/widgets", "gpu", NAME, LABELS)
 
 
-async def test_a_hundred_mints_at_once_cost_three_calls_more(
+async def test_a_hundred_registration_at_once_cost_three_calls_more(
     world: World, client: GitHubClient
 ) -> None:
     await asyncio.gather(
-        *(client.mint("org:acme", "gpu", RunnerName(f"r{n}"), LABELS) for n in range(100))
+        *(client.register("org:acme", "gpu", RunnerName(f"r{n}"), LABELS) for n in range(100))
     )
-    assert len(world.github.minted) == 100
+    assert len(world.github.registered) == 100
     assert len(world.github.calls) == 103
 
 
 async def test_a_taken_name_is_said_to_be(client: GitHubClient) -> None:
-    await client.mint("org:acme", "gpu", NAME, LABELS)
+    await client.register("org:acme", "gpu", NAME, LABELS)
     with pytest.raises(RunnerExistsError):
-        await client.mint("org:acme", "gpu", NAME, LABELS)
+        await client.register("org:acme", "gpu", NAME, LABELS)
 
 
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault(MINT, 500),
-        Fault(MINT, 502, b"<html>Unicorn!</html>", {"Content-Type": "text/html"}),
-        Fault(MINT, 503, b"<html>", {"Content-Type": "application/json"}, done=True),
-        Fault(MINT, 520, b"", done=True),
-        Fault(MINT, 408),
-        Fault(MINT, 201, b"<html>", {"Content-Type": "application/json"}, done=True),
-        Fault(MINT, 201, b"<html>", {"Content-Type": "text/html"}, done=True),
-        Fault(MINT, 201, {"runner": {"id": 1}}, done=True),
-        Fault(MINT, 201, {"runner": {"id": "1"}, "encoded_jit_config": "x"}, done=True),
-        Fault(MINT, 200, b"{}", {"Content-Type": "application/json; charset=no-such"}),
-        Fault(MINT, 200, b"[" * 100_000, {"Content-Type": "application/json"}),
-        Fault(MINT, 409, b"<html>", {"Content-Type": "text/html"}),
-        Fault(MINT, 404, b"not here", {"Content-Type": "text/plain"}),
-        Fault(MINT, cut=True, done=True),
-        Fault(MINT, cut=True),
+        Fault(REGISTER, 500),
+        Fault(REGISTER, 502, b"<html>Unicorn!</html>", {"Content-Type": "text/html"}),
+        Fault(REGISTER, 503, b"<html>", {"Content-Type": "application/json"}, done=True),
+        Fault(REGISTER, 520, b"", done=True),
+        Fault(REGISTER, 408),
+        Fault(REGISTER, 201, b"<html>", {"Content-Type": "application/json"}, done=True),
+        Fault(REGISTER, 201, b"<html>", {"Content-Type": "text/html"}, done=True),
+        Fault(REGISTER, 201, {"runner": {"id": 1}}, done=True),
+        Fault(REGISTER, 201, {"runner": {"id": "1"}, "encoded_jit_config": "x"}, done=True),
+        Fault(REGISTER, 200, b"{}", {"Content-Type": "application/json; charset=no-such"}),
+        Fault(REGISTER, 200, b"[" * 100_000, {"Content-Type": "application/json"}),
+        Fault(REGISTER, 409, b"<html>", {"Content-Type": "text/html"}),
+        Fault(REGISTER, 404, b"not here", {"Content-Type": "text/plain"}),
+        Fault(REGISTER, cut=True, done=True),
+        Fault(REGISTER, cut=True),
     ],
     ids=lambda fault: f"{fault.status}-cut={fault.cut}-done={fault.done}",
 )
-async def test_a_mint_without_a_clear_answer_is_unknown_and_is_not_repeated(
+async def test_a_registration_without_a_clear_answer_is_unknown_and_is_not_repeated(
     world: World, client: GitHubClient, fault: Fault
 ) -> None:
     world.github.faults = [fault]
-    with pytest.raises(MintOutcomeUnknownError):
-        await client.mint("org:acme", "gpu", NAME, LABELS)
-    assert world.github.count(MINT) == 1
+    with pytest.raises(RegistrationOutcomeUnknownError):
+        await client.register("org:acme", "gpu", NAME, LABELS)
+    assert world.github.count(REGISTER) == 1
     assert world.clock.slept == []
 
 
-async def test_a_mint_that_times_out_is_unknown(world: World) -> None:
-    world.github.faults = [Fault(MINT, hang=True, done=True)]
+async def test_a_registration_that_times_out_is_unknown(world: World) -> None:
+    world.github.faults = [Fault(REGISTER, hang=True, done=True)]
     async with world.client(patience=0.3) as client:
-        with pytest.raises(MintOutcomeUnknownError, match="timeout"):
-            await client.mint("org:acme", "gpu", NAME, LABELS)
-        assert world.github.count(MINT) == 1
+        with pytest.raises(RegistrationOutcomeUnknownError, match="timeout"):
+            await client.register("org:acme", "gpu", NAME, LABELS)
+        assert world.github.count(REGISTER) == 1
         found = await client.find_runner("org:acme", NAME)
     assert found == RegisteredRunner(1, NAME, online=False, busy=False)
 
@@ -113,12 +113,12 @@ async def test_a_mint_that_times_out_is_unknown(world: World) -> None:
 async def test_a_runner_is_read_by_its_id_and_none_is_a_404(
     world: World, client: GitHubClient, scope: str
 ) -> None:
-    minted = await client.mint(scope, "Default", NAME, LABELS)
+    registered = await client.register(scope, "Default", NAME, LABELS)
     (runners,) = world.github.runners.values()
-    runners[minted.github_id].update(status="online", busy=True)
-    found = await client.read_runner(scope, minted.github_id)
-    assert found == RegisteredRunner(minted.github_id, NAME, online=True, busy=True)
-    assert await client.read_runner(scope, minted.github_id + 1) is None
+    runners[registered.github_id].update(status="online", busy=True)
+    found = await client.read_runner(scope, registered.github_id)
+    assert found == RegisteredRunner(registered.github_id, NAME, online=True, busy=True)
+    assert await client.read_runner(scope, registered.github_id + 1) is None
 
 
 @pytest.mark.parametrize("status", [403, 404])
@@ -135,39 +135,41 @@ async def test_a_404_by_an_app_that_may_not_list_the_runners_says_nothing(
 async def test_an_answer_about_another_runner_is_no_answer(
     world: World, client: GitHubClient
 ) -> None:
-    await client.mint("org:acme", "gpu", NAME, LABELS)
+    await client.register("org:acme", "gpu", NAME, LABELS)
     world.github.runners["acme"][1]["id"] = 2
     with pytest.raises(RetryLaterError, match="another runner"):
         await client.read_runner("org:acme", 1)
 
 
-async def test_a_mint_that_never_left_may_be_asked_again(world: World) -> None:
+async def test_a_registration_that_never_left_may_be_asked_again(world: World) -> None:
     async with world.client() as client:
         await client.find_runner("org:acme", NAME)
         world.github.faults = [Fault("runner-groups", 503, times=9)]
         with pytest.raises(RetryLaterError):
-            await client.mint("org:acme", "gpu", NAME, LABELS)
-    assert world.github.count(MINT) == 0
+            await client.register("org:acme", "gpu", NAME, LABELS)
+    assert world.github.count(REGISTER) == 0
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 422])
-async def test_a_refused_mint_is_the_operators(
+async def test_a_refused_registration_is_the_operators(
     world: World, client: GitHubClient, status: int
 ) -> None:
     refusal = {"message": "Resource not accessible by integration"}
-    world.github.faults = [Fault(MINT, status, refusal)]
+    world.github.faults = [Fault(REGISTER, status, refusal)]
     with pytest.raises(OperatorError, match="Resource not accessible"):
-        await client.mint("org:acme", "gpu", NAME, LABELS)
+        await client.register("org:acme", "gpu", NAME, LABELS)
 
 
-async def test_a_refused_mint_has_the_groups_read_again(world: World, client: GitHubClient) -> None:
-    await client.mint("org:acme", "gpu", NAME, LABELS)
+async def test_a_refused_registration_has_the_groups_read_again(
+    world: World, client: GitHubClient
+) -> None:
+    await client.register("org:acme", "gpu", NAME, LABELS)
     world.github.groups["acme"] = [(1, "Default"), (9, "gpu")]
-    world.github.faults = [Fault(MINT, 422, {"message": "Invalid runner group"})]
+    world.github.faults = [Fault(REGISTER, 422, {"message": "Invalid runner group"})]
     with pytest.raises(OperatorError):
-        await client.mint("org:acme", "gpu", RunnerName("r2"), LABELS)
-    await client.mint("org:acme", "gpu", RunnerName("r2"), LABELS)
-    assert world.github.minted[-1]["runner_group_id"] == 9
+        await client.register("org:acme", "gpu", RunnerName("r2"), LABELS)
+    await client.register("org:acme", "gpu", RunnerName("r2"), LABELS)
+    assert world.github.registered[-1]["runner_group_id"] == 9
 
 
 async def test_a_new_group_is_found_and_a_missing_one_is_not_looked_for_each_time(
@@ -175,22 +177,22 @@ async def test_a_new_group_is_found_and_a_missing_one_is_not_looked_for_each_tim
 ) -> None:
     for _ in range(5):
         with pytest.raises(OperatorError, match="no runner group 'new'"):
-            await client.mint("org:acme", "new", NAME, LABELS)
+            await client.register("org:acme", "new", NAME, LABELS)
         world.clock.at += 10
     assert world.github.count("runner-groups") == 1
     world.github.groups["acme"].append((6, "new"))
     world.clock.at += 11
-    await client.mint("org:acme", "new", NAME, LABELS)
-    await client.mint("org:acme", "gpu", RunnerName("r2"), LABELS)
-    assert [minted["runner_group_id"] for minted in world.github.minted] == [6, 5]
+    await client.register("org:acme", "new", NAME, LABELS)
+    await client.register("org:acme", "gpu", RunnerName("r2"), LABELS)
+    assert [registered["runner_group_id"] for registered in world.github.registered] == [6, 5]
     assert world.github.count("runner-groups") == 2
 
 
 async def test_groups_come_in_pages(world: World, client: GitHubClient) -> None:
     world.github.groups["acme"] = [(n, f"group-{n}") for n in range(1, 8)]
     world.github.page_size = 3
-    await client.mint("org:acme", "group-7", NAME, LABELS)
-    assert world.github.minted[0]["runner_group_id"] == 7
+    await client.register("org:acme", "group-7", NAME, LABELS)
+    assert world.github.registered[0]["runner_group_id"] == 7
     assert world.github.count("runner-groups") == 3
 
 
@@ -199,8 +201,8 @@ async def test_a_runner_is_found_by_its_exact_name_on_any_page(
 ) -> None:
     world.github.page_size = 2
     for n in range(5):
-        await client.mint("org:acme", "gpu", RunnerName(f"x-r{n}"), LABELS)
-    await client.mint("org:acme", "gpu", RunnerName("x-r"), LABELS)
+        await client.register("org:acme", "gpu", RunnerName(f"x-r{n}"), LABELS)
+    await client.register("org:acme", "gpu", RunnerName("x-r"), LABELS)
     world.github.runners["acme"][6] |= {"status": "online", "busy": True}
     found = await client.find_runner("org:acme", RunnerName("x-r"))
     assert found == RegisteredRunner(6, RunnerName("x-r"), online=True, busy=True)
@@ -210,13 +212,13 @@ async def test_a_runner_is_found_by_its_exact_name_on_any_page(
 async def test_a_runner_is_deleted_is_not_there_or_is_busy(
     world: World, client: GitHubClient
 ) -> None:
-    minted = await client.mint("org:acme", "gpu", NAME, LABELS)
-    world.github.runners["acme"][minted.github_id]["busy"] = True
+    registered = await client.register("org:acme", "gpu", NAME, LABELS)
+    world.github.runners["acme"][registered.github_id]["busy"] = True
     with pytest.raises(RunnerBusyError, match="still running a job"):
-        await client.delete_runner("org:acme", minted.github_id)
-    world.github.runners["acme"][minted.github_id]["busy"] = False
-    assert await client.delete_runner("org:acme", minted.github_id) is True
-    assert await client.delete_runner("org:acme", minted.github_id) is False
+        await client.delete_runner("org:acme", registered.github_id)
+    world.github.runners["acme"][registered.github_id]["busy"] = False
+    assert await client.delete_runner("org:acme", registered.github_id) is True
+    assert await client.delete_runner("org:acme", registered.github_id) is False
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ async def test_a_runner_is_deleted_is_not_there_or_is_busy(
 async def test_a_delete_without_githubs_own_answer_proves_nothing(
     world: World, client: GitHubClient, fault: Fault
 ) -> None:
-    await client.mint("org:acme", "gpu", NAME, LABELS)
+    await client.register("org:acme", "gpu", NAME, LABELS)
     fault.times = 9
     world.github.faults = [fault]
     with pytest.raises(RetryLaterError):
@@ -255,7 +257,7 @@ async def test_every_call_is_counted_by_route_and_outcome(
     # aiohttp sends a GET anew by itself when a kept connection breaks, hence two cuts.
     ask = "GET .*/actions/runners"
     world.github.faults = [Fault(ask, 503), Fault(ask, cut=True, times=2)]
-    await client.mint("org:acme", "gpu", NAME, LABELS)
+    await client.register("org:acme", "gpu", NAME, LABELS)
     await client.find_runner("org:acme", NAME)
     await client.delete_runner("org:acme", 1)
     runners = "/orgs/{org}/actions/runners"

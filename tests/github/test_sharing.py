@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.github import (
-    MintOutcomeUnknownError,
     OperatorError,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
 )
 from autoscaler.github.client import GitHubClient
@@ -19,7 +19,7 @@ from tests.github.doubles import START
 from tests.github.faults import Fault
 from tests.patience import PATIENCE
 
-MINT = "generate-jitconfig"
+REGISTER = "generate-jitconfig"
 FIRST, SECOND = 77, 90
 NO_ACCESS = {"message": "Resource not accessible by integration"}
 JOB = {"id": 42, "labels": ["gpu"], "status": "queued"}
@@ -33,14 +33,16 @@ async def two(world: World) -> AsyncIterator[GitHubClient]:
         yield client
 
 
-async def mint(client: GitHubClient, *numbers: int) -> None:
+async def register(client: GitHubClient, *numbers: int) -> None:
     for number in numbers:
-        await client.mint("org:acme", "gpu", RunnerName(f"r{number}"), ("gpu",))
+        await client.register("org:acme", "gpu", RunnerName(f"r{number}"), ("gpu",))
 
 
-async def test_a_mint_goes_to_the_app_with_the_most_room(world: World, two: GitHubClient) -> None:
+async def test_a_registration_goes_to_the_app_with_the_most_room(
+    world: World, two: GitHubClient
+) -> None:
     world.github.registrations = {FIRST: 100, SECOND: 5000}
-    await mint(two, *range(5))
+    await register(two, *range(5))
     assert world.github.minters == [SECOND] * 5
 
 
@@ -48,30 +50,30 @@ async def test_room_is_read_from_the_answers_and_used_up_evenly(
     world: World, two: GitHubClient
 ) -> None:
     world.github.registrations = {FIRST: 3, SECOND: 5}
-    await mint(two, *range(8))
+    await register(two, *range(8))
     assert world.github.minters[:2] == [SECOND, SECOND]
     assert Counter(world.github.minters) == {FIRST: 3, SECOND: 5}
     with pytest.raises(RetryLaterError, match="actions_runner_registration is used up") as caught:
-        await mint(two, 9)
+        await register(two, 9)
     assert caught.value.retry_after == 600.0
-    assert world.github.count(MINT) == 8
+    assert world.github.count(REGISTER) == 8
     world.github.registrations = {FIRST: 100, SECOND: 100}
     world.clock.at += 600
-    await mint(two, 9)
+    await register(two, 9)
 
 
-async def test_the_registration_bucket_is_asked_for_once_before_the_first_mint(
+async def test_the_registration_bucket_is_asked_for_once_before_the_first_registration(
     world: World, two: GitHubClient
 ) -> None:
     world.github.registrations = {FIRST: 10, SECOND: 20}
     await two.find_runner("org:acme", RunnerName("r"))
     assert world.github.count("/rate_limit") == 0
-    await mint(two, *range(4))
+    await register(two, *range(4))
     assert world.github.count("/rate_limit") == 2
 
 
 async def test_one_app_alone_needs_no_comparison(world: World, client: GitHubClient) -> None:
-    await mint(client, 1)
+    await register(client, 1)
     assert world.github.count("/rate_limit") == 0
 
 
@@ -84,26 +86,26 @@ async def test_one_app_alone_needs_no_comparison(world: World, client: GitHubCli
     ],
     ids=["500", "misshapen", "403"],
 )
-async def test_no_word_about_the_bucket_stops_no_mint(
+async def test_no_word_about_the_bucket_stops_no_registration(
     world: World, two: GitHubClient, fault: Fault
 ) -> None:
     world.github.registrations = {FIRST: 10, SECOND: 20}
     world.github.faults = [fault]
-    await mint(two, 1, 2)
+    await register(two, 1, 2)
     assert len(world.github.minters) == 2
 
 
-async def test_a_question_about_the_bucket_that_hangs_delays_a_mint_by_a_second_and_no_other(
+async def test_a_question_about_the_bucket_that_hangs_delays_a_registration_by_a_second_and_no_other(
     world: World, two: GitHubClient
 ) -> None:
     world.github.registrations = {FIRST: 10, SECOND: 20}
     world.github.faults = [Fault("/rate_limit", hang=True, times=2)]
     loop = asyncio.get_running_loop()
     began = loop.time()
-    await mint(two, 1)
+    await register(two, 1)
     assert loop.time() - began < 3.0
     began = loop.time()
-    await mint(two, *range(2, 5))
+    await register(two, *range(2, 5))
     assert loop.time() - began < 0.9
     assert len(world.github.minters) == 4
     assert world.github.count("/rate_limit") == 2
@@ -116,18 +118,18 @@ async def test_the_word_about_a_bucket_that_comes_late_counts_from_then_on(
     told = {"resources": {"actions_runner_registration": bucket}}
     world.github.registrations = {SECOND: 5000}
     world.github.faults = [Fault("/rate_limit", 200, told, hang=True, by=FIRST)]
-    await mint(two, 1, 2)
+    await register(two, 1, 2)
     assert world.github.minters == [FIRST, FIRST], "no limit is known of it"
     world.github.over.set()
     for number in range(3, 100):
-        await mint(two, number)
+        await register(two, number)
         if SECOND in world.github.minters:
             break
     assert world.github.minters[-1] == SECOND
 
 
 async def test_without_limits_the_load_is_shared_evenly(world: World, two: GitHubClient) -> None:
-    await mint(two, *range(10))
+    await register(two, *range(10))
     assert Counter(world.github.minters) == {FIRST: 5, SECOND: 5}
     assert world.github.count("/rate_limit") == 2
 
@@ -135,15 +137,15 @@ async def test_without_limits_the_load_is_shared_evenly(world: World, two: GitHu
 async def test_an_app_without_an_installation_is_no_candidate(world: World) -> None:
     world.github.installed = {("2", "acme"): SECOND}
     async with world.client(apps=(1, 2)) as client:
-        await mint(client, *range(4))
+        await register(client, *range(4))
         assert world.github.minters == [SECOND] * 4
         assert world.github.count("installation$") == 2
         world.github.installed["1", "acme"] = FIRST
         world.clock.at += 300
-        await mint(client, 4)  # has it looked for, and waits for nobody
+        await register(client, 4)  # has it looked for, and waits for nobody
         await world.github.until_called("installation$", 3)
         for number in range(5, 100):
-            await mint(client, number)
+            await register(client, number)
             if FIRST in world.github.minters:
                 break
     assert world.github.minters[-1] == FIRST
@@ -153,8 +155,8 @@ async def test_an_app_without_an_installation_is_no_candidate(world: World) -> N
 async def test_each_app_is_asked_about_each_scope(world: World) -> None:
     world.github.installed = {("1", "acme"): FIRST, ("2", "umbrella"): SECOND}
     async with world.client(apps=(1, 2)) as client:
-        await mint(client, 1)
-        await client.mint("repo:umbrella/lab", "Default", RunnerName("r2"), ("gpu",))
+        await register(client, 1)
+        await client.register("repo:umbrella/lab", "Default", RunnerName("r2"), ("gpu",))
     assert world.github.minters == [FIRST, SECOND]
     assert world.github.count("/orgs/acme/installation") == 2
     assert world.github.count("/repos/umbrella/lab/installation") == 2
@@ -162,10 +164,10 @@ async def test_each_app_is_asked_about_each_scope(world: World) -> None:
 
 async def test_an_app_is_asked_anew_about_another_scope_of_the_account(world: World) -> None:
     async with world.client(apps=(1, 2)) as client:
-        await mint(client, 1)
+        await register(client, 1)
         world.github.installed["2", "acme"] = SECOND
         for number in range(2, 5):
-            await client.mint("repo:acme/lab", "Default", RunnerName(f"r{number}"), ("gpu",))
+            await client.register("repo:acme/lab", "Default", RunnerName(f"r{number}"), ("gpu",))
     assert world.github.count("/repos/acme/lab/installation") == 1
     assert SECOND in world.github.minters
 
@@ -176,10 +178,10 @@ async def test_an_app_is_asked_anew_about_another_scope_of_the_account(world: Wo
         Fault("installations/77/access_tokens", 500, times=99),
         Fault("installations/77/access_tokens", 403, {"message": "suspended"}, times=99),
         Fault("installations/77/access_tokens", 404, {"message": "Not Found"}, times=99),
-        Fault(MINT, 403, NO_ACCESS, by=FIRST, times=99),
-        Fault(MINT, 404, {"message": "Not Found"}, by=FIRST, times=99),
-        Fault(MINT, 401, {"message": "Bad credentials"}, times=2, by=FIRST),
-        Fault(MINT, 429, {}, {"Retry-After": "600"}, by=FIRST, times=99),
+        Fault(REGISTER, 403, NO_ACCESS, by=FIRST, times=99),
+        Fault(REGISTER, 404, {"message": "Not Found"}, by=FIRST, times=99),
+        Fault(REGISTER, 401, {"message": "Bad credentials"}, times=2, by=FIRST),
+        Fault(REGISTER, 429, {}, {"Retry-After": "600"}, by=FIRST, times=99),
     ],
     ids=["token 500", "suspended", "uninstalled", "403", "404", "401", "429"],
 )
@@ -187,21 +189,21 @@ async def test_a_failing_apps_work_moves_to_another(
     world: World, two: GitHubClient, fault: Fault
 ) -> None:
     world.github.faults = [fault]
-    await mint(two, *range(4))
+    await register(two, *range(4))
     assert world.github.minters == [SECOND] * 4
     tried = world.github.count("installations/77/access_tokens")
-    await mint(two, 5)
+    await register(two, 5)
     assert world.github.count("installations/77/access_tokens") == tried
 
 
 async def test_a_failing_app_is_tried_again_after_a_minute(world: World, two: GitHubClient) -> None:
     world.github.registrations = {FIRST: 5000, SECOND: 50}
-    world.github.faults = [Fault(MINT, 403, NO_ACCESS, by=FIRST)]
-    await mint(two, 1)
+    world.github.faults = [Fault(REGISTER, 403, NO_ACCESS, by=FIRST)]
+    await register(two, 1)
     world.clock.at += 59
-    await mint(two, 2)
+    await register(two, 2)
     world.clock.at += 1
-    await mint(two, 3)
+    await register(two, 3)
     assert world.github.minters == [SECOND, SECOND, FIRST]
 
 
@@ -209,65 +211,69 @@ async def test_an_app_whose_key_is_refused_is_not_the_others_trouble(world: Worl
     world.github.installed["2", "acme"] = SECOND
     world.github.apps.pop("1")
     async with world.client(apps=(1, 2)) as client:
-        await mint(client, 1, 2)
+        await register(client, 1, 2)
     assert world.github.minters == [SECOND, SECOND]
     assert world.github.count("installation$") == 3, "401 is asked once more with a new JWT"
 
 
 @pytest.mark.parametrize(
     "fault",
-    [Fault(MINT, 502), Fault(MINT, cut=True, done=True), Fault(MINT, 201, {}, done=True)],
+    [
+        Fault(REGISTER, 502),
+        Fault(REGISTER, cut=True, done=True),
+        Fault(REGISTER, 201, {}, done=True),
+    ],
     ids=["502", "cut", "misshapen"],
 )
-async def test_a_mint_that_may_have_been_made_is_not_sent_by_another_app(
+async def test_a_registration_that_may_have_been_made_is_not_sent_by_another_app(
     world: World, two: GitHubClient, fault: Fault
 ) -> None:
     world.github.faults = [fault]
-    with pytest.raises(MintOutcomeUnknownError):
-        await mint(two, 1)
-    assert world.github.count(MINT) == 1
+    with pytest.raises(RegistrationOutcomeUnknownError):
+        await register(two, 1)
+    assert world.github.count(REGISTER) == 1
 
 
 @pytest.mark.parametrize("status", [409, 422])
 async def test_what_is_wrong_with_the_request_is_not_asked_of_another_app(
     world: World, two: GitHubClient, status: int
 ) -> None:
-    world.github.faults = [Fault(MINT, status, {"message": "Validation failed"})]
+    world.github.faults = [Fault(REGISTER, status, {"message": "Validation failed"})]
     with pytest.raises(Exception, match="Validation failed"):
-        await mint(two, 1)
-    assert world.github.count(MINT) == 1
+        await register(two, 1)
+    assert world.github.count(REGISTER) == 1
 
 
 async def test_when_all_apps_are_held_the_soonest_is_told(world: World, two: GitHubClient) -> None:
     world.github.faults = [
-        Fault(MINT, 429, {}, {"Retry-After": "500"}, by=FIRST),
-        Fault(MINT, 429, {}, {"Retry-After": "40"}, by=SECOND),
+        Fault(REGISTER, 429, {}, {"Retry-After": "500"}, by=FIRST),
+        Fault(REGISTER, 429, {}, {"Retry-After": "40"}, by=SECOND),
     ]
     with pytest.raises(RetryLaterError) as caught:
-        await mint(two, 1)
+        await register(two, 1)
     assert caught.value.retry_after == 40.0
-    assert world.github.count(MINT) == 2
+    assert world.github.count(REGISTER) == 2
     world.clock.at += 40
-    await mint(two, 1)
+    await register(two, 1)
     assert world.github.minters == [SECOND]
 
 
 async def test_when_no_app_is_allowed_it_is_the_operators(world: World, two: GitHubClient) -> None:
-    world.github.faults = [Fault(MINT, 403, NO_ACCESS, times=9)]
+    world.github.faults = [Fault(REGISTER, 403, NO_ACCESS, times=9)]
     with pytest.raises(OperatorError, match="not accessible"):
-        await mint(two, 1)
-    assert world.github.count(MINT) == 2
+        await register(two, 1)
+    assert world.github.count(REGISTER) == 2
 
 
 async def test_when_one_app_is_held_and_the_other_not_allowed_waiting_may_help(
     world: World, two: GitHubClient
 ) -> None:
     world.github.faults = [
-        Fault(MINT, 403, NO_ACCESS, by=FIRST),
-        Fault(MINT, 429, {}, {"Retry-After": "40"}, by=SECOND),
+        Fault(REGISTER, 403, NO_ACCESS, by=FIRST),
+        Fault(REGISTER, 429, {}, {"Retry-After": "40"}, by=SECOND),
     ]
     with pytest.raises(RetryLaterError):
-        await mint(two, 1)
+        await register(two, 1)
 
 
 @pytest.mark.parametrize("blind", [FIRST, SECOND])
@@ -292,14 +298,14 @@ async def test_a_job_is_not_gone_while_an_app_that_may_see_it_is_held(
 async def test_a_registration_is_looked_up_and_deleted_by_whoever_can(
     world: World, two: GitHubClient
 ) -> None:
-    await mint(two, 1)
+    await register(two, 1)
     world.github.faults = [Fault("/actions/runners", 403, NO_ACCESS, by=FIRST, times=99)]
     found = await two.find_runner("org:acme", RunnerName("r1"))
     assert found is not None
     assert await two.delete_runner("org:acme", found.github_id) is True
 
 
-async def test_what_one_app_is_refused_is_not_the_answer_to_anothers_mint(
+async def test_what_one_app_is_refused_is_not_the_answer_to_anothers_registration(
     world: World, two: GitHubClient
 ) -> None:
     """Both read the groups at the same time, each for itself."""
@@ -307,11 +313,11 @@ async def test_what_one_app_is_refused_is_not_the_answer_to_anothers_mint(
         Fault("/runner-groups", 403, NO_ACCESS, hang=True, by=FIRST),
         Fault(r"GET .*/actions/runners\?", 403, NO_ACCESS, by=FIRST),
     ]
-    refused = asyncio.create_task(mint(two, 1))
+    refused = asyncio.create_task(register(two, 1))
     await world.github.until_called("/runner-groups", 1)
     await two.find_runner("org:acme", RunnerName("r"))  # from here on the first App comes last
     async with asyncio.timeout(PATIENCE):
-        await mint(two, 2)
+        await register(two, 2)
     assert not refused.done()
     world.github.over.set()
     await refused
@@ -324,21 +330,21 @@ async def test_a_group_that_one_app_does_not_see_is_used_by_the_other(
 ) -> None:
     none = {"total_count": 1, "runner_groups": [{"id": 1, "name": "Default"}]}
     world.github.faults = [Fault("/runner-groups", 200, none, by=blind, times=99)]
-    await mint(two, *range(4))
+    await register(two, *range(4))
     assert set(world.github.minters) == {FIRST + SECOND - blind}
     assert world.github.count("/runner-groups") <= 2
     with pytest.raises(OperatorError, match="no runner group 'none'"):
-        await two.mint("org:acme", "none", RunnerName("r9"), ("gpu",))
+        await two.register("org:acme", "none", RunnerName("r9"), ("gpu",))
 
 
 async def test_a_group_made_anew_is_read_again_by_every_app(
     world: World, two: GitHubClient
 ) -> None:
-    await mint(two, 1, 2)
+    await register(two, 1, 2)
     assert set(world.github.minters) == {FIRST, SECOND}
     world.github.groups["acme"] = [(1, "Default"), (9, "gpu")]
-    world.github.faults = [Fault(MINT, 422, {"message": "Invalid runner group"})]
+    world.github.faults = [Fault(REGISTER, 422, {"message": "Invalid runner group"})]
     with pytest.raises(OperatorError):
-        await mint(two, 3)
-    await mint(two, 4, 5)
-    assert [minted["runner_group_id"] for minted in world.github.minted] == [5, 5, 9, 9]
+        await register(two, 3)
+    await register(two, 4, 5)
+    assert [registered["runner_group_id"] for registered in world.github.registered] == [5, 5, 9, 9]

@@ -21,7 +21,7 @@ from autoscaler.model.identifiers import JobId, RunnerName
 from tests.github.conftest import World
 from tests.github.doubles import START
 
-MINT = "generate-jitconfig"
+REGISTER = "generate-jitconfig"
 FIRST, SECOND = 77, 90
 
 
@@ -42,8 +42,8 @@ async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -
         "POST",
         "/orgs/{org}/actions/runners/generate-jitconfig",
         {"org": "acme"},
-        effect=Effect.MINT,
-        importance=Importance.MINT,
+        effect=Effect.REGISTER,
+        importance=Importance.REGISTER,
     )
     for number in range(8):
         body = {"name": f"r{number}", "runner_group_id": 1, "labels": ["gpu"]}
@@ -53,7 +53,7 @@ async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -
     with pytest.raises(RetryLaterError, match="points are spent") as caught:
         await sharing.carry(both, Target("acme"), request, partial(api.ask, request))
     assert 59.0 <= caught.value.retry_after <= 60.0
-    assert world.github.count(MINT) == 8
+    assert world.github.count(REGISTER) == 8
     await sharing.close()
     await transport.close()
 
@@ -61,7 +61,7 @@ async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -
 async def test_what_waits_for_a_connection_goes_by_importance(world: World) -> None:
     world.github.runners["acme"] = {5: {"id": 5, "name": "old", "status": "offline", "busy": False}}
     async with world.client(concurrency=1) as client:
-        await client.mint("org:acme", "gpu", RunnerName("r1"), ("gpu",))
+        await client.register("org:acme", "gpu", RunnerName("r1"), ("gpu",))
         await client.redeliver_failed(START)
         world.github.calls.clear()
         world.github.hold = asyncio.Event()
@@ -73,7 +73,7 @@ async def test_what_waits_for_a_connection_goes_by_importance(world: World) -> N
                 client.redeliver_failed(START),
                 client.delete_runner("org:acme", 5),
                 jobs[1],
-                client.mint("org:acme", "gpu", RunnerName("r2"), ("gpu",)),
+                client.register("org:acme", "gpu", RunnerName("r2"), ("gpu",)),
             )
         ]
         await world.github.until_under_way(1)

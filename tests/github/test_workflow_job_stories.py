@@ -169,7 +169,7 @@ def test_a_queued_body_with_runner_fields_binds_nothing() -> None:
     story = Story()
     runner = story.world.ready()
     story.hear("queued", QUEUED, runner_name=runner, runner_id=7)
-    assert story.world.runner(runner).state is RunnerState.ACKNOWLEDGED
+    assert story.world.runner(runner).state is RunnerState.LISTENING
     assert story.world.job(1).started_at is None
 
 

@@ -50,8 +50,8 @@ def test_plain_text_says_at_once_what_moves_and_not_again_what_stands() -> None:
         shown.show(progress(61.0), last=False)
         shown.show(progress(62.0, windows=SkuProgress(0, 0, 0, 0, 10, 10)), last=True)
     assert out.getvalue().splitlines() == [
-        "1:00 lab time, all: 3 waiting, 2 booting, 1 parked, 0/70 done",
-        "  windows.4xlarge.nonephemeral: 3 waiting, 2 booting, 1 parked, 0/10 done",
+        "1:00 lab time, all: 3 waiting, 2 booting, 1 ready, 0/70 done",
+        "  windows.4xlarge.nonephemeral: 3 waiting, 2 booting, 1 ready, 0/10 done",
         "1:02 lab time, all: 10/70 done",
         "  windows.4xlarge.nonephemeral: 10/10 done",
     ]

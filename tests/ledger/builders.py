@@ -10,21 +10,21 @@ from typing import Any
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
-from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.changes import Record
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import (
-    CallId,
     JobId,
+    LaunchRequestId,
     MachineId,
     ProviderMachineId,
     RunnerName,
     SkuName,
 )
 from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.plan import Intent, Plan
 from autoscaler.model.runners import Runner, RunnerState
@@ -65,8 +65,8 @@ class World:
     def job(self, job: int) -> Job:
         return self.state.jobs[JobId(job)]
 
-    def call(self, call: str = "c") -> Call:
-        return self.state.calls[CallId(call)]
+    def call(self, call: str = "c") -> LaunchRequest:
+        return self.state.launch_requests[LaunchRequestId(call)]
 
     def machine(self, machine: str) -> Machine:
         return self.state.machines[MachineId(machine)]
@@ -120,17 +120,17 @@ class World:
     # --- the provider ---------------------------------------------------------------------------
 
     def keys(self, sku: str = "gpu") -> tuple[str, ...]:
-        """The offerings of a SKU's first rung."""
-        rung = self.catalogue.skus[SkuName(sku)].ladder[0]
-        return tuple(offering.key for offering in rung.offerings)
+        """The offerings of a SKU's first option."""
+        option = self.catalogue.skus[SkuName(sku)].launch_options[0]
+        return tuple(offering.key for offering in option.offerings)
 
     def record(self, slots: int, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
         """Record a call; its slots are called `<name>0`, `<name>1`, ..."""
         ids = tuple(MachineId(f"{name}{n}") for n in range(slots))
-        kind = self.catalogue.skus[SkuName(sku)].ladder[0].capacity_types[0]
+        kind = self.catalogue.skus[SkuName(sku)].launch_options[0].capacity_types[0]
         self.do(
-            e.CallRecorded,
-            CallId(name),
+            e.LaunchRequestRecorded,
+            LaunchRequestId(name),
             SkuName(sku),
             EAST,
             0,
@@ -144,8 +144,8 @@ class World:
     def send(self, slots: int, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
         """Record a call and send it."""
         ids = self.record(slots, name, sku)
-        self.do(e.CallPrepared, CallId(name), f"request-{name}")
-        self.do(e.CallSent, CallId(name))
+        self.do(e.LaunchRequestPrepared, LaunchRequestId(name), f"request-{name}")
+        self.do(e.LaunchRequestSent, LaunchRequestId(name))
         return ids
 
     def answer(
@@ -153,7 +153,7 @@ class World:
     ) -> None:
         """The provider answers a call with these machines."""
         machines = tuple(launched(provider_id) for provider_id in given)
-        self.do(e.CallAnswered, CallId(name), machines, tuple(failures), retry)
+        self.do(e.LaunchRequestAnswered, LaunchRequestId(name), machines, tuple(failures), retry)
 
     def launch(self, count: int, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
         """A call of `count` machines, all given as `i-<name>0`, ..."""
@@ -163,14 +163,16 @@ class World:
 
     def boot(self, *machines: str) -> None:
         for machine in machines:
-            self.do(e.MachineSaidHello, MachineId(machine), "nonce")
+            self.do(e.MachineAttested, MachineId(machine), "nonce")
 
-    def park(self, count: int = 1, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
-        """Machines that are launched and parked at once."""
+    def make_ready(
+        self, count: int = 1, name: str = "c", sku: str = "gpu"
+    ) -> tuple[MachineId, ...]:
+        """Machines that are launched and ready at once."""
         ids = self.launch(count, name, sku)
         for machine in ids:
             self.boot(machine)
-            self.do(e.MachineGateReported, machine, True, "ok")
+            self.do(e.HealthChecksReported, machine, True, "ok")
         return ids
 
     def lists(self, *shown: e.ListedMachine, complete: bool = True) -> None:
@@ -181,7 +183,7 @@ class World:
         """A machine of ours as its provider lists it."""
         known = self.machine(machine)
         assert known.provider_id is not None
-        return listed(known.provider_id, call=known.call, terminated=terminated)
+        return listed(known.provider_id, call=known.launch_request, terminated=terminated)
 
     def github_lists(self, *at_work: str) -> None:
         """GitHub's list of every scope's registrations, begun now: these are online or busy."""
@@ -192,27 +194,27 @@ class World:
     # --- runners --------------------------------------------------------------------------------
 
     def name(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
-        """A grant is recorded."""
+        """An assignment is recorded."""
         runner = next_name(self.ledger, MachineId(machine))
         self.do(e.RunnerNamed, runner, MachineId(machine), demand)
         return runner
 
-    def mint(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
-        """A grant is recorded and minted."""
+    def register(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
+        """An assignment is recorded and minted."""
         runner = self.name(machine, demand)
-        self.do(e.RunnerMinted, runner, 7)
+        self.do(e.RunnerRegistered, runner, 7)
         return runner
 
-    def grant(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
-        """A grant is minted, handed over and acknowledged."""
-        runner = self.mint(machine, demand)
+    def assignment(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
+        """An assignment is minted, handed over and acknowledged."""
+        runner = self.register(machine, demand)
         self.do(e.RunnerHandedOver, runner)
-        self.do(e.RunnerAcknowledged, runner)
+        self.do(e.RunnerListening, runner)
         return runner
 
     def ready(self, name: str = "c") -> RunnerName:
         """One more machine whose runner listens."""
-        return self.grant(self.park(1, name)[0])
+        return self.assignment(self.make_ready(1, name)[0])
 
     # --- ourselves ------------------------------------------------------------------------------
 
@@ -220,14 +222,14 @@ class World:
         """The controller is killed and comes back after `absence` seconds with what was stored."""
         old = self.state
         records: list[Record] = [
-            *old.calls.values(),
+            *old.launch_requests.values(),
             *old.machines.values(),
             *old.runners.values(),
             *old.jobs.values(),
             *old.reruns.values(),
         ]
         cooldowns = tuple(old.cooldowns.values())
-        self.ledger = Ledger(self.catalogue.bearing(old.catalogue.installations))
+        self.ledger = Ledger(self.catalogue.with_installations(old.catalogue.installations))
         self.ledger.restore(copy.deepcopy(records), cooldowns)
         self.now += absence
         self.do(e.ControllerStarted, absence)
@@ -248,7 +250,7 @@ def listed(
     return e.ListedMachine(
         ProviderMachineId(provider_id),
         installation,
-        CallId(call),
+        LaunchRequestId(call),
         GPU,
         terminated,
         "g5.xlarge",
@@ -271,6 +273,6 @@ def failure(
 
 def idle(world: World, name: str) -> bool:
     """Whether a registration still counts as supply."""
-    return world.runner(name).state is RunnerState.ACKNOWLEDGED and not (
+    return world.runner(name).state is RunnerState.LISTENING and not (
         world.runner(name).passed_over
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from autoscaler.model import events as e
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId
+from autoscaler.model.identifiers import LaunchRequestId
 from autoscaler.model.machines import Machine, MachineState
 from tests.ledger.builders import START, World, listed
 from tests.planner.fleets import EAST, launched
@@ -16,7 +16,7 @@ def shown_as(machine: Machine) -> tuple[Any, ...]:
     return (
         machine.provider_id,
         machine.provider,
-        machine.call,
+        machine.launch_request,
         machine.instance_type,
         machine.zone,
         machine.capacity_type,
@@ -28,7 +28,7 @@ def shown_as(machine: Machine) -> tuple[Any, ...]:
 def test_a_machine_whose_answer_was_lost_is_known_from_the_list() -> None:
     world = World()
     world.send(1)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     world.lists(listed("i-1", zone="b", launch_time="t1"))
     bound = world.machine("c0")
     assert bound.state is MachineState.LAUNCHED
@@ -80,7 +80,7 @@ def test_an_end_that_is_listed_for_an_hour_is_one_failure() -> None:
     world.launch(1)
     world.lists(ended("i-c0"))
     held = dict(world.state.cooldowns)
-    assert [hold.strikes for hold in held.values() if hold.until > world.now] == [1]
+    assert [hold.failures for hold in held.values() if hold.until > world.now] == [1]
     for _ in range(10):
         world.now += 360.0
         world.lists(ended("i-c0"))
@@ -109,7 +109,7 @@ def test_a_list_tells_the_image_that_the_answer_left_out() -> None:
     world = World()
     world.send(1)
     given = dataclasses.replace(launched("i-1"), image="", launch_time="")
-    world.do(e.CallAnswered, CallId("c"), (given,), ())
+    world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), (given,), ())
     assert (world.machine("c0").image, world.machine("c0").launch_time) == ("", "")
     world.lists(listed("i-1", launch_time="t1"))
     assert (world.machine("c0").image, world.machine("c0").launch_time) == ("ami-1", "t1")

@@ -3,11 +3,11 @@
 import pytest
 
 from autoscaler.model import events as e
-from autoscaler.model.calls import CallState
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.cooldowns import Cooldown, offering_key
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, ProviderMachineId
+from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId
+from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import MachineState
 from tests.ledger.builders import GPU, START, World, failure
 from tests.planner.fleets import catalogue, launched, offering, sku
@@ -34,8 +34,8 @@ def test_a_recorded_call_counts_every_slot_at_its_dearest() -> None:
     world = World(MIXED)
     slots = world.record(2)
     call = world.call()
-    assert (call.state, call.slots, call.token, call.request) == (
-        CallState.RECORDED,
+    assert (call.state, call.slots, call.token, call.body) == (
+        LaunchRequestState.RECORDED,
         slots,
         "token-c",
         "",
@@ -43,9 +43,14 @@ def test_a_recorded_call_counts_every_slot_at_its_dearest() -> None:
     assert (call.created_at, call.sent_at, call.attempts) == (START, None, 0)
     first, second = (world.machine(slot) for slot in slots)
     assert (first.state, first.slot, second.slot) == (MachineState.REQUESTED, 0, 1)
-    assert (first.dollars_per_hour, first.holds) == (1.5, (("east/G", 8), ("east/P", 96)))
-    assert (first.since, first.created_at, first.due, first.call) == (START, START, None, "c")
-    assert not first.confirmed
+    assert (first.dollars_per_hour, first.quota_usage) == (1.5, (("east/G", 8), ("east/P", 96)))
+    assert (first.since, first.created_at, first.due, first.launch_request) == (
+        START,
+        START,
+        None,
+        "c",
+    )
+    assert not first.agent_seen
     usage = world.fleet().usage
     assert (usage.machines, usage.dollars_per_hour) == (2, 3.0)
     assert (dict(usage.by_sku), dict(usage.by_quota)) == ({GPU: 2}, {"east/G": 16, "east/P": 192})
@@ -57,7 +62,7 @@ def test_a_machine_counts_at_what_it_really_is() -> None:
     world.answer("c", "i-1")
     machine = world.machine(slot)
     assert (machine.state, machine.provider_id) == (MachineState.LAUNCHED, "i-1")
-    assert (machine.dollars_per_hour, machine.holds) == (1.0, (("east/G", 4),))
+    assert (machine.dollars_per_hour, machine.quota_usage) == (1.0, (("east/G", 4),))
     assert (machine.instance_type, machine.zone, machine.capacity_type) == (
         "g5.xlarge",
         "a",
@@ -79,73 +84,80 @@ def test_a_machine_counts_at_what_it_really_is() -> None:
 def test_a_machine_of_no_asked_offering_stays_at_the_dearest(given: e.LaunchedMachine) -> None:
     world = World(MIXED)
     (slot,) = world.send(1)
-    world.do(e.CallAnswered, CallId("c"), (given,), ())
+    world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), (given,), ())
     machine = world.machine(slot)
     assert (machine.state, machine.dollars_per_hour) == (MachineState.LAUNCHED, 1.5)
-    assert machine.holds == (("east/G", 8), ("east/P", 96))
+    assert machine.quota_usage == (("east/G", 8), ("east/P", 96))
 
 
 def test_the_request_is_fixed_before_the_first_sending_only() -> None:
     world = World()
     world.send(1)
-    assert world.call().request == "request-c"
-    world.do(e.CallPrepared, CallId("c"), "another")
-    assert world.call().request == "request-c"
-    world.do(e.CallPrepared, CallId("unknown"), "another")
+    assert world.call().body == "request-c"
+    world.do(e.LaunchRequestPrepared, LaunchRequestId("c"), "another")
+    assert world.call().body == "request-c"
+    world.do(e.LaunchRequestPrepared, LaunchRequestId("unknown"), "another")
 
 
 def test_sendings_are_counted_from_the_first() -> None:
     world = World()
     world.send(1)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out" * 100)
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out" * 100)
     call = world.call()
-    assert (call.state, call.reason) == (CallState.UNKNOWN, ("timed out" * 100)[:500])
+    assert (call.state, call.reason) == (LaunchRequestState.UNKNOWN, ("timed out" * 100)[:500])
     world.now += 5
-    world.do(e.CallSent, CallId("c"))
-    assert (call.state, call.attempts, call.sent_at) == (CallState.SENT, 2, START)
+    world.do(e.LaunchRequestSent, LaunchRequestId("c"))
+    assert (call.state, call.attempts, call.sent_at) == (LaunchRequestState.SENT, 2, START)
     assert call.last_sent_at == START + 5
     world.answer("c", "i-1")
-    world.do(e.CallSent, CallId("c"))
-    world.do(e.CallOutcomeUnknown, CallId("c"), "late")
-    assert (call.state, call.attempts, call.settled_at) == (CallState.SETTLED, 2, START + 5)
+    world.do(e.LaunchRequestSent, LaunchRequestId("c"))
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "late")
+    assert (call.state, call.attempts, call.settled_at) == (
+        LaunchRequestState.SETTLED,
+        2,
+        START + 5,
+    )
 
 
 def test_events_of_unknown_calls_change_nothing() -> None:
     world = World()
     world.ledger.take_changes()
     for event, values in (
-        (e.CallSent, ()),
-        (e.CallOutcomeUnknown, ("x",)),
-        (e.CallWithdrawn, ("x",)),
-        (e.CallAnswered, ((launched("i-1"),), ())),
+        (e.LaunchRequestSent, ()),
+        (e.LaunchOutcomeUnknown, ("x",)),
+        (e.LaunchRequestCancelled, ("x",)),
+        (e.LaunchRequestAnswered, ((launched("i-1"),), ())),
     ):
-        world.do(event, CallId("c"), *values)
+        world.do(event, LaunchRequestId("c"), *values)
     assert not world.ledger.take_changes()
 
 
 def test_no_answer_can_be_unknown_before_it_was_sent() -> None:
     world = World()
     world.record(1)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "x")
-    assert world.call().state is CallState.RECORDED
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "x")
+    assert world.call().state is LaunchRequestState.RECORDED
 
 
 def test_a_withdrawn_call_leaves_no_slot_and_no_hold() -> None:
     world = World()
     slots = world.record(2)
-    world.do(e.CallWithdrawn, CallId("c"), "its job is gone")
+    world.do(e.LaunchRequestCancelled, LaunchRequestId("c"), "its job is gone")
     assert set(world.states().values()) == {MachineState.FAILED}
     assert [world.machine(s).reason for s in slots] == ["withdrawn"] * 2
     assert world.fleet().usage.machines == 0
-    assert (world.call().state, world.state.open_calls) == (CallState.SETTLED, {})
+    assert (world.call().state, world.state.open_launch_requests) == (
+        LaunchRequestState.SETTLED,
+        {},
+    )
     assert cooldowns(world) == {}
 
 
 def test_a_sent_call_cannot_be_withdrawn() -> None:
     world = World()
     world.send(1)
-    world.do(e.CallWithdrawn, CallId("c"), "too late")
-    assert (world.call().state, world.states()) == (CallState.SENT, {"c0": "requested"})
+    world.do(e.LaunchRequestCancelled, LaunchRequestId("c"), "too late")
+    assert (world.call().state, world.states()) == (LaunchRequestState.SENT, {"c0": "requested"})
 
 
 def test_a_partial_answer_binds_the_lowest_slots_and_fails_the_rest() -> None:
@@ -161,7 +173,7 @@ def test_a_partial_answer_binds_the_lowest_slots_and_fails_the_rest() -> None:
     )
     call = world.call()
     assert (call.state, call.failure, call.reason) == (
-        CallState.SETTLED,
+        LaunchRequestState.SETTLED,
         FailureClass.CAPACITY,
         "Insufficient: words",
     )
@@ -187,8 +199,8 @@ def test_a_full_answer_with_failures_elsewhere_still_holds_those() -> None:
         (failure(FailureClass.QUOTA), {"quota:east/G": 600.0}),
         (failure(FailureClass.THROTTLED), {"throttle:east": 5.0}),
         (failure(FailureClass.CONFIGURATION, A), {f"offering:{A}/gpu": 60.0}),
-        (failure(FailureClass.CONFIGURATION), {"rung:gpu/0": 60.0}),
-        (failure(FailureClass.UNKNOWN), {"rung:gpu/0": 30.0}),
+        (failure(FailureClass.CONFIGURATION), {"option:gpu/0": 60.0}),
+        (failure(FailureClass.UNKNOWN), {"option:gpu/0": 30.0}),
     ],
 )
 def test_what_is_held_depends_on_the_failure(
@@ -216,7 +228,7 @@ def test_a_later_answer_in_the_same_storm_may_make_the_hold_longer() -> None:
     world.answer("a", failures=[failure(FailureClass.THROTTLED)])
     world.now += 1
     world.answer("b", failures=[failure(FailureClass.THROTTLED)], retry=60.0)
-    assert world.state.cooldowns["throttle:east"].strikes == 1
+    assert world.state.cooldowns["throttle:east"].failures == 1
     assert cooldowns(world) == {"throttle:east": 60.0}
 
 
@@ -260,19 +272,19 @@ def test_the_worst_failure_names_the_slots() -> None:
 def test_a_machine_lifts_what_was_held_before() -> None:
     world = World()
     world.send(1, "a")
-    keys = (f"offering:{A}", f"offering:{B}", "quota:east/G", "throttle:east", "rung:gpu/0")
+    keys = (f"offering:{A}", f"offering:{B}", "quota:east/G", "throttle:east", "option:gpu/0")
     kinds = (FailureClass.CAPACITY, FailureClass.QUOTA, FailureClass.THROTTLED)
     world.answer("a", failures=[failure(k) for k in (*kinds, FailureClass.UNKNOWN)])
     assert set(cooldowns(world)) == set(keys)
     world.now += 600.0
     world.send(1, "b")
     world.answer("b", "i-1")
-    # A machine that was launched proves the offering; only one that came up proves the rung.
-    held = {key for key, known in world.state.cooldowns.items() if known.strikes}
-    assert held == {f"offering:{B}", "rung:gpu/0"}
+    # A machine that was launched proves the offering; only one that came up proves the option.
+    held = {key for key, known in world.state.cooldowns.items() if known.failures}
+    assert held == {f"offering:{B}", "option:gpu/0"}
     world.boot("b0")
-    world.do(e.MachineGateReported, "b0", True, "")
-    assert world.state.cooldowns["rung:gpu/0"].strikes == 0
+    world.do(e.HealthChecksReported, "b0", True, "")
+    assert world.state.cooldowns["option:gpu/0"].failures == 0
 
 
 def test_an_answer_that_repeats_known_machines_binds_nothing_twice() -> None:
@@ -296,14 +308,14 @@ def test_an_answer_in_pieces_is_an_answer_and_may_be_cut_short() -> None:
     world = World()
     world.send(3)
     machines = tuple(launched(f"i-{number}") for number in range(3))
-    world.do(e.CallAnswered, CallId("c"), machines[:2], (), None, True)
-    assert world.call().state is CallState.SENT
+    world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), machines[:2], (), None, True)
+    assert world.call().state is LaunchRequestState.SENT
     assert sorted(world.states().values()) == ["launched", "launched", "requested"]
     world.restart(10.0)
-    assert world.call().state is CallState.UNKNOWN, "it is sent again"
-    world.do(e.CallSent, CallId("c"))
-    world.do(e.CallAnswered, CallId("c"), machines, (), None)
-    assert world.call().state is CallState.SETTLED
+    assert world.call().state is LaunchRequestState.UNKNOWN, "it is sent again"
+    world.do(e.LaunchRequestSent, LaunchRequestId("c"))
+    world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), machines, (), None)
+    assert world.call().state is LaunchRequestState.SETTLED
     assert {m.provider_id for m in world.state.machines.values()} == {"i-0", "i-1", "i-2"}
 
 
@@ -311,8 +323,8 @@ def test_the_history_of_an_answer_in_pieces_counts_all_of_them() -> None:
     world = World()
     world.send(3)
     machines = tuple(launched(f"i-{number}") for number in range(3))
-    world.do(e.CallAnswered, CallId("c"), machines[:2], (), None, True)
-    world.do(e.CallAnswered, CallId("c"), machines[2:], (), None)
+    world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), machines[:2], (), None, True)
+    world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), machines[2:], (), None)
     rows = world.state.take_changes().history
     assert [row.detail for row in rows if row.event == "answered"] == ["3 of 3"]
 
@@ -325,5 +337,5 @@ def test_a_failure_of_an_offering_that_left_the_catalogue_holds_back_no_other() 
     state = world.state
     del state.offerings[gone]
     failed = e.LaunchFailure(FailureClass.UNSUPPORTED, "Unsupported", "not in this zone", gone)
-    world.do(e.CallAnswered, CallId("c"), (launched("i-1"),), (failed,), None)
+    world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), (launched("i-1"),), (failed,), None)
     assert not any(offering_key(one) in state.cooldowns for one in others)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unclear
+from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unverified
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -14,9 +14,9 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, MachineState
-from autoscaler.model.plan import End
-from autoscaler.model.unclear import Unclear
+from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.plan import Terminate
+from autoscaler.model.unverified import UnverifiedMachine
 from tests.ledger.builders import GPU, START, World, listed
 from tests.planner.fleets import EAST
 
@@ -43,48 +43,48 @@ def lost_store() -> World:
 
 def test_a_confirmed_orphan_is_ended_on_its_own_ground_and_once() -> None:
     world = orphaned()
-    assert world.intents(End) == []
-    world.do(e.OrphanConfirmed, ORPHAN)
-    (end,) = world.intents(End)
-    assert (end.machine, end.ground) == (ORPHAN, EndGround.OPERATOR)
+    assert world.intents(Terminate) == []
+    world.do(e.MachineReleasedByOperator, ORPHAN)
+    (end,) = world.intents(Terminate)
+    assert (end.machine, end.reason_code) == (ORPHAN, TerminationReason.OPERATOR)
     world.carry_out()
     assert world.states() == {ORPHAN: "ending"}
-    assert world.machine(ORPHAN).ground is EndGround.OPERATOR
-    assert world.intents(End) == []
+    assert world.machine(ORPHAN).reason_code is TerminationReason.OPERATOR
+    assert world.intents(Terminate) == []
 
 
 def test_a_confirmation_outlives_a_restart_and_a_late_word_of_the_machine() -> None:
     world = orphaned()
-    world.do(e.OrphanConfirmed, ORPHAN)
+    world.do(e.MachineReleasedByOperator, ORPHAN)
     world.do(e.MachineSeen, ORPHAN)
     world.restart(10.0)
-    assert [one.machine for one in world.intents(End)] == [ORPHAN]
+    assert [one.machine for one in world.intents(Terminate)] == [ORPHAN]
 
 
 @pytest.mark.parametrize("machine", ["c0", "d0", "nobody"])
 def test_of_a_machine_that_is_clear_a_confirmation_changes_nothing(machine: str) -> None:
     world = World()
-    world.park(1, "c")
+    world.make_ready(1, "c")
     world.ready("d")
     world.ledger.take_changes()
-    world.do(e.OrphanConfirmed, MachineId(machine))
+    world.do(e.MachineReleasedByOperator, MachineId(machine))
     assert not world.ledger.take_changes()
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
 
 
 def test_what_cannot_be_told_is_listed_with_what_to_do() -> None:
     world = orphaned()
-    world.park(1)
+    world.make_ready(1)
     world.lists(listed("i-9", call="lost"), listed("i-c0"), listed("i-1", installation=OLD))
-    ours, other = unclear(world.state)
+    ours, other = unverified(world.state)
     assert (ours.machine, ours.provider_id, ours.since) == (ORPHAN, "i-9", START)
     assert ours.why == "of a call that is not in the store"
-    assert "autoscaler confirm x-i-9" in ours.what_to_do
+    assert "autoscaler terminate x-i-9" in ours.what_to_do
     assert (other.machine, other.provider_id, other.launched) == (None, "i-1", "t0")
     assert (other.installation, other.since) == (OLD, None)
-    assert f"autoscaler confirm --installation {OLD}" in other.what_to_do
-    world.do(e.OrphanConfirmed, ORPHAN)
-    assert [one.machine for one in unclear(world.state)] == [None]
+    assert f"autoscaler adopt {OLD}" in other.what_to_do
+    world.do(e.MachineReleasedByOperator, ORPHAN)
+    assert [one.machine for one in unverified(world.state)] == [None]
 
 
 def test_each_is_shown_whole_and_in_the_order_of_the_provider_s_names() -> None:
@@ -92,9 +92,9 @@ def test_each_is_shown_whole_and_in_the_order_of_the_provider_s_names() -> None:
     shown = [listed("i-9", call="lost"), listed("i-8", call="lost")]
     strangers = [listed("i-7", installation=OLD), listed("i-6", installation=OLD)]
     world.lists(*shown, *strangers)
-    found = unclear(world.state)
+    found = unverified(world.state)
     assert [one.provider_id for one in found] == ["i-8", "i-9", "i-6", "i-7"]
-    assert found[1] == Unclear(
+    assert found[1] == UnverifiedMachine(
         ORPHAN,
         EAST,
         shown[0].provider_id,
@@ -103,9 +103,9 @@ def test_each_is_shown_whole_and_in_the_order_of_the_provider_s_names() -> None:
         START,
         "t0",
         "of a call that is not in the store",
-        "it ends by itself after its job; if it is nobody's: autoscaler confirm x-i-9",
+        "it ends by itself after its job; if it is nobody's: autoscaler terminate x-i-9",
     )
-    assert found[3] == Unclear(
+    assert found[3] == UnverifiedMachine(
         None,
         EAST,
         strangers[0].provider_id,
@@ -115,7 +115,7 @@ def test_each_is_shown_whole_and_in_the_order_of_the_provider_s_names() -> None:
         "t0",
         f"made by installation {OLD}, and this one is 0badcafe",
         "if the store of that installation was lost and no other controller uses it: autoscaler "
-        f"confirm --installation {OLD}; if one does, give this fleet another name",
+        f"adopt {OLD}; if one does, give this fleet another name",
     )
 
 
@@ -153,7 +153,7 @@ def test_a_job_in_progress_on_such_a_runner_is_life_too() -> None:
 
 
 def found_again() -> World:
-    """A machine that had a grant, was lost, and is listed again."""
+    """A machine that had an assignment, was lost, and is listed again."""
     world = World()
     world.ready()
     for moment in (1.0, 61.0):
@@ -161,7 +161,7 @@ def found_again() -> World:
         world.lists()
     world.now = START + 3000.0
     world.lists(listed("i-c0"))
-    assert world.machine("c0").unproven
+    assert world.machine("c0").unverified
     return world
 
 
@@ -204,11 +204,11 @@ def test_a_taken_over_installation_s_machines_are_ours_and_possibly_at_work() ->
     before = used(world)
     world.do(e.InstallationTakenOver, OLD)
     assert world.state.catalogue.installations.own == OLD
-    assert world.states() == {"x-i-1": "granted", "x-i-2": "granted"}
+    assert world.states() == {"x-i-1": "assigned", "x-i-2": "assigned"}
     assert used(world) == before
     assert {machine.provider for machine in world.state.machines.values()} == {EAST}
-    assert {one.machine for one in unclear(world.state)} == {"x-i-1", "x-i-2"}
-    assert world.intents(End) == []
+    assert {one.machine for one in unverified(world.state)} == {"x-i-1", "x-i-2"}
+    assert world.intents(Terminate) == []
     changes = world.ledger.take_changes()
     assert changes.installations == Installations(OLD, (INSTALLATION,))
     (row,) = (row for row in changes.history if row.kind == "installation")
@@ -222,20 +222,20 @@ def test_a_machine_that_two_providers_show_is_taken_over_once() -> None:
     for provider in ("east", "west"):
         world.do(e.MachinesListed, ProviderName(provider), world.now, True, shown)
     world.do(e.InstallationTakenOver, OLD)
-    assert world.states() == {"x-i-1": "granted"}
+    assert world.states() == {"x-i-1": "assigned"}
     assert world.fleet().usage.machines == 1
 
 
 def test_what_was_made_under_the_id_before_stays_ours_by_its_record() -> None:
     world = lost_store()
-    world.park(1)
+    world.make_ready(1)
     world.do(e.InstallationTakenOver, OLD)
     olds = tuple(listed(one, call="lost", installation=OLD) for one in ("i-1", "i-2"))
     for _ in range(3):
         world.now += 61.0
         world.do(e.MachineSeen, MachineId("c0"), True)
         world.lists(*olds, listed("i-c0"))
-    assert world.states() == {"c0": "parked", "x-i-1": "granted", "x-i-2": "granted"}
+    assert world.states() == {"c0": "ready", "x-i-1": "assigned", "x-i-2": "assigned"}
     assert world.state.foreign == {"east": {}}
     assert world.fleet().usage.machines == 3
 
@@ -268,7 +268,7 @@ def test_an_installation_that_nobody_shows_or_that_is_ours_is_not_taken_over() -
 
 def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_told_twice() -> None:
     world = lost_store()
-    world.park(2)
+    world.make_ready(2)
     assert refusal(world, OLD) == (
         "this store is not empty: installation 0badcafe has 2 machines of its own. Is another "
         f"controller at work for {OLD}? Then give this fleet another name. If its store is lost and "
@@ -288,4 +288,4 @@ def test_a_machine_in_no_list_and_a_job_of_nobody_are_no_trouble() -> None:
     world.observe(1, JobState.IN_PROGRESS)
     assert world.state.jobs[JobId(1)].runner_name is None
     assert life(world, ORPHAN) is None
-    assert world.machine(ORPHAN).state is MachineState.GRANTED
+    assert world.machine(ORPHAN).state is MachineState.ASSIGNED

@@ -16,7 +16,7 @@ from autoscaler.model.cooldowns import (
     zone_key,
 )
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import TerminationReason
 from tests.ledger.builders import GPU, World, failure
 from tests.planner.fleets import EAST, catalogue, offering
 
@@ -64,9 +64,9 @@ def test_a_row_of_one_class_is_none_of_another(first: FailureClass, other: Failu
         strike(state, "k", first, now, "again")
         now += hold
     strike(state, "k", other, now, "another")
-    strikes = len(HOLDS[first]) + 1 if other is first else 1
+    failures = len(HOLDS[first]) + 1 if other is first else 1
     hold = HOLDS[other][-1 if other is first else 0]
-    assert state.cooldowns["k"] == Cooldown("k", now + hold, strikes, "another", other)
+    assert state.cooldowns["k"] == Cooldown("k", now + hold, failures, "another", other)
 
 
 def test_of_two_classes_the_hold_that_ends_later_stays_with_its_row() -> None:
@@ -94,11 +94,11 @@ def test_two_classes_in_turn_make_no_hold_longer() -> None:
 def test_calls_that_were_refused_are_no_row_of_machines_that_failed() -> None:
     world = World()
     for number in range(2):
-        strike(world.state, "rung:gpu/0", FailureClass.CONFIGURATION, world.now, "no image")
+        strike(world.state, "option:gpu/0", FailureClass.CONFIGURATION, world.now, "no image")
         world.now += 60.0 * 2.0**number
     world.launch(1)
-    world.do(e.EndRequested, "c0", EndGround.DEADLINE, "late")
-    assert world.state.cooldowns["rung:gpu/0"] == Cooldown("rung:gpu/0", world.now, 1, "late")
+    world.do(e.TerminationRequested, "c0", TerminationReason.DEADLINE, "late")
+    assert world.state.cooldowns["option:gpu/0"] == Cooldown("option:gpu/0", world.now, 1, "late")
 
 
 @pytest.mark.parametrize(("at_least", "until"), [(0.0, 5.0), (4.0, 5.0), (30.0, 30.0)])
@@ -134,12 +134,12 @@ def test_a_machine_lifts_its_offering_its_quota_and_the_throttle() -> None:
     state, sold = LedgerState(catalogue()), offering()
     for_sku = sku_offering_key(GPU, sold.key)
     keys = (for_sku, offering_key(sold.key), quota_key("east/G"), throttle_key(EAST))
-    for key in (*keys, "rung:gpu/0"):
+    for key in (*keys, "option:gpu/0"):
         strike(state, key, FailureClass.QUOTA, 0.0, "why")
     lift_offering(state, GPU, sold, 599.9, 610.0)
-    assert all(c.strikes for c in state.cooldowns.values()), "asked for during the hold"
+    assert all(c.failures for c in state.cooldowns.values()), "asked for during the hold"
     lift_offering(state, GPU, sold, 600.0, 610.0)
-    assert {k for k, c in state.cooldowns.items() if not c.strikes} == set(keys)
+    assert {k for k, c in state.cooldowns.items() if not c.failures} == set(keys)
 
 
 def test_cooldowns_are_stored_once_each_time_they_change() -> None:
@@ -150,7 +150,7 @@ def test_cooldowns_are_stored_once_each_time_they_change() -> None:
     assert state.take_changes().cooldowns == ()
 
 
-def test_from_the_third_machine_in_a_row_that_fails_its_rung_is_held_back_longer_and_longer() -> (
+def test_from_the_third_machine_in_a_row_that_fails_its_option_is_held_back_longer_and_longer() -> (
     None
 ):
     world = World()
@@ -159,11 +159,11 @@ def test_from_the_third_machine_in_a_row_that_fails_its_rung_is_held_back_longer
         name = f"n{number}"
         world.launch(1, name)
         world.boot(f"{name}0")
-        world.do(e.MachineGateReported, f"{name}0", False, "no gpu")
-        held.append(world.state.cooldowns["rung:gpu/0"].until - world.now)
+        world.do(e.HealthChecksReported, f"{name}0", False, "no gpu")
+        held.append(world.state.cooldowns["option:gpu/0"].until - world.now)
         world.now += 1000
     assert held == [0, 0, 30, 60, 120]
-    assert world.state.cooldowns["rung:gpu/0"].reason == "gate: no gpu"
+    assert world.state.cooldowns["option:gpu/0"].reason == "gate: no gpu"
 
 
 def test_a_machine_that_comes_up_ends_the_row() -> None:
@@ -172,15 +172,15 @@ def test_a_machine_that_comes_up_ends_the_row() -> None:
         name = f"n{number}"
         world.launch(1, name)
         world.boot(f"{name}0")
-        world.do(e.MachineGateReported, f"{name}0", passed, "")
-    assert world.state.cooldowns["rung:gpu/0"].strikes == 1
+        world.do(e.HealthChecksReported, f"{name}0", passed, "")
+    assert world.state.cooldowns["option:gpu/0"].failures == 1
 
 
-def test_a_machine_that_never_says_hello_counts_as_one_that_failed() -> None:
+def test_a_machine_that_never_says_attestation_counts_as_one_that_failed() -> None:
     world = World()
     world.launch(1)
-    world.do(e.EndRequested, "c0", EndGround.DEADLINE, "late")
-    assert world.state.cooldowns["rung:gpu/0"].strikes == 1
+    world.do(e.TerminationRequested, "c0", TerminationReason.DEADLINE, "late")
+    assert world.state.cooldowns["option:gpu/0"].failures == 1
     assert world.machine("c0").failure is FailureClass.BOOT_DEADLINE
 
 
@@ -211,20 +211,22 @@ def test_an_answer_with_nothing_in_it_is_held_for_as_long_as_the_provider_asks()
     assert {hold.until - world.now for hold in world.state.cooldowns.values()} == {900.0}
 
 
-def test_a_rung_held_for_its_machines_tells_what_became_of_the_last() -> None:
+def test_a_option_held_for_its_machines_tells_what_became_of_the_last() -> None:
     world = World()
     for name in ("c", "d", "e"):
         (machine,) = world.launch(1, name)
-        world.do(e.EndRequested, machine, EndGround.DEADLINE, f"no hello from {name}")
+        world.do(
+            e.TerminationRequested, machine, TerminationReason.DEADLINE, f"no hello from {name}"
+        )
     (hold,) = (h for h in world.state.cooldowns.values() if h.until > world.now)
-    assert hold == Cooldown("rung:gpu/0", world.now + 30.0, 3, "no hello from e")
+    assert hold == Cooldown("option:gpu/0", world.now + 30.0, 3, "no hello from e")
 
 
 def test_a_failure_s_words_are_bounded() -> None:
     world = World()
     world.send(2)
     world.answer("c", "i-1", failures=[failure(FailureClass.CAPACITY, message="x" * 1000)])
-    assert {len(hold.reason) for hold in world.state.cooldowns.values() if hold.strikes} == {300}
+    assert {len(hold.reason) for hold in world.state.cooldowns.values() if hold.failures} == {300}
     assert len(world.machine("c1").reason) == 300
 
 
@@ -236,7 +238,7 @@ def test_a_machine_that_comes_up_lifts_what_held_its_zone_and_its_capacity_type(
     world.now += 180.0
     (machine,) = world.launch(1)
     world.boot(machine)
-    world.do(e.MachineGateReported, machine, True, "")
+    world.do(e.HealthChecksReported, machine, True, "")
     assert [world.state.cooldowns[k] for k in keys] == [Cooldown(k, world.now, 0, "") for k in keys]
 
 

@@ -5,35 +5,35 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import EndGround, MachineState
-from autoscaler.model.plan import End, Examine
+from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.plan import ReadRunner, Terminate
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import START, World
 
 C0 = MachineId("c0")
 
 
-def end(world: World, ground: EndGround = EndGround.IDLE) -> None:
-    world.do(e.EndRequested, C0, ground, "why")
+def end(world: World, reason_code: TerminationReason = TerminationReason.IDLE) -> None:
+    world.do(e.TerminationRequested, C0, reason_code, "why")
 
 
 def test_an_end_is_recorded_with_its_ground() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     end(world)
     machine = world.machine("c0")
-    assert (machine.state, machine.ground, machine.reason) == (
-        MachineState.ENDING,
-        EndGround.IDLE,
+    assert (machine.state, machine.reason_code, machine.reason) == (
+        MachineState.TERMINATING,
+        TerminationReason.IDLE,
         "idle: why",
     )
-    assert (machine.due, machine.end_attempts, machine.failure) == (START + 120.0, 1, None)
+    assert (machine.due, machine.terminate_attempts, machine.failure) == (START + 120.0, 1, None)
     assert world.fleet().usage.machines == 1
 
 
 def test_an_end_is_asked_for_again_at_doubling_intervals_of_ten_minutes_at_most() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     for interval in (120.0, 240.0, 480.0, 600.0, 600.0):
         end(world)
         assert world.machine("c0").due == world.now + interval
@@ -43,15 +43,15 @@ def test_an_end_is_asked_for_again_at_doubling_intervals_of_ten_minutes_at_most(
 
 def test_the_first_ground_stands() -> None:
     world = World()
-    world.park()
-    end(world, EndGround.IDLE)
-    end(world, EndGround.OPERATOR)
-    assert world.machine("c0").ground is EndGround.IDLE
+    world.make_ready()
+    end(world, TerminationReason.IDLE)
+    end(world, TerminationReason.OPERATOR)
+    assert world.machine("c0").reason_code is TerminationReason.IDLE
 
 
 def test_a_word_from_an_ending_machine_does_not_hurry_the_next_request() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     end(world)
     world.now += 10
     world.do(e.MachineSeen, C0)
@@ -59,157 +59,157 @@ def test_a_word_from_an_ending_machine_does_not_hurry_the_next_request() -> None
 
 
 @pytest.mark.parametrize(
-    ("booted", "ground", "failure"),
+    ("booted", "reason_code", "failure"),
     [
-        (False, EndGround.DEADLINE, FailureClass.BOOT_DEADLINE),
-        (True, EndGround.DEADLINE, FailureClass.GATE),
-        (False, EndGround.OPERATOR, None),
+        (False, TerminationReason.DEADLINE, FailureClass.BOOT_DEADLINE),
+        (True, TerminationReason.DEADLINE, FailureClass.HEALTH_CHECK),
+        (False, TerminationReason.OPERATOR, None),
     ],
 )
 def test_a_machine_that_is_late_failed_in_its_stage(
-    booted: bool, ground: EndGround, failure: FailureClass | None
+    booted: bool, reason_code: TerminationReason, failure: FailureClass | None
 ) -> None:
     world = World()
     world.launch(1)
     if booted:
         world.boot("c0")
-    end(world, ground)
+    end(world, reason_code)
     assert world.machine("c0").failure is failure
 
 
 def test_ending_closes_the_registration() -> None:
     world = World()
     runner = world.ready()
-    end(world, EndGround.LIFETIME)
+    end(world, TerminationReason.LIFETIME)
     assert world.runner(runner).state is RunnerState.DONE
     assert world.runner(runner).reason == "why"
 
 
 def test_what_the_provider_says_of_an_end_is_told_only_if_it_refused() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     end(world)
     world.ledger.take_changes()
-    world.do(e.EndAnswered, C0)
-    world.do(e.EndAnswered, MachineId("c9"), "error")
+    world.do(e.TerminationAnswered, C0)
+    world.do(e.TerminationAnswered, MachineId("c9"), "error")
     assert not world.ledger.take_changes()
-    world.do(e.EndAnswered, C0, "UnauthorizedOperation")
+    world.do(e.TerminationAnswered, C0, "UnauthorizedOperation")
     (row,) = world.ledger.take_changes().history
     assert (row.event, row.detail, row.record) == ("end_refused", "UnauthorizedOperation", "c0")
     assert world.states() == {"c0": "ending"}
 
 
 def silent() -> World:
-    """A granted machine, silent for a quarter of an hour."""
+    """An assigned machine, silent for a quarter of an hour."""
     world = World()
     world.ready()
     world.now += 900
     return world
 
 
-def examine(world: World, finished: bool) -> None:
-    world.do(e.ExaminationRequested, C0)
-    world.do(e.MachineExamined, C0, finished, "offline")
+def read_runner(world: World, finished: bool) -> None:
+    world.do(e.RunnerReadRequested, C0)
+    world.do(e.RunnerRead, C0, finished, "offline")
 
 
 def test_a_silent_machine_is_looked_at_again_a_quarter_of_an_hour_later() -> None:
     world = silent()
-    world.do(e.ExaminationRequested, C0)
+    world.do(e.RunnerReadRequested, C0)
     assert world.machine("c0").due == START + 1800.0
     world.now = START + 86_000
-    world.do(e.ExaminationRequested, C0)
+    world.do(e.RunnerReadRequested, C0)
     assert world.machine("c0").due == START + 86_400.0
 
 
 def test_two_reads_a_quarter_of_an_hour_apart_are_proof_and_one_is_not() -> None:
     world = silent()
-    examine(world, True)
+    read_runner(world, True)
     machine = world.machine("c0")
     assert (machine.finished_reads, machine.finished_at) == (1, START + 900)
     world.now += 899.9
-    examine(world, True)
+    read_runner(world, True)
     assert (machine.finished_reads, machine.finished_at) == (1, START + 900)
     world.now = START + 1800
-    examine(world, True)
+    read_runner(world, True)
     assert (machine.finished_reads, machine.due) == (2, START + 1800)
 
 
 def test_the_second_read_is_due_a_quarter_of_an_hour_after_the_first_answer() -> None:
     world = silent()
-    world.do(e.ExaminationRequested, C0)
+    world.do(e.RunnerReadRequested, C0)
     world.now += 3
-    world.do(e.MachineExamined, C0, True, "offline")
+    world.do(e.RunnerRead, C0, True, "offline")
     assert world.machine("c0").due == START + 903 + 900
 
 
 def test_a_read_that_is_no_proof_starts_over() -> None:
     world = silent()
-    examine(world, True)
+    read_runner(world, True)
     world.now += 900
-    examine(world, False)
+    read_runner(world, False)
     machine = world.machine("c0")
     assert (machine.finished_reads, machine.finished_at) == (0, None)
     world.now += 900
-    examine(world, True)
+    read_runner(world, True)
     assert machine.finished_reads == 1
 
 
 def test_a_word_from_the_machine_starts_over() -> None:
     world = silent()
-    examine(world, True)
+    read_runner(world, True)
     world.do(e.MachineSeen, C0)
     machine = world.machine("c0")
     assert (machine.finished_reads, machine.finished_at) == (0, None)
     assert machine.due == START + 1800.0
 
 
-def test_an_answer_about_a_machine_no_longer_granted_is_ignored() -> None:
+def test_an_answer_about_a_machine_no_longer_assigned_is_ignored() -> None:
     world = silent()
-    end(world, EndGround.LIFETIME)
-    world.do(e.MachineExamined, C0, True, "offline")
-    world.do(e.MachineExamined, MachineId("c9"), True, "offline")
+    end(world, TerminationReason.LIFETIME)
+    world.do(e.RunnerRead, C0, True, "offline")
+    world.do(e.RunnerRead, MachineId("c9"), True, "offline")
     assert world.machine("c0").finished_reads == 0
 
 
 def test_history_tells_what_github_said() -> None:
     world = silent()
     world.ledger.take_changes()
-    examine(world, True)
+    read_runner(world, True)
     (row,) = world.ledger.take_changes().history
     assert (row.kind, row.event, row.detail) == ("machine", "examined", "offline")
 
 
 def test_why_a_registration_is_over_is_told_in_bounded_words() -> None:
     world = World()
-    (machine,) = world.park()
-    name = world.grant(machine)
-    world.do(e.EndRequested, machine, EndGround.LIFETIME, "x" * 1000)
+    (machine,) = world.make_ready()
+    name = world.assignment(machine)
+    world.do(e.TerminationRequested, machine, TerminationReason.LIFETIME, "x" * 1000)
     assert len(world.runner(name).reason) == 500
 
 
 def test_a_machine_that_was_lost_has_no_new_lifetime() -> None:
     world = World()
-    (machine,) = world.park()
-    world.grant(machine)
-    granted = world.now
+    (machine,) = world.make_ready()
+    world.assignment(machine)
+    assigned = world.now
     shown = world.listed(machine)
     for _ in range(2):
         world.now += 60.0
         world.lists()
     world.now += 60.0
     world.lists(shown)
-    assert world.machine(machine).state is MachineState.GRANTED
-    world.now = granted + 86_000.0
+    assert world.machine(machine).state is MachineState.ASSIGNED
+    world.now = assigned + 86_000.0
     world.do(e.MachineSeen, machine)
-    assert world.machine(machine).due == granted + 86_400.0
+    assert world.machine(machine).due == assigned + 86_400.0
 
 
 def test_a_runner_that_leaves_within_a_minute_refused_no_job() -> None:
     world = World()
     world.queue(1)
-    (machine,) = world.park()
+    (machine,) = world.make_ready()
     world.now += 600.0
-    world.grant(machine)
+    world.assignment(machine)
     world.now += 59.0
     world.do(e.MachineExited, machine, "status 0")
     assert world.job(1).passed_over == ()
@@ -236,8 +236,8 @@ def beats(world: World, seconds: float) -> None:
 
 
 def unregistered(world: World, gone: bool = True) -> None:
-    world.do(e.ExaminationRequested, C0)
-    world.do(e.MachineExamined, C0, gone, "404", gone)
+    world.do(e.RunnerReadRequested, C0)
+    world.do(e.RunnerRead, C0, gone, "404", gone)
 
 
 def test_a_machine_that_lingers_after_its_job_ends_after_half_an_hour_despite_its_heartbeats() -> (
@@ -247,18 +247,18 @@ def test_a_machine_that_lingers_after_its_job_ends_after_half_an_hour_despite_it
     beats(world, 840)
     assert world.plan().intents == ()
     beats(world, 60)
-    assert world.intents(Examine) == [Examine(C0)]
+    assert world.intents(ReadRunner) == [ReadRunner(C0)]
     unregistered(world)
     assert world.plan().intents == ()
     beats(world, 840)
     assert world.plan().intents == ()
     beats(world, 60)
-    assert world.intents(Examine) == [Examine(C0)]
+    assert world.intents(ReadRunner) == [ReadRunner(C0)]
     unregistered(world)
-    (end,) = world.intents(End)
-    assert (end.ground, world.now) == (EndGround.FINISHED, START + 1800)
+    (end,) = world.intents(Terminate)
+    assert (end.reason_code, world.now) == (TerminationReason.FINISHED, START + 1800)
     world.do(e.MachineSeen, C0)
-    assert world.intents(End) == [end]
+    assert world.intents(Terminate) == [end]
 
 
 def test_while_its_registration_may_be_there_a_machine_is_kept_and_asked_about_again() -> None:
@@ -267,9 +267,9 @@ def test_while_its_registration_may_be_there_a_machine_is_kept_and_asked_about_a
     for answers in ((True, False), (False, True), (False, False), (True, False)):
         for gone in answers:
             beats(world, 900)
-            assert world.intents(Examine) == [Examine(C0)]
+            assert world.intents(ReadRunner) == [ReadRunner(C0)]
             unregistered(world, gone)
-            assert world.intents(End) == []
+            assert world.intents(Terminate) == []
 
 
 def test_a_machine_whose_job_runs_is_not_even_asked_about_while_it_speaks() -> None:
@@ -281,7 +281,7 @@ def test_a_machine_whose_job_runs_is_not_even_asked_about_while_it_speaks() -> N
     for _ in range(2):
         unregistered(world)
         beats(world, 900)
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
 
 
 def test_no_answer_about_a_lingering_machine_is_asked_for_again_a_quarter_of_an_hour_later() -> (
@@ -289,11 +289,11 @@ def test_no_answer_about_a_lingering_machine_is_asked_for_again_a_quarter_of_an_
 ):
     world = stopped()
     beats(world, 900)
-    world.do(e.ExaminationRequested, C0)
+    world.do(e.RunnerReadRequested, C0)
     beats(world, 840)
     assert world.plan().intents == ()
     beats(world, 60)
-    assert world.intents(Examine) == [Examine(C0)]
+    assert world.intents(ReadRunner) == [ReadRunner(C0)]
 
 
 def test_two_answers_close_together_are_one() -> None:
@@ -302,7 +302,7 @@ def test_two_answers_close_together_are_one() -> None:
     unregistered(world)
     beats(world, 60)
     unregistered(world)
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
 
 
 def test_a_machine_that_was_asked_about_early_has_its_half_hour_all_the_same() -> None:
@@ -317,10 +317,10 @@ def test_a_machine_that_was_asked_about_early_has_its_half_hour_all_the_same() -
     unregistered(world)
     beats(world, 900)
     unregistered(world)
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
     beats(world, 900)
     unregistered(world)
-    assert [end.ground for end in world.intents(End)] == [EndGround.FINISHED]
+    assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.FINISHED]
 
 
 def test_what_is_known_of_a_lingering_machine_outlasts_a_restart() -> None:
@@ -330,4 +330,4 @@ def test_what_is_known_of_a_lingering_machine_outlasts_a_restart() -> None:
     world.restart(10.0)
     beats(world, 900)
     unregistered(world)
-    assert [end.ground for end in world.intents(End)] == [EndGround.FINISHED]
+    assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.FINISHED]

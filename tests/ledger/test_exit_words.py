@@ -25,7 +25,7 @@ def test_an_exit_ends_its_machine_and_says_nothing_of_the_job(said: str) -> None
     assert world.machine("a0").state is MachineState.EXITED
     assert world.runner(one).state is RunnerState.DONE
     assert (world.job(1).state, world.job(1).conclusion) == (JobState.IN_PROGRESS, None)
-    assert world.machine("b0").state is MachineState.GRANTED
+    assert world.machine("b0").state is MachineState.ASSIGNED
     world.completes(1, conclusion="failure")
     assert (world.job(1).state, world.job(1).conclusion) == (JobState.COMPLETED, "failure")
 
@@ -39,5 +39,5 @@ def test_a_completed_job_ends_no_machine_before_its_exit(conclusion: str) -> Non
     world.starts(1, runner)
     world.completes(1, conclusion=conclusion)
     world.now += 600.0
-    assert world.machine("a0").state is MachineState.GRANTED
+    assert world.machine("a0").state is MachineState.ASSIGNED
     assert world.plan().intents == ()

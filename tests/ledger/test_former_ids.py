@@ -2,11 +2,11 @@
 
 import pytest
 
-from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unclear
+from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unverified
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
 from autoscaler.model.installations import MOST_FORMER, Installations
-from autoscaler.model.plan import End
+from autoscaler.model.plan import Terminate
 from tests.ledger.builders import World, listed
 from tests.planner.fleets import catalogue, sku
 
@@ -49,19 +49,19 @@ def test_another_catalogue_changes_no_id() -> None:
 def test_a_machine_that_is_in_no_record_is_ours_by_a_former_id_and_possibly_at_work() -> None:
     world = taken_over()
     world.lists(listed("i-9", call="lost", installation=BEFORE), listed("i-8", installation="a"))
-    assert world.states() == {"x-i-9": "granted"}
-    assert world.machine("x-i-9").unproven
-    assert [one.machine for one in unclear(world.state)] == ["x-i-9", None]
+    assert world.states() == {"x-i-9": "assigned"}
+    assert world.machine("x-i-9").unverified
+    assert [one.machine for one in unverified(world.state)] == ["x-i-9", None]
     assert world.fleet().usage.machines == 2
-    assert world.intents(End) == []
-    world.do(e.OrphanConfirmed, MachineId("x-i-9"))
-    assert [end.machine for end in world.intents(End)] == ["x-i-9"]
+    assert world.intents(Terminate) == []
+    world.do(e.MachineReleasedByOperator, MachineId("x-i-9"))
+    assert [end.machine for end in world.intents(Terminate)] == ["x-i-9"]
 
 
 def test_a_machine_of_a_call_from_before_takes_its_slot() -> None:
     world = World()
     world.send(1)
-    world.do(e.CallOutcomeUnknown, world.call().id, "no answer")
+    world.do(e.LaunchOutcomeUnknown, world.call().id, "no answer")
     taken_over(world)
     world.lists(listed("i-1", installation=BEFORE))
     assert (world.states(), world.machine("c0").provider_id) == ({"c0": "launched"}, "i-1")
@@ -75,30 +75,30 @@ def test_a_machine_that_was_another_s_when_it_was_first_seen_is_counted_once() -
     taken_over(world)
     world.do(e.InstallationTakenOver, InstallationId("2bad2bad"))
     world.lists(shown)
-    assert world.states() == {"x-i-9": "granted"}
+    assert world.states() == {"x-i-9": "assigned"}
     assert world.state.foreign == {"east": {}}
     assert world.fleet().usage.machines == 1
 
 
 def test_a_restored_store_doubts_what_it_shows_for_a_machine_with_a_former_id_too() -> None:
     world = taken_over()
-    world.park(1)
+    world.make_ready(1)
     world.restart(3600.0)
     assert world.state.catalogue.installations == Installations(OLD, (BEFORE,))
     shown = listed("i-c0", installation=OLD), listed("i-9", call="lost", installation=BEFORE)
     for _ in range(2):
         world.lists(*shown)
         world.now += 121.0
-    assert world.states() == {"c0": "granted", "x-i-9": "granted"}
-    assert world.machine("c0").unproven
+    assert world.states() == {"c0": "assigned", "x-i-9": "assigned"}
+    assert world.machine("c0").unverified
 
 
-def test_a_job_on_a_runner_named_before_shows_that_its_machine_has_a_grant() -> None:
+def test_a_job_on_a_runner_named_before_shows_that_its_machine_has_a_assignment() -> None:
     world = taken_over()
     world.launch(1)
     world.restart(3600.0)
     world.starts(1, f"ci-{BEFORE}-c0-1")
-    assert (world.machine("c0").state, world.machine("c0").unproven) == ("granted", True)
+    assert (world.machine("c0").state, world.machine("c0").unverified) == ("assigned", True)
 
 
 def test_a_runner_named_before_whose_machine_is_not_known_may_be_on_any_that_cannot_be_told() -> (
@@ -116,10 +116,10 @@ def test_a_runner_named_before_whose_machine_is_not_known_may_be_on_any_that_can
 
 def test_every_runner_named_before_leaves_memory_with_its_machine() -> None:
     world = World()
-    world.park(1)
-    first = world.mint("c0")
+    world.make_ready(1)
+    first = world.register("c0")
     world.do(e.RunnerClosed, first, "its hand-over did not arrive")
-    second = world.grant("c0")
+    second = world.assignment("c0")
     taken_over(world)
     assert {first, second} <= set(world.state.runners)
     world.do(e.MachineExited, C0, "bye")
@@ -152,5 +152,5 @@ def test_what_no_store_makes_as_its_id_is_not_taken_over(strange: str) -> None:
         f"an installation's id is 8 of the characters 0 to 9 and a to f: {words}"
     )
     assert "shown are: none" in str(refusal_of_takeover(world.state, OLD, force=True))
-    (shown,) = unclear(world.state)
+    (shown,) = unverified(world.state)
     assert (shown.installation, shown.what_to_do) == (strange, words)

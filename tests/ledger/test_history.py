@@ -8,9 +8,9 @@ from typing import Any
 
 from autoscaler.model import events as e
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, MachineId
+from autoscaler.model.identifiers import LaunchRequestId, MachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import TerminationReason
 from tests.ledger.builders import START, World, listed
 
 NAME = "ci-0badcafe-c0-1"
@@ -36,18 +36,18 @@ def event(world: World, kind: Callable[..., e.Event], *values: Any) -> Callable[
     return lambda: world.do(kind, *values)
 
 
-def test_from_a_call_to_a_parked_machine() -> None:
+def test_from_a_call_to_a_ready_machine() -> None:
     world = World()
     machine = MachineId("c0")
     rows = each(
         world,
         lambda: world.record(2),
-        event(world, e.CallPrepared, CallId("c"), "request"),
-        event(world, e.CallSent, CallId("c")),
+        event(world, e.LaunchRequestPrepared, LaunchRequestId("c"), "request"),
+        event(world, e.LaunchRequestSent, LaunchRequestId("c")),
         lambda: world.answer("c", "i-1"),
-        event(world, e.MachineSaidHello, machine, "nonce"),
+        event(world, e.MachineAttested, machine, "nonce"),
         event(world, e.MachineReportedStage, machine, "drivers"),
-        event(world, e.MachineGateReported, machine, True, "8 GPUs"),
+        event(world, e.HealthChecksReported, machine, True, "8 GPUs"),
     )
     fewer = "the provider gave fewer and no reason"
     assert rows == [
@@ -61,35 +61,37 @@ def test_from_a_call_to_a_parked_machine() -> None:
         (5.0, "machine", "c0", "booted", ""),
         (5.0, "machine", "c0", "hello", ""),
         (6.0, "machine", "c0", "stage", "drivers"),
-        (7.0, "machine", "c0", "parked", "8 GPUs"),
+        (7.0, "machine", "c0", "ready", "8 GPUs"),
     ]
 
 
-def test_from_a_grant_to_the_end_of_a_machine() -> None:
+def test_from_a_assignment_to_the_end_of_a_machine() -> None:
     world = World()
-    (machine,) = world.park()
+    (machine,) = world.make_ready()
     told(world)
     rows = each(
         world,
         lambda: world.queue(1),
         lambda: world.name(machine),
-        event(world, e.RunnerMinted, NAME, 7),
+        event(world, e.RunnerRegistered, NAME, 7),
         event(world, e.RunnerHandedOver, NAME),
-        event(world, e.RunnerAcknowledged, NAME),
+        event(world, e.RunnerListening, NAME),
         lambda: world.starts(1, NAME),
         lambda: world.completes(1, runner_name=NAME),
         event(world, e.MachineExited, machine, "status 0"),
-        event(world, e.EndRequested, machine, EndGround.EXITED, "its runner has left"),
-        event(world, e.EndAnswered, machine, "the API is closed"),
-        event(world, e.EndRequested, machine, EndGround.EXITED, "asked for again"),
-        event(world, e.EndAnswered, machine),
+        event(
+            world, e.TerminationRequested, machine, TerminationReason.EXITED, "its runner has left"
+        ),
+        event(world, e.TerminationAnswered, machine, "the API is closed"),
+        event(world, e.TerminationRequested, machine, TerminationReason.EXITED, "asked for again"),
+        event(world, e.TerminationAnswered, machine),
         lambda: world.lists(world.listed(machine, terminated=True)),
     )
     assert rows == [
         (1.0, "job", "1", "queued", "webhook"),
-        (2.0, "machine", "c0", "granted", ""),
+        (2.0, "machine", "c0", "assigned", ""),
         (2.0, "runner", NAME, "named", "for gpu"),
-        (3.0, "runner", NAME, "minted", "id 7"),
+        (3.0, "runner", NAME, "registered", "id 7"),
         (4.0, "runner", NAME, "handed_over", ""),
         (5.0, "runner", NAME, "acknowledged", ""),
         (6.0, "job", "1", "in_progress", "webhook"),
@@ -110,9 +112,9 @@ def test_a_call_that_is_never_answered() -> None:
     told(world)
     rows = each(
         world,
-        event(world, e.CallOutcomeUnknown, CallId("c"), "timed out"),
-        event(world, e.CallSent, CallId("c")),
-        event(world, e.CallOutcomeUnknown, CallId("c"), "timed out again"),
+        event(world, e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out"),
+        event(world, e.LaunchRequestSent, LaunchRequestId("c")),
+        event(world, e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out again"),
         lambda: world.lists(),
     )
     world.now += 60.0
@@ -135,7 +137,7 @@ def test_calls_that_are_withdrawn_and_wholly_given() -> None:
     told(world)
     rows = each(
         world,
-        event(world, e.CallWithdrawn, CallId("c"), "its job went away"),
+        event(world, e.LaunchRequestCancelled, LaunchRequestId("c"), "its job went away"),
         lambda: world.answer("d", "i-1"),
     )
     assert rows == [
@@ -148,62 +150,73 @@ def test_calls_that_are_withdrawn_and_wholly_given() -> None:
 
 def test_a_registration_that_is_taken_back_and_one_that_is_refused() -> None:
     world = World()
-    (machine,) = world.park()
+    (machine,) = world.make_ready()
     told(world)
     second = "ci-0badcafe-c0-2"
     rows = each(
         world,
-        lambda: world.mint(machine),
-        event(world, e.RunnerWithdrawalRequested, NAME, "its job is gone"),
-        event(world, e.RunnerWithdrawn, NAME, "deleted"),
+        lambda: world.register(machine),
+        event(world, e.RunnerDeregistrationRequested, NAME, "its job is gone"),
+        event(world, e.RunnerDeregistered, NAME, "deleted"),
         lambda: world.name(machine),
         event(
-            world, e.RunnerMintFailed, second, FailureClass.CONFIGURATION, "no such group", 2000.0
+            world,
+            e.RunnerRegistrationFailed,
+            second,
+            FailureClass.CONFIGURATION,
+            "no such group",
+            2000.0,
         ),
     )
     assert rows == [
-        (1.0, "machine", "c0", "granted", ""),
+        (1.0, "machine", "c0", "assigned", ""),
         (1.0, "runner", NAME, "named", "for gpu"),
-        (1.0, "runner", NAME, "minted", "id 7"),
-        (2.0, "runner", NAME, "withdrawing", "its job is gone"),
+        (1.0, "runner", NAME, "registered", "id 7"),
+        (2.0, "runner", NAME, "deregistering", "its job is gone"),
         (3.0, "runner", NAME, "done", "deleted"),
-        (3.0, "machine", "c0", "parked", "deleted"),
-        (4.0, "machine", "c0", "granted", ""),
+        (3.0, "machine", "c0", "ready", "deleted"),
+        (4.0, "machine", "c0", "assigned", ""),
         (4.0, "runner", second, "named", "for gpu"),
         (5.0, "runner", second, "done", "configuration: no such group"),
-        (5.0, "machine", "c0", "parked", "configuration: no such group"),
+        (5.0, "machine", "c0", "ready", "configuration: no such group"),
     ]
 
 
 def test_a_machine_that_fails_its_gate_and_one_that_is_ended_under_its_runner() -> None:
     world = World()
-    failed, granted = world.launch(2)
-    world.boot(failed, granted)
-    world.do(e.MachineGateReported, granted, True, "ok")
-    name = world.grant(granted)
+    failed, assigned = world.launch(2)
+    world.boot(failed, assigned)
+    world.do(e.HealthChecksReported, assigned, True, "ok")
+    name = world.assignment(assigned)
     told(world)
     rows = each(
         world,
-        event(world, e.MachineGateReported, failed, False, "no GPU"),
-        event(world, e.MachineExamined, granted, True, "204"),
-        event(world, e.EndRequested, granted, EndGround.LIFETIME, "granted 86400 s ago"),
+        event(world, e.HealthChecksReported, failed, False, "no GPU"),
+        event(world, e.RunnerRead, assigned, True, "204"),
+        event(
+            world,
+            e.TerminationRequested,
+            assigned,
+            TerminationReason.LIFETIME,
+            "assigned 86400 s ago",
+        ),
     )
     assert rows == [
         (1.0, "machine", "c0", "failed", "no GPU"),
         (2.0, "machine", "c1", "examined", "204"),
-        (3.0, "runner", name, "done", "granted 86400 s ago"),
-        (3.0, "machine", "c1", "ending", "lifetime: granted 86400 s ago"),
+        (3.0, "runner", name, "done", "assigned 86400 s ago"),
+        (3.0, "machine", "c1", "ending", "lifetime: assigned 86400 s ago"),
     ]
     assert world.runner(name).since == world.now
 
 
 def test_machines_that_are_lost_and_found() -> None:
     world = World()
-    granted, booted = world.launch(2)
-    world.boot(granted, booted)
-    world.do(e.MachineGateReported, granted, True, "ok")
-    name = world.grant(granted)
-    shown = (world.listed(granted), world.listed(booted))
+    assigned, booted = world.launch(2)
+    world.boot(assigned, booted)
+    world.do(e.HealthChecksReported, assigned, True, "ok")
+    name = world.assignment(assigned)
+    shown = (world.listed(assigned), world.listed(booted))
     world.now += 1.0
     world.lists()
     told(world)
@@ -215,12 +228,12 @@ def test_machines_that_are_lost_and_found() -> None:
         (61.0, "runner", name, "done", "its machine is gone: in no list any more"),
         (61.0, "machine", "c0", "lost", "in no list any more"),
         (61.0, "machine", "c1", "lost", "in no list any more"),
-        (62.0, "machine", "c0", "granted", "lost, and listed again"),
+        (62.0, "machine", "c0", "assigned", "lost, and listed again"),
         (62.0, "machine", "c1", "failed", "lost, and listed again"),
     ]
-    assert world.machine(granted).reason == "lost, and listed again"
+    assert world.machine(assigned).reason == "lost, and listed again"
     assert world.machine(booted).reason == "lost, and listed again"
-    assert world.machine(granted).last_seen == world.now
+    assert world.machine(assigned).last_seen == world.now
 
 
 def test_machines_that_nobody_ordered() -> None:
@@ -304,12 +317,12 @@ def test_a_restart_tells_of_the_calls_it_interrupted() -> None:
 
 def test_registrations_that_end_with_their_gate_or_at_github() -> None:
     world = World()
-    rebooted, granted = world.park(2)
-    first, second = world.name(rebooted), world.grant(granted)
+    rebooted, assigned = world.make_ready(2)
+    first, second = world.name(rebooted), world.assignment(assigned)
     told(world)
     rows = each(
         world,
-        event(world, e.MachineGateReported, rebooted, False, "no GPU"),
+        event(world, e.HealthChecksReported, rebooted, False, "no GPU"),
         event(world, e.RunnerClosed, second, "GitHub has removed it"),
     )
     assert rows == [
@@ -321,8 +334,8 @@ def test_registrations_that_end_with_their_gate_or_at_github() -> None:
 
 def test_a_registration_that_nobody_starts_is_silent() -> None:
     world = World()
-    (machine,) = world.park()
-    name = world.mint(machine)
+    (machine,) = world.make_ready()
+    name = world.register(machine)
     world.do(e.RunnerHandedOver, name)
     told(world)
     world.after(180.0)

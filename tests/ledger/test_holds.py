@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from autoscaler.ledger.holds import CHECKED_AT_ONCE
+from autoscaler.ledger.job_holds import CHECKED_AT_ONCE
 from autoscaler.model import events as e
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import RunnerName
@@ -19,7 +19,7 @@ DAY = 86_400.0
 
 
 def leaves_unasked(world: World, name: str) -> str:
-    """A machine takes its grant, is given no job that we hear of, and leaves after two minutes."""
+    """A machine takes its assignment, is given no job that we hear of, and leaves after two minutes."""
     runner = world.ready(name)
     world.now += 120
     world.do(e.MachineExited, world.runner(runner).machine, "no job came")
@@ -148,7 +148,7 @@ def test_github_has_a_minute_to_hand_a_job_out_before_a_runner_leaves(
 
 
 def leaves_early(world: World, name: str) -> None:
-    """A machine takes its grant and reports its exit; GitHub has named no job of it."""
+    """A machine takes its assignment and reports its exit; GitHub has named no job of it."""
     runner = world.ready(name)
     world.now += 50
     world.do(e.MachineExited, world.runner(runner).machine, "the runner exited with status 0")
@@ -238,10 +238,10 @@ def test_a_busy_runner_was_not_passed_over() -> None:
 def test_a_runner_not_yet_listening_was_not_passed_over() -> None:
     world = World()
     world.queue(1)
-    runner = world.mint(world.park(1, "a")[0])
+    runner = world.register(world.make_ready(1, "a")[0])
     world.after(300)
     assert world.job(1).passed_over == ()
-    assert world.runner(runner).state is RunnerState.MINTED
+    assert world.runner(runner).state is RunnerState.REGISTERED
     world.do(e.RunnerClosed, runner, "refused")
     assert world.job(1).passed_over == ()
 
@@ -274,7 +274,7 @@ def test_a_runner_marks_only_jobs_that_it_fits() -> None:
     leaves_idle(world, "a")
     assert world.job(1).passed_over == ()
     world.queue(2)
-    runner = world.grant(world.park(1, "b")[0], bigger)
+    runner = world.assignment(world.make_ready(1, "b")[0], bigger)
     world.now += 120
     world.do(e.MachineExited, world.runner(runner).machine, "left")
     assert (world.job(1).passed_over, world.job(2).passed_over) == ((runner,), ())
@@ -290,7 +290,7 @@ def test_a_runner_marks_only_jobs_that_it_fits() -> None:
 def test_a_runner_of_another_scope_or_group_fits_nothing_here(other: DemandClass) -> None:
     world = World()
     world.queue(1)
-    runner = world.grant(world.park(1, "a")[0], other)
+    runner = world.assignment(world.make_ready(1, "a")[0], other)
     world.after(180)
     assert idle(world, runner)
     assert world.job(1).passed_over == ()
@@ -504,7 +504,7 @@ def test_of_many_idle_runners_a_part_is_looked_at_at_once() -> None:
     """A wave of runners that was registered together is due together."""
     world = World()
     world.queue(*range(1, 2 * CHECKED_AT_ONCE + 2))
-    names = [world.grant(machine) for machine in world.park(2 * CHECKED_AT_ONCE + 1)]
+    names = [world.assignment(machine) for machine in world.make_ready(2 * CHECKED_AT_ONCE + 1)]
     seen = []
     world.now += PASSED_OVER_AFTER + 1.0
     for _ in range(3):

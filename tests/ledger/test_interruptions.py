@@ -20,8 +20,8 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, ProviderMachineId, RunnerName
 from autoscaler.model.interruptions import NO_RERUN, NoticeKind, RerunOutcome, RerunState
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import DAY, EndGround, ExitReason, MachineState
-from autoscaler.model.plan import End, Grant, Launch
+from autoscaler.model.machines import DAY, ExitReason, MachineState, TerminationReason
+from autoscaler.model.plan import Assign, Launch, Terminate
 from tests.ledger.builders import GPU, GPU_CLASS, World, listed
 from tests.planner.fleets import EAST, catalogue, sku
 
@@ -53,7 +53,7 @@ def at_work(
 ) -> str:
     """A machine whose runner has a job of run 7."""
     world.queue(job, labels=labels)
-    runner = world.grant(world.park(1, name)[0], replace(GPU_CLASS, labels=labels))
+    runner = world.assignment(world.make_ready(1, name)[0], replace(GPU_CLASS, labels=labels))
     told = {"runner_name": runner, "run_id": 7, "run_attempt": attempt}
     world.observe(job, JobState.IN_PROGRESS, labels, **told)
     return f"{name}0"
@@ -91,37 +91,37 @@ def due(world: World) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("kind", [SPOT, REBALANCE, CHANGE])
-def test_a_parked_machine_is_replaced_and_never_granted(kind: NoticeKind) -> None:
+def test_a_ready_machine_is_replaced_and_never_assigned(kind: NoticeKind) -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     world.queue(1)
-    assert len(world.intents(Grant)) == 1
+    assert len(world.intents(Assign)) == 1
     notice(world, "c0", kind)
-    assert world.intents(Grant) == []
-    (end,) = world.intents(End)
-    assert (end.machine, end.ground) == ("c0", EndGround.INTERRUPTED)
+    assert world.intents(Assign) == []
+    (end,) = world.intents(Terminate)
+    assert (end.machine, end.reason_code) == ("c0", TerminationReason.INTERRUPTED)
     made = world.carry_out()
     launches = [one for one in made.intents if isinstance(one, Launch)]
     cooled = held(world.state.cooldowns, SOLD, world.now) is not None
     assert cooled is (kind in (SPOT, REBALANCE))
     assert [one.sku for one in launches] == [GPU]
     assert not any(SOLD.endswith(key) for one in launches for key in one.offerings if cooled)
-    assert world.machine("c0").state is MachineState.ENDING
+    assert world.machine("c0").state is MachineState.TERMINATING
 
 
 def test_a_machine_that_still_boots_is_replaced_too() -> None:
     world = World()
     world.launch(1)
     notice(world, "c0")
-    assert [end.ground for end in world.intents(End)] == [EndGround.INTERRUPTED]
+    assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.INTERRUPTED]
 
 
 def test_a_registration_that_was_not_fetched_goes_with_its_machine() -> None:
     world = World()
-    runner = world.mint(world.park(1)[0])
+    runner = world.register(world.make_ready(1)[0])
     notice(world, "c0")
     world.carry_out()
-    assert world.machine("c0").state is MachineState.ENDING
+    assert world.machine("c0").state is MachineState.TERMINATING
     assert world.runner(runner).state == "done"
 
 
@@ -130,7 +130,7 @@ def test_a_machine_at_work_is_marked_and_never_ended(kind: NoticeKind) -> None:
     world = World()
     machine = at_work(world)
     notice(world, machine, kind)
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
     marked = world.machine(machine).interruption
     assert marked is (None if kind is STATE else kind)
     cooled = held(world.state.cooldowns, SOLD, world.now) is not None
@@ -138,14 +138,14 @@ def test_a_machine_at_work_is_marked_and_never_ended(kind: NoticeKind) -> None:
 
 
 def test_after_a_restart_only_a_machine_that_has_spoken_is_ended_for_a_notice() -> None:
-    """A restored store may be older than the machine's grant."""
+    """A restored store may be older than the machine's assignment."""
     world = World()
-    world.park(1)
+    world.make_ready(1)
     world.restart(60.0)
     notice(world, "c0")
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
     world.do(e.MachineSeen, world.machine("c0").id, True)
-    assert [end.ground for end in world.intents(End)] == [EndGround.INTERRUPTED]
+    assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.INTERRUPTED]
 
 
 def test_a_notice_that_comes_again_or_says_less_changes_nothing() -> None:
@@ -173,10 +173,10 @@ def test_notices_of_strangers_and_of_machines_that_are_over_change_nothing() -> 
 def test_a_storm_of_notices_is_one_strike() -> None:
     world = World()
     for name in ("c", "d", "f"):
-        world.park(1, name)
+        world.make_ready(1, name)
     for machine in ("c0", "d0", "f0"):
         notice(world, machine)
-    assert world.state.cooldowns[SOLD].strikes == 1
+    assert world.state.cooldowns[SOLD].failures == 1
 
 
 # --- jobs ------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_the_end_of_the_job_may_be_known_before_that_of_the_machine() -> None:
 def test_the_start_of_the_job_may_be_known_after_the_end_of_the_machine() -> None:
     world = World(opted_in())
     world.queue(1)
-    runner = world.grant(world.park(1)[0])
+    runner = world.assignment(world.make_ready(1)[0])
     notice(world, "c0")
     vanish(world.after(120.0), "c0")
     world.observe(1, JobState.IN_PROGRESS, runner_name=runner, run_id=7)
@@ -299,7 +299,7 @@ def test_a_notice_may_come_after_the_report_of_the_stop(asked_to_terminate: bool
     fails(world.after(5.0))
     if asked_to_terminate:
         world.after(130.0).carry_out()
-        assert world.machine("c0").state is MachineState.ENDING
+        assert world.machine("c0").state is MachineState.TERMINATING
     notice(world, "c0", means_at=told)
     assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
     assert held(world.state.cooldowns, SOLD, world.now) is not None
@@ -316,7 +316,7 @@ def test_the_reason_of_its_end_may_be_known_after_the_report_of_the_stop(
     fails(world.after(5.0))
     if asked_to_terminate:
         world.after(130.0).carry_out()
-        assert world.machine("c0").state is MachineState.ENDING
+        assert world.machine("c0").state is MachineState.TERMINATING
     shown_taken(world.after(60.0))
     assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
 
@@ -382,7 +382,7 @@ def test_only_failure_is_death(conclusion: str) -> None:
 def test_a_runner_that_stole_the_name_of_ours_has_nothing_run_again() -> None:
     world = World(opted_in())
     world.queue(1)
-    runner = world.grant(world.park(1)[0])
+    runner = world.assignment(world.make_ready(1)[0])
     world.observe(1, JobState.IN_PROGRESS, runner_name=runner, run_id=7, runner_id=8)
     notice(world, "c0")
     vanish(world.after(120.0), "c0")
@@ -406,7 +406,7 @@ def test_every_sku_serves_jobs_with_that_label() -> None:
     world.queue(1, labels=("gpu", NO_RERUN))
     demand = world.job(1).demand
     assert demand is not None
-    assert NO_RERUN in demand.minted_labels
+    assert NO_RERUN in demand.runner_labels
 
 
 # --- asking ----------------------------------------------------------------------------------------
@@ -640,7 +640,7 @@ def test_jobs_of_two_runs_are_asked_for_apart() -> None:
     world = World(opted_in())
     for job, name in ((1, "c"), (2, "d")):
         world.queue(job)
-        runner = world.grant(world.park(1, name)[0])
+        runner = world.assignment(world.make_ready(1, name)[0])
         world.observe(job, JobState.IN_PROGRESS, runner_name=runner, run_id=job)
         notice(world, f"{name}0")
     vanish(world.after(120.0), "c0", "d0")
@@ -731,7 +731,7 @@ def taken_unnamed() -> tuple[World, RunnerName]:
     """A machine was taken from a job before GitHub named its runner: no webhook came, reads were wrong."""
     world = World(opted_in())
     world.queue(1)
-    runner = world.grant(world.park(1)[0])
+    runner = world.assignment(world.make_ready(1)[0])
     notice(world, "c0")
     vanish(world.after(120.0), "c0")
     return world, runner

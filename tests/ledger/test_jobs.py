@@ -217,7 +217,7 @@ def test_a_job_on_another_ones_runner_binds_nothing_of_ours() -> None:
     world = World()
     runner = world.ready()
     world.starts(1, "somebody-else")
-    assert world.runner(runner).state is RunnerState.ACKNOWLEDGED
+    assert world.runner(runner).state is RunnerState.LISTENING
     assert world.runner(runner).job is None
 
 
@@ -232,7 +232,7 @@ def test_completed_that_overtakes_in_progress_closes_the_runner_too() -> None:
 
 def test_github_may_name_a_runner_before_its_machine_acknowledged_it() -> None:
     world = World()
-    runner = world.mint(world.park()[0])
+    runner = world.register(world.make_ready()[0])
     world.starts(1, runner)
     assert world.runner(runner).state is RunnerState.BUSY
 

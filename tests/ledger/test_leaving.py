@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.machines import END_AGAIN
+from autoscaler.ledger.machines import TERMINATE_AGAIN
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import held, offering_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import EndGround, MachineState
-from autoscaler.model.plan import End, Grant, Launch
+from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.plan import Assign, Launch, Terminate
 from tests.ledger.builders import World
 from tests.planner.fleets import EAST
 
@@ -37,30 +37,30 @@ def test_what_never_came_up_has_failed_for_the_reason_that_is_shown(
         world.boot("c0")
     shows_leaving(world, "c0", "Client.Words: more", failure)
     machine = world.machine("c0")
-    assert (machine.state, machine.failure) == (MachineState.ENDING, failure or UNKNOWN)
-    assert (machine.reason, machine.ground) == ("Client.Words: more", None)
+    assert (machine.state, machine.failure) == (MachineState.TERMINATING, failure or UNKNOWN)
+    assert (machine.reason, machine.reason_code) == ("Client.Words: more", None)
     assert (held(world.state.cooldowns, SOLD, world.now) is not None) is (failure is CAPACITY)
     world.now += 5.0
     shown = replace(world.listed("c0", terminated=True), reason="Client.Words: more")
     world.lists(replace(shown, failure=failure), complete=False)
-    assert (machine.state, machine.failure) == (MachineState.GONE, failure or UNKNOWN)
+    assert (machine.state, machine.failure) == (MachineState.TERMINATED, failure or UNKNOWN)
 
 
-def test_a_parked_one_is_granted_no_more_and_another_is_launched() -> None:
+def test_a_ready_one_is_assigned_no_more_and_another_is_launched() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     world.queue(1)
-    assert len(world.intents(Grant)) == 1
+    assert len(world.intents(Assign)) == 1
     shows_leaving(world, "c0")
-    assert world.intents(Grant) == []
+    assert world.intents(Assign) == []
     assert len(world.intents(Launch)) == 1
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
     assert world.machine("c0").failure is None
 
 
 def test_a_registration_that_was_not_fetched_serves_no_job() -> None:
     world = World()
-    runner = world.mint(world.park(1)[0])
+    runner = world.register(world.make_ready(1)[0])
     shows_leaving(world, "c0")
     assert world.runner(runner).state == "done"
 
@@ -70,49 +70,52 @@ def test_one_that_is_still_there_after_a_while_is_ended() -> None:
     world = World()
     world.launch(1)
     shows_leaving(world, "c0")
-    world.after(END_AGAIN - 1.0)
-    assert world.intents(End) == []
+    world.after(TERMINATE_AGAIN - 1.0)
+    assert world.intents(Terminate) == []
     world.after(1.0)
-    assert [end.machine for end in world.intents(End)] == ["c0"]
+    assert [end.machine for end in world.intents(Terminate)] == ["c0"]
 
 
 def test_a_spot_machine_that_is_taken_back_holds_its_offering_back_at_once() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     shows_leaving(world, "c0", "Server.SpotInstanceTermination: words", CAPACITY)
     assert world.machine("c0").interruption is NoticeKind.SPOT_INTERRUPTION
     assert held(world.state.cooldowns, SOLD, world.now) is not None
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
 
 
 def test_a_machine_with_a_runner_goes_that_way_after_its_job_and_is_left_alone() -> None:
     world = World()
-    world.grant(world.park(1)[0])
+    world.assignment(world.make_ready(1)[0])
     shows_leaving(world, "c0")
-    assert world.machine("c0").state is MachineState.GRANTED
+    assert world.machine("c0").state is MachineState.ASSIGNED
 
 
 def test_after_a_restart_only_a_machine_that_has_spoken_is_known_to_have_no_runner() -> None:
-    """A restored store may be older than the machine's grant."""
+    """A restored store may be older than the machine's assignment."""
     world = World()
-    world.park(1)
+    world.make_ready(1)
     world.restart(60.0)
     shows_leaving(world, "c0")
-    assert world.machine("c0").state is MachineState.PARKED
+    assert world.machine("c0").state is MachineState.READY
 
 
 def test_one_that_is_being_ended_keeps_its_ground() -> None:
     world = World()
-    world.park(1)
-    world.do(e.EndRequested, world.machine("c0").id, EndGround.IDLE, "idle")
+    world.make_ready(1)
+    world.do(e.TerminationRequested, world.machine("c0").id, TerminationReason.IDLE, "idle")
     before = world.machine("c0").due
     shows_leaving(world, "c0")
-    assert (world.machine("c0").ground, world.machine("c0").due) == (EndGround.IDLE, before)
+    assert (world.machine("c0").reason_code, world.machine("c0").due) == (
+        TerminationReason.IDLE,
+        before,
+    )
 
 
 def test_the_notice_alone_ends_nothing() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     said = (world.machine("c0").provider_id, NoticeKind.STATE_CHANGE, world.now, "stopping")
     world.do(e.MachineNoticed, EAST, *said)
-    assert (world.machine("c0").interruption, world.intents(End)) == (None, [])
+    assert (world.machine("c0").interruption, world.intents(Terminate)) == (None, [])

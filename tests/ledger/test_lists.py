@@ -5,8 +5,8 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import EndGround, MachineState
-from autoscaler.model.plan import End, Examine
+from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.plan import ReadRunner, Terminate
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU, START, World, listed
 from tests.planner.fleets import EAST
@@ -24,8 +24,8 @@ def misses(world: World, *moments: float, complete: bool = True) -> list[str]:
 
 def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
     world = World()
-    world.park()
-    assert misses(world, 1, 30, 60.9, 61) == ["parked", "parked", "parked", "lost"]
+    world.make_ready()
+    assert misses(world, 1, 30, 60.9, 61) == ["ready", "ready", "ready", "lost"]
     machine = world.machine("c0")
     assert (machine.ended_at, machine.reason) == (START + 61, "in no list any more")
     assert machine.failure is None
@@ -34,35 +34,35 @@ def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
 
 def test_incomplete_lists_say_nothing_by_absence() -> None:
     world = World()
-    world.park()
-    assert misses(world, 1, 100, 200, complete=False) == ["parked"] * 3
+    world.make_ready()
+    assert misses(world, 1, 100, 200, complete=False) == ["ready"] * 3
     assert world.machine("c0").absent_since is None
 
 
 def test_a_list_begun_before_the_last_change_says_nothing_of_it() -> None:
     world = World()
-    world.park()
-    assert misses(world, 0, 60) == ["parked", "parked"]
+    world.make_ready()
+    assert misses(world, 0, 60) == ["ready", "ready"]
     assert world.machine("c0").absent_since == START + 60
 
 
 def test_being_shown_once_ends_the_absence() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     misses(world, 1)
     world.now = START + 30
     world.lists(world.listed("c0"), complete=False)
     assert world.machine("c0").absent_since is None
-    assert misses(world, 62, 100) == ["parked", "parked"]
+    assert misses(world, 62, 100) == ["ready", "ready"]
 
 
 def test_lists_of_another_provider_do_not_miss_our_machines() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     for moment in (10.0, 100.0):
         at = START + moment
         world.ledger.apply(e.MachinesListed(at, "west", at, True, ()))  # type: ignore[arg-type]
-    assert world.states() == {"c0": "parked"}
+    assert world.states() == {"c0": "ready"}
 
 
 def test_slots_without_a_machine_are_not_missed() -> None:
@@ -72,15 +72,15 @@ def test_slots_without_a_machine_are_not_missed() -> None:
 
 
 @pytest.mark.parametrize("stage", ["launched", "booted"])
-def test_a_machine_that_vanishes_before_it_is_up_strikes_its_rung(stage: str) -> None:
+def test_a_machine_that_vanishes_before_it_is_up_strikes_its_option(stage: str) -> None:
     world = World()
     world.launch(1)
     if stage == "booted":
         world.boot("c0")
     assert misses(world, 1, 61) == [stage, "lost"]
     assert world.machine("c0").failure is FailureClass.UNKNOWN
-    struck = world.state.cooldowns["rung:gpu/0"]
-    assert (struck.strikes, struck.until) == (1, START + 61)
+    struck = world.state.cooldowns["option:gpu/0"]
+    assert (struck.failures, struck.until) == (1, START + 61)
     assert struck.reason == "in no list any more"
 
 
@@ -98,22 +98,25 @@ def test_a_terminated_machine_is_gone_at_once(given: str) -> None:
     world.launch(1)
     world.lists(listed("i-c0", terminated=True, reason=given), complete=False)
     machine = world.machine("c0")
-    assert (machine.state, machine.reason) == (MachineState.GONE, given or "ended")
+    assert (machine.state, machine.reason) == (MachineState.TERMINATED, given or "ended")
     assert machine.failure is FailureClass.UNKNOWN
-    assert world.state.cooldowns["rung:gpu/0"].reason == (given or "ended")
+    assert world.state.cooldowns["option:gpu/0"].reason == (given or "ended")
 
 
-def test_a_parked_machine_that_is_terminated_strikes_nothing() -> None:
+def test_a_ready_machine_that_is_terminated_strikes_nothing() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.lists(world.listed("c0", terminated=True))
-    assert (world.machine("c0").state, world.machine("c0").failure) == (MachineState.GONE, None)
-    assert "rung:gpu/0" not in {k for k, c in world.state.cooldowns.items() if c.strikes}
+    assert (world.machine("c0").state, world.machine("c0").failure) == (
+        MachineState.TERMINATED,
+        None,
+    )
+    assert "option:gpu/0" not in {k for k, c in world.state.cooldowns.items() if c.failures}
 
 
 def test_a_gone_machine_stays_gone_whatever_is_listed() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.lists(world.listed("c0", terminated=True))
     world.now += 5
     world.lists(world.listed("c0", terminated=True))
@@ -125,22 +128,22 @@ def test_a_gone_machine_stays_gone_whatever_is_listed() -> None:
 @pytest.mark.parametrize("way", ["ending", "exited", "failed"])
 def test_absence_of_a_machine_that_was_to_leave_is_its_end(way: str) -> None:
     world = World()
-    world.park()
+    world.make_ready()
     if way == "ending":
-        world.do(e.EndRequested, MachineId("c0"), EndGround.IDLE, "idle")
+        world.do(e.TerminationRequested, MachineId("c0"), TerminationReason.IDLE, "idle")
     elif way == "exited":
-        world.grant("c0")
+        world.assignment("c0")
         world.do(e.MachineExited, MachineId("c0"), "bye")
     else:
         world.boot("c0")
-        world.do(e.MachineGateReported, MachineId("c0"), False, "no GPU")
+        world.do(e.HealthChecksReported, MachineId("c0"), False, "no GPU")
     assert misses(world, 1, 61) == [way, "gone"]
 
 
-def test_a_granted_machine_that_vanishes_takes_its_registration_with_it() -> None:
+def test_a_assigned_machine_that_vanishes_takes_its_registration_with_it() -> None:
     world = World()
     runner = world.ready()
-    assert misses(world, 1, 61) == ["granted", "lost"]
+    assert misses(world, 1, 61) == ["assigned", "lost"]
     assert world.runner(runner).state is RunnerState.DONE
     assert world.runner(runner).reason == "its machine is gone: in no list any more"
 
@@ -150,9 +153,9 @@ def test_a_lost_machine_that_is_listed_again_is_kept_if_it_may_be_at_work(
     handed_over: bool,
 ) -> None:
     world = World()
-    world.park()
+    world.make_ready()
     if handed_over:
-        world.grant("c0")
+        world.assignment("c0")
     misses(world, 1, 61)
     world.now += 3000
     world.do(e.TimePassed)
@@ -160,17 +163,19 @@ def test_a_lost_machine_that_is_listed_again_is_kept_if_it_may_be_at_work(
     machine = world.machine("c0")
     assert world.fleet().usage.machines == 1
     if handed_over:
-        assert (machine.state, machine.unproven) == (MachineState.GRANTED, True)
+        assert (machine.state, machine.unverified) == (MachineState.ASSIGNED, True)
         assert machine.due == world.now + 900.0
-        assert world.intents(End) == []
+        assert world.intents(Terminate) == []
     else:
         assert machine.state is MachineState.FAILED
-        assert world.intents(End) == [End(machine.id, EndGround.SURPLUS, machine.reason)]
+        assert world.intents(Terminate) == [
+            Terminate(machine.id, TerminationReason.SURPLUS, machine.reason)
+        ]
 
 
 def test_a_lost_machine_may_be_seen_terminated_but_is_not_lost_twice() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     misses(world, 1, 61, 200, 300)
     assert world.machine("c0").ended_at == START + 61
     world.lists(listed("i-c0", terminated=True))
@@ -194,24 +199,24 @@ def test_a_list_that_tells_nothing_new_stores_nothing() -> None:
     assert not world.ledger.take_changes()
 
 
-def test_our_id_with_an_unknown_call_is_possibly_granted_and_never_surplus() -> None:
+def test_our_id_with_an_unknown_call_is_possibly_assigned_and_never_surplus() -> None:
     world = World()
     world.lists(listed("i-9", call="lost-with-the-store", dollars=2.5))
     machine = world.machine("x-i-9")
-    assert (machine.state, machine.unproven, machine.handed_over) == (
-        MachineState.GRANTED,
+    assert (machine.state, machine.unverified, machine.handed_over) == (
+        MachineState.ASSIGNED,
         True,
         True,
     )
-    assert (machine.granted_at, machine.last_seen, machine.due) == (START, START, START + 60)
+    assert (machine.assigned_at, machine.last_seen, machine.due) == (START, START, START + 60)
     assert machine.reason == "of a call that is not in the store"
     assert (machine.sku, machine.slot, machine.dollars_per_hour) == (GPU, -1, 2.5)
     usage = world.fleet().usage
     assert (usage.machines, usage.dollars_per_hour, usage.by_quota["east/G"]) == (1, 2.5, 4)
     world.now += 60
-    assert world.plan().intents == (Examine(machine.id),)
+    assert world.plan().intents == (ReadRunner(machine.id),)
     world.now = START + 86_400
-    assert [end.ground for end in world.intents(End)] == [EndGround.LIFETIME]
+    assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.LIFETIME]
 
 
 def test_terminated_machines_that_we_do_not_know_are_no_news() -> None:
@@ -259,12 +264,12 @@ def test_foreign_machines_are_forgotten_when_they_end_or_are_not_shown() -> None
 
 def test_a_machine_gone_by_absence_that_is_listed_again_is_ended() -> None:
     world = World()
-    world.park()
-    world.do(e.EndRequested, MachineId("c0"), EndGround.IDLE, "idle")
+    world.make_ready()
+    world.do(e.TerminationRequested, MachineId("c0"), TerminationReason.IDLE, "idle")
     assert misses(world, 1, 61)[-1] == "gone"
     world.lists(listed("i-c0"))
     assert world.states() == {"c0": "failed"}
-    assert [end.machine for end in world.intents(End)] == ["c0"]
+    assert [end.machine for end in world.intents(Terminate)] == ["c0"]
 
 
 def test_a_machine_beyond_slots_that_left_memory_is_possibly_at_work() -> None:
@@ -273,7 +278,7 @@ def test_a_machine_beyond_slots_that_left_memory_is_possibly_at_work() -> None:
     world.state.drop(world.machine("c1"))
     world.lists(listed("i-c0"), listed("i-c1"))
     found = world.machine("x-i-c1")
-    assert (found.state, found.unproven) == (MachineState.GRANTED, True)
+    assert (found.state, found.unverified) == (MachineState.ASSIGNED, True)
 
 
 @pytest.mark.parametrize("sent", [True, False])
@@ -295,7 +300,7 @@ def test_a_machine_shown_as_a_stranger_s_before_it_is_known_as_ours_is_counted_o
 def test_a_list_in_pieces_says_what_the_whole_list_says(cut: tuple[int, ...]) -> None:
     def after(cuts: tuple[int, ...]) -> tuple[object, ...]:
         world = World()
-        world.park(4)
+        world.make_ready(4)
         world.launch(2, "d")
         stranger, unknown = listed("i-x", installation="of others"), listed("i-9", call="unknown")
         shown = (listed("i-c0"), stranger, listed("i-c2"), unknown, listed("i-d1", call="d"))

@@ -15,7 +15,7 @@ from tests.ledger.builders import START, World
 from tests.planner.fleets import catalogue, sku
 
 SHORT = dataclasses.replace(
-    sku(), deadlines=Deadlines(boot=100.0, gate=50.0, parked_silence=20.0), lifetime=5000.0
+    sku(), deadlines=Deadlines(boot=100.0, health_checks=50.0, ready_silence=20.0), lifetime=5000.0
 )
 
 
@@ -24,10 +24,10 @@ def at_stage(stage: str, world: World) -> World:
     world.launch(1)
     if stage != "launched":
         world.boot("c0")
-    if stage in ("parked", "granted", "exited"):
-        world.do(e.MachineGateReported, MachineId("c0"), True, "ok")
-    if stage in ("granted", "exited"):
-        world.grant("c0")
+    if stage in ("ready", "assigned", "exited"):
+        world.do(e.HealthChecksReported, MachineId("c0"), True, "ok")
+    if stage in ("assigned", "exited"):
+        world.assignment("c0")
     if stage == "exited":
         world.do(e.MachineExited, MachineId("c0"), "bye")
     return world
@@ -36,8 +36,8 @@ def at_stage(stage: str, world: World) -> World:
 DEADLINES = [
     ("launched", 900.0, 100.0),
     ("booted", 600.0, 50.0),
-    ("parked", 300.0, 20.0),
-    ("granted", 900.0, 900.0),
+    ("ready", 300.0, 20.0),
+    ("assigned", 900.0, 900.0),
     ("exited", 120.0, 120.0),
 ]
 
@@ -56,8 +56,8 @@ def test_our_downtime_is_added_up_to_three_times_the_length(
     world.restart(100.0)
     assert world.machine("c0").due == START + default + min(100.0, 2 * default)
     world.restart(3 * default)
-    # But some have their time from our start: parked to speak, before that to be shown at work.
-    since_start = {"launched": 300.0, "booted": 300.0, "parked": default}
+    # But some have their time from our start: ready to speak, before that to be shown at work.
+    since_start = {"launched": 300.0, "booted": 300.0, "ready": default}
     until = world.now + since_start[stage] if stage in since_start else 0.0
     assert world.machine("c0").due == max(START + 3 * default, until)
 
@@ -83,27 +83,27 @@ def test_a_slot_and_a_machine_that_is_gone_are_not_looked_at() -> None:
     assert world.machine("c0").due is None
 
 
-def test_hello_boots_a_machine_and_believes_its_nonce() -> None:
+def test_attestation_boots_a_machine_and_believes_its_nonce() -> None:
     world = at_stage("launched", World())
     world.now += 40
-    world.do(e.MachineSaidHello, MachineId("c0"), "hash-1")
+    world.do(e.MachineAttested, MachineId("c0"), "hash-1")
     machine = world.machine("c0")
     assert (machine.state, machine.since, machine.booted_at) == (
         MachineState.BOOTED,
         START + 40,
         START + 40,
     )
-    assert (machine.nonce_hash, machine.confirmed, machine.last_seen) == (
+    assert (machine.nonce_hash, machine.agent_seen, machine.last_seen) == (
         "hash-1",
         True,
         START + 40,
     )
 
 
-def test_hello_again_brings_a_new_nonce_but_no_new_deadline() -> None:
+def test_attestation_again_brings_a_new_nonce_but_no_new_deadline() -> None:
     world = at_stage("booted", World())
     world.now += 200
-    world.do(e.MachineSaidHello, MachineId("c0"), "hash-2")
+    world.do(e.MachineAttested, MachineId("c0"), "hash-2")
     machine = world.machine("c0")
     assert (machine.state, machine.nonce_hash, machine.booted_at) == (
         MachineState.BOOTED,
@@ -113,8 +113,8 @@ def test_hello_again_brings_a_new_nonce_but_no_new_deadline() -> None:
     assert (machine.since, machine.due) == (START, START + 600.0)
 
 
-def test_a_parked_machine_that_says_hello_has_to_pass_its_gate_again() -> None:
-    world = at_stage("parked", World())
+def test_a_ready_machine_that_says_attestation_has_to_pass_its_gate_again() -> None:
+    world = at_stage("ready", World())
     world.now += 10
     world.boot("c0")
     assert world.states() == {"c0": "booted"}
@@ -133,13 +133,13 @@ def test_stages_are_kept_and_prove_life_but_move_no_deadline() -> None:
     )
 
 
-def test_a_passed_gate_parks() -> None:
+def test_a_passed_gate_becomes_ready() -> None:
     world = at_stage("booted", World())
     world.now += 30
-    world.do(e.MachineGateReported, MachineId("c0"), True, "4 checks")
+    world.do(e.HealthChecksReported, MachineId("c0"), True, "4 checks")
     machine = world.machine("c0")
-    assert (machine.state, machine.parked_at, machine.reason) == (
-        MachineState.PARKED,
+    assert (machine.state, machine.ready_at, machine.reason) == (
+        MachineState.READY,
         START + 30,
         "4 checks",
     )
@@ -148,37 +148,37 @@ def test_a_passed_gate_parks() -> None:
 
 def test_a_failed_gate_fails_the_machine_which_still_counts() -> None:
     world = at_stage("booted", World())
-    world.do(e.MachineGateReported, MachineId("c0"), False, "no GPU")
+    world.do(e.HealthChecksReported, MachineId("c0"), False, "no GPU")
     machine = world.machine("c0")
     assert (machine.state, machine.failure, machine.reason) == (
         MachineState.FAILED,
-        FailureClass.GATE,
+        FailureClass.HEALTH_CHECK,
         "no GPU",
     )
     assert machine.due == START
     assert world.fleet().usage.machines == 1
 
 
-@pytest.mark.parametrize("stage", ["launched", "parked", "granted", "exited"])
+@pytest.mark.parametrize("stage", ["launched", "ready", "assigned", "exited"])
 @pytest.mark.parametrize("passed", [True, False])
 def test_a_gate_report_out_of_turn_changes_nothing(stage: str, passed: bool) -> None:
     world = at_stage(stage, World())
-    world.do(e.MachineGateReported, MachineId("c0"), passed, "late")
+    world.do(e.HealthChecksReported, MachineId("c0"), passed, "late")
     assert world.states() == {"c0": stage}
 
 
 @pytest.mark.parametrize("passed", [True, False])
 def test_a_machine_rebooted_before_its_hand_over_must_not_fail_its_gate(passed: bool) -> None:
     world = World()
-    runner = world.mint(world.park()[0])
+    runner = world.register(world.make_ready()[0])
     world.boot("c0")
-    world.do(e.MachineGateReported, MachineId("c0"), passed, "no GPU")
-    assert world.states() == {"c0": "granted" if passed else "failed"}
-    expected = RunnerState.MINTED if passed else RunnerState.DONE
+    world.do(e.HealthChecksReported, MachineId("c0"), passed, "no GPU")
+    assert world.states() == {"c0": "assigned" if passed else "failed"}
+    expected = RunnerState.REGISTERED if passed else RunnerState.DONE
     assert world.runner(runner).state is expected
 
 
-@pytest.mark.parametrize(("stage", "silence"), [("parked", 300.0), ("granted", 900.0)])
+@pytest.mark.parametrize(("stage", "silence"), [("ready", 300.0), ("assigned", 900.0)])
 def test_a_word_from_the_machine_puts_its_silence_off(stage: str, silence: float) -> None:
     world = at_stage(stage, World())
     world.now += 250
@@ -208,9 +208,9 @@ def test_a_word_from_nobody_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("event", "values"),
     [
-        (e.MachineSaidHello, ("hash",)),
+        (e.MachineAttested, ("hash",)),
         (e.MachineReportedStage, ("boot",)),
-        (e.MachineGateReported, (True, "ok")),
+        (e.HealthChecksReported, (True, "ok")),
         (e.MachineExited, ("bye",)),
     ],
 )
@@ -221,15 +221,15 @@ def test_words_that_need_their_machine_fail_without_it(
         World().do(event, MachineId("c9"), *values)
 
 
-def test_the_lifetime_is_the_last_deadline_of_a_granted_machine() -> None:
-    world = at_stage("granted", World(catalogue(SHORT)))
+def test_the_lifetime_is_the_last_deadline_of_a_assigned_machine() -> None:
+    world = at_stage("assigned", World(catalogue(SHORT)))
     world.now += 4500
     world.do(e.MachineSeen, MachineId("c0"))
     assert world.machine("c0").due == START + 5000.0
 
 
 def test_an_exit_gives_the_machine_two_minutes_and_closes_its_runner() -> None:
-    world = at_stage("granted", World())
+    world = at_stage("assigned", World())
     world.now += 60
     world.do(e.MachineExited, MachineId("c0"), "exit 0")
     machine = world.machine("c0")
@@ -246,8 +246,8 @@ def test_an_exit_gives_the_machine_two_minutes_and_closes_its_runner() -> None:
     )
 
 
-@pytest.mark.parametrize("stage", ["launched", "booted", "parked", "exited"])
-def test_only_a_granted_machine_exits(stage: str) -> None:
+@pytest.mark.parametrize("stage", ["launched", "booted", "ready", "exited"])
+def test_only_a_assigned_machine_exits(stage: str) -> None:
     world = at_stage(stage, World())
     world.now += 60
     world.do(e.MachineExited, MachineId("c0"), "bye")
@@ -257,11 +257,11 @@ def test_only_a_granted_machine_exits(stage: str) -> None:
 
 def test_a_way_that_is_not_in_the_table_is_an_error() -> None:
     world = at_stage("launched", World())
-    with pytest.raises(ValueError, match="machine c0: no way from launched to parked"):
-        move(world.state, world.machine("c0"), MachineState.PARKED, START)
+    with pytest.raises(ValueError, match="machine c0: no way from launched to ready"):
+        move(world.state, world.machine("c0"), MachineState.READY, START)
 
 
-def test_boot_time_is_learned_from_request_to_parked_without_our_downtime() -> None:
+def test_boot_time_is_learned_from_request_to_ready_without_our_downtime() -> None:
     world = World()
     world.send(1, "a")
     world.now += 5
@@ -270,20 +270,20 @@ def test_boot_time_is_learned_from_request_to_parked_without_our_downtime() -> N
     world.boot("a0")
     world.restart(1000.0)
     world.now += 10
-    world.do(e.MachineGateReported, MachineId("a0"), True, "ok")
+    world.do(e.HealthChecksReported, MachineId("a0"), True, "ok")
     assert world.state.boot_seconds == {"gpu": 60.0}
     world.launch(1, "b")
     world.now += 110
     world.boot("b0")
-    world.do(e.MachineGateReported, MachineId("b0"), True, "ok")
+    world.do(e.HealthChecksReported, MachineId("b0"), True, "ok")
     assert world.state.boot_seconds == {"gpu": 70.0}
 
 
 def test_a_second_boot_teaches_no_boot_time() -> None:
-    world = at_stage("parked", World())
+    world = at_stage("ready", World())
     world.now += 3000
     world.boot("c0")
-    world.do(e.MachineGateReported, MachineId("c0"), True, "ok")
+    world.do(e.HealthChecksReported, MachineId("c0"), True, "ok")
     assert world.state.boot_seconds == {"gpu": 0.0}
 
 
@@ -291,6 +291,6 @@ def test_history_is_bounded() -> None:
     world = at_stage("booted", World())
     world.ledger.take_changes()
     world.do(e.MachineReportedStage, MachineId("c0"), "s" * 600)
-    world.do(e.MachineGateReported, MachineId("c0"), False, "g" * 600)
+    world.do(e.HealthChecksReported, MachineId("c0"), False, "g" * 600)
     assert [len(row.detail) for row in world.ledger.take_changes().history] == [500, 500]
     assert len(world.machine("c0").reason) == 500

@@ -10,7 +10,7 @@ from autoscaler.ledger.state import MOST_CLASSES, kind_and_key
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, JobId, MachineId, SkuName
+from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from tests.ledger.builders import GPU, GPU_CLASS, START, World, failure, listed
@@ -90,17 +90,17 @@ def test_jobs_that_are_not_over_are_never_forgotten() -> None:
 
 def test_a_machine_is_forgotten_with_its_runners_and_its_call() -> None:
     world = World()
-    first, second = world.park(2)
-    world.do(e.RunnerClosed, world.mint(first), "refused")
-    world.grant(first)
+    first, second = world.make_ready(2)
+    world.do(e.RunnerClosed, world.register(first), "refused")
+    world.assignment(first)
     world.lists(world.listed(first, terminated=True), world.listed(second))
     world.after(600.5)
     assert set(world.state.machines) == {second}
     assert world.state.runners == {}
-    assert set(world.state.calls) == {"c"}
+    assert set(world.state.launch_requests) == {"c"}
     world.lists(listed("i-c1", terminated=True))
     world.after(600.5)
-    assert (world.state.machines, world.state.calls) == ({}, {})
+    assert (world.state.machines, world.state.launch_requests) == ({}, {})
     assert world.state.by_provider_id == {}
 
 
@@ -109,7 +109,7 @@ def test_failed_slots_are_forgotten_but_machines_to_be_ended_are_not() -> None:
     world.send(2)
     world.answer("c", "i-1", failures=[failure(FailureClass.CAPACITY)])
     world.boot("c0")
-    world.do(e.MachineGateReported, MachineId("c0"), False, "no GPU")
+    world.do(e.HealthChecksReported, MachineId("c0"), False, "no GPU")
     world.after(700)
     assert world.states() == {"c0": "failed"}
 
@@ -117,11 +117,11 @@ def test_failed_slots_are_forgotten_but_machines_to_be_ended_are_not() -> None:
 def test_an_open_call_outlives_its_machines() -> None:
     world = World()
     world.send(1)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     world.lists(listed("i-1"), complete=False)
     world.lists(listed("i-1", terminated=True), complete=False)
     world.after(100_000)
-    assert set(world.state.calls) == {"c"}
+    assert set(world.state.launch_requests) == {"c"}
 
 
 def test_dropping_takes_a_record_out_of_every_index() -> None:
@@ -131,24 +131,29 @@ def test_dropping_takes_a_record_out_of_every_index() -> None:
     for record in (world.job(1), world.runner(name), world.machine("c0"), world.call()):
         world.state.drop(record)
     state = world.state
-    assert (state.jobs, state.runners, state.machines, state.calls) == ({}, {}, {}, {})
-    assert (state.queues, state.idle_runners, state.open_calls, list(state.due)) == ({}, {}, {}, [])
+    assert (state.jobs, state.runners, state.machines, state.launch_requests) == ({}, {}, {}, {})
+    assert (state.queues, state.idle_runners, state.open_launch_requests, list(state.due)) == (
+        {},
+        {},
+        {},
+        [],
+    )
     assert (state.machines_used, state.dollars_used, +state.used_by_sku) == (0, 0.0, {})
     assert list(state.idle_checks) == []
 
 
 def test_machines_are_counted_by_state_and_ordered_by_when_they_came_there() -> None:
     world = World()
-    world.park(1, "b")
+    world.make_ready(1, "b")
     world.now += 1
-    world.park(1, "a")
+    world.make_ready(1, "a")
     world.launch(1, "d")
     fleet = world.fleet()
-    assert [m.id for m in fleet.machines_in(GPU, MachineState.PARKED)] == ["b0", "a0"]
-    assert fleet.count(GPU, MachineState.PARKED) == 2
+    assert [m.id for m in fleet.machines_in(GPU, MachineState.READY)] == ["b0", "a0"]
+    assert fleet.count(GPU, MachineState.READY) == 2
     assert fleet.count(GPU, MachineState.LAUNCHED) == 1
-    assert fleet.count(SkuName("none"), MachineState.PARKED) == 0
-    assert list(fleet.machines_in(SkuName("none"), MachineState.PARKED)) == []
+    assert fleet.count(SkuName("none"), MachineState.READY) == 0
+    assert list(fleet.machines_in(SkuName("none"), MachineState.READY)) == []
     assert [m.id for m in fleet.due.values()] == ["b0", "a0", "d0"]
 
 
@@ -214,11 +219,11 @@ def test_the_slots_of_a_large_call_are_forgotten_in_proportion() -> None:
     def looked_at(slots: int) -> int:
         world = World()
         ids = tuple(MachineId(f"m{n:04}") for n in range(slots))
-        kind = world.catalogue.skus[SkuName("gpu")].ladder[0].capacity_types[0]
-        name, keys = CallId("c"), world.keys()
-        world.do(e.CallRecorded, name, SkuName("gpu"), EAST, 0, kind, keys, ids, "token")
-        world.do(e.CallPrepared, name, "request")
-        world.do(e.CallSent, name)
+        kind = world.catalogue.skus[SkuName("gpu")].launch_options[0].capacity_types[0]
+        name, keys = LaunchRequestId("c"), world.keys()
+        world.do(e.LaunchRequestRecorded, name, SkuName("gpu"), EAST, 0, kind, keys, ids, "token")
+        world.do(e.LaunchRequestPrepared, name, "request")
+        world.do(e.LaunchRequestSent, name)
         world.answer("c", failures=[failure(FailureClass.CAPACITY)])
         steps = 0
 
@@ -233,7 +238,7 @@ def test_the_slots_of_a_large_call_are_forgotten_in_proportion() -> None:
         finally:
             sys.setprofile(before)
         assert not world.state.machines
-        assert not world.state.calls
+        assert not world.state.launch_requests
         return steps
 
     assert looked_at(400) < 5 * looked_at(100)

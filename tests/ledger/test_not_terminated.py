@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from autoscaler.ledger.confirming import unclear
+from autoscaler.ledger.confirming import unverified
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import EndGround
+from autoscaler.model.machines import TerminationReason
 from tests.ledger.builders import World
 
 C0 = MachineId("c0")
@@ -16,9 +16,9 @@ def asked(world: World, times: int, error: str = "") -> list[HistoryRow]:
     """Ask for the end of c0 so many times more; what the history tells of the answers."""
     rows: list[HistoryRow] = []
     for _ in range(times):
-        world.do(e.EndRequested, C0, EndGround.IDLE, "idle for 600 s")
+        world.do(e.TerminationRequested, C0, TerminationReason.IDLE, "idle for 600 s")
         world.state.take_changes()
-        world.do(e.EndAnswered, C0, error)
+        world.do(e.TerminationAnswered, C0, error)
         rows += world.state.take_changes().history
         world.now += 300.0
     return [row for row in rows if row.event == "not_terminated"]
@@ -31,14 +31,14 @@ def shown(world: World, state: str = "running", reason: str = "", *, gone: bool 
 
 def reported(world: World) -> int:
     """How many machines the operator's list has; the metric says the same."""
-    found = len(unclear(world.state))
-    assert world.state.tallies.not_terminating == found
+    found = len(unverified(world.state))
+    assert world.state.counters.not_terminating == found
     return found
 
 
 def test_from_the_third_request_on_it_is_reported_and_not_before() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     assert asked(world, 2) == []
     assert reported(world) == 0
     (row,) = asked(world, 1)
@@ -49,12 +49,12 @@ def test_from_the_third_request_on_it_is_reported_and_not_before() -> None:
 
 def test_the_words_are_the_provider_s_refusal() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     asked(world, 2)
     shown(world)
     (row,) = asked(world, 1, "OperationNotPermitted: it has termination protection")
     assert row.detail.endswith("OperationNotPermitted: it has termination protection")
-    (told,) = unclear(world.state)
+    (told,) = unverified(world.state)
     assert (told.machine, told.provider_id) == (C0, "i-c0")
     assert "OperationNotPermitted: it has termination protection" in told.why
     assert told.why.startswith("3 requests to terminate it (idle: idle for 600 s)")
@@ -63,20 +63,20 @@ def test_the_words_are_the_provider_s_refusal() -> None:
 
 def test_where_the_requests_are_accepted_the_words_are_the_state_that_it_shows() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     asked(world, 2, "RequestLimitExceeded: later")
     shown(world, "shutting-down", "Client.UserInitiatedShutdown: User initiated shutdown")
     (row,) = asked(world, 1)
     words = "shutting-down, Client.UserInitiatedShutdown: User initiated shutdown"
     assert row.detail.endswith(words)
     shown(world)
-    (told,) = unclear(world.state)
+    (told,) = unverified(world.state)
     assert told.why.endswith("says: running")
 
 
 def test_what_its_list_shows_of_most_machines_that_end_is_not_written() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     asked(world, 1)
     shown(world)
     assert world.machine("c0").provider_state == ""
@@ -84,17 +84,17 @@ def test_what_its_list_shows_of_most_machines_that_end_is_not_written() -> None:
 
 def test_once_it_is_gone_it_is_reported_no_more() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     asked(world, 4)
     shown(world, "terminated", gone=True)
     assert reported(world) == 0
-    world.do(e.EndAnswered, C0)
+    world.do(e.TerminationAnswered, C0)
     assert reported(world) == 0
 
 
 def test_long_words_are_cut() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     asked(world, 3, "x" * 5000)
     shown(world, "running", "y" * 5000)
     machine = world.machine("c0")

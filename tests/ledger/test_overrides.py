@@ -4,16 +4,16 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.cooldowns import held, offering_key, rung_key, sku_offering_key
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.cooldowns import held, launch_option_key, offering_key, sku_offering_key
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import SkuName
-from autoscaler.planner.placement import Room, Search
+from autoscaler.planner.placement import Headroom, Search
 from tests.ledger.builders import GPU, World, failure
 from tests.planner.fleets import catalogue, offering, sku
 
 ZONES = tuple(offering("g5.xlarge", zone) for zone in ("a", "b", "c"))
 A, B, C = (one.key for one in ZONES)
-RUNG = "rung:gpu/0"
+OPTION = "option:gpu/0"
 CONFIGURATION, UNSUPPORTED = FailureClass.CONFIGURATION, FailureClass.UNSUPPORTED
 
 
@@ -25,7 +25,7 @@ def world_after(*failures: e.LaunchFailure, given: int = 0) -> World:
     return world
 
 
-def holds(world: World) -> dict[str, float]:
+def quota_usage(world: World) -> dict[str, float]:
     """What is held back, and for how long from now."""
     known = world.state.cooldowns
     return {key: one.until - world.now for key in known if (one := held(known, key, world.now))}
@@ -38,35 +38,35 @@ def test_an_error_of_one_override_holds_back_its_offering_alone(
 ) -> None:
     world = world_after(failure(kind, B), given=given)
     first = 60.0 if kind is CONFIGURATION else 30.0
-    assert holds(world) == {sku_offering_key(GPU, B): first}
+    assert quota_usage(world) == {sku_offering_key(GPU, B): first}
 
 
 def test_what_a_zone_does_not_sell_is_held_back_for_hours() -> None:
     world = world_after(failure(UNSUPPORTED, B), failure(FailureClass.CAPACITY, C))
-    assert holds(world) == {offering_key(B): 6 * 3600.0, offering_key(C): 180.0}
+    assert quota_usage(world) == {offering_key(B): 6 * 3600.0, offering_key(C): 180.0}
     world.now += 6 * 3600.0
     world.send(1, "again")
     world.answer("again", failures=[failure(UNSUPPORTED, B)])
-    assert holds(world) == {offering_key(B): 12 * 3600.0}
+    assert quota_usage(world) == {offering_key(B): 12 * 3600.0}
 
 
 def test_a_launch_option_is_held_back_where_every_override_says_so() -> None:
     world = world_after(*(failure(CONFIGURATION, key, message=key) for key in (A, B, C)))
-    assert holds(world) == {rung_key("gpu", 0): 60.0}  # type: ignore[arg-type]
-    assert world.state.cooldowns[RUNG].strikes == 1
+    assert quota_usage(world) == {launch_option_key("gpu", 0): 60.0}  # type: ignore[arg-type]
+    assert world.state.cooldowns[OPTION].failures == 1
 
 
 def test_where_no_zone_sells_it_the_launch_option_is_held_back_too() -> None:
     world = world_after(*(failure(UNSUPPORTED, key) for key in (A, B, C)))
     every = {offering_key(key): 6 * 3600.0 for key in (A, B, C)}
-    assert holds(world) == every | {RUNG: 60.0}
+    assert quota_usage(world) == every | {OPTION: 60.0}
 
 
 def test_one_override_for_want_of_capacity_keeps_the_launch_option() -> None:
     world = world_after(
         failure(CONFIGURATION, A), failure(UNSUPPORTED, B), failure(FailureClass.CAPACITY, C)
     )
-    assert holds(world) == {
+    assert quota_usage(world) == {
         sku_offering_key(GPU, A): 60.0,
         offering_key(B): 6 * 3600.0,
         offering_key(C): 180.0,
@@ -75,20 +75,20 @@ def test_one_override_for_want_of_capacity_keeps_the_launch_option() -> None:
 
 @pytest.mark.parametrize("named", [None, "east/m7i.large/z/on-demand"])
 def test_beside_machines_a_configuration_error_holds_back_nothing_else(named: str | None) -> None:
-    assert holds(world_after(failure(CONFIGURATION, named), given=1)) == {}
-    assert holds(world_after(failure(CONFIGURATION, named))) == {RUNG: 60.0}
+    assert quota_usage(world_after(failure(CONFIGURATION, named), given=1)) == {}
+    assert quota_usage(world_after(failure(CONFIGURATION, named))) == {OPTION: 60.0}
 
 
 def test_beside_machines_a_configuration_error_of_far_reach_holds_back_its_offering() -> None:
-    no_role = e.LaunchFailure(CONFIGURATION, "Code", "words", B, Reach.CAPACITY_TYPE)
-    assert holds(world_after(no_role, given=1)) == {sku_offering_key(GPU, B): 60.0}
+    no_role = e.LaunchFailure(CONFIGURATION, "Code", "words", B, FailureScope.CAPACITY_TYPE)
+    assert quota_usage(world_after(no_role, given=1)) == {sku_offering_key(GPU, B): 60.0}
     reached = f"capacity_type:east/{CapacityType.ON_DEMAND}"
-    assert holds(world_after(no_role)) == {reached: 60.0}
+    assert quota_usage(world_after(no_role)) == {reached: 60.0}
 
 
 def test_every_override_beside_machines_holds_back_each_and_not_the_launch_option() -> None:
     world = world_after(*(failure(CONFIGURATION, key) for key in (A, B, C)), given=1)
-    assert holds(world) == {sku_offering_key(GPU, key): 60.0 for key in (A, B, C)}
+    assert quota_usage(world) == {sku_offering_key(GPU, key): 60.0 for key in (A, B, C)}
 
 
 def test_the_failure_of_the_slots_is_named_before_the_want_of_capacity() -> None:
@@ -103,6 +103,6 @@ def test_what_is_wrong_with_a_skus_image_keeps_the_offering_for_other_skus() -> 
     world.answer("c", failures=[failure(CONFIGURATION, B), failure(FailureClass.CAPACITY, C)])
     asked = {}
     for name in (GPU, other):
-        found = Search(world.fleet(), Room(world.fleet()), world.catalogue.skus[name]).place()
+        found = Search(world.fleet(), Headroom(world.fleet()), world.catalogue.skus[name]).place()
         asked[name] = [] if found is None else [one.key for one in found.offerings]
     assert asked == {GPU: [A], other: [A, B]}

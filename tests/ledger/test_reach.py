@@ -9,7 +9,7 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, Limits
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.machines import MachineState
 from autoscaler.model.plan import Launch
 from tests.ledger.builders import World, failure, listed
@@ -20,9 +20,9 @@ BOTH = tuple(offering("g5.xlarge", zone, kind) for kind in (SPOT, ON_DEMAND) for
 OTHER = (offering("g6.xlarge", "a", SPOT, quota="spot/G"),)
 
 REACHES = [
-    ("zone a", FailureClass.CAPACITY, Reach.ZONE, 180.0),
-    ("spot", FailureClass.CONFIGURATION, Reach.CAPACITY_TYPE, 60.0),
-    ("everything", FailureClass.QUOTA, Reach.PROVIDER, 600.0),
+    ("zone a", FailureClass.CAPACITY, FailureScope.ZONE, 180.0),
+    ("spot", FailureClass.CONFIGURATION, FailureScope.CAPACITY_TYPE, 60.0),
+    ("everything", FailureClass.QUOTA, FailureScope.PROVIDER, 600.0),
     ("one offering", FailureClass.CAPACITY, None, 180.0),
 ]
 ASKED_NEXT = {
@@ -45,13 +45,13 @@ def offered(world: World) -> tuple[list[str], list[str]]:
     return found["gpu"], found["other"]
 
 
-def told(failure: FailureClass, reach: Reach | None, code: str = "Code") -> e.LaunchFailure:
+def told(failure: FailureClass, reach: FailureScope | None, code: str = "Code") -> e.LaunchFailure:
     return e.LaunchFailure(failure, code, "words", "east/g5.xlarge/a/spot", reach)
 
 
 @pytest.mark.parametrize(("name", "failure", "reach", "hold"), REACHES)
 def test_a_failure_holds_back_what_it_reaches_for_every_sku_and_nothing_else(
-    name: str, failure: FailureClass, reach: Reach | None, hold: float
+    name: str, failure: FailureClass, reach: FailureScope | None, hold: float
 ) -> None:
     world = two_skus()
     world.send(1)
@@ -69,7 +69,7 @@ def test_a_failure_holds_back_what_it_reaches_for_every_sku_and_nothing_else(
 def test_the_reason_names_what_is_held() -> None:
     world = two_skus()
     world.send(1)
-    world.answer("c", failures=[told(FailureClass.QUOTA, Reach.PROVIDER, "MaxFleets")])
+    world.answer("c", failures=[told(FailureClass.QUOTA, FailureScope.PROVIDER, "MaxFleets")])
     world.queue(1)
     (runs,) = world.plan().waiting.values()
     assert runs[0].reason == (
@@ -78,24 +78,24 @@ def test_the_reason_names_what_is_held() -> None:
     )
 
 
-def holds(world: World) -> set[str]:
-    return {key for key, one in world.state.cooldowns.items() if one.strikes}
+def quota_usage(world: World) -> set[str]:
+    return {key for key, one in world.state.cooldowns.items() if one.failures}
 
 
 def test_a_machine_that_was_launched_after_a_hold_and_came_up_lifts_its_zone_and_its_type() -> None:
     world = two_skus()
     world.send(1, "held")
-    for reach in (Reach.ZONE, Reach.PROVIDER):
-        world.do(e.CallRecorded, *_call(f"call-{reach}"))
+    for reach in (FailureScope.ZONE, FailureScope.PROVIDER):
+        world.do(e.LaunchRequestRecorded, *_call(f"call-{reach}"))
         world.answer(f"call-{reach}", failures=[told(FailureClass.QUOTA, reach)])
-    assert holds(world) == {
+    assert quota_usage(world) == {
         "zone:east/a",
         "capacity_type:east/spot",
         "capacity_type:east/on-demand",
     }
     world.now += 600.0
-    world.park(1, "other")
-    assert holds(world) == {"capacity_type:east/spot"}
+    world.make_ready(1, "other")
+    assert quota_usage(world) == {"capacity_type:east/spot"}
 
 
 def test_a_machine_from_before_a_hold_says_nothing_about_it() -> None:
@@ -103,15 +103,15 @@ def test_a_machine_from_before_a_hold_says_nothing_about_it() -> None:
     world = two_skus()
     world.launch(3, "before")
     world.now += 60.0
-    world.do(e.CallRecorded, *_call("refused"))
-    world.answer("refused", failures=[told(FailureClass.QUOTA, Reach.PROVIDER)])
-    known = holds(world)
+    world.do(e.LaunchRequestRecorded, *_call("refused"))
+    world.answer("refused", failures=[told(FailureClass.QUOTA, FailureScope.PROVIDER)])
+    known = quota_usage(world)
     for machine in ("before0", "before1", "before2"):
         world.now += 5.0
         world.boot(machine)
-        world.do(e.MachineGateReported, machine, True, "ok")
-        assert holds(world) == known
-    assert world.state.cooldowns["capacity_type:east/on-demand"].strikes == 1
+        world.do(e.HealthChecksReported, machine, True, "ok")
+        assert quota_usage(world) == known
+    assert world.state.cooldowns["capacity_type:east/on-demand"].failures == 1
 
 
 def test_a_machine_that_was_asked_for_before_its_offering_failed_does_not_lift_that() -> None:
@@ -122,7 +122,7 @@ def test_a_machine_that_was_asked_for_before_its_offering_failed_does_not_lift_t
     world.now += 1.0
     world.answer("late", failures=[failure(FailureClass.CAPACITY, first)])
     world.answer("early", "i-1")
-    assert f"offering:{first}" in holds(world)
+    assert f"offering:{first}" in quota_usage(world)
 
 
 def _call(name: str) -> tuple[object, ...]:
@@ -135,14 +135,14 @@ def _call(name: str) -> tuple[object, ...]:
     ("failure", "reach", "key", "hold"),
     [
         (FailureClass.CAPACITY, None, "offering:east/g5.xlarge/a/on-demand", 180.0),
-        (FailureClass.CAPACITY, Reach.ZONE, "zone:east/a", 180.0),
+        (FailureClass.CAPACITY, FailureScope.ZONE, "zone:east/a", 180.0),
         (FailureClass.QUOTA, None, "quota:east/G", 600.0),
-        (FailureClass.QUOTA, Reach.PROVIDER, "capacity_type:east/on-demand", 600.0),
-        (FailureClass.CONFIGURATION, None, "rung:gpu/0", 60.0),
+        (FailureClass.QUOTA, FailureScope.PROVIDER, "capacity_type:east/on-demand", 600.0),
+        (FailureClass.CONFIGURATION, None, "option:gpu/0", 60.0),
     ],
 )
 def test_a_machine_that_ended_before_it_came_up_cools_down_what_its_reason_reaches(
-    stage: str, failure: FailureClass, reach: Reach | None, key: str, hold: float
+    stage: str, failure: FailureClass, reach: FailureScope | None, key: str, hold: float
 ) -> None:
     world = World()
     world.launch(1)
@@ -152,18 +152,18 @@ def test_a_machine_that_ended_before_it_came_up_cools_down_what_its_reason_reach
     world.lists(replace(shown, failure=failure, reach=reach))
     world.lists(replace(shown, failure=failure, reach=reach))
     machine, cooldown = world.machine("c0"), world.state.cooldowns[key]
-    assert (machine.state, machine.failure) == (MachineState.GONE, failure)
-    assert (cooldown.strikes, cooldown.until) == (1, world.now + hold)
+    assert (machine.state, machine.failure) == (MachineState.TERMINATED, failure)
+    assert (cooldown.failures, cooldown.until) == (1, world.now + hold)
     assert cooldown.reason == "Client.VolumeLimitExceeded: too many disks"
     told = [row.event for row in world.ledger.take_changes().history if row.record == "c0"]
     assert told[-2:] == ["failed", "gone"]
     if failure is not FailureClass.CONFIGURATION:
-        assert "rung:gpu/0" not in world.state.cooldowns
+        assert "option:gpu/0" not in world.state.cooldowns
 
 
 def test_spot_taken_back_from_a_machine_that_was_up_cools_its_offering_alone() -> None:
     world = World()
-    world.park(2)
+    world.make_ready(2)
     shown = [
         replace(listed(f"i-c{n}", terminated=True), reason="Server.Spot: taken") for n in (0, 1)
     ]
@@ -171,9 +171,9 @@ def test_spot_taken_back_from_a_machine_that_was_up_cools_its_offering_alone() -
         replace(shown[0], failure=FailureClass.CAPACITY),
         replace(shown[1], failure=FailureClass.CONFIGURATION),
     )
-    assert {m.state for m in world.state.machines.values()} == {MachineState.GONE}
+    assert {m.state for m in world.state.machines.values()} == {MachineState.TERMINATED}
     assert {m.failure for m in world.state.machines.values()} == {None}
-    held = {key for key, one in world.state.cooldowns.items() if one.strikes}
+    held = {key for key, one in world.state.cooldowns.items() if one.failures}
     assert held == {"offering:east/g5.xlarge/a/on-demand"}
 
 

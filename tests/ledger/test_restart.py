@@ -6,12 +6,12 @@ import pytest
 
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model import events as e
-from autoscaler.model.calls import CallState
 from autoscaler.model.catalogue import LaunchRate, LaunchTokens, Rate, RegistrationRate
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, MachineState
-from autoscaler.model.plan import End, Grant, Launch, WithdrawRunner
+from autoscaler.model.launch_requests import LaunchRequestState
+from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.plan import Assign, DeregisterRunner, Launch, Terminate
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import EAST, catalogue, sku
@@ -21,7 +21,7 @@ def test_recorded_calls_are_withdrawn_for_nothing_of_them_was_sent() -> None:
     world = World()
     world.record(2)
     world.restart(10.0)
-    assert world.call().state is CallState.SETTLED
+    assert world.call().state is LaunchRequestState.SETTLED
     assert set(world.states().values()) == {MachineState.FAILED}
     assert world.ledger.take_changes().history[-1].detail == "not sent before a restart"
 
@@ -30,30 +30,33 @@ def test_calls_under_way_are_of_unknown_outcome() -> None:
     world = World()
     world.send(1)
     world.restart(10.0)
-    assert (world.call().state, world.call().reason) == (CallState.UNKNOWN, "we were restarted")
+    assert (world.call().state, world.call().reason) == (
+        LaunchRequestState.UNKNOWN,
+        "we were restarted",
+    )
     assert world.states() == {"c0": "requested"}
     world.restart(10.0)
-    assert world.call().state is CallState.UNKNOWN
+    assert world.call().state is LaunchRequestState.UNKNOWN
 
 
-def test_parked_machines_are_unconfirmed_until_they_speak() -> None:
+def test_ready_machines_are_unconfirmed_until_they_speak() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.queue(1)
     world.restart(10.0)
-    assert world.machine("c0").confirmed is False
-    assert world.intents(Grant) == []
+    assert world.machine("c0").agent_seen is False
+    assert world.intents(Assign) == []
     world.do(e.MachineSeen, MachineId("c0"))
-    assert not world.machine("c0").confirmed  # a heartbeat is no proof of idleness
+    assert not world.machine("c0").agent_seen  # a heartbeat is no proof of idleness
     world.do(e.MachineSeen, MachineId("c0"), True)
-    assert world.machine("c0").confirmed
-    assert world.intents(Grant) == [Grant(MachineId("c0"), GPU_CLASS)]
+    assert world.machine("c0").agent_seen
+    assert world.intents(Assign) == [Assign(MachineId("c0"), GPU_CLASS)]
 
 
 @pytest.mark.parametrize(("seconds", "launches"), [(0.0, 0), (119.9, 0), (120.0, 1)])
 def test_they_are_believed_for_two_minutes_for_launching(seconds: float, launches: int) -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.queue(1)
     world.restart(10.0)
     world.now += seconds
@@ -62,8 +65,8 @@ def test_they_are_believed_for_two_minutes_for_launching(seconds: float, launche
 
 def test_ended_machines_are_not_asked_to_speak() -> None:
     world = World()
-    world.park(1, "b")
-    world.do(e.EndRequested, MachineId("b0"), EndGround.IDLE, "idle")
+    world.make_ready(1, "b")
+    world.do(e.TerminationRequested, MachineId("b0"), TerminationReason.IDLE, "idle")
     world.restart(10.0)
     assert (world.machine("b0").absence, world.machine("b0").due) == (0.0, START + 120.0)
 
@@ -78,17 +81,17 @@ def test_absences_add_up_within_a_state() -> None:
     assert world.machine("c0").absence == 0.0
 
 
-@pytest.mark.parametrize("minted", [True, False])
-def test_a_withdrawal_under_way_is_begun_again(minted: bool) -> None:
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_withdrawal_under_way_is_begun_again(registered: bool) -> None:
     world = World()
-    world.park()
-    name = world.mint("c0") if minted else world.name("c0")
-    world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+    world.make_ready()
+    name = world.register("c0") if registered else world.name("c0")
+    world.do(e.RunnerDeregistrationRequested, name, "its job is gone")
     world.restart(10.0)
-    expected = RunnerState.MINTED if minted else RunnerState.NAMED
+    expected = RunnerState.REGISTERED if registered else RunnerState.NAMED
     assert world.runner(name).state is expected
-    assert world.intents(WithdrawRunner) == [
-        WithdrawRunner(name, "its configuration was lost in a restart")
+    assert world.intents(DeregisterRunner) == [
+        DeregisterRunner(name, "its configuration was lost in a restart")
     ]
 
 
@@ -96,8 +99,8 @@ def test_registrations_handed_over_are_left_alone() -> None:
     world = World()
     world.ready()
     world.restart(10.0)
-    assert world.intents(WithdrawRunner) == []
-    assert world.states() == {"c0": "granted"}
+    assert world.intents(DeregisterRunner) == []
+    assert world.states() == {"c0": "assigned"}
 
 
 @pytest.mark.parametrize(("absence", "level"), [(0.0, 0.0), (4.0, 2.0), (100.0, 10.0)])
@@ -124,25 +127,25 @@ def test_disputed_jobs_are_asked_about_again_and_cooldowns_kept() -> None:
 
 def test_what_was_restored_needs_no_saving() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.queue(1)
     world.restart(0.0)
     assert {type(r).__name__ for r in world.ledger.take_changes().records} == {"Machine"}
 
 
 def test_a_sku_that_left_the_configuration_stalls_nothing() -> None:
-    """Its jobs are nobody's, its parked machines go back, and the rest goes on."""
+    """Its jobs are nobody's, its ready machines go back, and the rest goes on."""
     world = World(catalogue(sku("old"), sku("gpu")))
-    world.park(1, "o", "old")
+    world.make_ready(1, "o", "old")
     world.record(1, "u", "old")
     world.observe(1, JobState.QUEUED, ("old",))
     world.queue(2)
     world.catalogue = catalogue(sku("gpu"))
     world.restart(10.0)
     assert world.state.jobs[JobId(1)].demand is None
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
     world.do(e.MachineSeen, MachineId("o0"), True)
-    assert [end.machine for end in world.intents(End)] == ["o0"]
+    assert [end.machine for end in world.intents(Terminate)] == ["o0"]
     assert [launch.sku for launch in world.intents(Launch)] == ["gpu"]
     world.carry_out()
     assert world.plan().intents == ()

@@ -8,7 +8,7 @@ import pytest
 from autoscaler.ledger.restored import (
     SHOWN_AT_WORK,
     UNTOLD,
-    asked_for_a_grant,
+    asked_for_an_assignment,
     closed_at_work,
     waits_for_a_list,
 )
@@ -16,8 +16,16 @@ from autoscaler.model import events as e
 from autoscaler.model.catalogue import Deadlines, Scope
 from autoscaler.model.identifiers import JobId, MachineId, RunnerName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, Machine, MachineState
-from autoscaler.model.plan import Doubt, End, Examine, Grant, Intent, Launch, ReadJob
+from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.plan import (
+    Assign,
+    Intent,
+    Launch,
+    MarkUnverified,
+    ReadJob,
+    ReadRunner,
+    Terminate,
+)
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import START, World, listed
 from tests.planner.fleets import catalogue, sku
@@ -25,14 +33,14 @@ from tests.planner.fleets import catalogue, sku
 C0 = MachineId("c0")
 AWAY = 3600.0
 UNKNOWN = listed("i-9", call="after the backup")
-BEFORE_PARKED = {"launched": 0, "booted": 1, "parked": 2}
+BEFORE_READY = {"launched": 0, "booted": 1, "ready": 2}
 
 
 def at(stage: str) -> World:
     """A machine in a stage, as a backup has it."""
     world = World()
-    if stage == "parked":
-        world.park(1)
+    if stage == "ready":
+        world.make_ready(1)
     else:
         world.launch(1)
     if stage == "booted":
@@ -49,24 +57,26 @@ def restored(world: World, *shown: e.ListedMachine, later: float = 121.0) -> Wor
     return world
 
 
-@pytest.mark.parametrize("stage", BEFORE_PARKED)
-def test_no_machine_is_ended_that_may_have_been_granted_since_the_backup(stage: str) -> None:
+@pytest.mark.parametrize("stage", BEFORE_READY)
+def test_no_machine_is_ended_that_may_have_been_assigned_since_the_backup(stage: str) -> None:
     world = restored(at(stage), UNKNOWN)
     machine = world.machine("c0")
-    assert (machine.state, machine.unproven, machine.handed_over) == ("granted", True, True)
+    assert (machine.state, machine.unverified, machine.handed_over) == ("assigned", True, True)
     assert "older than the world" in machine.reason
     world.now += 4 * 3600.0
-    assert world.intents(End) == []
-    assert Examine(C0) in world.intents(Examine)
+    assert world.intents(Terminate) == []
+    assert ReadRunner(C0) in world.intents(ReadRunner)
 
 
-@pytest.mark.parametrize("stage", BEFORE_PARKED)
+@pytest.mark.parametrize("stage", BEFORE_READY)
 def test_without_a_machine_that_it_does_not_know_the_store_is_believed(stage: str) -> None:
     world = restored(at(stage))
     assert world.states() == {"c0": stage}
     world.github_lists()
     world.now += 4 * 3600.0
-    assert [(end.machine, end.ground) for end in world.intents(End)] == [(C0, EndGround.DEADLINE)]
+    assert [(end.machine, end.reason_code) for end in world.intents(Terminate)] == [
+        (C0, TerminationReason.DEADLINE)
+    ]
 
 
 @pytest.mark.parametrize("stage", ["launched", "booted"])
@@ -77,19 +87,19 @@ def test_after_a_start_nothing_fails_its_stage_before_lists_could_show_it_at_wor
     world.restart(AWAY)
     world.now += 299.0
     world.github_lists()
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
     world.now += 1.0
-    assert [end.ground for end in world.intents(End)] == [EndGround.DEADLINE]
+    assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.DEADLINE]
 
 
-STAGES = ["launched", "booted", "parked", "minted"]
+STAGES = ["launched", "booted", "ready", "registered"]
 
 
 def late(stage: str) -> World:
     """A machine that has not spoken since a start, at the moment when its stage is over."""
-    world = at("parked" if stage == "minted" else stage)
-    if stage == "minted":
-        world.mint("c0")
+    world = at("ready" if stage == "registered" else stage)
+    if stage == "registered":
+        world.register("c0")
     world.restart(AWAY)
     world.now += 60.0
     return world
@@ -101,20 +111,20 @@ def test_nothing_silent_is_ended_while_github_has_not_shown_who_is_at_work(stage
     world.now -= 1.0
     world.github_lists()  # too soon: one that was handed over last may not have been online yet
     world.now += 4 * 3600.0
-    assert (world.intents(End), world.intents(Doubt)) == ([], [Doubt(C0)])
-    assert world.intents(Examine) == []
-    world.do(e.MachineDoubted, C0)
+    assert (world.intents(Terminate), world.intents(MarkUnverified)) == ([], [MarkUnverified(C0)])
+    assert world.intents(ReadRunner) == []
+    world.do(e.MachineMarkedUnverified, C0)
     machine = world.machine("c0")
-    assert (machine.state, machine.handed_over, machine.is_unclear) == ("granted", True, True)
+    assert (machine.state, machine.handed_over, machine.is_unverified) == ("assigned", True, True)
     history = world.ledger.take_changes().history
     assert UNTOLD in {row.detail for row in history if row.record == "c0"}
     assert due(world) == []
     world.now += 900.0
-    assert due(world) == [Examine(C0)]
+    assert due(world) == [ReadRunner(C0)]
 
 
 def due(world: World) -> list[Intent]:
-    return [*world.intents(End), *world.intents(Doubt), *world.intents(Examine)]
+    return [*world.intents(Terminate), *world.intents(MarkUnverified), *world.intents(ReadRunner)]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -122,7 +132,7 @@ def test_once_github_has_shown_who_is_at_work_the_others_end(stage: str) -> None
     world = late(stage)
     world.github_lists()
     world.now += 4 * 3600.0
-    assert [end.ground for end in world.intents(End)] == [EndGround.DEADLINE]
+    assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.DEADLINE]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -131,36 +141,40 @@ def test_and_those_at_work_are_kept_whatever_number_their_registration_has(stage
     world.github_lists("ci-0badcafe-c0-7")
     for _ in range(4):
         world.now += 3600.0
-        assert world.carry_out().intents == (Examine(C0),)
+        assert world.carry_out().intents == (ReadRunner(C0),)
         # What GitHub says of the registration that the store knows is no word of the other one.
         assert world.machine("c0").runner is None
     machine = world.machine("c0")
-    assert (machine.handed_over, machine.is_unclear) == (True, True)
+    assert (machine.handed_over, machine.is_unverified) == (True, True)
     # The job on a machine can poll as its agent does. Before its hello, a machine has no nonce to poll with.
     world.do(e.MachineSeen, C0, True)
-    assert world.machine("c0").is_unclear == bool(machine.nonce_hash)
+    assert world.machine("c0").is_unverified == bool(machine.nonce_hash)
 
 
-@pytest.mark.parametrize("proof", ["minted", "handed over", "found finished", "closed"])
+@pytest.mark.parametrize("proof", ["registered", "handed over", "found finished", "closed"])
 def test_a_machine_at_work_under_another_registration_proves_nothing_by_its_own(
     proof: str,
 ) -> None:
     world = World()
-    world.park(1)
-    name = world.mint("c0")
+    world.make_ready(1)
+    name = world.register("c0")
     if proof in ("handed over", "found finished"):
         world.do(e.RunnerHandedOver, name)
     world.restart(AWAY)
     if proof == "closed":
         world.do(e.RunnerClosed, name, "busy without having been handed over")
     if proof == "found finished":
-        world.do(e.MachineExamined, C0, True, "the runner is absent")
+        world.do(e.RunnerRead, C0, True, "the runner is absent")
     world.github_lists("ci-0badcafe-c0-2")
     machine = world.machine("c0")
     assert (machine.runner, machine.reason) == (None, SHOWN_AT_WORK)
-    assert (machine.finished_at, machine.finished_reads, machine.granted_at) == (None, 0, world.now)
+    assert (machine.finished_at, machine.finished_reads, machine.assigned_at) == (
+        None,
+        0,
+        world.now,
+    )
     assert machine.due == world.now + 900.0
-    assert (machine.handed_over, machine.unproven) == (True, True)
+    assert (machine.handed_over, machine.unverified) == (True, True)
     assert world.runner(name).state is RunnerState.DONE
     assert world.state.idle_runners == {}
 
@@ -170,27 +184,27 @@ def test_a_machine_that_took_its_registration_has_no_other_whatever_names_there_
     busy: bool,
 ) -> None:
     world = World()
-    (machine,) = world.park(1)
-    name = world.mint("c0")
+    (machine,) = world.make_ready(1)
+    name = world.register("c0")
     world.do(e.RunnerHandedOver, name)
     if busy:
         world.starts(1, name)
     else:
-        world.do(e.RunnerAcknowledged, name)
+        world.do(e.RunnerListening, name)
     world.restart(AWAY)
     world.github_lists("ci-0badcafe-c0-7")
-    assert (world.machine(machine).runner, world.machine(machine).unproven) == (name, False)
+    assert (world.machine(machine).runner, world.machine(machine).unverified) == (name, False)
 
 
-def test_a_machine_that_was_given_a_job_and_asked_for_a_grant_can_be_doubted_still() -> None:
+def test_a_machine_that_was_given_a_job_and_asked_for_a_assignment_can_be_doubted_still() -> None:
     world = World()
-    world.park(1)
-    world.starts(1, world.mint("c0"))
+    world.make_ready(1)
+    world.starts(1, world.register("c0"))
     world.do(e.MachineSeen, C0, True)
     assert not world.machine("c0").handed_over
     world.restart(AWAY)
     world.now += 3600.0
-    assert Doubt(C0) in world.carry_out().intents
+    assert MarkUnverified(C0) in world.carry_out().intents
     assert world.plan().intents == ()
 
 
@@ -202,18 +216,20 @@ def test_every_scope_must_have_been_shown() -> None:
     world.now += 60.0
     world.do(e.RunnersListed, two[0].key, world.now, ())
     world.now += 4 * 3600.0
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
     world.do(e.RunnersListed, two[1].key, world.now, ())
-    assert [end.machine for end in world.intents(End)] == [C0]
+    assert [end.machine for end in world.intents(Terminate)] == [C0]
 
 
-def test_one_that_could_not_be_told_parks_again_when_its_agent_asks_for_a_grant() -> None:
-    world = late("parked")
+def test_one_that_could_not_be_told_becomes_ready_again_when_its_agent_asks_for_a_assignment() -> (
+    None
+):
+    world = late("ready")
     world.now += 4 * 3600.0
-    world.do(e.MachineDoubted, C0)
+    world.do(e.MachineMarkedUnverified, C0)
     assert waits_for_a_list(world.state) is False
     world.do(e.MachineSeen, C0, True)
-    assert world.states()["c0"] == "parked"
+    assert world.states()["c0"] == "ready"
 
 
 def test_a_list_is_awaited_while_a_machine_from_before_the_start_is_silent() -> None:
@@ -225,7 +241,9 @@ def test_a_list_is_awaited_while_a_machine_from_before_the_start_is_silent() -> 
     assert waits_for_a_list(world.state) is False
 
 
-def test_a_list_is_awaited_while_a_machine_requested_before_the_start_may_yet_say_hello() -> None:
+def test_a_list_is_awaited_while_a_machine_requested_before_the_start_may_yet_say_attestation() -> (
+    None
+):
     world = World()
     world.send(1)
     assert waits_for_a_list(world.state) is False
@@ -251,30 +269,30 @@ def test_a_list_is_awaited_until_one_can_tell(stage: str) -> None:
     assert waits_for_a_list(world.state) is False
 
 
-def test_a_parked_machine_is_believed_for_two_minutes_and_again_once_it_asks() -> None:
-    world = restored(at("parked"), UNKNOWN, later=60.0)
-    assert world.states()["c0"] == "parked"
+def test_a_ready_machine_is_believed_for_two_minutes_and_again_once_it_asks() -> None:
+    world = restored(at("ready"), UNKNOWN, later=60.0)
+    assert world.states()["c0"] == "ready"
     world.now += 61.0
     world.lists(listed("i-c0"), UNKNOWN)
-    assert world.states()["c0"] == "granted"
+    assert world.states()["c0"] == "assigned"
     # A heartbeat is no proof of idleness.
     world.do(e.MachineSeen, C0)
-    assert world.states()["c0"] == "granted"
+    assert world.states()["c0"] == "assigned"
     world.do(e.MachineSeen, C0, True)
     machine = world.machine("c0")
-    assert (machine.state, machine.unproven, machine.handed_over) == ("parked", False, False)
+    assert (machine.state, machine.unverified, machine.handed_over) == ("ready", False, False)
     world.lists(listed("i-c0"), UNKNOWN)
     world.queue(1)
-    assert [grant.machine for grant in world.intents(Grant)] == [C0]
+    assert [assignment.machine for assignment in world.intents(Assign)] == [C0]
 
 
 def test_a_machine_that_asked_since_the_start_is_never_doubted() -> None:
-    world = at("parked")
+    world = at("ready")
     world.restart(AWAY)
     world.do(e.MachineSeen, C0, True)
     world.now += 200.0
     world.lists(listed("i-c0"), UNKNOWN)
-    assert world.states()["c0"] == "parked"
+    assert world.states()["c0"] == "ready"
 
 
 def test_what_was_launched_since_the_start_is_not_doubted() -> None:
@@ -292,11 +310,11 @@ def test_a_later_restart_doubts_nothing_that_was_launched_in_between() -> None:
     world.restart(AWAY)
     world.lists(UNKNOWN)
     world.now += 1.0
-    world.park(1)
+    world.make_ready(1)
     world.restart(10.0)
     world.now += 200.0
     world.lists(listed("i-c0"), UNKNOWN)
-    assert world.states()["c0"] == "parked"
+    assert world.states()["c0"] == "ready"
 
 
 def test_nothing_is_launched_for_a_queued_job_before_github_was_asked() -> None:
@@ -315,17 +333,17 @@ def test_nothing_is_launched_for_a_queued_job_before_github_was_asked() -> None:
     assert [launch.count for launch in world.intents(Launch)] == [2]
 
 
-def test_a_runner_that_github_names_shows_that_its_machine_has_a_grant() -> None:
+def test_a_runner_that_github_names_shows_that_its_machine_has_a_assignment() -> None:
     world = at("launched")
     world.restart(AWAY)
     world.starts(1, "ci-0badcafe-c0-1")
-    assert (world.machine("c0").state, world.machine("c0").unproven) == ("granted", True)
+    assert (world.machine("c0").state, world.machine("c0").unverified) == ("assigned", True)
     world.now += 4 * 3600.0
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
 
 
-@pytest.mark.parametrize("stage", BEFORE_PARKED)
-def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_a_grant(
+@pytest.mark.parametrize("stage", BEFORE_READY)
+def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_a_assignment(
     stage: str,
 ) -> None:
     world = at(stage)
@@ -333,9 +351,9 @@ def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_
     world.now += 60.0
     # Since the backup another installation was taken over: new runners bear its id.
     world.github_lists("ci-01d01d01-c0-1")
-    assert (world.machine("c0").state, world.machine("c0").unproven) == ("granted", True)
+    assert (world.machine("c0").state, world.machine("c0").unverified) == ("assigned", True)
     world.now += 4 * 3600.0
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
 
 
 NOBODYS = ["ci-0badcafe-c1-1", "lab-0badcafe-c0-1", "ci-other-c0-1", "c0", "ci-0badcafe-c0-x"]
@@ -350,34 +368,34 @@ def test_a_name_of_nobody_s_shows_nothing(name: str) -> None:
 
 
 def test_a_name_that_anybody_chose_moves_no_machine_that_we_launched_ourselves() -> None:
-    world = at("parked")
+    world = at("ready")
     world.starts(1, "ci-0badcafe-c0-9")
-    assert world.states() == {"c0": "parked"}
+    assert world.states() == {"c0": "ready"}
 
 
 def test_a_job_on_a_registration_that_was_handed_to_nobody_proves_the_hand_over() -> None:
     world = World()
-    world.park(1)
-    name = world.mint("c0")
+    world.make_ready(1)
+    name = world.register("c0")
     world.restart(AWAY)
     world.starts(1, name)
     assert world.machine("c0").handed_over
     world.now += 1000.0
-    assert world.intents(End) == []
-    assert [one.machine for one in world.intents(Examine)] == [C0]
+    assert world.intents(Terminate) == []
+    assert [one.machine for one in world.intents(ReadRunner)] == [C0]
 
 
 def test_a_registration_that_github_keeps_as_busy_was_handed_over_unless_its_machine_asks() -> None:
     world = World()
-    world.park(1)
-    name = world.mint("c0")
+    world.make_ready(1)
+    name = world.register("c0")
     world.restart(AWAY)
     world.do(e.RunnerClosed, name, "busy without having been handed over")
     assert world.runner(name).state is RunnerState.DONE
     assert world.machine("c0").handed_over
     world.now += 1000.0
-    assert world.intents(End) == []
-    # GitHub may have lied: whoever asks for a grant has none.
+    assert world.intents(Terminate) == []
+    # GitHub may have lied: whoever asks for an assignment has none.
     world.do(e.MachineSeen, C0, True)
     assert not world.machine("c0").handed_over
 
@@ -386,14 +404,14 @@ def test_a_machine_beyond_slots_that_left_memory_is_no_proof() -> None:
     world = World()
     world.launch(2)
     world.state.drop(world.machine("c1"))
-    world.park(1, "d")
+    world.make_ready(1, "d")
     world.restart(AWAY)
     shown = listed("i-c0"), listed("i-c1"), listed("i-d0", call="d")
     world.lists(*shown)
-    assert world.machine("x-i-c1").unproven
+    assert world.machine("x-i-c1").unverified
     world.now += 121.0
     world.lists(*shown)
-    assert world.states()["d0"] == "parked"
+    assert world.states()["d0"] == "ready"
 
 
 def test_a_job_that_was_read_since_the_start_is_not_asked_about_again() -> None:
@@ -404,25 +422,25 @@ def test_a_job_that_was_read_since_the_start_is_not_asked_about_again() -> None:
     world.lists(UNKNOWN)
     assert not world.state.jobs[JobId(1)].disputed
     assert world.now == START + AWAY
-    assert world.machine("x-i-9").state is MachineState.GRANTED
+    assert world.machine("x-i-9").state is MachineState.ASSIGNED
 
 
-def test_a_machine_that_asks_for_a_grant_has_nothing_left_of_the_doubt() -> None:
+def test_a_machine_that_asks_for_a_assignment_has_nothing_left_of_the_doubt() -> None:
     world = restored(at("launched"), UNKNOWN)
     doubted = world.machine("c0")
-    assert (doubted.granted_at, doubted.last_seen) == (START + AWAY, None), "it has not spoken"
+    assert (doubted.assigned_at, doubted.last_seen) == (START + AWAY, None), "it has not spoken"
     world.do(e.MachineSeen, C0, True)
     machine = world.machine("c0")
-    assert (machine.unproven, machine.handed_over) == (False, False)
-    assert (machine.runner, machine.granted_at, machine.ground) == (None, None, None)
-    assert machine.parked_at == world.now
+    assert (machine.unverified, machine.handed_over) == (False, False)
+    assert (machine.runner, machine.assigned_at, machine.reason_code) == (None, None, None)
+    assert machine.ready_at == world.now
     assert machine.due == world.now + 300.0
 
 
-def test_and_one_that_was_parked_before_has_been_for_as_long() -> None:
-    world = restored(at("parked"), UNKNOWN)
+def test_and_one_that_was_ready_before_has_been_for_as_long() -> None:
+    world = restored(at("ready"), UNKNOWN)
     world.do(e.MachineSeen, C0, True)
-    assert world.machine("c0").parked_at == START
+    assert world.machine("c0").ready_at == START
 
 
 def test_a_machine_of_an_unknown_call_stays_possibly_at_work_when_it_asks() -> None:
@@ -430,7 +448,7 @@ def test_a_machine_of_an_unknown_call_stays_possibly_at_work_when_it_asks() -> N
     world.lists(UNKNOWN)
     world.do(e.MachineSeen, MachineId("x-i-9"), True)
     machine = world.machine("x-i-9")
-    assert (machine.state, machine.unproven, machine.handed_over) == ("granted", True, True)
+    assert (machine.state, machine.unverified, machine.handed_over) == ("assigned", True, True)
 
 
 def test_one_that_was_handed_its_registration_keeps_it_when_it_asks() -> None:
@@ -440,11 +458,11 @@ def test_one_that_was_handed_its_registration_keeps_it_when_it_asks() -> None:
     assert world.machine("c0").handed_over
 
 
-def test_a_hand_over_that_is_taken_back_is_due_when_a_parked_one_would_be() -> None:
+def test_a_hand_over_that_is_taken_back_is_due_when_a_ready_one_would_be() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     world.restart(AWAY)
-    world.do(e.RunnerClosed, world.mint("c0"), "busy")
+    world.do(e.RunnerClosed, world.register("c0"), "busy")
     assert world.machine("c0").handed_over
     world.do(e.MachineSeen, C0, True)
     assert world.machine("c0").handed_over is False
@@ -454,7 +472,7 @@ def test_a_hand_over_that_is_taken_back_is_due_when_a_parked_one_would_be() -> N
 def test_nothing_is_known_of_a_machine_or_a_registration_that_is_nobody_s() -> None:
     world = World()
     world.ledger.take_changes()
-    asked_for_a_grant(world.state, MachineId("nobody"), START)
+    asked_for_an_assignment(world.state, MachineId("nobody"), START)
     closed_at_work(world.state, RunnerName("nobody"), START)
     assert not world.ledger.take_changes()
 
@@ -475,18 +493,18 @@ def test_only_queued_jobs_of_ours_are_asked_about_and_once() -> None:
 
 def test_a_job_on_a_registration_before_its_machine_s_last_proves_nothing_of_that() -> None:
     world = World()
-    world.park(1)
-    first = world.mint("c0")
-    world.do(e.RunnerWithdrawn, first, "its job is gone")
-    world.mint("c0")
+    world.make_ready(1)
+    first = world.register("c0")
+    world.do(e.RunnerDeregistered, first, "its job is gone")
+    world.register("c0")
     world.starts(1, first)
     assert not world.machine("c0").handed_over
 
 
 def test_a_job_on_a_registration_whose_machine_left_memory_proves_nothing() -> None:
     world = World()
-    world.park(1)
-    name = world.mint("c0")
+    world.make_ready(1)
+    name = world.register("c0")
     world.state.drop(world.machine("c0"))
     world.starts(1, name)
     assert world.states() == {}
@@ -500,7 +518,7 @@ def test_a_name_that_anybody_chose_moves_no_machine_that_came_with_the_start() -
 
 
 def test_what_was_launched_since_the_start_has_its_deadline_and_no_more() -> None:
-    quick = dataclasses.replace(sku(), deadlines=Deadlines(boot=60.0, gate=60.0))
+    quick = dataclasses.replace(sku(), deadlines=Deadlines(boot=60.0, health_checks=60.0))
     world = World(catalogue(quick))
     world.launch(1)
     assert world.machine("c0").due == START + 60.0
@@ -512,27 +530,27 @@ def test_what_was_launched_since_the_start_has_its_deadline_and_no_more() -> Non
     assert world.machine("c0").due == world.now + 60.0
 
 
-def test_a_grant_that_the_backup_shows_as_not_fetched_may_have_been_fetched_since() -> None:
+def test_a_assignment_that_the_backup_shows_as_not_fetched_may_have_been_fetched_since() -> None:
     world = World()
-    world.park(1)
-    world.mint("c0")
+    world.make_ready(1)
+    world.register("c0")
     restored(world, UNKNOWN, later=119.0)
     assert not world.machine("c0").handed_over  # its agent has a moment to poll
     world.now += 2.0
     world.lists(listed("i-c0"), UNKNOWN)
     assert world.machine("c0").handed_over
     world.now += 1000.0
-    assert world.intents(End) == []
-    assert Examine(C0) in world.intents(Examine)
-    # Its own agent asks for the grant: it was not fetched after all.
+    assert world.intents(Terminate) == []
+    assert ReadRunner(C0) in world.intents(ReadRunner)
+    # Its own agent asks for the assignment: it was not fetched after all.
     world.do(e.MachineSeen, C0, True)
     assert not world.machine("c0").handed_over
 
 
-def test_a_grant_whose_agent_asked_since_the_start_is_never_doubted() -> None:
+def test_a_assignment_whose_agent_asked_since_the_start_is_never_doubted() -> None:
     world = World()
-    world.park(1)
-    world.mint("c0")
+    world.make_ready(1)
+    world.register("c0")
     world.restart(AWAY)
     world.do(e.MachineSeen, C0, True)
     world.now += 121.0
@@ -550,8 +568,8 @@ def test_what_came_at_the_moment_of_the_start_is_not_doubted() -> None:
     assert not world.job(1).disputed
 
 
-def test_a_parked_machine_is_believed_for_two_minutes_and_no_longer() -> None:
-    assert restored(at("parked"), UNKNOWN, later=120.0).states()["c0"] == "granted"
+def test_a_ready_machine_is_believed_for_two_minutes_and_no_longer() -> None:
+    assert restored(at("ready"), UNKNOWN, later=120.0).states()["c0"] == "assigned"
 
 
 class _NotWalked(dict[MachineId, Machine]):
@@ -560,21 +578,21 @@ class _NotWalked(dict[MachineId, Machine]):
 
 
 def test_a_notice_of_one_machine_has_no_other_looked_at_while_all_can_be_told() -> None:
-    world = at("parked")
+    world = at("ready")
     world.state.machines = _NotWalked(world.state.machines)
     world.lists(listed("i-c0", terminated=True), complete=False)
-    assert world.machine("c0").state is MachineState.GONE
+    assert world.machine("c0").state is MachineState.TERMINATED
 
 
 def test_what_an_operator_clears_up_at_once_still_shows_that_the_store_is_old() -> None:
-    world = at("parked")
+    world = at("ready")
     world.restart(AWAY)
     world.lists(listed("i-c0"), UNKNOWN)
-    world.do(e.OrphanConfirmed, MachineId("x-i-9"))
+    world.do(e.MachineReleasedByOperator, MachineId("x-i-9"))
     world.now += 121.0
     world.lists(listed("i-c0"), UNKNOWN)
     machine = world.machine("c0")
-    assert (machine.state, machine.unproven) == ("granted", True)
+    assert (machine.state, machine.unverified) == ("assigned", True)
 
 
 def test_a_list_of_registrations_that_comes_in_pieces_is_read_with_its_last_one() -> None:

@@ -1,4 +1,4 @@
-"""Registrations: from the recorded grant to their end, and the turns to register they use."""
+"""Registrations: from the recorded assignment to their end, and the turns to register they use."""
 
 import dataclasses
 
@@ -19,9 +19,9 @@ from tests.planner.fleets import catalogue
 SLOW = catalogue(registration=RegistrationRate(burst=10, per_second=0.5))
 
 
-def test_a_grant_is_recorded_before_it_is_minted() -> None:
+def test_a_assignment_is_recorded_before_it_is_registered() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.now += 5
     name = world.name("c0")
     runner, machine = world.runner(name), world.machine("c0")
@@ -31,34 +31,34 @@ def test_a_grant_is_recorded_before_it_is_minted() -> None:
         START + 5,
         "c0",
     )
-    assert (machine.state, machine.runner, machine.tries, machine.granted_at) == (
-        MachineState.GRANTED,
+    assert (machine.state, machine.runner, machine.tries, machine.assigned_at) == (
+        MachineState.ASSIGNED,
         name,
         1,
         START + 5,
     )
     assert not machine.handed_over
     assert world.state.idle_runners == {GPU_CLASS: 1}
-    assert world.state.withdrawable == {GPU_CLASS: {name: runner}}
+    assert world.state.deregistrable == {GPU_CLASS: {name: runner}}
 
 
-def test_a_machine_gets_a_second_registration_without_a_new_grant() -> None:
+def test_a_machine_gets_a_second_registration_without_a_new_assignment() -> None:
     world = World()
-    first = world.mint(world.park()[0])
+    first = world.register(world.make_ready()[0])
     world.do(e.RunnerHandedOver, first)
     world.do(e.RunnerClosed, first, "asked again")
     world.now += 5
     second = world.name("c0")
     machine = world.machine("c0")
     assert (second, machine.runner, machine.tries) == ("ci-0badcafe-c0-2", second, 2)
-    assert (machine.granted_at, machine.handed_over) == (START, True)
+    assert (machine.assigned_at, machine.handed_over) == (START, True)
 
 
-def test_a_grant_that_was_fetched_and_never_acknowledged_is_supply_for_three_minutes() -> None:
+def test_a_assignment_that_was_fetched_and_never_acknowledged_is_supply_for_three_minutes() -> None:
     """The machine may have vanished with it: a fitting job waits no longer for it than that."""
     world = World()
     world.queue(1)
-    name = world.mint(world.park()[0])
+    name = world.register(world.make_ready()[0])
     world.do(e.RunnerHandedOver, name)
     world.after(179)
     assert world.state.idle_runners == {GPU_CLASS: 1}
@@ -69,38 +69,38 @@ def test_a_grant_that_was_fetched_and_never_acknowledged_is_supply_for_three_min
     assert world.machine("c0").occupies
 
 
-def test_from_the_hand_over_a_machines_silence_counts_as_a_granted_ones() -> None:
-    """Parked and silent for 5 minutes ends a machine; once it has a grant, 15 have GitHub asked."""
+def test_from_the_hand_over_a_machines_silence_counts_as_a_assigned_ones() -> None:
+    """Ready and silent for 5 minutes ends a machine; once it has an assignment, 15 have GitHub asked."""
     world = World()
-    name = world.mint(world.park()[0])
+    name = world.register(world.make_ready()[0])
     assert world.machine("c0").due == START + 300.0
     world.do(e.RunnerHandedOver, name)
     assert world.machine("c0").due == START + 900.0
 
 
-def test_minted_handed_over_and_acknowledged() -> None:
+def test_registered_handed_over_and_acknowledged() -> None:
     world = World()
-    name = world.mint(world.park()[0])
+    name = world.register(world.make_ready()[0])
     runner, machine = world.runner(name), world.machine("c0")
-    assert (runner.state, runner.github_id) == (RunnerState.MINTED, 7)
+    assert (runner.state, runner.github_id) == (RunnerState.REGISTERED, 7)
     world.now += 1
     world.do(e.RunnerHandedOver, name)
     assert (runner.handed_over_at, machine.handed_over) == (START + 1, True)
-    assert world.state.withdrawable == {}
+    assert world.state.deregistrable == {}
     world.now += 1
-    world.do(e.RunnerAcknowledged, name)
-    assert (runner.state, runner.acknowledged_at) == (RunnerState.ACKNOWLEDGED, START + 2)
+    world.do(e.RunnerListening, name)
+    assert (runner.state, runner.listening_at) == (RunnerState.LISTENING, START + 2)
     assert runner.retry_at == START + 182.0
     assert machine.last_seen == START + 2
     world.now += 1
-    world.do(e.RunnerAcknowledged, name)
-    assert (runner.acknowledged_at, runner.since) == (START + 2, START + 2)
+    world.do(e.RunnerListening, name)
+    assert (runner.listening_at, runner.since) == (START + 2, START + 2)
 
 
-def test_an_acknowledgement_before_the_mint_is_not_believed() -> None:
+def test_an_acknowledgement_before_the_registration_is_not_believed() -> None:
     world = World()
-    name = world.name(world.park()[0])
-    world.do(e.RunnerAcknowledged, name)
+    name = world.name(world.make_ready()[0])
+    world.do(e.RunnerListening, name)
     assert world.runner(name).state is RunnerState.NAMED
 
 
@@ -108,12 +108,12 @@ def test_events_of_unknown_runners_change_nothing() -> None:
     world = World()
     world.ledger.take_changes()
     for event, values in (
-        (e.RunnerMinted, (7,)),
-        (e.RunnerMintFailed, (FailureClass.UNKNOWN, "x", START + 9)),
+        (e.RunnerRegistered, (7,)),
+        (e.RunnerRegistrationFailed, (FailureClass.UNKNOWN, "x", START + 9)),
         (e.RunnerHandedOver, ()),
-        (e.RunnerAcknowledged, ()),
-        (e.RunnerWithdrawalRequested, ("x",)),
-        (e.RunnerWithdrawn, ("x",)),
+        (e.RunnerListening, ()),
+        (e.RunnerDeregistrationRequested, ("x",)),
+        (e.RunnerDeregistered, ("x",)),
         (e.RunnerClosed, ("x",)),
     ):
         world.do(event, RunnerName("nobody"), *values)
@@ -121,13 +121,15 @@ def test_events_of_unknown_runners_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(("retry_in", "held"), [(1.0, 30.0), (90.0, 90.0)])
-def test_a_failed_mint_parks_the_machine_and_holds_its_scope(retry_in: float, held: float) -> None:
+def test_a_failed_registration_becomes_ready_the_machine_and_holds_its_scope(
+    retry_in: float, held: float
+) -> None:
     world = World()
-    name = world.name(world.park()[0])
+    name = world.name(world.make_ready()[0])
     world.now += 2
-    world.do(e.RunnerMintFailed, name, FailureClass.UNKNOWN, "503", world.now + retry_in)
+    world.do(e.RunnerRegistrationFailed, name, FailureClass.UNKNOWN, "503", world.now + retry_in)
     machine, runner = world.machine("c0"), world.runner(name)
-    assert (machine.state, machine.runner, machine.granted_at) == (MachineState.PARKED, None, None)
+    assert (machine.state, machine.runner, machine.assigned_at) == (MachineState.READY, None, None)
     assert (machine.tries, machine.since) == (1, START + 2)
     assert (runner.state, runner.reason) == (RunnerState.DONE, "unknown: 503")
     assert world.state.cooldowns["mint:org:acme"] == Cooldown(
@@ -136,69 +138,69 @@ def test_a_failed_mint_parks_the_machine_and_holds_its_scope(retry_in: float, he
     assert world.name("c0") == "ci-0badcafe-c0-2"
 
 
-def test_a_mint_that_works_lifts_the_hold() -> None:
+def test_a_registration_that_works_lifts_the_hold() -> None:
     world = World()
-    name = world.name(world.park(2)[0])
-    world.do(e.RunnerMintFailed, name, FailureClass.UNKNOWN, "503", START)
+    name = world.name(world.make_ready(2)[0])
+    world.do(e.RunnerRegistrationFailed, name, FailureClass.UNKNOWN, "503", START)
     world.now += 40
-    world.mint("c1")
+    world.register("c1")
     assert world.state.cooldowns["mint:org:acme"] == Cooldown("mint:org:acme", START + 40, 0, "")
 
 
-def test_a_withdrawn_registration_leaves_its_machine_parked() -> None:
+def test_a_withdrawn_registration_leaves_its_machine_ready() -> None:
     world = World()
-    name = world.mint(world.park()[0])
-    world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+    name = world.register(world.make_ready()[0])
+    world.do(e.RunnerDeregistrationRequested, name, "its job is gone")
     runner, machine = world.runner(name), world.machine("c0")
-    assert (runner.state, runner.reason) == (RunnerState.WITHDRAWING, "its job is gone")
-    assert (machine.state, +world.state.withdrawing) == (MachineState.GRANTED, {GPU: 1})
-    assert (world.state.idle_runners, world.state.withdrawable) == ({}, {})
+    assert (runner.state, runner.reason) == (RunnerState.DEREGISTERING, "its job is gone")
+    assert (machine.state, +world.state.deregistering) == (MachineState.ASSIGNED, {GPU: 1})
+    assert (world.state.idle_runners, world.state.deregistrable) == ({}, {})
     world.now += 1
-    world.do(e.RunnerWithdrawn, name, "204")
+    world.do(e.RunnerDeregistered, name, "204")
     assert (runner.state, runner.reason) == (RunnerState.DONE, "204")
-    assert (machine.state, machine.runner, machine.parked_at) == (MachineState.PARKED, None, START)
-    assert (machine.reason, +world.state.withdrawing) == ("204", {})
+    assert (machine.state, machine.runner, machine.ready_at) == (MachineState.READY, None, START)
+    assert (machine.reason, +world.state.deregistering) == ("204", {})
 
 
 def test_a_registration_that_got_a_job_cannot_be_withdrawn() -> None:
     world = World()
     name = world.ready()
-    world.do(e.RunnerWithdrawalRequested, name, "too late")
-    assert world.runner(name).state is RunnerState.ACKNOWLEDGED
+    world.do(e.RunnerDeregistrationRequested, name, "too late")
+    assert world.runner(name).state is RunnerState.LISTENING
 
 
 def test_a_job_may_come_while_the_registration_is_withdrawn() -> None:
     world = World()
-    name = world.mint(world.park()[0])
-    world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+    name = world.register(world.make_ready()[0])
+    world.do(e.RunnerDeregistrationRequested, name, "its job is gone")
     world.queue(1)
     world.starts(1, name)
-    assert (world.runner(name).state, +world.state.withdrawing) == (RunnerState.BUSY, {})
+    assert (world.runner(name).state, +world.state.deregistering) == (RunnerState.BUSY, {})
 
 
-def test_nothing_handed_over_comes_back_parked() -> None:
+def test_nothing_handed_over_comes_back_ready() -> None:
     world = World()
-    name = world.mint(world.park()[0])
+    name = world.register(world.make_ready()[0])
     world.do(e.RunnerHandedOver, name)
-    world.do(e.RunnerWithdrawn, name, "204")
-    assert world.states() == {"c0": "granted"}
+    world.do(e.RunnerDeregistered, name, "204")
+    assert world.states() == {"c0": "assigned"}
     assert world.runner(name).state is RunnerState.DONE
 
 
 def test_an_older_registration_takes_no_machine_from_a_newer_one() -> None:
     world = World()
-    first = world.mint(world.park()[0])
+    first = world.register(world.make_ready()[0])
     second = world.name("c0")
-    world.do(e.RunnerWithdrawn, first, "204")
+    world.do(e.RunnerDeregistered, first, "204")
     assert (world.runner(first).state, world.machine("c0").runner) == (RunnerState.DONE, second)
-    assert world.states() == {"c0": "granted"}
+    assert world.states() == {"c0": "assigned"}
 
 
 def test_closing_an_older_registration_blames_no_newer_one() -> None:
     world = World()
-    first = world.mint(world.park()[0])
+    first = world.register(world.make_ready()[0])
     world.queue(1)
-    world.grant("c0")
+    world.assignment("c0")
     world.now += 100
     world.do(e.RunnerClosed, first, "spent")
     assert world.job(1).passed_over == ()
@@ -208,7 +210,7 @@ def test_a_closed_registration_stays_closed() -> None:
     world = World()
     name = world.ready()
     world.do(e.RunnerClosed, name, "r" * 600)
-    world.do(e.RunnerAcknowledged, name)
+    world.do(e.RunnerListening, name)
     world.do(e.RunnerClosed, name, "again")
     runner = world.runner(name)
     assert (runner.state, runner.reason) == (RunnerState.DONE, "r" * 500)
@@ -218,20 +220,20 @@ def test_turns_are_a_bucket_that_fills_with_time_up_to_the_burst() -> None:
     world = World(SLOW)
     assert registration_level(world.state, "acme", START) == 10.0
     for number in range(4):
-        world.name(world.park(1, f"m{number}-")[0])
+        world.name(world.make_ready(1, f"m{number}-")[0])
     assert registration_level(world.state, "acme", START) == 6.0
     assert registration_level(world.state, "acme", START + 3) == 7.5
     assert registration_level(world.state, "acme", START - 100) == 6.0
     assert registration_level(world.state, "acme", START + 1000) == 10.0
     world.now += 3
-    world.name(world.park(1, "m9-")[0])
+    world.name(world.make_ready(1, "m9-")[0])
     assert world.fleet().registrations == {"acme": 6.5}
 
 
 def test_each_account_has_turns_of_its_own() -> None:
     world = World(SLOW)
     other = DemandClass("repo:Other/widgets", "Default", ("gpu",), (GPU,))
-    world.name(world.park()[0], other)
+    world.name(world.make_ready()[0], other)
     world.queue(1)
     assert world.fleet().registrations == {"acme": 10.0, "other": 9.0}
 
@@ -239,12 +241,12 @@ def test_each_account_has_turns_of_its_own() -> None:
 def test_history_tells_the_registrations_story() -> None:
     world = World()
     demand = dataclasses.replace(GPU_CLASS, labels=("gpu", "linux"))
-    name = world.grant(world.park()[0], demand)
+    name = world.assignment(world.make_ready()[0], demand)
     world.do(e.RunnerClosed, name, "gone")
     rows = world.ledger.take_changes().history
     assert [(r.record, r.event, r.detail) for r in rows if r.kind == "runner"] == [
         (name, "named", "for gpu linux"),
-        (name, "minted", "id 7"),
+        (name, "registered", "id 7"),
         (name, "handed_over", ""),
         (name, "acknowledged", ""),
         (name, "done", "gone"),
@@ -253,11 +255,11 @@ def test_history_tells_the_registrations_story() -> None:
 
 def test_a_registration_says_since_when_and_only_its_end_has_a_reason() -> None:
     world = World()
-    (machine,) = world.park()
+    (machine,) = world.make_ready()
     world.now += 1.0
     name = world.name(machine)
     assert (world.runner(name).since, world.runner(name).named_at) == (world.now, world.now)
-    world.do(e.RunnerMinted, name, 7)
+    world.do(e.RunnerRegistered, name, 7)
     world.queue(1)
     world.starts(1, name)
     assert (world.runner(name).state, world.runner(name).reason) == (RunnerState.BUSY, "")
@@ -266,17 +268,17 @@ def test_a_registration_says_since_when_and_only_its_end_has_a_reason() -> None:
 
 def test_registrations_that_are_being_deleted_are_counted_one_by_one() -> None:
     world = World()
-    names = [world.mint(machine) for machine in world.park(3)]
+    names = [world.register(machine) for machine in world.make_ready(3)]
     for name in names:
-        world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
-    assert world.fleet().withdrawing == {GPU: 3}
-    world.do(e.RunnerWithdrawn, names[0], "deleted")
-    assert world.fleet().withdrawing == {GPU: 2}
+        world.do(e.RunnerDeregistrationRequested, name, "its job is gone")
+    assert world.fleet().deregistering == {GPU: 3}
+    world.do(e.RunnerDeregistered, names[0], "deleted")
+    assert world.fleet().deregistering == {GPU: 2}
 
 
 def test_a_runner_that_was_busy_is_counted_out_of_the_idle_once() -> None:
     world = World()
-    first, second = (world.grant(machine) for machine in world.park(2))
+    first, second = (world.assignment(machine) for machine in world.make_ready(2))
     world.queue(1)
     world.starts(1, first)
     world.completes(1, runner_name=first)

@@ -212,11 +212,11 @@ def test_a_name_from_outside_the_scopes_binds_and_marks_nothing(
 def test_a_name_from_outside_the_scopes_marks_no_machine_of_a_restored_store() -> None:
     """The registration is not in the store: only the name would tell which machine it is."""
     world = World(replace(catalogue(closed()), scopes=OUTSIDE))
-    (machine,) = world.park()
+    (machine,) = world.make_ready()
     name = next_name(world.ledger, machine)
     world.restart(100.0)
     before = replace(world.machine(machine))
     world.observe(2, JobState.IN_PROGRESS, repository="stranger/widgets", runner_name=name)
     assert world.machine(machine) == before
     world.observe(3, JobState.IN_PROGRESS, repository="acme/widgets", runner_name=name)
-    assert world.machine(machine).unproven
+    assert world.machine(machine).unverified

@@ -7,14 +7,14 @@ import pytest
 from autoscaler.ledger.interruptions import GIVEN_UP_AFTER
 from autoscaler.ledger.starting import AWAITED, BEFORE_THE_START, HAPPENED, TO_COME
 from autoscaler.model import events as e
-from autoscaler.model.calls import REPEAT_WINDOW, Call
 from autoscaler.model.cooldowns import Cooldown, boots_key
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, JobId, MachineId
+from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId
 from autoscaler.model.interruptions import NoticeKind, Rerun
 from autoscaler.model.jobs import Job
-from autoscaler.model.machines import EndGround, Machine
-from autoscaler.model.plan import Doubt, End, Launch, WithdrawRunner
+from autoscaler.model.launch_requests import REPEAT_WINDOW, LaunchRequest
+from autoscaler.model.machines import Machine, TerminationReason
+from autoscaler.model.plan import DeregisterRunner, Launch, MarkUnverified, Terminate
 from autoscaler.model.runners import Runner
 from tests.ledger.builders import GPU, World, failure, idle, listed
 from tests.ledger.test_interruptions import at_work, notice, opted_in, vanish
@@ -26,7 +26,7 @@ NO_TIMES_OF_OURS = {"queued_at", "started_at", "interrupted_at"}
 OF_THE_NOTICE: dict[type, set[str]] = {Rerun: {"taken_at"}}
 
 
-@pytest.mark.parametrize("record", [Call, Job, Machine, Rerun, Runner])
+@pytest.mark.parametrize("record", [LaunchRequest, Job, Machine, Rerun, Runner])
 def test_every_time_has_happened_or_is_to_come(record: type) -> None:
     names = {field.name for field in fields(record)}
     times = {name for name in names if name.endswith(("_at", "since", "_seen", "due"))}
@@ -41,16 +41,16 @@ def test_a_registration_whose_secret_is_lost_is_withdrawn_although_its_time_is_y
 ):
     world = World()
     world.queue(1)
-    (machine,) = world.park()
+    (machine,) = world.make_ready()
     name = world.name(machine)
     world.now -= DAY
     world.restart(0.0)
-    assert [intent.runner for intent in world.intents(WithdrawRunner)] == [name]
+    assert [intent.runner for intent in world.intents(DeregisterRunner)] == [name]
 
 
 def test_a_machine_from_before_is_not_taken_for_one_that_was_launched_since() -> None:
     world = World()
-    (machine,) = world.park()
+    (machine,) = world.make_ready()
     world.now -= DAY
     world.restart(0.0)
     assert not world.machine(machine).is_unused(world.state.started_at)
@@ -75,9 +75,9 @@ def test_a_call_of_the_backup_was_sent_after_it_and_its_machine_may_be_at_work()
     assert world.states() == {"c0": "failed"}
     world.lists(listed("i-c0"))
     found = world.machine("x-i-c0")
-    assert (found.state, found.unproven) == ("granted", True)
+    assert (found.state, found.unverified) == ("assigned", True)
     world.now += 4 * 3600.0
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
 
 
 def test_a_call_that_was_never_sent_is_made_anew() -> None:
@@ -98,13 +98,13 @@ def set_back(world: World) -> World:
 
 def test_a_machine_that_was_being_ended_is_soon_ended() -> None:
     world = World()
-    (machine,) = world.park()
-    world.do(e.EndRequested, machine, EndGround.IDLE, "idle")
+    (machine,) = world.make_ready()
+    world.do(e.TerminationRequested, machine, TerminationReason.IDLE, "idle")
     world = set_back(world)
     assert world.machine(machine).created_at == world.now - BEFORE_THE_START
     assert world.machine(machine).due == world.now + AWAITED
     world.now += AWAITED
-    assert [intent.machine for intent in world.intents(End)] == [machine]
+    assert [intent.machine for intent in world.intents(Terminate)] == [machine]
 
 
 def test_what_is_held_back_is_soon_tried_again() -> None:
@@ -161,7 +161,7 @@ def test_a_sent_call_is_not_repeated_beyond_its_time() -> None:
 
 def test_a_restart_brings_no_scheduled_change_forward() -> None:
     world = World()
-    (machine,) = world.park()
+    (machine,) = world.make_ready()
     in_ten_days = world.now + 10 * DAY
     noticed = (EAST, world.machine(machine).provider_id, NoticeKind.SCHEDULED_CHANGE)
     world.do(e.MachineNoticed, *noticed, in_ten_days, "retire")
@@ -183,21 +183,21 @@ def sent_before_the_backup(slots: int = 1, *found: str) -> World:
 def test_a_machine_found_for_a_call_that_was_under_way_may_be_at_work() -> None:
     world = sent_before_the_backup()
     world.now += 24 * 3600.0
-    assert world.intents(End) == []
-    assert [intent.machine for intent in world.intents(Doubt)] == ["c0"]
+    assert world.intents(Terminate) == []
+    assert [intent.machine for intent in world.intents(MarkUnverified)] == ["c0"]
 
 
 def test_a_machine_found_for_a_slot_that_was_written_off_may_be_at_work() -> None:
     world = World()
     world.send(1)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     for _ in range(2):
         world.after(REPEAT_WINDOW + 60.0).lists()
     assert world.states() == {"c0": "failed"}
     world.restart(3600.0)
     world.lists(listed("i-c0"))
     world.now += 24 * 3600.0
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
 
 
 def test_what_github_showed_before_a_machine_was_found_says_nothing_of_it() -> None:
@@ -209,18 +209,20 @@ def test_what_github_showed_before_a_machine_was_found_says_nothing_of_it() -> N
     world.now += 1.0
     world.lists(listed("i-c0"))
     world.now += 3600.0
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
     world.github_lists()
-    assert [intent.ground for intent in world.intents(End)] == [EndGround.DEADLINE]
+    assert [intent.reason_code for intent in world.intents(Terminate)] == [
+        TerminationReason.DEADLINE
+    ]
 
 
 def test_which_machine_of_the_call_has_the_name_that_github_shows_is_anyone_s_guess() -> None:
     world = sent_before_the_backup(3, "i-b", "i-a", "i-c")
     world.boot("c2")
     world.github_lists("ci-0badcafe-c0-1")
-    assert world.states() == {"c0": "granted", "c1": "granted", "c2": "booted"}
+    assert world.states() == {"c0": "assigned", "c1": "assigned", "c2": "booted"}
     world.now += 12 * 3600.0
-    assert [intent.machine for intent in world.intents(End)] == ["c2"]
+    assert [intent.machine for intent in world.intents(Terminate)] == ["c2"]
 
 
 def test_nor_is_it_known_after_another_restart() -> None:
@@ -234,17 +236,17 @@ def test_nor_is_it_known_after_another_restart() -> None:
     world.now += 61.0
     world.lists(listed("i-b"))
     world.github_lists("ci-0badcafe-c1-1")
-    assert world.states()["c0"] == "granted"
+    assert world.states()["c0"] == "assigned"
     world.now += 12 * 3600.0
-    assert world.intents(End) == []
+    assert world.intents(Terminate) == []
 
 
 def test_a_machine_found_for_a_call_that_was_under_way_boots_as_any_other() -> None:
     world = sent_before_the_backup()
     world.boot("c0")
-    world.do(e.MachineGateReported, MachineId("c0"), True, "ok")
+    world.do(e.HealthChecksReported, MachineId("c0"), True, "ok")
     assert world.machine("c0").is_unused(world.state.started_at)
-    assert world.states() == {"c0": "parked"}
+    assert world.states() == {"c0": "ready"}
 
 
 def test_in_place_of_a_machine_that_cannot_be_told_another_is_launched_at_once() -> None:
@@ -253,7 +255,7 @@ def test_in_place_of_a_machine_that_cannot_be_told_another_is_launched_at_once()
     assert world.intents(Launch) == []
     world.now += 3600.0
     made = world.carry_out()
-    assert {type(intent) for intent in made.intents} == {Doubt, Launch}
+    assert {type(intent) for intent in made.intents} == {MarkUnverified, Launch}
     assert world.plan().intents == ()
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from autoscaler.model import events as e
-from autoscaler.model.calls import CallState
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId
+from autoscaler.model.identifiers import LaunchRequestId
+from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import MachineState
-from autoscaler.model.plan import End
+from autoscaler.model.plan import Terminate
 from tests.ledger.builders import START, World, listed
 
 
@@ -16,11 +16,11 @@ def unknown(slots: int = 1, *, repeated_after: float | None = None) -> World:
     """A call sent at START whose outcome is unknown."""
     world = World()
     world.send(slots)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     if repeated_after is not None:
         world.now += repeated_after
-        world.do(e.CallSent, CallId("c"))
-        world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+        world.do(e.LaunchRequestSent, LaunchRequestId("c"))
+        world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     return world
 
 
@@ -39,7 +39,7 @@ def test_a_list_binds_the_machines_of_a_lost_answer_to_the_lowest_slots() -> Non
     world.lists(listed("i-1"), listed("i-2"), complete=False)
     assert [world.machine(f"c{n}").provider_id for n in range(3)] == ["i-1", "i-2", None]
     assert world.machine("c0").launch_time == "t0"
-    assert world.call().state is CallState.UNKNOWN
+    assert world.call().state is LaunchRequestState.UNKNOWN
 
 
 def test_before_a_repeat_only_lists_after_ten_minutes_count() -> None:
@@ -59,8 +59,8 @@ def test_a_further_repeat_starts_the_count_again() -> None:
     world = unknown(repeated_after=100)
     lists_at(world, 150)
     world.now = START + 180
-    world.do(e.CallSent, CallId("c"))
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.LaunchRequestSent, LaunchRequestId("c"))
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     assert lists_at(world, 215, 250, 275) == ["requested", "requested", "failed"]
 
 
@@ -81,11 +81,11 @@ def test_a_call_under_way_is_not_swept() -> None:
     world = World()
     world.send(1)
     lists_at(world, 700, 800, 900)
-    assert (world.call().state, world.call().sweeps) == (CallState.SENT, 0)
+    assert (world.call().state, world.call().sweeps) == (LaunchRequestState.SENT, 0)
     assert world.machine("c0").state is MachineState.REQUESTED
 
 
-def test_writing_off_settles_the_call_and_holds_its_rung() -> None:
+def test_writing_off_settles_the_call_and_holds_its_option() -> None:
     world = unknown(2, repeated_after=100)
     world.now = START + 150
     world.lists(listed("i-1"))
@@ -94,9 +94,12 @@ def test_writing_off_settles_the_call_and_holds_its_rung() -> None:
     assert world.states() == {"c0": "launched", "c1": "failed"}
     lost = world.machine("c1")
     assert (lost.failure, lost.reason) == (FailureClass.UNKNOWN, "no answer, and in no list")
-    assert (world.call().state, world.call().settled_at) == (CallState.SETTLED, START + 210)
-    assert world.state.cooldowns["rung:gpu/0"] == Cooldown(
-        "rung:gpu/0", START + 240, 1, "timed out"
+    assert (world.call().state, world.call().settled_at) == (
+        LaunchRequestState.SETTLED,
+        START + 210,
+    )
+    assert world.state.cooldowns["option:gpu/0"] == Cooldown(
+        "option:gpu/0", START + 240, 1, "timed out"
     )
     assert world.ledger.take_changes().history[-1].detail == "1 of 2 slots"
     assert world.fleet().usage.machines == 1
@@ -106,8 +109,8 @@ def test_a_call_whose_machines_were_all_found_is_settled_by_the_next_complete_li
     world = unknown(repeated_after=100)
     world.now = START + 150
     world.lists(listed("i-1"))
-    assert (world.call().state, world.states()) == (CallState.SETTLED, {"c0": "launched"})
-    assert world.state.cooldowns.get("rung:gpu/0") is None
+    assert (world.call().state, world.states()) == (LaunchRequestState.SETTLED, {"c0": "launched"})
+    assert world.state.cooldowns.get("option:gpu/0") is None
     assert world.ledger.take_changes().history[-1].detail == "0 of 1 slots"
 
 
@@ -136,7 +139,7 @@ def test_a_late_answer_fills_written_off_slots() -> None:
 def test_a_late_answer_to_bound_slots_binds_nothing_more() -> None:
     world = unknown(2)
     world.lists(listed("i-2"))
-    world.do(e.CallSent, CallId("c"))
+    world.do(e.LaunchRequestSent, LaunchRequestId("c"))
     world.answer("c", "i-1", "i-2")
     assert [world.machine(f"c{n}").provider_id for n in range(2)] == ["i-2", "i-1"]
     assert world.call().failure is None
@@ -167,17 +170,17 @@ def test_a_machine_beyond_its_calls_slots_is_surplus(extra: int) -> None:
     for number in range(extra):
         surplus = world.machine(f"x-i-{number}")
         assert (surplus.state, surplus.slot, surplus.due) == (MachineState.FAILED, -1, world.now)
-        assert (surplus.handed_over, surplus.unproven) == (False, False)
+        assert (surplus.handed_over, surplus.unverified) == (False, False)
         assert surplus.reason == "beyond its call's slots"
     assert world.fleet().usage.machines == 1 + extra
-    assert {end.machine for end in world.intents(End)} == {f"x-i-{n}" for n in range(extra)}
+    assert {end.machine for end in world.intents(Terminate)} == {f"x-i-{n}" for n in range(extra)}
 
 
 def test_history_tells_the_calls_story() -> None:
     world = World()
     world.send(2)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
-    world.do(e.CallSent, CallId("c"))
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
+    world.do(e.LaunchRequestSent, LaunchRequestId("c"))
     world.answer("c", "i-1")
     rows = [(r.event, r.detail) for r in world.ledger.take_changes().history if r.kind == "call"]
     assert rows == [

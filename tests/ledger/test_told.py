@@ -42,7 +42,7 @@ def provider_id(world: World) -> Any:
 
 def test_a_notice_is_told_with_the_provider_s_words_or_without() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     told(world)
     rows = each(
         world,
@@ -52,7 +52,7 @@ def test_a_notice_is_told_with_the_provider_s_words_or_without() -> None:
     assert world.state.cooldowns[SOLD].reason.endswith("spot_interruption of c0")
 
     world = World()
-    world.park(1)
+    world.make_ready(1)
     told(world)
     rows = each(world, event(world, e.MachineNoticed, EAST, provider_id(world), SPOT, START, ""))
     assert rows == [(1.0, "machine", "c0", "interrupted", "spot_interruption")]
@@ -97,7 +97,7 @@ def test_github_s_words_are_kept_up_to_their_five_hundredth_letter() -> None:
     assert told(world)[-1][3:] == ("rerun_refused", "y" * 500)
 
 
-def test_a_doubted_machine_that_asks_for_a_grant() -> None:
+def test_a_doubted_machine_that_asks_for_a_assignment() -> None:
     world = World()
     world.launch(1)
     world.observe(1, JobState.QUEUED)
@@ -110,20 +110,20 @@ def test_a_doubted_machine_that_asks_for_a_grant() -> None:
         lambda: world.lists(listed("i-c0"), unknown),
         event(world, e.MachineSeen, C0, True),
     )
-    older = "its record is older than the world: it may have been granted since"
+    older = "its record is older than the world: it may have been assigned since"
     assert rows == [
         (3601.0, "machine", "x-i-9", "found", "of a call that is not in the store"),
-        (3601.0, "machine", "c0", "granted", older),
+        (3601.0, "machine", "c0", "assigned", older),
         (3601.0, "job", "1", "disputed", "the store is older than the world"),
-        (3603.0, "machine", "c0", "parked", "its agent asks for a grant"),
+        (3603.0, "machine", "c0", "ready", "its agent asks for an assignment"),
     ]
 
 
 @pytest.mark.parametrize("proof", ["a job", "refused"])
 def test_a_hand_over_that_github_shows(proof: str) -> None:
     world = World()
-    world.park(1)
-    name = world.mint("c0")
+    world.make_ready(1)
+    name = world.register("c0")
     world.restart(60.0)
     told(world)
     if proof == "a job":
@@ -140,16 +140,16 @@ def test_a_machine_whose_unknown_runner_github_names() -> None:
     world.restart(60.0)
     told(world)
     rows = each(world, lambda: world.starts(1, "ci-0badcafe-c0-1"))
-    older = "its record is older than the world: it may have been granted since"
-    assert (61.0, "machine", "c0", "granted", older) in rows
-    assert world.machine("c0").granted_at == world.now
+    older = "its record is older than the world: it may have been assigned since"
+    assert (61.0, "machine", "c0", "assigned", older) in rows
+    assert world.machine("c0").assigned_at == world.now
 
 
 def test_a_confirmed_orphan() -> None:
     world = World()
     world.lists(listed("i-9", call="lost"))
     told(world)
-    rows = each(world, event(world, e.OrphanConfirmed, MachineId("x-i-9")))
+    rows = each(world, event(world, e.MachineReleasedByOperator, MachineId("x-i-9")))
     words = "an operator confirmed that it is nobody's"
     assert rows == [(1.0, "machine", "x-i-9", "confirmed", words)]
 
@@ -219,7 +219,7 @@ def test_what_is_left_of_a_machine_s_console() -> None:
 
 def test_a_machine_that_was_taken_without_a_notice_was_there_when_it_last_spoke() -> None:
     world = World(opted_in())
-    world.grant(world.park(1)[0])
+    world.assignment(world.make_ready(1)[0])
     world.after(20.0)
     world.do(e.MachineSeen, C0)
     world.after(80.0)
@@ -235,7 +235,7 @@ def test_a_machine_that_was_taken_without_a_notice_was_there_when_it_last_spoke(
 
 def test_a_notice_without_words() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     told(world)
     note_interruption(world.state, world.machine("c0"), SPOT, START, START)
     assert told(world) == [(0.0, "machine", "c0", "interrupted", "spot_interruption")]
@@ -243,7 +243,7 @@ def test_a_notice_without_words() -> None:
 
 def test_a_machine_that_its_provider_shows_on_its_way_down() -> None:
     world = World()
-    name = world.mint(world.park(1)[0])
+    name = world.register(world.make_ready(1)[0])
     told(world)
     shown = dataclasses.replace(world.listed("c0"), leaving=True, reason="words")
     rows = each(world, lambda: world.lists(shown, complete=False))
@@ -257,7 +257,7 @@ def test_a_machine_that_its_provider_shows_on_its_way_down() -> None:
 def test_runners_that_leave_at_once_put_their_sku_on_trial_with_the_third() -> None:
     world = World()
     for machine in ("a0", "b0", "c0"):
-        world.grant(world.park(1, machine[0])[0])
+        world.assignment(world.make_ready(1, machine[0])[0])
     told(world)
     rows = each(
         world,

@@ -6,41 +6,43 @@ import pytest
 
 from autoscaler.ledger.circuits import open_circuits, refused_image
 from autoscaler.model import events as e
-from autoscaler.model.cooldowns import boots_key, exits_key, on_trial, rung_key
+from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, on_trial
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, ExitReason
+from autoscaler.model.machines import ExitReason, TerminationReason
 from tests.ledger.builders import GPU, World
 from tests.planner.fleets import EAST, catalogue, sku
 
 
 def boots(world: World) -> int:
     row = world.state.cooldowns.get(boots_key(GPU))
-    return row.strikes if row is not None else 0
+    return row.failures if row is not None else 0
 
 
 def exits(world: World) -> int:
     row = world.state.cooldowns.get(exits_key(GPU))
-    return row.strikes if row is not None else 0
+    return row.failures if row is not None else 0
 
 
 def late_boot(world: World, name: str) -> None:
     (machine,) = world.launch(1, name)
-    world.do(e.EndRequested, machine, EndGround.DEADLINE, "no hello")
+    world.do(e.TerminationRequested, machine, TerminationReason.DEADLINE, "no hello")
 
 
 def late_gate(world: World, name: str) -> None:
     (machine,) = world.launch(1, name)
     world.boot(machine)
-    world.do(e.EndRequested, machine, EndGround.DEADLINE, "its gate did not end in time")
+    world.do(
+        e.TerminationRequested, machine, TerminationReason.DEADLINE, "its gate did not end in time"
+    )
 
 
 def failing_gate(world: World, name: str) -> None:
     (machine,) = world.launch(1, name)
     world.boot(machine)
-    world.do(e.MachineGateReported, machine, False, "no gpu")
+    world.do(e.HealthChecksReported, machine, False, "no gpu")
 
 
 def ended_by_itself(world: World, name: str) -> None:
@@ -56,7 +58,7 @@ def ended_by_itself_as_an_event_tells(world: World, name: str) -> None:
 def notice(world: World, machine: MachineId, kind: NoticeKind) -> None:
     known = world.machine(machine).provider_id
     world.do(e.MachineNoticed, EAST, known, kind, world.now, "shutting-down")
-    world.do(e.EndRequested, machine, EndGround.INTERRUPTED, kind.value)
+    world.do(e.TerminationRequested, machine, TerminationReason.INTERRUPTED, kind.value)
 
 
 BAD = [
@@ -75,12 +77,12 @@ def test_whatever_keeps_a_machine_from_becoming_ready_counts() -> None:
         assert boots(world) == number
 
 
-def test_the_one_that_parks_ends_the_row() -> None:
+def test_the_one_that_becomes_ready_ends_the_row() -> None:
     world = World()
     for fate in BAD:
         fate(world, fate.__name__)
     assert on_trial(world.state.cooldowns, boots_key(GPU)) is not None
-    world.park(1, "good")
+    world.make_ready(1, "good")
     assert boots(world) == 0
     rows = [row.event for row in world.ledger.take_changes().history if "trial" in row.event]
     assert rows == ["on_trial", "trial_over"]
@@ -91,23 +93,29 @@ def test_two_in_a_row_are_no_trial_and_say_nothing() -> None:
     late_boot(world, "a")
     late_boot(world, "b")
     assert on_trial(world.state.cooldowns, boots_key(GPU)) is None
-    world.park(1, "good")
+    world.make_ready(1, "good")
     assert not [row for row in world.ledger.take_changes().history if "trial" in row.event]
 
 
-def test_a_machine_that_was_parked_once_is_no_failed_boot_when_its_second_gate_is_late() -> None:
+def test_a_machine_that_was_ready_once_is_no_failed_boot_when_its_second_gate_is_late() -> None:
     world = World()
-    (machine,) = world.park()
+    (machine,) = world.make_ready()
     world.boot(machine)
-    world.do(e.EndRequested, machine, EndGround.DEADLINE, "its gate did not end in time")
+    world.do(
+        e.TerminationRequested, machine, TerminationReason.DEADLINE, "its gate did not end in time"
+    )
     assert boots(world) == 0
 
 
 def test_machines_that_are_ended_before_they_are_late_are_no_failure() -> None:
     world = World()
-    for ground in (EndGround.SURPLUS, EndGround.OPERATOR, EndGround.MAX_AGE):
-        (machine,) = world.launch(1, ground.value)
-        world.do(e.EndRequested, machine, ground, "not needed")
+    for reason_code in (
+        TerminationReason.SURPLUS,
+        TerminationReason.OPERATOR,
+        TerminationReason.MAX_AGE,
+    ):
+        (machine,) = world.launch(1, reason_code.value)
+        world.do(e.TerminationRequested, machine, reason_code, "not needed")
     assert boots(world) == 0
 
 
@@ -124,7 +132,7 @@ def test_rows_are_each_skus_own() -> None:
     for name in "abc":
         late_boot(world, name)
     assert on_trial(world.state.cooldowns, boots_key(SkuName("cpu"))) is None
-    world.park(1, "x", "cpu")
+    world.make_ready(1, "x", "cpu")
     assert boots(world) == 3
 
 
@@ -156,13 +164,13 @@ def test_after_a_minute_github_had_its_time_to_hand_a_job_out(after: float, coun
 
 
 def test_each_one_more_doubles_the_hold_up_to_a_quarter_of_an_hour() -> None:
-    world, holds = World(), []
+    world, quota_usage = World(), []
     for number in range(10):
         leaves(world, f"n{number}")
         row = world.state.cooldowns[exits_key(GPU)]
-        holds.append(row.until - world.now)
+        quota_usage.append(row.until - world.now)
         world.now = max(world.now, row.until)
-    assert holds == [0, 0, 30, 60, 120, 240, 480, 900, 900, 900]
+    assert quota_usage == [0, 0, 30, 60, 120, 240, 480, 900, 900, 900]
 
 
 def test_those_under_way_together_count_once_while_it_is_held() -> None:
@@ -202,7 +210,7 @@ def test_a_registration_that_was_given_back_or_never_handed_over_counts_for_noth
 
 def test_one_that_never_acknowledged_what_it_was_given_counts() -> None:
     world = World()
-    runner = world.mint(world.park(1, "a")[0])
+    runner = world.register(world.make_ready(1, "a")[0])
     world.do(e.RunnerHandedOver, runner)
     world.now += 600
     world.do(e.MachineExited, MachineId("a0"), "the runner could not be started: OSError")
@@ -222,26 +230,26 @@ def test_rows_are_kept_over_a_restart() -> None:
 
 def test_what_is_counted_of_machines_and_runners_follows_each_change() -> None:
     world = World()
-    tallies = world.state.tallies
+    counters = world.state.counters
     world.send(2)
-    assert {key: set(ids) for key, ids in tallies.booting.items()} == {(GPU, 0): {"c0", "c1"}}
+    assert {key: set(ids) for key, ids in counters.booting.items()} == {(GPU, 0): {"c0", "c1"}}
     world.answer("c", "i-1", "i-2")
     world.boot("c0")
-    world.do(e.MachineGateReported, MachineId("c0"), True, "ok")
-    assert set(tallies.booting[GPU, 0]) == {"c1"}
-    runner = world.grant("c0", DemandClass("org:acme", "Default", ("gpu",), (GPU,)))
-    assert tallies.unproved == {GPU: 1}
+    world.do(e.HealthChecksReported, MachineId("c0"), True, "ok")
+    assert set(counters.booting[GPU, 0]) == {"c1"}
+    runner = world.assignment("c0", DemandClass("org:acme", "Default", ("gpu",), (GPU,)))
+    assert counters.runners_without_job == {GPU: 1}
     world.queue(1)
     world.after(180)
     assert world.runner(runner).passed_over
-    assert tallies.unproved == {GPU: 0}
+    assert counters.runners_without_job == {GPU: 0}
 
 
 def is_refused(world: World, name: str, image: str = "ami-old", after: float = 5.0) -> str:
     """GitHub refuses a runner for its version; returns the runner."""
-    (machine,) = world.park(1, name)
+    (machine,) = world.make_ready(1, name)
     world.lists(replace(world.listed(machine), image=image), complete=False)
-    runner = world.grant(machine)
+    runner = world.assignment(machine)
     world.now += after
     world.do(e.MachineExited, machine, "it is deprecated", ExitReason.VERSION_DEPRECATED)
     return runner
@@ -254,22 +262,22 @@ def test_one_runner_that_github_refuses_for_its_version_opens_the_breaker(after:
     is_refused(world, "a", after=after)
     row = on_trial(world.state.cooldowns, exits_key(GPU))
     assert row is not None
-    assert (row.strikes, row.until - world.now, row.image) == (3, 300.0, "ami-old")
+    assert (row.failures, row.until - world.now, row.image) == (3, 300.0, "ami-old")
     assert row.reason == (
         "GitHub refuses actions/runner of unknown version in image ami-old: it is deprecated"
     )
 
 
 def test_those_of_the_same_image_count_once_while_the_breaker_is_open() -> None:
-    world, holds = World(), []
+    world, quota_usage = World(), []
     for name in "abc":
         is_refused(world, name, after=0.0)
     assert exits(world) == 3
     for number in range(5):
         world.now = world.state.cooldowns[exits_key(GPU)].until
         is_refused(world, f"n{number}", after=0.0)
-        holds.append(world.state.cooldowns[exits_key(GPU)].until - world.now)
-    assert holds == [600, 1200, 2400, 3600, 3600]
+        quota_usage.append(world.state.cooldowns[exits_key(GPU)].until - world.now)
+    assert quota_usage == [600, 1200, 2400, 3600, 3600]
 
 
 def test_a_job_with_root_that_says_so_opens_nothing_or_not_for_long() -> None:
@@ -289,9 +297,9 @@ def test_a_job_with_root_that_says_so_opens_nothing_or_not_for_long() -> None:
 def test_a_job_on_another_image_closes_no_breaker() -> None:
     world = World()
     world.queue(1)
-    (old,) = world.park(1, "p")
+    (old,) = world.make_ready(1, "p")
     is_refused(world, "a")
-    world.starts(1, world.grant(old))
+    world.starts(1, world.assignment(old))
     assert exits(world) == 3
 
 
@@ -300,7 +308,7 @@ def test_an_image_that_was_replaced_closes_the_breaker_and_is_remembered() -> No
     is_refused(world, "a")
     world.do(e.CircuitClosed, GPU, "another image")
     row = world.state.cooldowns[exits_key(GPU)]
-    assert (row.strikes, row.until, row.image) == (0, world.now, "")
+    assert (row.failures, row.until, row.image) == (0, world.now, "")
     leaves(world, "b")
     assert refused_image(world.state, GPU) == "ami-old"
     assert exits(world) == 1
@@ -326,7 +334,7 @@ def test_a_row_of_early_exits_after_a_refusal_is_not_a_refusal() -> None:
     for name in "bcd":
         leaves(world, name)
     (row,) = open_circuits(world.state, GPU)
-    assert (row.strikes, row.image) == (3, "")
+    assert (row.failures, row.image) == (3, "")
 
 
 def test_an_operator_closes_every_row_of_a_sku() -> None:
@@ -335,8 +343,8 @@ def test_an_operator_closes_every_row_of_a_sku() -> None:
     for name in "xyz":
         late_boot(world, name)
     world.do(e.CircuitClosed, GPU, "an operator closed it", True)
-    for key in (exits_key(GPU), boots_key(GPU), rung_key(GPU, 0)):
-        assert (world.state.cooldowns[key].strikes, world.state.cooldowns[key].image) == (0, "")
+    for key in (exits_key(GPU), boots_key(GPU), launch_option_key(GPU, 0)):
+        assert (world.state.cooldowns[key].failures, world.state.cooldowns[key].image) == (0, "")
     assert refused_image(world.state, GPU) == ""
 
 

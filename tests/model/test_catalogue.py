@@ -18,10 +18,10 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.cooldowns import (
     Cooldown,
     held,
-    mint_key,
+    launch_option_key,
     offering_key,
     quota_key,
-    rung_key,
+    registration_key,
     sku_offering_key,
     throttle_key,
 )
@@ -52,7 +52,7 @@ def test_a_sku_offers_its_labels_and_githubs_three() -> None:
 def test_a_sku_comes_with_the_designs_defaults() -> None:
     sku = bare_sku()
     assert sku.idle == IdlePolicy(minimum=0, timeout=600.0, schedule=(), max_age=86400.0)
-    assert sku.deadlines == Deadlines(boot=900.0, gate=600.0, parked_silence=300.0)
+    assert sku.deadlines == Deadlines(boot=900.0, health_checks=600.0, ready_silence=300.0)
     assert (sku.lifetime, sku.access, sku.unlabelled) == (86400.0, Access(("*",)), False)
     assert sku.max_machines is None
 
@@ -74,8 +74,8 @@ def test_cooldown_keys_tell_what_is_held() -> None:
     assert sku_offering_key(SkuName("gpu"), "east/g5/a/spot") == "offering:east/g5/a/spot/gpu"
     assert quota_key("east/G") == "quota:east/G"
     assert throttle_key(ProviderName("east")) == "throttle:east"
-    assert rung_key(SkuName("gpu"), 2) == "rung:gpu/2"
-    assert mint_key("org:acme") == "mint:org:acme"
+    assert launch_option_key(SkuName("gpu"), 2) == "option:gpu/2"
+    assert registration_key("org:acme") == "mint:org:acme"
 
 
 @pytest.mark.parametrize(("now", "expected"), [(99.0, True), (100.0, False), (101.0, False)])

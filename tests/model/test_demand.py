@@ -76,13 +76,13 @@ def test_a_runner_for_the_empty_list_registers_with_its_skus_name() -> None:
     found = classify(catalogue(sku(), unlabelled), REPO, [])
     assert found == DemandClass("org:acme", "Default", (), (SkuName("any"),))
     assert found is not None
-    assert found.minted_labels == ("any",)
+    assert found.runner_labels == ("any",)
 
 
 def test_a_runner_registers_with_exactly_its_jobs_labels() -> None:
     found = classify(catalogue(sku("gpu", labels=("extra",))), REPO, ["Linux", "gpu"])
     assert found is not None
-    assert found.minted_labels == ("gpu", "linux")
+    assert found.runner_labels == ("gpu", "linux")
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,17 @@
 
 import pytest
 
-from autoscaler.model.calls import CALL_TRANSITIONS, REPEAT_WINDOW, CallState
 from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, MachineId, ProviderMachineId, RunnerName
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JOB_TRANSITIONS, Job, JobState
+from autoscaler.model.launch_requests import (
+    LAUNCH_REQUEST_TRANSITIONS,
+    REPEAT_WINDOW,
+    LaunchRequestState,
+)
 from autoscaler.model.machines import (
     BOOTING_STATES,
     LIVE_STATES,
@@ -43,27 +47,29 @@ def test_jobs_only_move_forward_but_between_queued_and_waiting() -> None:
 
 
 def test_a_settled_call_never_changes_again() -> None:
-    assert {s.value: {to.value for to in ways} for s, ways in CALL_TRANSITIONS.items()} == {
+    assert {
+        s.value: {to.value for to in ways} for s, ways in LAUNCH_REQUEST_TRANSITIONS.items()
+    } == {
         "recorded": {"sent", "settled"},
         "sent": {"sent", "unknown", "settled"},
         "unknown": {"sent", "settled"},
         "settled": set(),
     }
-    assert set(CALL_TRANSITIONS) == set(CallState)
+    assert set(LAUNCH_REQUEST_TRANSITIONS) == set(LaunchRequestState)
     assert REPEAT_WINDOW == 600.0
 
 
 def test_a_runner_is_withdrawn_only_before_its_machine_acknowledged_it() -> None:
     ways = {s.value: {to.value for to in ways} for s, ways in RUNNER_TRANSITIONS.items()}
     assert ways == {
-        "named": {"minted", "withdrawing", "busy", "done"},
-        "minted": {"acknowledged", "withdrawing", "busy", "done"},
-        "withdrawing": {"named", "minted", "busy", "done"},
+        "named": {"registered", "deregistering", "busy", "done"},
+        "registered": {"acknowledged", "deregistering", "busy", "done"},
+        "deregistering": {"named", "registered", "busy", "done"},
         "acknowledged": {"busy", "done"},
         "busy": {"done"},
         "done": set(),
     }
-    assert {RunnerState.NAMED, RunnerState.MINTED, RunnerState.ACKNOWLEDGED} == IDLE_STATES
+    assert {RunnerState.NAMED, RunnerState.REGISTERED, RunnerState.LISTENING} == IDLE_STATES
     assert (PASSED_OVER_AFTER, MAX_HANDED_OVER) == (180.0, 3)
 
 
@@ -71,12 +77,12 @@ def test_a_runner_is_withdrawn_only_before_its_machine_acknowledged_it() -> None
     ("state", "ways"),
     [
         ("requested", {"launched", "failed"}),
-        ("launched", {"booted", "granted", *OFF}),
-        ("parked", {"booted", "granted", *OFF}),
-        ("exited", {"parked", *OFF}),
+        ("launched", {"booted", "assigned", *OFF}),
+        ("ready", {"booted", "assigned", *OFF}),
+        ("exited", {"ready", *OFF}),
         ("ending", {"gone", "lost"}),
         ("failed", {"launched", "ending", "gone", "lost"}),
-        ("gone", {"granted", "failed"}),
+        ("gone", {"assigned", "failed"}),
     ],
 )
 def test_a_machine_moves_only_as_drawn(state: str, ways: set[str]) -> None:
@@ -85,13 +91,13 @@ def test_a_machine_moves_only_as_drawn(state: str, ways: set[str]) -> None:
 
 def test_every_machine_state_has_its_row() -> None:
     assert set(MACHINE_TRANSITIONS) == set(MachineState)
-    assert {MachineState.PARKED, MachineState.EXITED} <= MACHINE_TRANSITIONS[MachineState.GRANTED]
-    assert MachineState.PARKED in MACHINE_TRANSITIONS[MachineState.BOOTED]
-    # A restored store may be older than a grant.
+    assert {MachineState.READY, MachineState.EXITED} <= MACHINE_TRANSITIONS[MachineState.ASSIGNED]
+    assert MachineState.READY in MACHINE_TRANSITIONS[MachineState.BOOTED]
+    # A restored store may be older than an assignment.
     for state in (MachineState.LAUNCHED, MachineState.BOOTED):
-        assert MachineState.GRANTED in MACHINE_TRANSITIONS[state]
-    assert MachineState.GRANTED not in MACHINE_TRANSITIONS[MachineState.REQUESTED]
-    assert set(MachineState) - {MachineState.GONE, MachineState.LOST} == LIVE_STATES
+        assert MachineState.ASSIGNED in MACHINE_TRANSITIONS[state]
+    assert MachineState.ASSIGNED not in MACHINE_TRANSITIONS[MachineState.REQUESTED]
+    assert set(MachineState) - {MachineState.TERMINATED, MachineState.LOST} == LIVE_STATES
     assert BOOTING_STATES == (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
 
@@ -100,7 +106,7 @@ def test_a_machine_counts_in_the_caps_until_it_is_gone(state: MachineState) -> N
     world = World()
     (machine,) = (world.machine(m) for m in world.launch(1))
     machine.state = state
-    assert machine.occupies is (state not in (MachineState.GONE, MachineState.LOST))
+    assert machine.occupies is (state not in (MachineState.TERMINATED, MachineState.LOST))
 
 
 def test_a_failed_slot_counts_only_if_a_machine_is_bound_to_it() -> None:
@@ -130,7 +136,7 @@ def test_with_what_a_store_makes_as_its_id_the_longest_fleet_s_names_are_short_e
 
 
 def test_names_of_former_ids_tell_of_the_same_machine() -> None:
-    known = catalogue().bearing(
+    known = catalogue().with_installations(
         Installations(InstallationId("01d01d01"), (InstallationId("0badcafe"),))
     )
     names = list(runner_names(known, MachineId("m-1"), 2))

@@ -16,7 +16,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
-from autoscaler.model.machines import EndGround, ExitReason, MachineState
+from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
@@ -62,8 +62,8 @@ def test_known_series_are_there_from_the_start_at_zero() -> None:
             assert value(telemetry, "machines", sku=sku, state=state) == 0
         for failure in FailureClass:
             assert value(telemetry, "launch_failures_total", sku=sku, reason=failure) == 0
-        for ground in EndGround:
-            assert value(telemetry, "machines_ended_total", sku=sku, ground=ground) == 0
+        for reason in TerminationReason:
+            assert value(telemetry, "machines_terminated_total", sku=sku, reason=reason) == 0
 
 
 def test_prices_are_shown_by_their_source_and_when_they_were_read() -> None:
@@ -103,9 +103,9 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
             jobs_waiting={GPU: 3},
             oldest_waiting={GPU: 90.5},
             jobs_in_progress={GPU: 2, WINDOWS: 1},
-            machines={(GPU, MachineState.PARKED): 4, (GPU, MachineState.GRANTED): 2},
+            machines={(GPU, MachineState.READY): 4, (GPU, MachineState.ASSIGNED): 2},
             machines_foreign=7,
-            machines_unclear=6,
+            machines_unverified=6,
             machines_not_terminating=5,
             dollars_per_hour=12.5,
             on_trial=[GPU],
@@ -115,9 +115,9 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
     assert value(telemetry, "oldest_waiting_job_age_seconds", sku=GPU) == 90.5
     assert value(telemetry, "oldest_waiting_job_age_seconds", sku=WINDOWS) == 0
     assert value(telemetry, "jobs_in_progress", sku=WINDOWS) == 1
-    assert value(telemetry, "machines", sku=GPU, state="parked") == 4
+    assert value(telemetry, "machines", sku=GPU, state="ready") == 4
     assert value(telemetry, "machines_foreign") == 7
-    assert value(telemetry, "machines_unclear") == 6
+    assert value(telemetry, "machines_unverified") == 6
     assert value(telemetry, "machines_not_terminating") == 5
     assert value(telemetry, "cost_dollars_per_hour") == 12.5
     assert value(telemetry, "sku_on_trial", sku=GPU) == 1
@@ -127,9 +127,9 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
     assert value(telemetry, "jobs_waiting", sku=GPU) == 1
     assert value(telemetry, "oldest_waiting_job_age_seconds", sku=GPU) == 0
     assert value(telemetry, "jobs_in_progress", sku=GPU) == 0
-    assert value(telemetry, "machines", sku=GPU, state="parked") == 0
+    assert value(telemetry, "machines", sku=GPU, state="ready") == 0
     assert value(telemetry, "machines_foreign") == 0
-    assert value(telemetry, "machines_unclear") == 0
+    assert value(telemetry, "machines_unverified") == 0
     assert value(telemetry, "machines_not_terminating") == 0
 
 
@@ -155,7 +155,7 @@ def test_everything_that_is_told_is_counted() -> None:
     telemetry.job_unmatched(Unmatched.ACCESS)
     telemetry.launches(GPU, EAST, 5)
     telemetry.launch_failures(GPU, FailureClass.CAPACITY, 2)
-    telemetry.machine_ended(GPU, EndGround.IDLE)
+    telemetry.machine_terminated(GPU, TerminationReason.IDLE)
     telemetry.runner_exited(GPU, ExitReason.VERSION_DEPRECATED)
     telemetry.loop_pass(0.004)
     telemetry.notice(EAST, "poison")
@@ -178,7 +178,7 @@ def test_everything_that_is_told_is_counted() -> None:
     assert value(telemetry, "jobs_unmatched_total", reason="labels") == 0
     assert value(telemetry, "launches_total", sku=GPU, provider=EAST) == 5
     assert value(telemetry, "launch_failures_total", sku=GPU, reason="capacity") == 2
-    assert value(telemetry, "machines_ended_total", sku=GPU, ground="idle") == 1
+    assert value(telemetry, "machines_terminated_total", sku=GPU, reason="idle") == 1
     assert value(telemetry, "notices_total", provider=EAST, kind="poison") == 1
     spot = {"sku": GPU, "kind": "spot_interruption"}
     assert value(telemetry, "machines_interrupted_total", **spot) == 1
@@ -192,7 +192,7 @@ def test_how_old_the_picture_of_an_account_is_is_shown() -> None:
     assert value(telemetry, "github_staleness_seconds", account="acme") == 75.0
     telemetry.github_staleness("acme", 12.5)
     assert value(telemetry, "github_staleness_seconds", account="acme") == 12.5
-    telemetry.github_left_out("acme", 15_000)
+    telemetry.github_unwatched("acme", 15_000)
     assert value(telemetry, "github_repositories_left_out", account="acme") == 15_000
 
 
@@ -247,7 +247,7 @@ def test_impossible_numbers_neither_raise_nor_spoil_the_sums() -> None:
         telemetry.loop_pass(wrong)
         telemetry.github_call("GET /x", "200", wrong)
     telemetry.launches(GPU, EAST, -3)
-    telemetry.launch_failures(GPU, FailureClass.GATE, -1)
+    telemetry.launch_failures(GPU, FailureClass.HEALTH_CHECK, -1)
     telemetry.job_started(GPU, 4.0)
     assert value(telemetry, "job_queue_duration_seconds_sum", sku=GPU) == 4.0
     assert value(telemetry, "launches_total", sku=GPU, provider=EAST) == 0
@@ -257,7 +257,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "github_call": ("GET /x", "200", 0.1),
     "github_budget": (1, "acme", "core", 1, 2),
     "github_staleness": ("acme", 1.0),
-    "github_left_out": ("acme", 1),
+    "github_unwatched": ("acme", 1),
     "event_loop_lag": (0.1,),
     "runner_group": ("acme", "gpu", "public_repositories", True),
     "provider_call": (EAST, "CreateFleet", "ok", 0.1),
@@ -269,7 +269,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "job_outside_access": (GPU, "fork"),
     "launches": (GPU, EAST, 1),
     "launch_failures": (GPU, FailureClass.CAPACITY, 1),
-    "machine_ended": (GPU, EndGround.IDLE),
+    "machine_terminated": (GPU, TerminationReason.IDLE),
     "runner_exited": (GPU, ExitReason.VERSION_DEPRECATED),
     "notice": (EAST, "poison"),
     "machine_interrupted": (GPU, NoticeKind.SPOT_INTERRUPTION),
@@ -311,7 +311,7 @@ def label_values(telemetry: PrometheusTelemetry) -> dict[str, set[str]]:
 
 def words(method: str) -> list[int]:
     """The places of a call's labels that take any word."""
-    fixed = (FailureClass, CapacityType, EndGround, ExitReason, NoticeKind, RerunOutcome)
+    fixed = (FailureClass, CapacityType, TerminationReason, ExitReason, NoticeKind, RerunOutcome)
     labels = 1 if method == "github_budget" else 0
     return [
         place
@@ -410,7 +410,7 @@ def exported() -> dict[str, tuple[str, frozenset[str]]]:
     telemetry.github_call("GET /x", "200", 0.1)
     telemetry.github_budget(1, "acme", "core", 4999, 5000)
     telemetry.github_staleness("acme", 75.0)
-    telemetry.github_left_out("acme", 0)
+    telemetry.github_unwatched("acme", 0)
     telemetry.event_loop_lag(0.01)
     telemetry.runner_group("acme", "gpu", "outside_access", too_wide=True)
     telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)

@@ -7,18 +7,18 @@ from autoscaler.model.catalogue import (
     CapacityType,
     Catalogue,
     IdlePolicy,
+    LaunchOption,
     Limits,
     Offering,
     OperatingSystem,
     RegistrationRate,
-    Rung,
     Scope,
     Sku,
 )
 from autoscaler.model.identifiers import (
-    CallId,
     InstallationId,
     JobId,
+    LaunchRequestId,
     MachineId,
     ProviderMachineId,
     ProviderName,
@@ -28,18 +28,18 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import (
-    Doubt,
-    End,
-    Examine,
-    Grant,
+    Assign,
+    CancelLaunchRequest,
+    DeregisterRunner,
     Intent,
     Launch,
+    MarkUnverified,
     Plan,
     ReadJob,
     ReadRun,
-    RepeatCall,
-    WithdrawCall,
-    WithdrawRunner,
+    ReadRunner,
+    ResendLaunchRequest,
+    Terminate,
 )
 from autoscaler.model.runners import runner_name
 
@@ -67,7 +67,7 @@ def sku(
     max_machines: int | None = None,
     idle: IdlePolicy | None = None,
 ) -> Sku:
-    """A Linux SKU with a ladder of one rung."""
+    """A Linux SKU with a launch_options of one option."""
     chosen = offerings or (offering(zone="a"), offering(zone="b"))
     kinds = tuple(dict.fromkeys(o.capacity_type for o in chosen))
     return Sku(
@@ -75,7 +75,7 @@ def sku(
         labels=frozenset({name, *labels}),
         os=OperatingSystem.LINUX,
         arch=Architecture.X64,
-        ladder=(Rung(EAST, kinds, chosen),),
+        launch_options=(LaunchOption(EAST, kinds, chosen),),
         max_machines=max_machines,
         idle=idle or IdlePolicy(),
     )
@@ -112,32 +112,32 @@ def _facts(ledger: Ledger, intent: Intent, now: float, name: str) -> list[e.Even
         case Launch():
             slots = tuple(MachineId(f"{name}-{n}") for n in range(intent.count))
             return [
-                e.CallRecorded(
+                e.LaunchRequestRecorded(
                     now,
-                    CallId(name),
+                    LaunchRequestId(name),
                     intent.sku,
                     intent.provider,
-                    intent.rung,
+                    intent.option,
                     intent.capacity_type,
                     intent.offerings,
                     slots,
                     f"token-{name}",
                 )
             ]
-        case RepeatCall(call):
-            return [e.CallSent(now, call)]
-        case WithdrawCall(call, reason):
-            return [e.CallWithdrawn(now, call, reason)]
-        case Grant(machine, demand):
+        case ResendLaunchRequest(call):
+            return [e.LaunchRequestSent(now, call)]
+        case CancelLaunchRequest(call, reason):
+            return [e.LaunchRequestCancelled(now, call, reason)]
+        case Assign(machine, demand):
             return [e.RunnerNamed(now, next_name(ledger, machine), machine, demand)]
-        case WithdrawRunner(runner, reason):
-            return [e.RunnerWithdrawalRequested(now, runner, reason)]
-        case End(machine, ground, reason):
-            return [e.EndRequested(now, machine, ground, reason)]
-        case Examine(machine):
-            return [e.ExaminationRequested(now, machine)]
-        case Doubt(machine):
-            return [e.MachineDoubted(now, machine)]
+        case DeregisterRunner(runner, reason):
+            return [e.RunnerDeregistrationRequested(now, runner, reason)]
+        case Terminate(machine, reason_code, reason):
+            return [e.TerminationRequested(now, machine, reason_code, reason)]
+        case ReadRunner(machine):
+            return [e.RunnerReadRequested(now, machine)]
+        case MarkUnverified(machine):
+            return [e.MachineMarkedUnverified(now, machine)]
         case ReadJob() | ReadRun():
             return [_question(intent, now)]
 

@@ -9,12 +9,12 @@ from autoscaler.model.catalogue import Catalogue, RegistrationRate, Scope
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.plan import Grant, Launch, WithdrawRunner
+from autoscaler.model.plan import Assign, DeregisterRunner, Launch
 from autoscaler.planner.matching import Supply, SupplyKind, match
 from tests.ledger.builders import GPU, World
 from tests.planner.fleets import catalogue, sku
 
-PARKED = Supply(SupplyKind.PARKED, sku=GPU)
+READY = Supply(SupplyKind.READY, sku=GPU)
 COMING = Supply(SupplyKind.COMING, sku=GPU)
 SHARED = dataclasses.replace(catalogue(), scopes=(Scope("acme", None), Scope("zeta", None)))
 
@@ -33,17 +33,17 @@ def served(acme: int, zeta: int, reach: dict[str, int], supply: dict[Supply, int
 
 
 def test_the_older_jobs_of_an_account_short_of_turns_leave_machines_to_the_other() -> None:
-    assert served(5, 3, {"acme": 2, "zeta": 3}, {PARKED: 4}) == [2, 2]
-    assert served(5, 3, {"acme": 2, "zeta": 3}, {PARKED: 1, COMING: 3}) == [2, 2]
+    assert served(5, 3, {"acme": 2, "zeta": 3}, {READY: 4}) == [2, 2]
+    assert served(5, 3, {"acme": 2, "zeta": 3}, {READY: 1, COMING: 3}) == [2, 2]
 
 
 def test_what_the_other_cannot_use_goes_to_the_account_short_of_turns() -> None:
-    assert served(5, 1, {"acme": 2, "zeta": 1}, {PARKED: 4}) == [3, 1]
+    assert served(5, 1, {"acme": 2, "zeta": 1}, {READY: 4}) == [3, 1]
 
 
 def test_an_account_without_a_turn_waits_for_the_others() -> None:
-    assert served(2, 2, {"acme": 0, "zeta": 2}, {PARKED: 2}) == [0, 2]
-    assert served(2, 2, {"acme": 0, "zeta": 2}, {PARKED: 3}) == [1, 2]
+    assert served(2, 2, {"acme": 0, "zeta": 2}, {READY: 2}) == [0, 2]
+    assert served(2, 2, {"acme": 0, "zeta": 2}, {READY: 3}) == [1, 2]
 
 
 def test_runners_that_are_registered_need_no_turn() -> None:
@@ -51,11 +51,11 @@ def test_runners_that_are_registered_need_no_turn() -> None:
     world.queue(1)
     (demand,) = world.fleet().queues
     runners = Supply(SupplyKind.RUNNER, runner_class=demand)
-    assert served(5, 2, {"acme": 1, "zeta": 2}, {runners: 3, PARKED: 3}) == [4, 2]
+    assert served(5, 2, {"acme": 1, "zeta": 2}, {runners: 3, READY: 3}) == [4, 2]
 
 
 A, B = SkuName("a"), SkuName("b")
-PARKED_A, PARKED_B = (Supply(SupplyKind.PARKED, sku=name) for name in (A, B))
+READY_A, READY_B = (Supply(SupplyKind.READY, sku=name) for name in (A, B))
 
 
 def served_in_turn(
@@ -77,32 +77,32 @@ def served_in_turn(
 
 def test_nobody_makes_way_for_an_account_that_has_no_turn_left() -> None:
     jobs = [("yak", "any"), ("acme", "a"), ("acme", "a"), ("acme", "a"), ("zeta", "b")]
-    found = served_in_turn(jobs, {"acme": 2, "yak": 1, "zeta": 1}, {PARKED_A: 3, PARKED_B: 1})
+    found = served_in_turn(jobs, {"acme": 2, "yak": 1, "zeta": 1}, {READY_A: 3, READY_B: 1})
     assert found == {"acme": 2, "yak": 1, "zeta": 1}
 
 
 def test_another_makes_way_for_the_last_turn_of_an_account() -> None:
     jobs = [("yak", "any"), ("acme", "a"), ("acme", "a"), ("acme", "a"), ("zeta", "b")]
-    found = served_in_turn(jobs, {"acme": 2, "yak": 1, "zeta": 1}, {PARKED_A: 2, PARKED_B: 1})
+    found = served_in_turn(jobs, {"acme": 2, "yak": 1, "zeta": 1}, {READY_A: 2, READY_B: 1})
     assert found["acme"] == 2
     assert "zeta" not in found or found["zeta"] == 0
 
 
 def test_a_class_by_itself_is_served_once_however_short_another_is() -> None:
     jobs = [("acme", "a"), ("acme", "a"), ("zeta", "b")]
-    found = served_in_turn(jobs, {"acme": 1, "zeta": 1}, {PARKED_A: 1, PARKED_B: 5})
+    found = served_in_turn(jobs, {"acme": 1, "zeta": 1}, {READY_A: 1, READY_B: 5})
     assert found == {"acme": 1, "zeta": 1}
 
 
 def test_an_account_is_short_by_the_jobs_of_all_its_classes() -> None:
     jobs = [("acme", "a"), ("acme", "a"), ("acme", "any"), ("zeta", "a")]
-    found = served_in_turn(jobs, {"acme": 2, "zeta": 1}, {PARKED_A: 3})
+    found = served_in_turn(jobs, {"acme": 2, "zeta": 1}, {READY_A: 3})
     assert found == {"acme": 2, "zeta": 1}
 
 
 def test_a_class_that_shares_no_machine_takes_no_turn_out_of_turn() -> None:
     jobs = [*[("acme", "b")] * 2, *[("zeta", "b")] * 2, *[("acme", "a")] * 5]
-    found = served_in_turn(jobs, {"acme": 2, "zeta": 2}, {PARKED_A: 5, PARKED_B: 2})
+    found = served_in_turn(jobs, {"acme": 2, "zeta": 2}, {READY_A: 5, READY_B: 2})
     assert found == {"acme": 2 + 5}
 
 
@@ -111,7 +111,7 @@ def test_where_nothing_is_said_of_turns_nobody_is_bounded(reach: dict[str, int] 
     world = World(SHARED)
     world.queue(1, 2)
     world.observe(3, JobState.QUEUED, repository="zeta/widgets")
-    assert match(world.fleet(), {PARKED: 2, COMING: 1}, {}, reach).matched.total() == 3
+    assert match(world.fleet(), {READY: 2, COMING: 1}, {}, reach).matched.total() == 3
 
 
 def test_jobs_are_counted_by_account_where_a_machine_is_to_register() -> None:
@@ -119,7 +119,7 @@ def test_jobs_are_counted_by_account_where_a_machine_is_to_register() -> None:
     world.queue(1, 2, 3)
     (demand,) = world.fleet().queues
     runners = Supply(SupplyKind.RUNNER, runner_class=demand)
-    found = match(world.fleet(), {runners: 1, PARKED: 1, COMING: 3}, {GPU: 2})
+    found = match(world.fleet(), {runners: 1, READY: 1, COMING: 3}, {GPU: 2})
     assert found.machines == {"acme": 2}
 
 
@@ -138,34 +138,34 @@ def queue_both(world: World) -> None:
         world.observe(job, JobState.QUEUED, repository="zeta/widgets")
 
 
-def granted(world: World) -> list[str]:
-    return [intent.demand.account for intent in world.intents(Grant)]
+def assigned(world: World) -> list[str]:
+    return [intent.demand.account for intent in world.intents(Assign)]
 
 
-def test_parked_machines_are_granted_to_both_accounts_in_turn() -> None:
+def test_ready_machines_are_assigned_to_both_accounts_in_turn() -> None:
     world = World(two_turns_each("gpu"))
-    world.park(4)
+    world.make_ready(4)
     queue_both(world)
-    assert granted(world) == ["acme", "acme", "zeta", "zeta"]
+    assert assigned(world) == ["acme", "acme", "zeta", "zeta"]
 
 
 def test_also_where_a_registration_is_left_over() -> None:
     world = World(two_turns_each("gpu", "other"))
-    world.park(4)
+    world.make_ready(4)
     world.name(
-        world.park(1, "o", "other")[0],
+        world.make_ready(1, "o", "other")[0],
         DemandClass("org:acme", "Default", ("other",), (SkuName("other"),)),
     )
-    world.state.mint_levels.clear()
+    world.state.registration_levels.clear()
     queue_both(world)
-    assert (len(world.intents(WithdrawRunner)), world.intents(Launch)) == (1, [])
-    assert granted(world) == ["acme", "acme", "zeta", "zeta"]
+    assert (len(world.intents(DeregisterRunner)), world.intents(Launch)) == (1, [])
+    assert assigned(world) == ["acme", "acme", "zeta", "zeta"]
 
 
 def test_also_where_machines_are_launched_for_others() -> None:
     world = World(two_turns_each("gpu", "other"))
-    world.park(4)
+    world.make_ready(4)
     queue_both(world)
     world.observe(9, JobState.QUEUED, ("other",), repository="yak/widgets")
     assert [launch.sku for launch in world.intents(Launch)] == ["other"]
-    assert granted(world) == ["acme", "acme", "zeta", "zeta"]
+    assert assigned(world) == ["acme", "acme", "zeta", "zeta"]

@@ -7,8 +7,8 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, Catalogue, LaunchRate, LaunchTokens, Rate
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId
-from autoscaler.model.plan import Launch, RepeatCall, WithdrawCall
+from autoscaler.model.identifiers import LaunchRequestId
+from autoscaler.model.plan import CancelLaunchRequest, Launch, ResendLaunchRequest
 from tests.ledger.builders import START, World, failure
 from tests.planner.fleets import EAST, catalogue, offering, sku
 
@@ -75,7 +75,7 @@ def test_a_call_takes_a_thousand_machines_and_the_next_begins_another() -> None:
     assert sizes(world) == [("gpu", 101)]
 
 
-def test_nobody_goes_down_the_ladder_for_want_of_a_call() -> None:
+def test_nobody_goes_down_the_launch_options_for_want_of_a_call() -> None:
     kinds = (
         offering(capacity_type=CapacityType.SPOT, quota="G-spot"),
         offering(capacity_type=CapacityType.ON_DEMAND),
@@ -89,7 +89,7 @@ def test_nobody_goes_down_the_ladder_for_want_of_a_call() -> None:
 def unanswered(world: World, *names: str) -> None:
     for name in names:
         world.send(3, name)
-        world.do(e.CallOutcomeUnknown, CallId(name), "timed out")
+        world.do(e.LaunchOutcomeUnknown, LaunchRequestId(name), "timed out")
     world.now += 60.0
 
 
@@ -97,7 +97,7 @@ def test_a_repeat_uses_a_call_and_no_machines() -> None:
     world = World(limited(Rate(3, 0.001), machines=Rate(10, 0.001)))
     unanswered(world, "c")
     world.now = START
-    world.do(e.CallSent, CallId("c"))
+    world.do(e.LaunchRequestSent, LaunchRequestId("c"))
     assert world.fleet().launch_tokens == {EAST: LaunchTokens(1.0, 7.0)}
 
 
@@ -106,7 +106,7 @@ def test_repeats_come_first_and_are_no_more_than_there_are_calls() -> None:
     unanswered(world, "c", "d", "f")
     world.queue(*range(1, 30))
     made = world.carry_out()
-    assert [type(intent) for intent in made.intents] == [RepeatCall, RepeatCall]
+    assert [type(intent) for intent in made.intents] == [ResendLaunchRequest, ResendLaunchRequest]
     assert made.again_at is not None
     assert world.plan().intents == ()
 
@@ -124,7 +124,7 @@ def test_a_call_that_is_never_sent_uses_none() -> None:
     world.carry_out()
     world.completes(1)
     made = world.carry_out()
-    assert [type(intent) for intent in made.intents] == [WithdrawCall, Launch]
+    assert [type(intent) for intent in made.intents] == [CancelLaunchRequest, Launch]
     assert calls(world) == 0.0
 
 

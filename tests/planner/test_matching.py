@@ -23,7 +23,7 @@ def klass(*labels: str, skus: tuple[SkuName, ...] = (A,)) -> DemandClass:
 
 
 ONLY_A, ONLY_B, EITHER = klass("a"), klass("b", skus=(B,)), klass("ab", skus=(A, B))
-PARKED_A, PARKED_B = (Supply(SupplyKind.PARKED, sku=s) for s in (A, B))
+READY_A, READY_B = (Supply(SupplyKind.READY, sku=s) for s in (A, B))
 COMING_A, UNSENT_A = (Supply(k, sku=A) for k in (SupplyKind.COMING, SupplyKind.UNSENT))
 
 
@@ -71,14 +71,14 @@ def test_a_runner_for_the_empty_list_offers_its_skus_name() -> None:
     assert not covers(klass(skus=(A,)), klass("ab"))
 
 
-def test_pools_are_used_runners_first_then_parked_coming_and_unsent_in_sku_order() -> None:
+def test_pools_are_used_runners_first_then_ready_coming_and_unsent_in_sku_order() -> None:
     runners = [runner(ONLY_A), runner(EITHER)]
-    everything = dict.fromkeys((UNSENT_A, COMING_A, PARKED_B, PARKED_A, *runners), 1)
-    order = (runner(EITHER), PARKED_A, PARKED_B, COMING_A, UNSENT_A)
+    everything = dict.fromkeys((UNSENT_A, COMING_A, READY_B, READY_A, *runners), 1)
+    order = (runner(EITHER), READY_A, READY_B, COMING_A, UNSENT_A)
     for count in range(1, len(order) + 2):
         used = flow(matched(["ab"] * count, everything))
         assert used == {(EITHER, pool): 1 for pool in order[:count]}
-    assert flow(matched(["b"] * 2, everything)) == {(ONLY_B, PARKED_B): 1}
+    assert flow(matched(["b"] * 2, everything)) == {(ONLY_B, READY_B): 1}
 
 
 def test_a_class_has_the_runners_that_cover_it_in_their_order() -> None:
@@ -90,30 +90,30 @@ def test_a_class_has_the_runners_that_cover_it_in_their_order() -> None:
 
 
 def test_a_class_takes_from_its_pools_in_order() -> None:
-    found = matched(["a"] * 5, {runner(ONLY_A): 1, PARKED_A: 2, COMING_A: 1, UNSENT_A: 1})
+    found = matched(["a"] * 5, {runner(ONLY_A): 1, READY_A: 2, COMING_A: 1, UNSENT_A: 1})
     assert flow(found) == {
         (ONLY_A, runner(ONLY_A)): 1,
-        (ONLY_A, PARKED_A): 2,
+        (ONLY_A, READY_A): 2,
         (ONLY_A, COMING_A): 1,
         (ONLY_A, UNSENT_A): 1,
     }
     assert found.matched[ONLY_A] == 5
-    assert found.served(ONLY_A, SupplyKind.PARKED) == 2
-    assert found.served(ONLY_B, SupplyKind.PARKED) == 0
+    assert found.served(ONLY_A, SupplyKind.READY) == 2
+    assert found.served(ONLY_B, SupplyKind.READY) == 0
 
 
 def test_nothing_is_served_beyond_what_there_is_or_is_wanted() -> None:
-    found = matched(["a"] * 3, {PARKED_A: 2})
-    assert (found.matched[ONLY_A], found.used[PARKED_A]) == (2, 2)
-    found = matched(["a"], {PARKED_A: 2})
-    assert (found.matched[ONLY_A], found.used[PARKED_A]) == (1, 1)
-    assert flow(matched(["a"], {PARKED_A: 0, runner(ONLY_A): -1})) == {}
+    found = matched(["a"] * 3, {READY_A: 2})
+    assert (found.matched[ONLY_A], found.used[READY_A]) == (2, 2)
+    found = matched(["a"], {READY_A: 2})
+    assert (found.matched[ONLY_A], found.used[READY_A]) == (1, 1)
+    assert flow(matched(["a"], {READY_A: 0, runner(ONLY_A): -1})) == {}
 
 
 def test_a_job_makes_way_for_one_that_has_no_other_pool() -> None:
-    found = matched(["ab", "a"], {PARKED_A: 1, PARKED_B: 1})
-    assert flow(found) == {(EITHER, PARKED_B): 1, (ONLY_A, PARKED_A): 1}
-    assert found.used == {PARKED_A: 1, PARKED_B: 1}
+    found = matched(["ab", "a"], {READY_A: 1, READY_B: 1})
+    assert flow(found) == {(EITHER, READY_B): 1, (ONLY_A, READY_A): 1}
+    assert found.used == {READY_A: 1, READY_B: 1}
 
 
 def test_making_way_may_take_several_steps() -> None:
@@ -122,28 +122,28 @@ def test_making_way_may_take_several_steps() -> None:
     world = World(known)
     for number, labels in enumerate((("a", "x"), ("ab",), ("a",))):
         world.observe(number, JobState.QUEUED, labels, queued_at=float(number))
-    supply = {runner(wide): 1, PARKED_A: 1, PARKED_B: 1}
+    supply = {runner(wide): 1, READY_A: 1, READY_B: 1}
     found = match(world.fleet(), supply, {})
     assert sum(found.matched.values()) == 3
-    assert flow(found)[EITHER, PARKED_B] == 1
-    assert {flow(found).get((thin, pool), 0) for pool in (PARKED_A, runner(wide))} == {0, 1}
+    assert flow(found)[EITHER, READY_B] == 1
+    assert {flow(found).get((thin, pool), 0) for pool in (READY_A, runner(wide))} == {0, 1}
 
 
 def test_the_oldest_goes_first_where_there_is_too_little() -> None:
-    assert flow(matched(["ab", "a", "ab"], {PARKED_A: 1})) == {(EITHER, PARKED_A): 1}
-    assert flow(matched(["a", "ab", "ab"], {PARKED_A: 1})) == {(ONLY_A, PARKED_A): 1}
-    found = matched(["ab", "a", "ab", "a"], {PARKED_A: 3})
+    assert flow(matched(["ab", "a", "ab"], {READY_A: 1})) == {(EITHER, READY_A): 1}
+    assert flow(matched(["a", "ab", "ab"], {READY_A: 1})) == {(ONLY_A, READY_A): 1}
+    found = matched(["ab", "a", "ab", "a"], {READY_A: 3})
     assert (found.matched[EITHER], found.matched[ONLY_A]) == (2, 1)
 
 
 def test_a_class_waits_as_long_as_its_next_job_and_not_as_its_last() -> None:
-    found = matched(["a", "a", "ab", "a"], {PARKED_A: 2})
+    found = matched(["a", "a", "ab", "a"], {READY_A: 2})
     assert (found.matched[ONLY_A], found.matched[EITHER]) == (2, 0)
 
 
-def test_the_parked_minimum_comes_after_every_job() -> None:
-    found = matched(["a"], {PARKED_A: 1, COMING_A: 1}, {A: 2})
-    assert flow(found) == {(ONLY_A, PARKED_A): 1, (spare_class(A), COMING_A): 1}
+def test_the_ready_minimum_comes_after_every_job() -> None:
+    found = matched(["a"], {READY_A: 1, COMING_A: 1}, {A: 2})
+    assert flow(found) == {(ONLY_A, READY_A): 1, (spare_class(A), COMING_A): 1}
     assert found.matched[spare_class(A)] == 1
 
 
@@ -170,34 +170,34 @@ def test_as_many_jobs_move_as_the_minimum_wants() -> None:
     assert found.matched[spare_class(A)] == 2
 
 
-def test_no_job_gives_its_parked_machine_up_for_the_sake_of_a_minimum() -> None:
+def test_no_job_gives_its_ready_machine_up_for_the_sake_of_a_minimum() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
-    found = matched(["ab"], {PARKED_A: 1, coming_b: 1}, {A: 1})
-    assert flow(found) == {(EITHER, PARKED_A): 1}
+    found = matched(["ab"], {READY_A: 1, coming_b: 1}, {A: 1})
+    assert flow(found) == {(EITHER, READY_A): 1}
     assert found.matched[spare_class(A)] == 0
 
 
-def test_a_job_that_holds_a_booting_machine_moves_although_another_holds_a_parked_one() -> None:
+def test_a_job_that_holds_a_booting_machine_moves_although_another_holds_a_ready_one() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
-    found = matched(["a", "ab"], {PARKED_A: 1, COMING_A: 1, coming_b: 1}, {A: 1})
+    found = matched(["a", "ab"], {READY_A: 1, COMING_A: 1, coming_b: 1}, {A: 1})
     assert flow(found) == {
-        (ONLY_A, PARKED_A): 1,
+        (ONLY_A, READY_A): 1,
         (EITHER, coming_b): 1,
         (spare_class(A), COMING_A): 1,
     }
 
 
 def test_two_minimums_do_not_share_a_machine() -> None:
-    found = matched([], {PARKED_A: 3, PARKED_B: 1}, {A: 2, B: 2})
-    assert flow(found) == {(spare_class(A), PARKED_A): 2, (spare_class(B), PARKED_B): 1}
+    found = matched([], {READY_A: 3, READY_B: 1}, {A: 2, B: 2})
+    assert flow(found) == {(spare_class(A), READY_A): 2, (spare_class(B), READY_B): 1}
     assert (found.matched[spare_class(A)], found.matched[spare_class(B)]) == (2, 1)
 
 
-POOLS = (PARKED_A, PARKED_B, COMING_A, runner(ONLY_A), runner(EITHER))
+POOLS = (READY_A, READY_B, COMING_A, runner(ONLY_A), runner(EITHER))
 FITS = {
-    "a": {PARKED_A, COMING_A, runner(ONLY_A)},
-    "b": {PARKED_B},
-    "ab": {PARKED_A, PARKED_B, COMING_A, runner(EITHER)},
+    "a": {READY_A, COMING_A, runner(ONLY_A)},
+    "b": {READY_B},
+    "ab": {READY_A, READY_B, COMING_A, runner(EITHER)},
 }
 
 

@@ -1,15 +1,15 @@
-"""Where a SKU is launched: down its ladder, past what is held, within quotas and dollars."""
+"""Where a SKU is launched: down its launch_options, past what is held, within quotas and dollars."""
 
 import dataclasses
 
 import pytest
 
-from autoscaler.model.catalogue import CapacityType, Catalogue, Limits, Offering, Rung, Sku
+from autoscaler.model.catalogue import CapacityType, Catalogue, LaunchOption, Limits, Offering, Sku
 from autoscaler.model.cooldowns import (
     Cooldown,
+    launch_option_key,
     offering_key,
     quota_key,
-    rung_key,
     throttle_key,
 )
 from autoscaler.model.identifiers import ProviderName
@@ -24,11 +24,11 @@ OD = offering("g5", "a", CapacityType.ON_DEMAND, 1.0)
 OD_B = offering("g6", "b", CapacityType.ON_DEMAND, 1.6, units=8)
 POD = Offering(WEST, "pod", "", CapacityType.ON_DEMAND, 0.0, "pods", 1)
 TYPES = (CapacityType.SPOT, CapacityType.ON_DEMAND)
-TWO_RUNGS = dataclasses.replace(
+TWO_OPTIONS = dataclasses.replace(
     sku(),
-    ladder=(
-        Rung(EAST, TYPES, (SPOT, OD, SPOT_B, OD_B)),
-        Rung(WEST, (CapacityType.ON_DEMAND,), (POD,)),
+    launch_options=(
+        LaunchOption(EAST, TYPES, (SPOT, OD, SPOT_B, OD_B)),
+        LaunchOption(WEST, (CapacityType.ON_DEMAND,), (POD,)),
     ),
 )
 
@@ -36,7 +36,7 @@ TWO_RUNGS = dataclasses.replace(
 def world_of(
     *skus: Sku, limits: Limits | None = None, held: tuple[str, ...] = (), jobs: int = 1
 ) -> World:
-    world = World(catalogue(*(skus or (TWO_RUNGS,)), limits=limits))
+    world = World(catalogue(*(skus or (TWO_OPTIONS,)), limits=limits))
     for key in held:
         world.state.cooldowns[key] = Cooldown(key, world.now + 50.0, 1, "Code: words")
     world.queue(*range(1, jobs + 1))
@@ -45,7 +45,7 @@ def world_of(
 
 def launches(world: World) -> list[tuple[int, str, tuple[str, ...], int]]:
     return [
-        (a.rung, a.capacity_type.value, tuple(k.split("/", 1)[1] for k in a.offerings), a.count)
+        (a.option, a.capacity_type.value, tuple(k.split("/", 1)[1] for k in a.offerings), a.count)
         for a in world.intents(Launch)
     ]
 
@@ -68,12 +68,12 @@ THIRD = (1, "on-demand", ("pod//on-demand",), 1)
         ((offering_key(SPOT.key), offering_key(SPOT_B.key)), SECOND),
         ((quota_key("east/G-spot"),), SECOND),
         ((quota_key("east/G-spot"), quota_key("east/G")), THIRD),
-        ((rung_key(GPU, 0),), THIRD),
-        ((rung_key(GPU, 1),), FIRST),
+        ((launch_option_key(GPU, 0),), THIRD),
+        ((launch_option_key(GPU, 1),), FIRST),
         ((throttle_key(WEST),), FIRST),
     ],
 )
-def test_capacity_types_and_rungs_are_tried_in_order_past_what_is_held(
+def test_capacity_types_and_options_are_tried_in_order_past_what_is_held(
     held: tuple[str, ...], expected: tuple[int, str, tuple[str, ...], int]
 ) -> None:
     world = world_of(held=held)
@@ -83,14 +83,14 @@ def test_capacity_types_and_rungs_are_tried_in_order_past_what_is_held(
     assert launches(world) == [FIRST]
 
 
-def test_a_throttled_provider_is_waited_for_rather_than_left_for_a_dearer_rung() -> None:
+def test_a_throttled_provider_is_waited_for_rather_than_left_for_a_dearer_option() -> None:
     world = world_of(held=(throttle_key(EAST),))
     assert launches(world) == []
     assert reason(world) == "east throttles launches (Code: words)"
 
 
-def test_a_throttled_rung_further_down_does_not_block_what_is_above_it() -> None:
-    world = world_of(held=(rung_key(GPU, 0), throttle_key(WEST)))
+def test_a_throttled_option_further_down_does_not_block_what_is_above_it() -> None:
+    world = world_of(held=(launch_option_key(GPU, 0), throttle_key(WEST)))
     assert launches(world) == []
     assert reason(world) == (
         "east is held back: Code: words; west throttles launches (Code: words)"
@@ -98,7 +98,9 @@ def test_a_throttled_rung_further_down_does_not_block_what_is_above_it() -> None
 
 
 def test_every_hold_on_the_way_down_is_named_once() -> None:
-    world = world_of(held=(quota_key("east/G-spot"), offering_key(OD.key), rung_key(GPU, 1)))
+    world = world_of(
+        held=(quota_key("east/G-spot"), offering_key(OD.key), launch_option_key(GPU, 1))
+    )
     world.state.cooldowns[offering_key(OD_B.key)] = Cooldown(
         offering_key(OD_B.key), world.now + 50.0, 1, "none"
     )
@@ -109,9 +111,9 @@ def test_every_hold_on_the_way_down_is_named_once() -> None:
     )
 
 
-def test_an_empty_ladder_is_a_reason() -> None:
-    world = world_of(dataclasses.replace(sku(), ladder=()))
-    assert reason(world) == "no provider of its ladder can launch it now"
+def test_an_empty_launch_options_is_a_reason() -> None:
+    world = world_of(dataclasses.replace(sku(), launch_options=()))
+    assert reason(world) == "no provider of its launch_options can launch it now"
 
 
 def test_offerings_keep_their_order() -> None:
@@ -178,7 +180,7 @@ def test_full_pockets_are_the_reason() -> None:
     assert reason(world) == "the fleet's limit of 0.5 dollars an hour is reached"
 
 
-def test_a_full_quota_falls_through_to_the_next_rung() -> None:
+def test_a_full_quota_falls_through_to_the_next_option() -> None:
     full = Limits(quotas={"east/G": 0, "east/G-spot": 0})
     assert launches(world_of(limits=full)) == [THIRD]
 

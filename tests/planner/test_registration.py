@@ -1,4 +1,4 @@
-"""Turns to register: how many machines may be launched now, and when a call is worth while."""
+"""RegistrationBudget to register: how many machines may be launched now, and when a call is worth while."""
 
 import dataclasses
 import random
@@ -10,7 +10,7 @@ from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Launch
 from autoscaler.planner.flow import Flow, _Step
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
-from autoscaler.planner.registration import Turns, reach
+from autoscaler.planner.registration import RegistrationBudget, reach
 from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import catalogue, sku
 
@@ -19,7 +19,7 @@ SLOW = RegistrationRate(burst=30, per_second=0.1)
 
 
 def reached(
-    known: Catalogue, level: float, parked: int = 0, coming: int = 0, age: float = 0.0
+    known: Catalogue, level: float, ready: int = 0, coming: int = 0, age: float = 0.0
 ) -> int:
     """The reach of `acme` with so many tokens now, and machines of this age that boot."""
     world = World(known)
@@ -27,19 +27,19 @@ def reached(
     if coming:
         world.launch(coming)
     world.now += age
-    world.state.mint_levels["acme"] = (level, world.now)
-    return reach(world.fleet(), {Supply(SupplyKind.PARKED, sku=GPU): parked}, ())["acme"]
+    world.state.registration_levels["acme"] = (level, world.now)
+    return reach(world.fleet(), {Supply(SupplyKind.READY, sku=GPU): ready}, ())["acme"]
 
 
 @pytest.mark.parametrize(
-    ("level", "parked", "coming", "age", "machines"),
+    ("level", "ready", "coming", "age", "machines"),
     [
         # Nothing on its way: what is left when it parks (60 s on), and a minute's worth.
         (30.0, 0, 0, 0.0, 30 + 6),
         (0.0, 0, 0, 0.0, 6 + 6),
         (10.0, 0, 0, 0.0, 16 + 6),
         (27.0, 0, 0, 0.0, 30 + 6),
-        # Parked machines take their turns all the while, so that more are used than the burst.
+        # Ready machines take their turns all the while, so that more are used than the burst.
         (30.0, 4, 0, 0.0, 4 + 30 + 6),
         (30.0, 20, 0, 0.0, 20 + 16 + 6),
         (0.0, 4, 0, 0.0, 4 + 2 + 6),
@@ -51,22 +51,22 @@ def reached(
         (30.0, 0, 40, 500.0, 30 + 6 + 6),
     ],
 )
-def test_as_many_as_find_their_turn_within_a_minute_of_being_parked(
-    level: float, parked: int, coming: int, age: float, machines: int
+def test_as_many_as_find_their_turn_within_a_minute_of_being_ready(
+    level: float, ready: int, coming: int, age: float, machines: int
 ) -> None:
-    assert reached(catalogue(registration=SLOW), level, parked, coming, age) == machines
+    assert reached(catalogue(registration=SLOW), level, ready, coming, age) == machines
 
 
 @pytest.mark.parametrize(("late", "machines"), [(1, 1 + 1 + 30 + 6), (100, 1 + 33 + 6)])
-def test_each_machine_takes_turns_from_its_own_parking_on(late: int, machines: int) -> None:
+def test_each_machine_takes_turns_from_its_own_readiness_on(late: int, machines: int) -> None:
     world = World(catalogue(registration=SLOW))
     world.queue(1)
     world.launch(1)
     world.now += 30.0
     world.launch(late, "late")
     world.now += 30.0
-    world.state.mint_levels["acme"] = (30.0, world.now)
-    # One is parked now, the others in half a minute, when the bucket is full again.
+    world.state.registration_levels["acme"] = (30.0, world.now)
+    # One is ready now, the others in half a minute, when the bucket is full again.
     assert reach(world.fleet(), {}, ()) == {"acme": machines}
 
 
@@ -84,7 +84,7 @@ def test_a_slot_that_nobody_hopes_for_takes_no_turn() -> None:
     world = World(catalogue(registration=SLOW))
     world.queue(1)
     world.send(40)
-    world.state.mint_levels["acme"] = (30.0, world.now)
+    world.state.registration_levels["acme"] = (30.0, world.now)
     world.now += 599.0
     assert reach(world.fleet(), {}, ()) == {"acme": 30 + 6 + 6}
     world.now += 1.0
@@ -95,7 +95,7 @@ def test_nor_does_a_machine_that_leaves() -> None:
     world = World(catalogue(registration=SLOW))
     world.queue(1)
     leaving = world.launch(40)
-    world.state.mint_levels["acme"] = (30.0, world.now)
+    world.state.registration_levels["acme"] = (30.0, world.now)
     world.now += 60.0
     assert reach(world.fleet(), {}, leaving) == {"acme": 30 + 6}
 
@@ -103,7 +103,7 @@ def test_nor_does_a_machine_that_leaves() -> None:
 def test_what_serves_jobs_already_is_left_out() -> None:
     matching = Matching()
     matching.machines["acme"] = 4
-    known = Turns(World().fleet(), {"acme": 12})
+    known = RegistrationBudget(World().fleet(), {"acme": 12})
     assert known.allowed("acme", matching) == 8
 
 
@@ -112,7 +112,7 @@ def test_a_slow_boot_lets_more_be_launched() -> None:
     assert reached(catalogue(windows, registration=SLOW), 0.0) == 18 + 6
     measured = World(catalogue(registration=SLOW))
     measured.queue(1)
-    measured.state.mint_levels["acme"] = (0.0, START)
+    measured.state.registration_levels["acme"] = (0.0, START)
     measured.state.boot_seconds[GPU] = 20.0
     assert reach(measured.fleet(), {}, ()) == {"acme": 2 + 6}
 
@@ -131,7 +131,7 @@ def test_a_slow_boot_lets_more_be_launched() -> None:
 def test_a_call_waits_for_a_minutes_worth_of_turns_or_for_all_that_is_wanted(
     rate: RegistrationRate, wanted: int, allowed: int, worth: bool
 ) -> None:
-    known = Turns(World(catalogue(registration=rate)).fleet(), {})
+    known = RegistrationBudget(World(catalogue(registration=rate)).fleet(), {})
     assert known.worth_a_call(wanted, allowed) is worth
 
 
@@ -175,7 +175,7 @@ def test_a_machine_launched_just_now_registers_no_second_sooner() -> None:
     assert reached(catalogue(registration=FAST), 30.0, coming=1) == 30 + 60
 
 
-def test_machines_that_come_back_to_be_parked_have_no_age() -> None:
+def test_machines_that_come_back_to_be_ready_have_no_age() -> None:
     world = World(catalogue(registration=FAST))
     world.queue(1)
     assert reach(world.fleet(), {Supply(SupplyKind.COMING, sku=GPU): 1}, ())["acme"] == 30 + 60
@@ -183,7 +183,7 @@ def test_machines_that_come_back_to_be_parked_have_no_age() -> None:
 
 def test_all_classes_of_an_account_share_its_call() -> None:
     world = World(catalogue(registration=SLOW))
-    world.state.mint_levels["acme"] = (0.0, START)
+    world.state.registration_levels["acme"] = (0.0, START)
     world.launch(8)
     world.queue(*range(11))
     assert [launch.count for launch in world.intents(Launch)] == [3]

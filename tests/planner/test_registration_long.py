@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 from autoscaler.model import events as e
-from autoscaler.model.calls import CallState
 from autoscaler.model.catalogue import RegistrationRate
 from autoscaler.model.identifiers import MachineId
+from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import MachineState
-from autoscaler.model.plan import End, Grant, Launch, WithdrawCall, WithdrawRunner
+from autoscaler.model.plan import Assign, CancelLaunchRequest, DeregisterRunner, Launch, Terminate
 from tests.ledger.builders import GPU, START, World
 from tests.planner.fleets import catalogue
 
@@ -21,48 +21,48 @@ class Run:
     world: World
     calls: list[int] = field(default_factory=list)
     launched: list[float] = field(default_factory=list)
-    granted: list[float] = field(default_factory=list)
+    assigned: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     others: list[object] = field(default_factory=list)
 
     def step(self, seconds: float) -> None:
-        """Everything that takes `seconds`: calls are answered, machines boot, grants start jobs."""
+        """Everything that takes `seconds`: calls are answered, machines boot, assignments start jobs."""
         world = self.world
         world.after(seconds)
-        for call in list(world.state.open_calls.values()):
-            if call.state is CallState.RECORDED:
-                world.do(e.CallSent, call.id)
+        for call in list(world.state.open_launch_requests.values()):
+            if call.state is LaunchRequestState.RECORDED:
+                world.do(e.LaunchRequestSent, call.id)
                 world.answer(call.id, *(f"i-{slot}" for slot in call.slots))
         for machine in list(world.fleet().machines_in(GPU, MachineState.LAUNCHED)):
             if world.now - machine.created_at >= BOOT:
                 world.boot(machine.id)
-                world.do(e.MachineGateReported, machine.id, True, "ok")
-        for machine in list(world.fleet().machines_in(GPU, MachineState.PARKED)):
+                world.do(e.HealthChecksReported, machine.id, True, "ok")
+        for machine in list(world.fleet().machines_in(GPU, MachineState.READY)):
             world.do(e.MachineSeen, machine.id)
         self.plan()
 
     def plan(self) -> None:
         at = self.world.now - START
-        parked = {m: r.since for m, r in self.world.state.machines.items()}
+        ready = {m: r.since for m, r in self.world.state.machines.items()}
         for intent in self.world.carry_out().intents:
             if isinstance(intent, Launch):
                 self.calls.append(intent.count)
                 self.launched.extend([at] * intent.count)
-            elif isinstance(intent, Grant):
-                self.granted.append(at)
-                self.waits.append(self.world.now - parked[intent.machine])
+            elif isinstance(intent, Assign):
+                self.assigned.append(at)
+                self.waits.append(self.world.now - ready[intent.machine])
                 self.start(intent.machine)
             else:
                 self.others.append(intent)
 
     def start(self, machine: MachineId) -> None:
-        """The machine takes its grant and GitHub gives it the oldest job."""
+        """The machine takes its assignment and GitHub gives it the oldest job."""
         world = self.world
         name = world.machine(machine).runner
         assert name is not None
-        world.do(e.RunnerMinted, name, 1)
+        world.do(e.RunnerRegistered, name, 1)
         world.do(e.RunnerHandedOver, name)
-        world.do(e.RunnerAcknowledged, name)
+        world.do(e.RunnerListening, name)
         (queue,) = world.state.queues.values()
         world.starts(queue.values()[0].id, name)
 
@@ -74,13 +74,15 @@ def test_a_thousand_jobs_register_in_turn() -> None:
     run.plan()
     while world.state.queues and world.now < START + 1000:
         run.step(1.0)
-    assert len(run.granted) == len(run.launched) == JOBS
+    assert len(run.assigned) == len(run.launched) == JOBS
     assert max(run.waits) <= 120.0
     assert len(run.calls) <= 12
     assert run.others == []
     # The n-th registration's turn, and nobody launched more than boot and a shared minute earlier.
     turns = [max(0.0, (n + 1 - BURST) / RATE) for n in range(JOBS)]
     assert all(at >= turn - BOOT - 61.0 for at, turn in zip(run.launched, turns, strict=True))
-    assert all(at >= turn for at, turn in zip(run.granted, turns, strict=True))
-    assert run.granted[-1] <= turns[-1] + BOOT + 60.0
-    assert not any(isinstance(i, (End, WithdrawCall, WithdrawRunner)) for i in run.others)
+    assert all(at >= turn for at, turn in zip(run.assigned, turns, strict=True))
+    assert run.assigned[-1] <= turns[-1] + BOOT + 60.0
+    assert not any(
+        isinstance(i, (Terminate, CancelLaunchRequest, DeregisterRunner)) for i in run.others
+    )

@@ -7,9 +7,9 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import LaunchRate, LaunchTokens, Limits, Rate
 from autoscaler.model.cooldowns import Cooldown, boots_key
-from autoscaler.model.identifiers import CallId
-from autoscaler.model.plan import Launch, RepeatCall, WithdrawCall
-from autoscaler.planner.placement import Room
+from autoscaler.model.identifiers import LaunchRequestId
+from autoscaler.model.plan import CancelLaunchRequest, Launch, ResendLaunchRequest
+from autoscaler.planner.placement import Headroom
 from tests.ledger.builders import GPU, START, World
 from tests.planner.fleets import EAST, catalogue, sku
 
@@ -19,26 +19,26 @@ CAPPED = catalogue(
 )
 
 
-def left(room: Room) -> tuple[int, float, int]:
-    return (room.machines, room.dollars, room.in_quota("east/G"))
+def left(headroom: Headroom) -> tuple[int, float, int]:
+    return (headroom.machines, headroom.dollars, headroom.in_quota("east/G"))
 
 
 def test_a_slot_that_is_given_back_is_room_under_every_cap() -> None:
     world = World(CAPPED)
     world.record(2)
-    room = Room(world.fleet())
-    assert (left(room), room.in_sku(CAPPED.skus[GPU])) == ((3, 5.0, 16), 1)
-    room.give_back(world.call(), 1)
-    assert (left(room), room.in_sku(CAPPED.skus[GPU])) == ((4, 6.0, 20), 2)
+    headroom = Headroom(world.fleet())
+    assert (left(headroom), headroom.in_sku(CAPPED.skus[GPU])) == ((3, 5.0, 16), 1)
+    headroom.give_back(world.call(), 1)
+    assert (left(headroom), headroom.in_sku(CAPPED.skus[GPU])) == ((4, 6.0, 20), 2)
 
 
 def test_a_slot_of_a_sku_that_left_the_configuration_is_room_too() -> None:
     world = World(CAPPED)
     world.record(1)
     world.ledger.replace_catalogue(dataclasses.replace(CAPPED, skus={}))
-    room = Room(world.fleet())
-    room.give_back(world.call(), 1)
-    assert left(room) == (5, 7.0, 24)
+    headroom = Headroom(world.fleet())
+    headroom.give_back(world.call(), 1)
+    assert left(headroom) == (5, 7.0, 24)
 
 
 @pytest.mark.parametrize(("dropped", "calls", "machines"), [(1, 1.0, 7.0), (2, 2.0, 8.0)])
@@ -48,10 +48,10 @@ def test_slots_that_are_given_back_are_machines_and_all_of_a_call_s_are_a_call(
     rates = {EAST: LaunchRate(Rate(2, 0.5), Rate(8, 0.5))}
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     world.record(2)
-    room = Room(world.fleet())
-    assert room.tokens == {EAST: LaunchTokens(1.0, 6.0)}
-    room.give_back(world.call(), dropped)
-    assert room.tokens == {EAST: LaunchTokens(calls, machines)}
+    headroom = Headroom(world.fleet())
+    assert headroom.tokens == {EAST: LaunchTokens(1.0, 6.0)}
+    headroom.give_back(world.call(), dropped)
+    assert headroom.tokens == {EAST: LaunchTokens(calls, machines)}
 
 
 def test_a_provider_takes_no_more_for_a_call_that_was_never_sent_than_at_its_best() -> None:
@@ -59,9 +59,9 @@ def test_a_provider_takes_no_more_for_a_call_that_was_never_sent_than_at_its_bes
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     world.record(1)
     world.now += 60.0
-    room = Room(world.fleet())
-    room.give_back(world.call(), 1)
-    assert room.tokens == {EAST: rates[EAST].full}
+    headroom = Headroom(world.fleet())
+    headroom.give_back(world.call(), 1)
+    assert headroom.tokens == {EAST: rates[EAST].full}
 
 
 def test_the_turn_of_a_call_that_is_not_needed_is_another_s_at_once() -> None:
@@ -71,7 +71,7 @@ def test_the_turn_of_a_call_that_is_not_needed_is_another_s_at_once() -> None:
     world.record(1, sku="cpu")
     world.queue(1)
     made = world.carry_out()
-    assert [type(intent) for intent in made.intents] == [WithdrawCall, Launch]
+    assert [type(intent) for intent in made.intents] == [CancelLaunchRequest, Launch]
     assert world.plan().intents == ()
 
 
@@ -79,10 +79,10 @@ def test_a_probe_that_is_not_sent_makes_place_for_another() -> None:
     world = World()
     world.state.cool(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))
     world.record(2)
-    room = Room(world.fleet())
-    assert room.trials.of_sku(GPU) is not None
-    room.give_back(world.call(), 2)
-    assert room.trials.of_sku(GPU) is None
+    headroom = Headroom(world.fleet())
+    assert headroom.trials.of_sku(GPU) is not None
+    headroom.give_back(world.call(), 2)
+    assert headroom.trials.of_sku(GPU) is None
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -108,7 +108,7 @@ def test_a_call_that_was_never_sent_is_given_back_once() -> None:
     for name in ("a", "b", "c"):
         world.record(2, name)
     assert world.fleet().launch_tokens == {EAST: LaunchTokens(0.0, 4.0)}
-    world.do(e.CallWithdrawn, CallId("a"), "its job went away")
+    world.do(e.LaunchRequestCancelled, LaunchRequestId("a"), "its job went away")
     assert world.fleet().launch_tokens == {EAST: LaunchTokens(1.0, 6.0)}
 
 
@@ -117,16 +117,16 @@ def test_a_repeat_uses_one_call_of_those_there_are_and_no_machine() -> None:
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     world.queue(1)
     world.send(1)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     world.now += 5.0
     world.queue(2)
-    assert [type(intent) for intent in world.plan().intents] == [RepeatCall, Launch]
+    assert [type(intent) for intent in world.plan().intents] == [ResendLaunchRequest, Launch]
 
 
 def test_the_last_call_that_a_provider_takes_may_be_a_repeat() -> None:
     world = World(dataclasses.replace(catalogue(), launch_rates={EAST: LaunchRate(Rate(2, 0.001))}))
     world.send(1)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     world.now = START + 5.0
     world.state.launch_levels[EAST] = (LaunchTokens(1.0), world.now)
-    assert world.intents(RepeatCall) == [RepeatCall(CallId("c"))]
+    assert world.intents(ResendLaunchRequest) == [ResendLaunchRequest(LaunchRequestId("c"))]

@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
-from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import (
     CapacityType,
     IdlePolicy,
@@ -23,22 +22,23 @@ from autoscaler.model.catalogue import (
     Scope,
 )
 from autoscaler.model.changes import Record
-from autoscaler.model.cooldowns import Cooldown, boots_key, exits_key, rung_key
+from autoscaler.model.cooldowns import Cooldown, boots_key, exits_key, launch_option_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, MachineId, ProviderMachineId, RunnerName, SkuName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, Machine, MachineState
-from autoscaler.model.plan import End, Launch, Plan, WithdrawCall
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.plan import CancelLaunchRequest, Launch, Plan, Terminate
 from autoscaler.model.runners import RunnerState
 from autoscaler.planner.planner import plan
 from tests.planner.fleets import EAST, apply_plan, catalogue, offering, queued, sku
 
 GPU = SkuName("gpu")
-UNGRANTED_GROUNDS = frozenset(EndGround) - {
-    EndGround.EXITED,
-    EndGround.SILENT_AND_FINISHED,
-    EndGround.LIFETIME,
-    EndGround.OPERATOR,
+UNASSIGNED_REASONS = frozenset(TerminationReason) - {
+    TerminationReason.EXITED,
+    TerminationReason.SILENT_AND_FINISHED,
+    TerminationReason.LIFETIME,
+    TerminationReason.OPERATOR,
 }
 """Grounds that hold only while nothing was ever handed over to the machine."""
 SPOT = offering("g6.xlarge", "a", CapacityType.SPOT, 0.4, "G-spot")
@@ -123,7 +123,7 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def job_starts(self, data: st.DataObject) -> None:
-        idle = [r for r in self.state.runners.values() if r.state is RunnerState.ACKNOWLEDGED]
+        idle = [r for r in self.state.runners.values() if r.state is RunnerState.LISTENING]
         waiting = [j for j in self.state.jobs.values() if j.state is JobState.QUEUED]
         if not idle or not waiting:
             return
@@ -157,44 +157,44 @@ class FleetMachine(RuleBasedStateMachine):
         if runner.name in self.truly_busy:
             self.ledger.apply(e.RunnerClosed(self.now, runner.name, "the name is taken"))
         elif ok:
-            self.ledger.apply(e.RunnerMinted(self.now, runner.name, 7))
+            self.ledger.apply(e.RunnerRegistered(self.now, runner.name, 7))
         else:
             self.ledger.apply(
-                e.RunnerMintFailed(
+                e.RunnerRegistrationFailed(
                     self.now, runner.name, FailureClass.THROTTLED, "slow down", self.now + 30
                 )
             )
 
     @rule(data=st.data())
     def registration_is_withdrawn(self, data: st.DataObject) -> None:
-        leaving = [r for r in self.state.runners.values() if r.state is RunnerState.WITHDRAWING]
+        leaving = [r for r in self.state.runners.values() if r.state is RunnerState.DEREGISTERING]
         if leaving:
             runner = data.draw(st.sampled_from(leaving))
             busy = runner.name in self.truly_busy
-            told = e.RunnerClosed if busy else e.RunnerWithdrawn
+            told = e.RunnerClosed if busy else e.RunnerDeregistered
             self.ledger.apply(told(self.now, runner.name, "busy" if busy else "gone"))
 
     # --- the provider ---------------------------------------------------------------------------
 
-    def calls(self, *states: CallState) -> list[Call]:
-        return [c for c in self.state.calls.values() if c.state in states]
+    def calls(self, *states: LaunchRequestState) -> list[LaunchRequest]:
+        return [c for c in self.state.launch_requests.values() if c.state in states]
 
     @rule(data=st.data())
     def call_is_sent(self, data: st.DataObject) -> None:
-        recorded = self.calls(CallState.RECORDED)
+        recorded = self.calls(LaunchRequestState.RECORDED)
         if recorded:
             call = data.draw(st.sampled_from(recorded))
-            self.ledger.apply(e.CallPrepared(self.now, call.id, "{}"))
-            self.ledger.apply(e.CallSent(self.now, call.id))
+            self.ledger.apply(e.LaunchRequestPrepared(self.now, call.id, "{}"))
+            self.ledger.apply(e.LaunchRequestSent(self.now, call.id))
 
     @rule(data=st.data())
     def call_is_answered(self, data: st.DataObject) -> None:
-        sent = self.calls(CallState.SENT)
+        sent = self.calls(LaunchRequestState.SENT)
         if not sent:
             return
         call = data.draw(st.sampled_from(sent))
         if data.draw(st.integers(0, 3)) == 0:
-            self.ledger.apply(e.CallOutcomeUnknown(self.now, call.id, "timed out"))
+            self.ledger.apply(e.LaunchOutcomeUnknown(self.now, call.id, "timed out"))
             return
         given = data.draw(st.integers(0, len(call.slots)))
         failures: tuple[e.LaunchFailure, ...] = ()
@@ -203,12 +203,12 @@ class FleetMachine(RuleBasedStateMachine):
             which = data.draw(st.sampled_from([None, *call.offerings]))
             failures = (e.LaunchFailure(failure, "Code", "words", which),)
         self.ledger.apply(
-            e.CallAnswered(
+            e.LaunchRequestAnswered(
                 self.now, call.id, tuple(self._new(call) for _ in range(given)), failures
             )
         )
 
-    def _new(self, call: Call) -> e.LaunchedMachine:
+    def _new(self, call: LaunchRequest) -> e.LaunchedMachine:
         self.machines += 1
         chosen = self.state.offerings[call.offerings[self.machines % len(call.offerings)]]
         return e.LaunchedMachine(
@@ -225,11 +225,17 @@ class FleetMachine(RuleBasedStateMachine):
         listed = []
         for machine in self.bound():
             fate = data.draw(st.sampled_from(["shown", "shown", "terminated", "hidden"]))
-            over = machine.state in (MachineState.ENDING, MachineState.EXITED, MachineState.GONE)
+            over = machine.state in (
+                MachineState.TERMINATING,
+                MachineState.EXITED,
+                MachineState.TERMINATED,
+            )
             if fate == "hidden" or (fate == "terminated" and not over):
                 continue
             listed.append(self._listed(machine, fate == "terminated"))
-        unknown = [call for call in self.calls(CallState.UNKNOWN) if data.draw(st.booleans())]
+        unknown = [
+            call for call in self.calls(LaunchRequestState.UNKNOWN) if data.draw(st.booleans())
+        ]
         listed.extend(self._unbound(call) for call in unknown)
         self.ledger.apply(e.MachinesListed(self.now, EAST, self.now - 1.0, complete, tuple(listed)))
 
@@ -241,19 +247,19 @@ class FleetMachine(RuleBasedStateMachine):
         return e.ListedMachine(
             machine.provider_id,
             self.catalogue.installations.own,
-            machine.call,
+            machine.launch_request,
             machine.sku,
             terminated,
             machine.instance_type,
             machine.zone,
             CapacityType.ON_DEMAND,
             machine.dollars_per_hour,
-            machine.holds,
+            machine.quota_usage,
             "ami-1",
             "t",
         )
 
-    def _unbound(self, call: Call) -> e.ListedMachine:
+    def _unbound(self, call: LaunchRequest) -> e.ListedMachine:
         new = self._new(call)
         chosen = self.state.offerings[call.offerings[0]]
         return e.ListedMachine(
@@ -287,38 +293,38 @@ class FleetMachine(RuleBasedStateMachine):
         if not booting:
             return
         machine = data.draw(st.sampled_from(booting))
-        self.ledger.apply(e.MachineSaidHello(self.now, machine.id, "hash"))
-        self.ledger.apply(e.MachineGateReported(self.now, machine.id, ok > 0, "gate"))
+        self.ledger.apply(e.MachineAttested(self.now, machine.id, "hash"))
+        self.ledger.apply(e.HealthChecksReported(self.now, machine.id, ok > 0, "gate"))
 
     @rule(data=st.data())
-    def machine_takes_its_grant(self, data: st.DataObject) -> None:
-        minted = [
+    def machine_takes_its_assignment(self, data: st.DataObject) -> None:
+        registered = [
             r
             for r in self.state.runners.values()
-            if r.state is RunnerState.MINTED
-            and self.state.machines[r.machine].state is MachineState.GRANTED
+            if r.state is RunnerState.REGISTERED
+            and self.state.machines[r.machine].state is MachineState.ASSIGNED
             and not self.is_busy(r.machine)
         ]
-        if not minted:
+        if not registered:
             return
-        runner = data.draw(st.sampled_from(minted))
+        runner = data.draw(st.sampled_from(registered))
         self.ledger.apply(e.RunnerHandedOver(self.now, runner.name))
         if data.draw(st.booleans()):
-            self.ledger.apply(e.RunnerAcknowledged(self.now, runner.name))
+            self.ledger.apply(e.RunnerListening(self.now, runner.name))
 
     @rule(data=st.data(), polls=st.booleans())
     def machine_speaks(self, data: st.DataObject, polls: bool) -> None:
-        alive = self.in_state(MachineState.PARKED, MachineState.GRANTED)
+        alive = self.in_state(MachineState.READY, MachineState.ASSIGNED)
         if alive:
             machine = data.draw(st.sampled_from(alive))
-            waits = machine.state is MachineState.PARKED and not self.is_busy(machine.id)
+            waits = machine.state is MachineState.READY and not self.is_busy(machine.id)
             self.ledger.apply(e.MachineSeen(self.now, machine.id, polls and waits))
 
     @rule(data=st.data())
     def machine_exits(self, data: st.DataObject) -> None:
         leaving = [
             m
-            for m in self.in_state(MachineState.GRANTED)
+            for m in self.in_state(MachineState.ASSIGNED)
             if m.handed_over and not self.is_busy(m.id)
         ]
         if leaving:
@@ -327,14 +333,14 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def machine_is_examined(self, data: st.DataObject) -> None:
-        granted = self.in_state(MachineState.GRANTED)
-        if granted:
-            machine = data.draw(st.sampled_from(granted))
+        assigned = self.in_state(MachineState.ASSIGNED)
+        if assigned:
+            machine = data.draw(st.sampled_from(assigned))
             finished = machine.handed_over and not self.is_busy(machine.id)
-            self.ledger.apply(e.MachineExamined(self.now, machine.id, finished, "asked"))
+            self.ledger.apply(e.RunnerRead(self.now, machine.id, finished, "asked"))
 
     @rule(
-        key=st.sampled_from([boots_key(GPU), exits_key(GPU), rung_key(GPU, 0)]),
+        key=st.sampled_from([boots_key(GPU), exits_key(GPU), launch_option_key(GPU, 0)]),
         hold=st.sampled_from([0.0, 60.0]),
     )
     def machines_failed_in_a_row(self, key: str, hold: float) -> None:
@@ -342,11 +348,11 @@ class FleetMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def operator_confirms(self, data: st.DataObject) -> None:
-        unclear = [m for m in self.state.machines.values() if m.is_unclear]
-        if unclear:
-            machine = data.draw(st.sampled_from(unclear))
+        unverified = [m for m in self.state.machines.values() if m.is_unverified]
+        if unverified:
+            machine = data.draw(st.sampled_from(unverified))
             if not self.is_busy(machine.id):
-                self.ledger.apply(e.OrphanConfirmed(self.now, machine.id))
+                self.ledger.apply(e.MachineReleasedByOperator(self.now, machine.id))
 
     # --- ourselves ------------------------------------------------------------------------------
 
@@ -383,7 +389,7 @@ class FleetMachine(RuleBasedStateMachine):
     def records(self) -> list[Record]:
         state = self.state
         return [
-            *state.calls.values(),
+            *state.launch_requests.values(),
             *state.machines.values(),
             *state.runners.values(),
             *state.jobs.values(),
@@ -420,7 +426,7 @@ class FleetMachine(RuleBasedStateMachine):
     def check_calls(self, made: Plan) -> None:
         """A provider's rate holds; what it puts off is planned for at the moment that is told."""
         taken = sum(isinstance(i, Launch) for i in made.intents)
-        unsent = sum(isinstance(i, WithdrawCall) for i in made.intents)
+        unsent = sum(isinstance(i, CancelLaunchRequest) for i in made.intents)
         for tokens in self.ledger.fleet(self.now).launch_tokens.values():
             assert taken <= max(tokens.calls, 0.0) + unsent
         assert made.again_at is None or made.again_at > self.now
@@ -428,21 +434,21 @@ class FleetMachine(RuleBasedStateMachine):
     def check_ends(self, made: Plan) -> None:
         """Rule 4: only on its grounds, and never one at work but past its lifetime."""
         for intent in made.intents:
-            if not isinstance(intent, End):
+            if not isinstance(intent, Terminate):
                 continue
             machine = self.state.machines[intent.machine]
-            if machine.state is MachineState.ENDING:
+            if machine.state is MachineState.TERMINATING:
                 continue
-            if intent.ground in UNGRANTED_GROUNDS:
+            if intent.reason_code in UNASSIGNED_REASONS:
                 assert not machine.handed_over
-            if intent.ground is EndGround.EXITED:
+            if intent.reason_code is TerminationReason.EXITED:
                 assert machine.state is MachineState.EXITED
-            if intent.ground is EndGround.OPERATOR:
-                assert machine.unproven
+            if intent.reason_code is TerminationReason.OPERATOR:
+                assert machine.unverified
             if self.is_busy(machine.id) and machine.state is not MachineState.EXITED:
-                assert intent.ground is EndGround.LIFETIME
-                assert machine.granted_at is not None
-                assert self.now - machine.granted_at >= 86400.0
+                assert intent.reason_code is TerminationReason.LIFETIME
+                assert machine.assigned_at is not None
+                assert self.now - machine.assigned_at >= 86400.0
 
     @invariant()
     def same_fleet_same_plan(self) -> None:
@@ -489,14 +495,14 @@ class FleetMachine(RuleBasedStateMachine):
         assert other.machines_used == mine.machines_used
         assert +other.in_progress == +mine.in_progress
         assert other.disputed == mine.disputed
-        assert {k: set(v) for k, v in other.tallies.booting.items() if v} == {
-            k: set(v) for k, v in mine.tallies.booting.items() if v
+        assert {k: set(v) for k, v in other.counters.booting.items() if v} == {
+            k: set(v) for k, v in mine.counters.booting.items() if v
         }
-        assert other.tallies.unclear == mine.tallies.unclear
-        assert other.tallies.unproven == mine.tallies.unproven
-        assert +other.tallies.unproved == +mine.tallies.unproved
-        assert other.tallies.running == mine.tallies.running
-        assert other.tallies.lines == mine.tallies.lines
+        assert other.counters.unverified == mine.counters.unverified
+        assert other.counters.unverified == mine.counters.unverified
+        assert +other.counters.runners_without_job == +mine.counters.runners_without_job
+        assert other.counters.running == mine.counters.running
+        assert other.counters.lines == mine.counters.lines
         assert {a: known.runs for a, known in other.activity.accounts.items()} == {
             a: known.runs for a, known in mine.activity.accounts.items()
         }
@@ -504,7 +510,9 @@ class FleetMachine(RuleBasedStateMachine):
     @invariant()
     def a_slot_has_one_machine(self) -> None:
         slots = Counter(
-            (m.call, m.slot) for m in self.state.machines.values() if m.provider_id and m.slot >= 0
+            (m.launch_request, m.slot)
+            for m in self.state.machines.values()
+            if m.provider_id and m.slot >= 0
         )
         assert all(count == 1 for count in slots.values())
 

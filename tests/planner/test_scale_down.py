@@ -4,18 +4,18 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, Limits, ScheduledMinimum
-from autoscaler.model.identifiers import CallId, MachineId
-from autoscaler.model.machines import EndGround
-from autoscaler.model.plan import End, Launch, WithdrawCall
+from autoscaler.model.identifiers import LaunchRequestId, MachineId
+from autoscaler.model.machines import TerminationReason
+from autoscaler.model.plan import CancelLaunchRequest, Launch, Terminate
 from tests.ledger.builders import GPU, START, World
 from tests.planner.fleets import EAST, catalogue, sku
 
 
-def world_with(policy: IdlePolicy, parked: str = "") -> World:
-    """One machine for each letter, parked a minute apart."""
+def world_with(policy: IdlePolicy, ready: str = "") -> World:
+    """One machine for each letter, ready a minute apart."""
     world = World(catalogue(sku(idle=policy)))
-    for name in parked:
-        world.park(1, name)
+    for name in ready:
+        world.make_ready(1, name)
         world.now += 60
     return world
 
@@ -28,7 +28,7 @@ def alive(world: World) -> World:
 
 
 def ends(world: World) -> list[tuple[str, str]]:
-    return [(end.machine, end.ground.value) for end in world.intents(End)]
+    return [(end.machine, end.reason_code.value) for end in world.intents(Terminate)]
 
 
 @pytest.mark.parametrize(("waited", "ended"), [(599.9, []), (600.0, [("a0", "idle")])])
@@ -39,10 +39,10 @@ def test_an_idle_machine_is_given_back_after_its_time(
     world.now = START + waited
     assert ends(alive(world)) == ended
     if ended:
-        assert world.intents(End)[0].reason == "idle for 600 s"
+        assert world.intents(Terminate)[0].reason == "idle for 600 s"
 
 
-def test_the_machines_parked_longest_go_first() -> None:
+def test_the_machines_ready_longest_go_first() -> None:
     world = world_with(IdlePolicy(timeout=300.0), "abc")
     world.now = START + 360
     assert ends(alive(world)) == [("a0", "idle"), ("b0", "idle")]
@@ -58,7 +58,7 @@ def test_machines_that_jobs_or_the_minimum_need_stay() -> None:
     assert ends(world) == []
 
 
-def test_a_machine_granted_now_is_not_given_back() -> None:
+def test_a_machine_assigned_now_is_not_given_back() -> None:
     world = world_with(IdlePolicy(timeout=60.0), "ab")
     world.now = START + 3600
     alive(world).queue(1)
@@ -68,7 +68,7 @@ def test_a_machine_granted_now_is_not_given_back() -> None:
 def test_a_scheduled_minimum_keeps_machines_and_lets_them_go_afterwards() -> None:
     start = ScheduledMinimum("*/10 * * * *", "UTC", 300.0, 2)
     world = World(catalogue(sku(idle=IdlePolicy(0, 120.0, (start,)))), now=600_000.0)
-    world.park(2)
+    world.make_ready(2)
     world.now += 299
     assert ends(alive(world)) == []
     world.now += 1
@@ -79,14 +79,14 @@ def test_a_machine_taken_back_has_its_idle_time_anew() -> None:
     world = world_with(IdlePolicy(timeout=300.0), "a")
     world.now = START + 290
     name = world.name("a0")
-    world.do(e.RunnerWithdrawn, name, "its job is gone")
+    world.do(e.RunnerDeregistered, name, "its job is gone")
     world.now = START + 589
     assert ends(alive(world)) == []
     world.now = START + 590
     assert ends(alive(world)) == [("a0", "idle")]
 
 
-def test_granted_and_booting_machines_are_never_idle() -> None:
+def test_assigned_and_booting_machines_are_never_idle() -> None:
     world = World(catalogue(sku(idle=IdlePolicy(timeout=10.0))))
     world.ready("a")
     world.launch(1, "b")
@@ -101,21 +101,21 @@ def test_unconfirmed_machines_are_not_given_back_as_idle() -> None:
 
 
 @pytest.mark.parametrize(("age", "ended"), [(3599.9, []), (3600.0, [("a0", "max_age")])])
-def test_a_machine_parked_too_long_is_replaced(age: float, ended: list[tuple[str, str]]) -> None:
+def test_a_machine_ready_too_long_is_replaced(age: float, ended: list[tuple[str, str]]) -> None:
     world = world_with(IdlePolicy(minimum=1, max_age=3600.0), "a")
     world.now = START + age
     assert ends(alive(world)) == ended
     if ended:
-        assert [type(i) for i in world.plan().intents] == [End, Launch]
-        assert world.intents(End)[0].reason == "parked for 3600 s"
+        assert [type(i) for i in world.plan().intents] == [Terminate, Launch]
+        assert world.intents(Terminate)[0].reason == "ready for 3600 s"
         world.carry_out()
         assert world.plan().intents == ()
 
 
-def test_age_counts_from_the_first_parking_not_from_the_last_grant() -> None:
+def test_age_counts_from_the_first_readiness_not_from_the_last_assignment() -> None:
     world = world_with(IdlePolicy(minimum=1, max_age=3600.0), "a")
     world.now = START + 1800
-    world.do(e.RunnerWithdrawn, world.name("a0"), "its job is gone")
+    world.do(e.RunnerDeregistered, world.name("a0"), "its job is gone")
     world.now = START + 3600
     assert ends(alive(world)) == [("a0", "max_age")]
 
@@ -126,11 +126,11 @@ def test_a_machine_is_ended_once_whatever_the_grounds() -> None:
     assert ends(world) == [("a0", "deadline")]
     assert ends(alive(world)) == [("a0", "max_age")]
     world.carry_out()
-    assert world.machine("a0").ground is EndGround.MAX_AGE
+    assert world.machine("a0").reason_code is TerminationReason.MAX_AGE
 
 
-def cut(world: World) -> list[WithdrawCall | Launch]:
-    return [i for i in world.plan().intents if isinstance(i, WithdrawCall | Launch)]
+def cut(world: World) -> list[CancelLaunchRequest | Launch]:
+    return [i for i in world.plan().intents if isinstance(i, CancelLaunchRequest | Launch)]
 
 
 def test_a_call_not_sent_yet_is_dropped_with_its_jobs() -> None:
@@ -140,7 +140,7 @@ def test_a_call_not_sent_yet_is_dropped_with_its_jobs() -> None:
     assert cut(world) == []
     world.completes(1)
     world.completes(2)
-    assert cut(world) == [WithdrawCall(CallId("c"), "2 of 2 are not needed")]
+    assert cut(world) == [CancelLaunchRequest(LaunchRequestId("c"), "2 of 2 are not needed")]
     world.carry_out()
     assert world.plan().intents == ()
 
@@ -151,12 +151,12 @@ def test_a_call_still_needed_in_part_is_asked_for_anew_with_fewer_slots() -> Non
     world.record(3)
     world.completes(2)
     assert cut(world) == [
-        WithdrawCall(CallId("c"), "1 of 3 are not needed"),
+        CancelLaunchRequest(LaunchRequestId("c"), "1 of 3 are not needed"),
         Launch(GPU, EAST, 0, CapacityType.ON_DEMAND, world.keys(), 2),
     ]
     world.carry_out()
     assert world.plan().intents == ()
-    assert [len(call.slots) for call in world.state.open_calls.values()] == [2]
+    assert [len(call.slots) for call in world.state.open_launch_requests.values()] == [2]
 
 
 def test_the_youngest_calls_are_cut_back_first() -> None:
@@ -169,9 +169,9 @@ def test_the_youngest_calls_are_cut_back_first() -> None:
     for job in (1, 2, 3):
         world.completes(job)
     assert cut(world) == [
-        WithdrawCall(CallId("d"), "1 of 1 are not needed"),
-        WithdrawCall(CallId("b"), "1 of 1 are not needed"),
-        WithdrawCall(CallId("a"), "1 of 2 are not needed"),
+        CancelLaunchRequest(LaunchRequestId("d"), "1 of 1 are not needed"),
+        CancelLaunchRequest(LaunchRequestId("b"), "1 of 1 are not needed"),
+        CancelLaunchRequest(LaunchRequestId("a"), "1 of 2 are not needed"),
         Launch(GPU, EAST, 0, CapacityType.ON_DEMAND, world.keys(), 1),
     ]
 
@@ -184,12 +184,12 @@ def test_a_call_that_was_sent_is_not_cut_back() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_machine_that_parks_meanwhile_makes_an_unsent_call_needless() -> None:
+def test_a_machine_that_becomes_ready_meanwhile_makes_an_unsent_call_needless() -> None:
     world = World()
     world.queue(1)
     world.record(1)
-    world.park(1, "p")
-    assert isinstance(world.plan().intents[0], WithdrawCall)
+    world.make_ready(1, "p")
+    assert isinstance(world.plan().intents[0], CancelLaunchRequest)
 
 
 @pytest.mark.parametrize(
@@ -202,17 +202,17 @@ def test_room_that_a_cut_gives_back_is_used_in_the_same_plan(limits: Limits) -> 
     world.completes(1)
     world.queue(2, labels=("cpu",))
     withdrawn, launched = cut(world)
-    assert isinstance(withdrawn, WithdrawCall)
+    assert isinstance(withdrawn, CancelLaunchRequest)
     assert isinstance(launched, Launch)
-    assert (withdrawn.call, launched.sku, launched.count) == ("c", "cpu", 1)
+    assert (withdrawn.launch_request, launched.sku, launched.count) == ("c", "cpu", 1)
 
 
-def test_a_parked_machine_of_the_minimum_outlives_many_idle_times() -> None:
+def test_a_ready_machine_of_the_minimum_outlives_many_idle_times() -> None:
     world = world_with(IdlePolicy(minimum=1, timeout=60.0), "a")
     for _ in range(5):
         world.now += 600
         assert ends(alive(world)) == []
-    assert world.machine(MachineId("a0")).parked_at == START
+    assert world.machine(MachineId("a0")).ready_at == START
 
 
 def test_an_older_call_loses_only_what_the_younger_left() -> None:
@@ -223,5 +223,7 @@ def test_an_older_call_loses_only_what_the_younger_left() -> None:
     world.record(2, "b")
     for job in (1, 2, 3):
         world.completes(job)
-    withdrawn = [(i.call, i.reason) for i in cut(world) if isinstance(i, WithdrawCall)]
+    withdrawn = [
+        (i.launch_request, i.reason) for i in cut(world) if isinstance(i, CancelLaunchRequest)
+    ]
     assert withdrawn == [("b", "2 of 2 are not needed"), ("a", "1 of 3 are not needed")]

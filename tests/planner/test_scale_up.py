@@ -1,13 +1,13 @@
-"""What is launched: once for every job that nothing serves, then for the parked minimum."""
+"""What is launched: once for every job that nothing serves, then for the ready minimum."""
 
 import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import IdlePolicy, Limits
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, MachineId, RunnerName
+from autoscaler.model.identifiers import LaunchRequestId, MachineId, RunnerName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.plan import End, Grant, Launch, WithdrawRunner
+from autoscaler.model.plan import Assign, DeregisterRunner, Launch, Terminate
 from tests.ledger.builders import World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 
@@ -22,7 +22,7 @@ def test_one_machine_a_job_and_one_call_a_sku() -> None:
     world.now += 1
     world.queue(4, labels=("cpu",))
     first, second = world.intents(Launch)
-    assert (first.sku, first.provider, first.rung, first.count) == ("gpu", EAST, 0, 3)
+    assert (first.sku, first.provider, first.option, first.count) == ("gpu", EAST, 0, 3)
     assert first.offerings == world.keys("gpu")
     assert (second.sku, second.count) == ("cpu", 1)
 
@@ -32,11 +32,11 @@ def test_carried_out_it_plans_nothing_more_at_any_stage() -> None:
     world.queue(1, 2)
     assert counts(world) == {"gpu": 2}
     world.carry_out()
-    (call,) = world.state.calls.values()
+    (call,) = world.state.launch_requests.values()
     for event, values in (
-        (e.CallPrepared, ("{}",)),
-        (e.CallSent, ()),
-        (e.CallOutcomeUnknown, ("timed out",)),
+        (e.LaunchRequestPrepared, ("{}",)),
+        (e.LaunchRequestSent, ()),
+        (e.LaunchOutcomeUnknown, ("timed out",)),
     ):
         assert world.plan().intents == ()
         world.do(event, call.id, *values)
@@ -78,11 +78,11 @@ def test_the_first_sku_in_configured_order_is_launched() -> None:
     assert counts(world) == {"zeta": 1}
 
 
-def test_but_any_skus_parked_machine_serves_before_a_launch() -> None:
+def test_but_any_skus_ready_machine_serves_before_a_launch() -> None:
     world = World(catalogue(sku("zeta", labels=("x",)), sku("alpha", labels=("x",))))
-    world.park(1, "p", "alpha")
+    world.make_ready(1, "p", "alpha")
     world.queue(1, labels=("x",))
-    assert [intent.machine for intent in world.intents(Grant)] == ["p0"]
+    assert [intent.machine for intent in world.intents(Assign)] == ["p0"]
     assert counts(world) == {}
 
 
@@ -111,7 +111,7 @@ def test_a_held_job_is_no_demand_until_its_probe() -> None:
     world = World()
     world.queue(1)
     for name in "ab":
-        world.grant(world.park(1, name)[0])
+        world.assignment(world.make_ready(1, name)[0])
         world.now += 120
         world.do(e.MachineExited, MachineId(f"{name}0"), "no job came")
         world.observe(1, JobState.QUEUED, read=True)
@@ -120,7 +120,7 @@ def test_a_held_job_is_no_demand_until_its_probe() -> None:
     assert counts(world) == {"gpu": 1}
 
 
-def test_a_stranger_machine_possibly_granted_is_no_supply() -> None:
+def test_a_stranger_machine_possibly_assigned_is_no_supply() -> None:
     world = World()
     world.lists(listed("i-9", call="unknown"))
     world.queue(1)
@@ -165,13 +165,13 @@ def warm(minimum: int, machines: int | None = None) -> World:
     return World(catalogue(sku(idle=policy), limits=Limits(machines=machines)))
 
 
-def test_the_parked_minimum_is_demand_after_every_job() -> None:
+def test_the_ready_minimum_is_demand_after_every_job() -> None:
     world = warm(2)
     assert counts(world) == {"gpu": 2}
-    world.park(2)
+    world.make_ready(2)
     assert world.plan().intents == ()
     world.queue(1)
-    assert [type(intent) for intent in world.plan().intents] == [Grant, Launch]
+    assert [type(intent) for intent in world.plan().intents] == [Assign, Launch]
     assert counts(world) == {"gpu": 1}
 
 
@@ -203,8 +203,8 @@ def test_machines_at_work_are_no_part_of_the_minimum() -> None:
 def test_a_machine_whose_unused_registration_goes_is_supply_again() -> None:
     world = World()
     world.queue(1)
-    name = world.mint(world.park()[0])
-    world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+    name = world.register(world.make_ready()[0])
+    world.do(e.RunnerDeregistrationRequested, name, "its job is gone")
     assert counts(world) == {}
     world.starts(2, RunnerName(name))
     assert counts(world) == {"gpu": 1}
@@ -213,13 +213,13 @@ def test_a_machine_whose_unused_registration_goes_is_supply_again() -> None:
 def test_nor_is_it_where_its_machine_goes_before_github_has_answered() -> None:
     world = World()
     world.queue(1)
-    (machine,) = world.park()
-    world.mint(machine)
+    (machine,) = world.make_ready()
+    world.register(machine)
     world.observe(1, JobState.COMPLETED)
-    assert [type(intent) for intent in world.carry_out().intents] == [WithdrawRunner]
+    assert [type(intent) for intent in world.carry_out().intents] == [DeregisterRunner]
     world.queue(2)
     world.after(301.0)
-    assert [type(intent) for intent in world.carry_out().intents] == [End, Launch]
+    assert [type(intent) for intent in world.carry_out().intents] == [Terminate, Launch]
     assert world.plan().intents == ()
 
 
@@ -228,5 +228,5 @@ def test_a_call_that_is_withdrawn_is_launched_anew_if_it_is_needed() -> None:
     world.queue(1)
     world.record(1)
     assert world.plan().intents == ()
-    world.do(e.CallWithdrawn, CallId("c"), "not sent before a restart")
+    world.do(e.LaunchRequestCancelled, LaunchRequestId("c"), "not sent before a restart")
     assert counts(world) == {"gpu": 1}

@@ -1,11 +1,11 @@
-"""The parked minimum in force: cron, timezones across DST, how long, and overlaps."""
+"""The ready minimum in force: cron, timezones across DST, how long, and overlaps."""
 
 from datetime import UTC, datetime
 
 import pytest
 
 from autoscaler.model.catalogue import IdlePolicy, ScheduledMinimum
-from autoscaler.planner.schedule import parked_minimum
+from autoscaler.planner.schedule import idle_minimum
 
 NEW_YORK = "America/New_York"
 
@@ -20,12 +20,12 @@ def at(day: str, time: str) -> float:
 
 
 def in_force(known: IdlePolicy, day: str, *times: str) -> list[int]:
-    return [parked_minimum(known, at(day, time)) for time in times]
+    return [idle_minimum(known, at(day, time)) for time in times]
 
 
 def test_without_a_schedule_the_minimum_stands() -> None:
-    assert parked_minimum(IdlePolicy(minimum=3), 0.0) == 3
-    assert parked_minimum(IdlePolicy(), 0.0) == 0
+    assert idle_minimum(IdlePolicy(minimum=3), 0.0) == 3
+    assert idle_minimum(IdlePolicy(), 0.0) == 0
 
 
 def test_a_schedule_is_in_force_from_its_firing_for_its_length() -> None:

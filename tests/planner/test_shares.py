@@ -11,7 +11,7 @@ from autoscaler.model.catalogue import Limits, Sku
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.plan import Grant, Launch
+from autoscaler.model.plan import Assign, Launch
 from autoscaler.planner.shares import filled
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
@@ -87,7 +87,7 @@ def test_what_nobody_else_wants_is_used_all_the_same() -> None:
     world = world_of(10, 0.2)
     ask(world, "acme/flood", range(1, 101))
     assert matched(world)["acme/flood"] == 10
-    (launch,) = world.state.calls.values()
+    (launch,) = world.state.launch_requests.values()
     assert len(launch.slots) == 10
 
 
@@ -106,29 +106,29 @@ def test_without_a_share_the_oldest_jobs_go_first() -> None:
     ask(world, "acme/small", range(101, 104))
     assert matched(world) == {"acme/flood": 10, "acme/small": 0, "acme/other": 0}
     world.observe(1, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
-    assert (world.state.tallies.lines, world.state.tallies.running) == ({}, {})
+    assert (world.state.counters.lines, world.state.counters.running) == ({}, {})
 
 
-def test_machines_that_park_go_to_the_class_whose_turn_it_is() -> None:
+def test_machines_that_becomes_ready_go_to_the_class_whose_turn_it_is() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
-    world.park(4)
+    world.make_ready(4)
     world.now += 1
     ask(world, "acme/small", range(101, 104))
-    granted = Counter(intent.demand for intent in world.intents(Grant))
-    assert granted == {class_of("acme/flood"): 2, class_of("acme/small"): 2}
+    assigned = Counter(intent.demand for intent in world.intents(Assign))
+    assert assigned == {class_of("acme/flood"): 2, class_of("acme/small"): 2}
 
 
 def test_jobs_that_run_fill_the_share_of_their_repository_alone() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
-    for job, machine in enumerate(world.park(4), start=1):
+    for job, machine in enumerate(world.make_ready(4), start=1):
         labels = (LABELS["acme/flood"],)
-        runner = world.grant(machine, class_of("acme/flood"))
+        runner = world.assignment(machine, class_of("acme/flood"))
         world.observe(
             job, JobState.IN_PROGRESS, labels, repository="acme/Flood", runner_name=runner
         )
-    assert world.state.tallies.running == {(GPU, "acme/flood"): 4}
+    assert world.state.counters.running == {(GPU, "acme/flood"): 4}
     world.now += 1
     ask(world, "acme/small", range(101, 104))
     assert world.intents(Launch) == []
@@ -138,7 +138,7 @@ def test_jobs_that_run_fill_the_share_of_their_repository_alone() -> None:
         expected = {1: (0, 1), 2: (0, 2), 3: (1, 2)}[done]
         found = matched(world)
         assert (found["acme/flood"], found["acme/small"]) == expected
-    assert world.state.tallies.running == {(GPU, "acme/flood"): 1}
+    assert world.state.counters.running == {(GPU, "acme/flood"): 1}
 
 
 def test_a_job_that_ends_leaves_the_lines_of_other_repositories_of_its_class_alone() -> None:
@@ -250,8 +250,8 @@ def _one_turn(world: World, name: str) -> int:
             : sum(r.count for r in runs if not r.blocked)
         ]
     ]
-    for job, machine in zip(jobs, world.park(len(jobs), name), strict=True):
-        runner = world.grant(machine, job.demand or GPU_CLASS)
+    for job, machine in zip(jobs, world.make_ready(len(jobs), name), strict=True):
+        runner = world.assignment(machine, job.demand or GPU_CLASS)
         told = {"repository": job.repository, "runner_name": runner}
         world.observe(job.id, JobState.IN_PROGRESS, job.labels, **told)
         world.observe(job.id, JobState.COMPLETED, job.labels, **told)
@@ -274,9 +274,9 @@ def test_nobody_below_its_share_waits_for_one_above_and_the_cap_is_used(
     world = world_of(machines, share)
     busy = running[:machines]
     job = 0
-    for slot, name in zip(world.park(len(busy)) if busy else (), busy, strict=True):
+    for slot, name in zip(world.make_ready(len(busy)) if busy else (), busy, strict=True):
         job += 1
-        runner = world.grant(slot, class_of(name))
+        runner = world.assignment(slot, class_of(name))
         labels = (LABELS[name],)
         world.observe(job, JobState.IN_PROGRESS, labels, repository=name, runner_name=runner)
     wanted: Counter[str] = Counter()

@@ -1,8 +1,8 @@
 """What counts as supply for launching: what comes and is known of, and nothing that ends now."""
 
 from autoscaler.model import events as e
-from autoscaler.model.identifiers import CallId
-from autoscaler.model.plan import End, Launch
+from autoscaler.model.identifiers import LaunchRequestId
+from autoscaler.model.plan import Launch, Terminate
 from tests.ledger.builders import START, World, listed
 
 
@@ -16,7 +16,7 @@ def test_a_machine_ended_at_its_boot_deadline_is_no_supply() -> None:
     world.launch(1)
     assert world.plan().intents == ()
     world.now = START + 900
-    assert [type(intent) for intent in world.plan().intents] == [End, Launch]
+    assert [type(intent) for intent in world.plan().intents] == [Terminate, Launch]
 
 
 def test_a_machine_that_was_found_for_an_unanswered_call_is_supply_and_its_other_slot_is_not() -> (
@@ -25,7 +25,7 @@ def test_a_machine_that_was_found_for_an_unanswered_call_is_supply_and_its_other
     world = World()
     world.queue(1, 2)
     world.send(2)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     world.now = START + 599
     world.lists(listed("i-1"))
     assert launched(world) == 0
@@ -33,9 +33,9 @@ def test_a_machine_that_was_found_for_an_unanswered_call_is_supply_and_its_other
     assert launched(world) == 1
 
 
-def test_after_a_restart_machines_that_were_parked_count_with_those_that_boot() -> None:
+def test_after_a_restart_machines_that_were_ready_count_with_those_that_boot() -> None:
     world = World()
-    world.park(2)
+    world.make_ready(2)
     world.boot(*world.launch(1, "d"))
     world.queue(1, 2, 3)
     world.restart(30.0)

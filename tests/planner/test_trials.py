@@ -6,11 +6,11 @@ import pytest
 
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.model import events as e
-from autoscaler.model.catalogue import CapacityType, IdlePolicy, Offering, Rung
-from autoscaler.model.cooldowns import boots_key, exits_key, on_trial, rung_key
+from autoscaler.model.catalogue import CapacityType, IdlePolicy, LaunchOption, Offering
+from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, on_trial
 from autoscaler.model.identifiers import MachineId, ProviderName
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround, ExitReason, MachineState
+from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch
 from autoscaler.planner.trials import Trials
 from tests.ledger.builders import GPU, GPU_CLASS, World
@@ -18,8 +18,9 @@ from tests.planner.fleets import EAST, apply_plan, catalogue, sku
 
 WEST = ProviderName("west")
 POD = Offering(WEST, "pod", "", CapacityType.ON_DEMAND, 0.0, "pods", 1)
-TWO_RUNGS = dataclasses.replace(
-    sku(), ladder=(*sku().ladder, Rung(WEST, (CapacityType.ON_DEMAND,), (POD,)))
+TWO_OPTIONS = dataclasses.replace(
+    sku(),
+    launch_options=(*sku().launch_options, LaunchOption(WEST, (CapacityType.ON_DEMAND,), (POD,))),
 )
 
 
@@ -33,12 +34,12 @@ def reasons(world: World) -> str:
 
 def start(world: World, number: int = 0) -> list[MachineId]:
     """Carry the plan out, and have the providers give every machine that it asks for."""
-    before = set(world.state.calls)
+    before = set(world.state.launch_requests)
     world.carry_out()
     machines: list[MachineId] = []
-    for call in [call for key, call in world.state.calls.items() if key not in before]:
-        world.do(e.CallPrepared, call.id, "{}")
-        world.do(e.CallSent, call.id)
+    for call in [call for key, call in world.state.launch_requests.items() if key not in before]:
+        world.do(e.LaunchRequestPrepared, call.id, "{}")
+        world.do(e.LaunchRequestSent, call.id)
         world.answer(call.id, *(f"i-{slot}" for slot in call.slots))
         machines.extend(call.slots)
     assert len(machines) == number
@@ -47,18 +48,18 @@ def start(world: World, number: int = 0) -> list[MachineId]:
 
 def fails(world: World, machine: MachineId) -> None:
     world.boot(machine)
-    world.do(e.MachineGateReported, machine, False, "no gpu")
-    gone(world, machine, EndGround.SURPLUS)
+    world.do(e.HealthChecksReported, machine, False, "no gpu")
+    gone(world, machine, TerminationReason.SURPLUS)
 
 
-def gone(world: World, machine: MachineId, ground: EndGround) -> None:
-    world.do(e.EndRequested, machine, ground, "it is over")
+def gone(world: World, machine: MachineId, reason_code: TerminationReason) -> None:
+    world.do(e.TerminationRequested, machine, reason_code, "it is over")
     world.lists(world.listed(machine, terminated=True), complete=False)
 
 
 def parks(world: World, machine: MachineId) -> None:
     world.boot(machine)
-    world.do(e.MachineGateReported, machine, True, "ok")
+    world.do(e.HealthChecksReported, machine, True, "ok")
 
 
 def in_storm(jobs: int = 10, minimum: int = 0) -> World:
@@ -85,7 +86,7 @@ def test_from_the_third_in_a_row_on_one_probe_at_a_time_is_launched() -> None:
         assert launched(world) == 1
 
 
-def test_the_first_one_that_parks_ends_the_trial() -> None:
+def test_the_first_one_that_becomes_ready_ends_the_trial() -> None:
     world = in_storm()
     (probe,) = start(world, 1)
     parks(world, probe)
@@ -118,7 +119,7 @@ def test_every_job_is_told_why_it_waits() -> None:
     )
 
 
-def test_a_parked_minimum_is_no_way_around_it() -> None:
+def test_a_ready_minimum_is_no_way_around_it() -> None:
     world = in_storm(jobs=0, minimum=5)
     assert launched(world) == 1
     world = in_storm(jobs=2, minimum=5)
@@ -146,7 +147,7 @@ def test_another_sku_goes_on() -> None:
 
 def test_a_probe_that_is_ended_for_being_late_makes_room_for_the_next() -> None:
     """Within one plan, and carried out it plans nothing more (rule 2)."""
-    world = World(catalogue(TWO_RUNGS))
+    world = World(catalogue(TWO_OPTIONS))
     for name in "abc":
         fails(world, world.launch(1, name)[0])
     world.queue(1, 2, 3)
@@ -154,13 +155,13 @@ def test_a_probe_that_is_ended_for_being_late_makes_room_for_the_next() -> None:
     assert world.machine(probe).provider == WEST
     world.after(900)
     made = world.plan()
-    assert [type(intent).__name__ for intent in made.intents] == ["End", "Launch"]
+    assert [type(intent).__name__ for intent in made.intents] == ["Terminate", "Launch"]
     apply_plan(world.ledger, made, world.now, "next-")
     assert world.plan().intents == ()
 
 
-def test_a_rung_whose_machines_fail_gets_a_probe_while_another_rung_serves() -> None:
-    world = World(catalogue(TWO_RUNGS))
+def test_a_option_whose_machines_fail_gets_a_probe_while_another_option_serves() -> None:
+    world = World(catalogue(TWO_OPTIONS))
     for name in "abc":
         fails(world, world.launch(1, name)[0])
     world.queue(*range(1, 11))
@@ -176,19 +177,19 @@ def test_a_rung_whose_machines_fail_gets_a_probe_while_another_rung_serves() -> 
     (first,) = (m for m in machines if world.machine(m).provider == EAST)
     parks(world, first)
     assert {launch.provider: launch.count for launch in world.intents(Launch)} == {EAST: 2}
-    assert on_trial(world.state.cooldowns, rung_key(GPU, 0)) is None
+    assert on_trial(world.state.cooldowns, launch_option_key(GPU, 0)) is None
 
 
 # --- runners that leave at once -------------------------------------------------------------------
 
 
 def leaves(world: World, machine: MachineId) -> None:
-    runner = world.grant(machine)
+    runner = world.assignment(machine)
     world.now += 3
     world.do(e.MachineExited, machine, "the runner exited with status 1")
     for job in tuple(world.state.reads):
         world.observe(job, JobState.QUEUED, read=True)
-    gone(world, machine, EndGround.EXITED)
+    gone(world, machine, TerminationReason.EXITED)
     assert world.runner(runner).job is None
 
 
@@ -202,7 +203,7 @@ def serve_badly(world: World, hours: float) -> int:
             parks(world, machine)
             count += 1
         for known in tuple(world.state.machines.values()):
-            if known.state is MachineState.PARKED:
+            if known.state is MachineState.READY:
                 leaves(world, known.id)
         world.after(10)
     return count
@@ -218,7 +219,7 @@ def test_runners_that_are_refused_do_not_launch_without_end() -> None:
 def in_exit_storm(jobs: int) -> World:
     world = World()
     for name in "abc":
-        leaves(world, world.park(1, name)[0])
+        leaves(world, world.make_ready(1, name)[0])
     world.queue(*range(1, jobs + 1))
     return world
 
@@ -232,19 +233,19 @@ def test_while_it_is_held_nothing_is_launched_and_the_reason_is_shown() -> None:
     assert reasons(world).endswith("one at a time is tried until one gets a job")
 
 
-@pytest.mark.parametrize("stage", ["requested", "parked", "named", "withdrawing", "listening"])
+@pytest.mark.parametrize("stage", ["requested", "ready", "named", "deregistering", "listening"])
 def test_a_probe_is_under_way_until_its_runner_gets_a_job_or_leaves(stage: str) -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
     if stage != "requested":
         parks(world, probe)
-    if stage in ("named", "withdrawing"):
+    if stage in ("named", "deregistering"):
         name = world.name(probe)
-        if stage == "withdrawing":
-            world.do(e.RunnerWithdrawalRequested, name, "its job is gone")
+        if stage == "deregistering":
+            world.do(e.RunnerDeregistrationRequested, name, "its job is gone")
     if stage == "listening":
-        world.grant(probe)
+        world.assignment(probe)
     assert launched(world) == 0
 
 
@@ -253,7 +254,7 @@ def test_a_probe_that_goes_while_its_registration_is_withdrawn_makes_place_for_a
     world.after(30)
     (probe,) = start(world, 1)
     parks(world, probe)
-    world.do(e.RunnerWithdrawalRequested, world.name(probe), "its job is gone")
+    world.do(e.RunnerDeregistrationRequested, world.name(probe), "its job is gone")
     world.after(301.0)
     assert launched(world) == 1
     world.carry_out()
@@ -265,7 +266,7 @@ def test_the_first_runner_that_gets_a_job_ends_the_trial() -> None:
     world.after(30)
     (probe,) = start(world, 1)
     parks(world, probe)
-    runner = world.grant(probe)
+    runner = world.assignment(probe)
     assert launched(world) == 0
     world.starts(1, runner)
     assert on_trial(world.state.cooldowns, exits_key(GPU)) is None
@@ -277,27 +278,27 @@ def test_one_that_is_passed_over_for_minutes_does_not_stop_the_next_probe() -> N
     world.after(30)
     (probe,) = start(world, 1)
     parks(world, probe)
-    runner = world.grant(probe)
+    runner = world.assignment(probe)
     world.after(180)
     assert world.runner(runner).passed_over
     assert launched(world) == 1
 
 
-def test_parked_machines_do_not_end_what_only_a_job_ends() -> None:
+def test_ready_machines_do_not_end_what_only_a_job_ends() -> None:
     world = in_exit_storm(3)
-    world.park(1, "x")
+    world.make_ready(1, "x")
     assert on_trial(world.state.cooldowns, exits_key(GPU)) is not None
     assert on_trial(world.state.cooldowns, boots_key(GPU)) is None
 
 
-def test_a_parked_probe_that_is_ended_in_a_plan_is_none_any_more() -> None:
+def test_a_ready_probe_that_is_ended_in_a_plan_is_none_any_more() -> None:
     world = in_exit_storm(1)
     world.after(30)
     (probe,) = start(world, 1)
     parks(world, probe)
     world.after(300)
     made = world.plan()
-    assert [type(intent).__name__ for intent in made.intents] == ["End", "Launch"]
+    assert [type(intent).__name__ for intent in made.intents] == ["Terminate", "Launch"]
     apply_plan(world.ledger, made, world.now, "next-")
     assert world.plan().intents == ()
 
@@ -310,9 +311,9 @@ def reason(world: World, *ended: str) -> str | None:
 def test_a_booting_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
     world = in_storm()
     (probe,) = start(world, 1)
-    (other,) = world.park(1, "x")
+    (other,) = world.make_ready(1, "x")
     fails(world, world.launch(1, "y")[0])
-    assert reason(world, other) is None  # one that parked ended the trial
+    assert reason(world, other) is None  # one that ready ended the trial
     world = in_storm()
     (probe,) = start(world, 1)
     assert reason(world) is not None
@@ -325,7 +326,7 @@ def test_a_listening_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
     world.after(30)
     (probe,) = start(world, 1)
     parks(world, probe)
-    world.grant(probe)
+    world.assignment(probe)
     assert reason(world) is not None
     assert reason(world, probe) is None
 
@@ -335,9 +336,9 @@ def test_one_that_is_passed_over_and_ended_is_not_counted_off_another() -> None:
     world.after(30)
     (probe,) = start(world, 1)
     parks(world, probe)
-    world.grant(probe)
+    world.assignment(probe)
     world.after(180)
-    world.park(1, "x")
+    world.make_ready(1, "x")
     assert reason(world, probe) is not None
     assert reason(world, probe, "x0") is None
 
@@ -345,21 +346,21 @@ def test_one_that_is_passed_over_and_ended_is_not_counted_off_another() -> None:
 def test_where_no_runner_was_ever_idle_nothing_is_unproved() -> None:
     world = in_exit_storm(5)
     world.after(30)
-    fleet = dataclasses.replace(world.fleet(), unproved={})
+    fleet = dataclasses.replace(world.fleet(), runners_without_job={})
     assert Trials(fleet, ()).of_sku(GPU) is None
 
 
 def test_a_refused_image_is_not_launched_until_it_is_replaced_but_for_a_probe() -> None:
     """GitHub refused its newest runner once, in an outage: one machine finds out when that is over."""
     world = World()
-    (first,) = world.park(1, "a")
+    (first,) = world.make_ready(1, "a")
     world.lists(dataclasses.replace(world.listed(first), image="ami-old"), complete=False)
     world.queue(*range(1, 6))
-    world.grant(first)
+    world.assignment(first)
     world.do(e.MachineExited, first, "it is deprecated", ExitReason.VERSION_DEPRECATED)
     for job in tuple(world.state.reads):
         world.observe(job, JobState.QUEUED, read=True)
-    gone(world, first, EndGround.EXITED)
+    gone(world, first, TerminationReason.EXITED)
     assert launched(world) == 0
     assert reasons(world).startswith("circuit breaker of gpu open until its image is replaced: ")
     assert "in image ami-old" in reasons(world)

@@ -1,14 +1,21 @@
-"""What is due because time passed: each ground of an end, examinations, repeats, questions."""
+"""What is due because time passed: each ground of an end, runner_reads, repeats, questions."""
 
 import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import RegistrationRate
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.identifiers import CallId, JobId, MachineId
+from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.machines import EndGround
-from autoscaler.model.plan import End, Examine, Grant, Launch, ReadJob, RepeatCall
+from autoscaler.model.machines import TerminationReason
+from autoscaler.model.plan import (
+    Assign,
+    Launch,
+    ReadJob,
+    ReadRunner,
+    ResendLaunchRequest,
+    Terminate,
+)
 from tests.ledger.builders import START, World, listed
 from tests.planner.fleets import catalogue
 
@@ -21,15 +28,15 @@ def due(world: World, seconds: float) -> tuple[object, ...]:
     return world.plan().intents
 
 
-def end(ground: EndGround, reason: str) -> tuple[End]:
-    return (End(C0, ground, reason),)
+def end(reason_code: TerminationReason, reason: str) -> tuple[Terminate]:
+    return (Terminate(C0, reason_code, reason),)
 
 
-def test_a_machine_that_does_not_say_hello_in_time_is_ended() -> None:
+def test_a_machine_that_does_not_say_attestation_in_time_is_ended() -> None:
     world = World()
     world.launch(1)
     assert due(world, 899.9) == ()
-    assert due(world, 900) == end(EndGround.DEADLINE, "it did not say hello in time")
+    assert due(world, 900) == end(TerminationReason.DEADLINE, "it did not say hello in time")
 
 
 def test_a_gate_that_does_not_end_in_time_ends_its_machine() -> None:
@@ -37,22 +44,22 @@ def test_a_gate_that_does_not_end_in_time_ends_its_machine() -> None:
     world.launch(1)
     world.boot("c0")
     assert due(world, 599.9) == ()
-    assert due(world, 600) == end(EndGround.DEADLINE, "its gate did not end in time")
+    assert due(world, 600) == end(TerminationReason.DEADLINE, "its gate did not end in time")
 
 
-def test_a_parked_machine_may_be_silent_for_five_minutes() -> None:
+def test_a_ready_machine_may_be_silent_for_five_minutes() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     assert due(world, 299.9) == ()
-    assert due(world, 300) == end(EndGround.DEADLINE, "it is parked and silent")
+    assert due(world, 300) == end(TerminationReason.DEADLINE, "it is ready and silent")
 
 
 def test_a_machine_that_failed_its_gate_is_ended_at_once() -> None:
     world = World()
     world.launch(1)
     world.boot("c0")
-    world.do(e.MachineGateReported, C0, False, "no GPU")
-    assert due(world, 0) == end(EndGround.SURPLUS, "no GPU")
+    world.do(e.HealthChecksReported, C0, False, "no GPU")
+    assert due(world, 0) == end(TerminationReason.SURPLUS, "no GPU")
 
 
 def test_a_machine_that_said_goodbye_has_two_minutes() -> None:
@@ -60,28 +67,28 @@ def test_a_machine_that_said_goodbye_has_two_minutes() -> None:
     world.ready()
     world.do(e.MachineExited, C0, "bye")
     assert due(world, 119.9) == ()
-    assert due(world, 120) == end(EndGround.EXITED, "its runner has left")
+    assert due(world, 120) == end(TerminationReason.EXITED, "its runner has left")
 
 
 def test_an_end_without_effect_is_asked_for_again_on_its_first_ground() -> None:
     world = World()
-    world.park()
-    world.do(e.EndRequested, C0, EndGround.IDLE, "idle")
+    world.make_ready()
+    world.do(e.TerminationRequested, C0, TerminationReason.IDLE, "idle")
     assert due(world, 119.9) == ()
-    assert due(world, 120) == end(EndGround.IDLE, "asked for again")
+    assert due(world, 120) == end(TerminationReason.IDLE, "asked for again")
     world.carry_out()
     assert due(world, 359.9) == ()
     assert len(due(world, 360)) == 1
 
 
-def test_a_silent_granted_machine_is_examined_and_never_ended_for_it() -> None:
+def test_a_silent_assigned_machine_is_examined_and_never_ended_for_it() -> None:
     world = World()
     world.ready()
     assert due(world, 899.9) == ()
     for moment in (900, 1800, 2700):
-        assert due(world, moment) == (Examine(C0),)
+        assert due(world, moment) == (ReadRunner(C0),)
         world.carry_out()
-        world.do(e.MachineExamined, C0, False, "busy")
+        world.do(e.RunnerRead, C0, False, "busy")
         assert world.plan().intents == ()
 
 
@@ -89,40 +96,40 @@ def test_two_proofs_that_its_work_is_over_end_it() -> None:
     world = World()
     world.ready()
     for moment in (900, 1800):
-        assert due(world, moment) == (Examine(C0),)
+        assert due(world, moment) == (ReadRunner(C0),)
         world.carry_out()
-        world.do(e.MachineExamined, C0, True, "completed")
+        world.do(e.RunnerRead, C0, True, "completed")
     assert world.plan().intents == end(
-        EndGround.SILENT_AND_FINISHED, "silent, and GitHub shows its work as over"
+        TerminationReason.SILENT_AND_FINISHED, "silent, and GitHub shows its work as over"
     )
 
 
-def test_a_granted_machine_is_ended_past_its_lifetime_and_not_before() -> None:
+def test_a_assigned_machine_is_ended_past_its_lifetime_and_not_before() -> None:
     world = World()
     world.starts(1, world.ready())
     world.now = START + 86_000
     world.do(e.MachineSeen, C0)
     assert due(world, 86_399.9) == ()
-    assert due(world, 86_400) == end(EndGround.LIFETIME, "granted 86400 s ago")
+    assert due(world, 86_400) == end(TerminationReason.LIFETIME, "assigned 86400 s ago")
 
 
-def test_the_lifetime_counts_from_the_grant() -> None:
+def test_the_lifetime_counts_from_the_assignment() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.now += 200
-    world.grant("c0")
+    world.assignment("c0")
     world.now = START + 86_300
     world.do(e.MachineSeen, C0)
     assert due(world, 86_599.9) == ()
-    assert due(world, 86_600) == end(EndGround.LIFETIME, "granted 86400 s ago")
+    assert due(world, 86_600) == end(TerminationReason.LIFETIME, "assigned 86400 s ago")
 
 
 def test_a_machine_that_is_ended_is_no_supply_and_its_job_gets_another() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.queue(1)
-    assert [type(i) for i in due(world, 299)] == [Grant]
-    assert [type(i) for i in due(world, 300)] == [End, Launch]
+    assert [type(i) for i in due(world, 299)] == [Assign]
+    assert [type(i) for i in due(world, 300)] == [Terminate, Launch]
 
 
 def test_an_ended_machines_registration_is_no_supply() -> None:
@@ -132,7 +139,7 @@ def test_an_ended_machines_registration_is_no_supply() -> None:
     world.do(e.MachineSeen, C0)
     world.queue(1)
     assert due(world, 86_399) == ()
-    assert [type(i) for i in due(world, 86_400)] == [End, Launch]
+    assert [type(i) for i in due(world, 86_400)] == [Terminate, Launch]
 
 
 def test_the_other_machines_registrations_still_are() -> None:
@@ -144,16 +151,16 @@ def test_the_other_machines_registrations_still_are() -> None:
     for name in "ab":
         world.do(e.MachineSeen, MachineId(f"{name}0"))
     world.queue(1)
-    assert [type(i) for i in due(world, 86_400)] == [End]
+    assert [type(i) for i in due(world, 86_400)] == [Terminate]
     world.queue(2)
-    assert [type(i) for i in due(world, 86_400)] == [End, Launch]
+    assert [type(i) for i in due(world, 86_400)] == [Terminate, Launch]
 
 
 def unanswered() -> World:
     world = World()
     world.queue(1)
     world.send(1)
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     return world
 
 
@@ -164,23 +171,23 @@ def test_an_unanswered_call_is_repeated_at_growing_intervals_for_ten_minutes() -
     world, moments = unanswered(), []
     for moment in range(1, 1000):
         world.now = START + moment
-        for repeat in world.intents(RepeatCall):
+        for repeat in world.intents(ResendLaunchRequest):
             moments.append(moment)
-            world.do(e.CallSent, repeat.call)
-            world.do(e.CallOutcomeUnknown, repeat.call, "timed out")
+            world.do(e.LaunchRequestSent, repeat.launch_request)
+            world.do(e.LaunchOutcomeUnknown, repeat.launch_request, "timed out")
     assert moments == REPEATS
 
 
 def test_the_first_repeat_comes_after_five_seconds() -> None:
     world = unanswered()
     assert due(world, 4.9) == ()
-    assert due(world, 5) == (RepeatCall(CallId("c")),)
+    assert due(world, 5) == (ResendLaunchRequest(LaunchRequestId("c")),)
 
 
 @pytest.mark.parametrize(("moment", "repeated"), [(599.9, True), (600.0, False)])
 def test_after_ten_minutes_nothing_is_repeated(moment: float, repeated: bool) -> None:
     found = due(unanswered(), moment)
-    assert any(isinstance(intent, RepeatCall) for intent in found) is repeated
+    assert any(isinstance(intent, ResendLaunchRequest) for intent in found) is repeated
 
 
 def test_a_slot_that_nobody_knows_about_any_more_is_no_supply() -> None:
@@ -192,7 +199,7 @@ def test_a_throttled_provider_gets_no_repeats() -> None:
     world = unanswered()
     world.state.cooldowns["throttle:east"] = Cooldown("throttle:east", START + 30, 1, "slow down")
     assert due(world, 29.9) == ()
-    assert due(world, 30) == (RepeatCall(CallId("c")),)
+    assert due(world, 30) == (ResendLaunchRequest(LaunchRequestId("c")),)
 
 
 @pytest.mark.parametrize("state", ["recorded", "sent", "settled"])
@@ -211,12 +218,12 @@ def test_only_calls_of_unknown_outcome_are_repeated(state: str) -> None:
 def test_a_call_whose_turn_is_later_keeps_no_other_from_being_repeated() -> None:
     world = unanswered()
     world.now += 5.0
-    world.do(e.CallSent, CallId("c"))
-    world.do(e.CallOutcomeUnknown, CallId("c"), "timed out")
+    world.do(e.LaunchRequestSent, LaunchRequestId("c"))
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     world.send(1, "d")
-    world.do(e.CallOutcomeUnknown, CallId("d"), "timed out")
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("d"), "timed out")
     world.now += 5.0
-    assert world.intents(RepeatCall) == [RepeatCall(CallId("d"))]
+    assert world.intents(ResendLaunchRequest) == [ResendLaunchRequest(LaunchRequestId("d"))]
 
 
 def test_questions_are_asked_when_due_and_in_order() -> None:
@@ -233,14 +240,14 @@ def test_questions_are_asked_when_due_and_in_order() -> None:
 def test_intents_come_in_the_order_to_carry_them_out() -> None:
     world = World(catalogue(registration=RegistrationRate(10, 1.0)))
     world.send(1, "u")
-    world.do(e.CallOutcomeUnknown, CallId("u"), "timed out")
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("u"), "timed out")
     world.ready("g")
-    world.park(1, "s")
+    world.make_ready(1, "s")
     world.now = START + 950
     for number, name in enumerate("pr"):
-        world.park(1, name)
+        world.make_ready(1, name)
         world.queue(number)
-    world.mint("r0")
+    world.register("r0")
     world.completes(0)
     world.completes(1)
     world.queue(*range(10, 14), labels=("gpu", "linux"))
@@ -253,4 +260,12 @@ def test_intents_come_in_the_order_to_carry_them_out() -> None:
         complete=False,
     )
     kinds = [type(intent).__name__ for intent in world.plan().intents]
-    assert kinds == ["WithdrawRunner", "End", "End", "Grant", "Launch", "Examine", "ReadJob"]
+    assert kinds == [
+        "DeregisterRunner",
+        "Terminate",
+        "Terminate",
+        "Assign",
+        "Launch",
+        "ReadRunner",
+        "ReadJob",
+    ]

@@ -8,12 +8,12 @@ from autoscaler.model.catalogue import Limits, RegistrationRate
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.plan import Grant, Waiting
+from autoscaler.model.plan import Assign, Waiting
 from tests.ledger.builders import GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 
 READY = "a runner is ready for it: GitHub has to hand it out"
-PARKED = "a machine is parked for it and waits for its turn to register"
+MACHINE_READY = "a machine is ready for it and waits for its turn to register"
 COMING = "a machine for it is being launched or boots"
 PLANNED = "a machine for it is requested now"
 ASKED = "GitHub is being asked what became of it"
@@ -70,7 +70,7 @@ def test_a_held_job_was_not_given_to_runners_that_fit_it() -> None:
 def test_reasons_go_down_the_queue_by_what_serves_it() -> None:
     world = World(catalogue(sku(max_machines=4), registration=RegistrationRate(1, 0.001)))
     world.ready("a")
-    world.park(1, "p")
+    world.make_ready(1, "p")
     world.launch(1, "l")
     world.record(1, "u")
     for job in range(1, 6):
@@ -78,7 +78,7 @@ def test_reasons_go_down_the_queue_by_what_serves_it() -> None:
         world.now += 1
     assert reasons(world) == [
         (1, READY, False),
-        (1, PARKED, False),
+        (1, MACHINE_READY, False),
         (1, COMING, False),
         (1, PLANNED, False),
         (1, "its turn to register at GitHub comes later", True),
@@ -111,11 +111,11 @@ def test_a_class_without_jobs_has_no_entry() -> None:
 
 def test_a_scope_in_which_nothing_can_be_registered_says_so() -> None:
     world = World()
-    world.park(1)
+    world.make_ready(1)
     world.queue(1)
-    (grant,) = world.intents(Grant)
-    name = world.name(grant.machine)
-    world.do(e.RunnerMintFailed, name, FailureClass.CONFIGURATION, "403 no", world.now + 60)
+    (assignment,) = world.intents(Assign)
+    name = world.name(assignment.machine)
+    world.do(e.RunnerRegistrationFailed, name, FailureClass.CONFIGURATION, "403 no", world.now + 60)
     (run,) = world.plan().waiting[GPU_CLASS]
     assert run.blocked
     assert "403 no" in run.reason

@@ -14,7 +14,7 @@ from moto.server import ThreadedMotoServer
 
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
-from autoscaler.model.identifiers import CallId, InstallationId, ProviderName, SkuName
+from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.provider import Ec2Provider
@@ -156,9 +156,9 @@ def make_order(settings: Ec2Settings) -> MakeOrder:
         types = ("g5.xlarge", "g4dn.xlarge")
         zones = ("us-east-1a", "us-east-1b")
         return LaunchOrder(
-            call=CallId(f"{token}-call"),
+            launch_request=LaunchRequestId(f"{token}-call"),
             sku=SKU,
-            rung=0,
+            option=0,
             capacity_type=CapacityType.ON_DEMAND,
             offerings=tuple(f"east/{one}/{zone}/on-demand" for one in types for zone in zones),
             count=count,

@@ -52,7 +52,7 @@ class ProviderContract:
         assert set(machines) == {one.provider_id for one in answer.launched}
         for launched in answer.launched:
             machine = machines[launched.provider_id]
-            assert (machine.call, machine.sku) == (order.call, order.sku)
+            assert (machine.launch_request, machine.sku) == (order.launch_request, order.sku)
             assert machine.installation
             assert not machine.terminated
             assert machine.capacity_type is launched.capacity_type is order.capacity_type
@@ -61,7 +61,7 @@ class ProviderContract:
             )
             assert offering in order.offerings
             assert machine.dollars_per_hour >= 0
-            assert all(units > 0 for _, units in machine.holds)
+            assert all(units > 0 for _, units in machine.quota_usage)
             assert machine.launch_time
 
     async def test_the_same_text_sent_twice_launches_once(

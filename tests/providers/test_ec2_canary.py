@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, SkuName
+from autoscaler.model.identifiers import LaunchRequestId, SkuName
 from autoscaler.providers.ec2.canary import sku_for
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.requests import template_of
@@ -19,14 +19,14 @@ from autoscaler.providers.ec2.settings import CanaryImage, Ec2Settings, Ec2Sku
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
 from tests.providers.test_ec2_requests import SETTINGS, SKU, order
 
-CALLS = [CallId(f"call-{number}") for number in range(2000)]
+CALLS = [LaunchRequestId(f"call-{number}") for number in range(2000)]
 
 
 def with_canary(percent: float, name: str = "next-*") -> Ec2Sku:
     return replace(SKU, canary=CanaryImage(name, "123456789012", percent))
 
 
-def takes_canary(sku: Ec2Sku, call: CallId) -> bool:
+def takes_canary(sku: Ec2Sku, call: LaunchRequestId) -> bool:
     return sku_for(sku, call).image_name == "next-*"
 
 
@@ -74,7 +74,7 @@ def provider(api: ScriptedApi, sku: Ec2Sku) -> Ec2Provider:
     return Ec2Provider(settings, RememberingTelemetry(), ManualClock(), api)
 
 
-def spot_order(call: CallId) -> LaunchOrder:
+def spot_order(call: LaunchRequestId) -> LaunchOrder:
     return order(CapacityType.SPOT, call=call)
 
 

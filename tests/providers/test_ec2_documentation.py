@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscaler.lab.ec2.event_queue import LET_THROUGH
-from autoscaler.ledger.cooldowns import GROWTH
+from autoscaler.ledger.cooldowns import BACKOFFS
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.ec2.errors import MEANINGS, Meaning
 from autoscaler.providers.ec2.notices import PARSERS
@@ -59,7 +59,7 @@ def test_what_makes_tags_ends_or_deletes_is_bound_to_the_fleets_tag() -> None:
         assert [value for key, value in equals.items() if key.endswith(f"/{FLEET}")] == ["FLEET"]
 
 
-def test_the_key_of_disks_is_used_by_ec2_alone_and_granted_to_machines_alone() -> None:
+def test_the_key_of_disks_is_used_by_ec2_alone_and_assigned_to_machines_alone() -> None:
     by_sid = {one["Sid"]: one for one in statements()}
     use, grant = by_sid["UseKeyOfDisks"], by_sid["LetMachinesUseKeyOfDisks"]
     assert actions(use) == FOR_DISKS
@@ -104,9 +104,9 @@ def test_every_code_stands_in_the_row_of_its_class_and_no_other() -> None:
     found = {frozenset(re.findall(r"`([^`]+)`", codes)): failure for failure, codes, _, _ in rows}
     assert found == {frozenset(codes): one.failure for one, codes in expected.items()}
     for failure, _, _, hold in rows:
-        growth = next(one for kind, one in GROWTH.items() if kind == failure)
+        growth = next(one for kind, one in BACKOFFS.items() if kind == failure)
         told = re.findall(r"(\d+) (s|min)", hold)
         seconds = [float(number) * {"s": 1, "min": 60}[unit] for number, unit in told]
         edge = [FIRST_BACK_OFF] if failure == FailureClass.THROTTLED else []
         assert seconds == [growth.first, *edge, growth.longest], failure
-    assert GROWTH[FailureClass.THROTTLED].longest == LONGEST_BACK_OFF
+    assert BACKOFFS[FailureClass.THROTTLED].longest == LONGEST_BACK_OFF

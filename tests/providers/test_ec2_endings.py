@@ -8,7 +8,7 @@ import pytest
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
-from autoscaler.providers.ec2.endings import BATCH, end_machines
+from autoscaler.providers.ec2.endings import BATCH, terminate_machines
 from tests.providers.doubles import ScriptedApi
 
 
@@ -23,7 +23,7 @@ def refuse(code: str, message: str) -> ProviderError:
 async def test_machines_are_ended_in_batches_each_once() -> None:
     api = ScriptedApi(lambda *_: None)
     wanted = [machine(number) for number in range(2 * BATCH + 1)]
-    assert await end_machines(api, wanted + wanted[:3]) == {}
+    assert await terminate_machines(api, wanted + wanted[:3]) == {}
     assert [len(arguments["ids"]) for _, arguments in api.calls] == [BATCH, BATCH, 1]
     assert [one for _, arguments in api.calls for one in arguments["ids"]] == wanted
 
@@ -38,7 +38,7 @@ async def test_unknown_machines_are_left_out_and_the_rest_ended() -> None:
             raise refuse("InvalidInstanceID.NotFound", f"The instance IDs '{names}' do not exist")
 
     api = ScriptedApi(answer)
-    assert await end_machines(api, [machine(number) for number in range(5)]) == {}
+    assert await terminate_machines(api, [machine(number) for number in range(5)]) == {}
     assert api.calls[-1][1]["ids"] == [machine(0), machine(2), machine(4)]
 
 
@@ -48,7 +48,7 @@ async def test_a_protected_machine_is_refused_and_shields_nobody() -> None:
             raise refuse("OperationNotPermitted", f"The instance '{machine(2)}' may not be ended")
 
     api = ScriptedApi(answer)
-    refused = await end_machines(api, [machine(1), machine(2), machine(3)])
+    refused = await terminate_machines(api, [machine(1), machine(2), machine(3)])
     assert list(refused) == [machine(2)]
     assert "OperationNotPermitted" in refused[machine(2)]
     assert api.calls[-1][1]["ids"] == [machine(1), machine(3)]
@@ -62,7 +62,7 @@ async def test_a_malformed_id_is_refused_and_shields_nobody() -> None:
             raise refuse("InvalidInstanceID.Malformed", f'Invalid id: "{bad}"')
 
     api = ScriptedApi(answer)
-    assert list(await end_machines(api, [machine(1), bad])) == [bad]
+    assert list(await terminate_machines(api, [machine(1), bad])) == [bad]
     assert api.calls[-1][1]["ids"] == [machine(1)]
 
 
@@ -78,4 +78,4 @@ async def test_a_refusal_that_names_no_machine_is_raised(code: str, message: str
         raise refuse(code, message)
 
     with pytest.raises(ProviderError, match=code):
-        await end_machines(ScriptedApi(answer), [machine(1)])
+        await terminate_machines(ScriptedApi(answer), [machine(1)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.providers.ec2.errors import (
     MEANINGS,
     Meaning,
@@ -13,10 +13,10 @@ from autoscaler.providers.ec2.errors import (
     outcome_unknown,
 )
 
-CAPACITY, ZONE = Meaning(FailureClass.CAPACITY), Meaning(FailureClass.CAPACITY, Reach.ZONE)
-QUOTA, ACCOUNT = Meaning(FailureClass.QUOTA), Meaning(FailureClass.QUOTA, Reach.PROVIDER)
+CAPACITY, ZONE = Meaning(FailureClass.CAPACITY), Meaning(FailureClass.CAPACITY, FailureScope.ZONE)
+QUOTA, ACCOUNT = Meaning(FailureClass.QUOTA), Meaning(FailureClass.QUOTA, FailureScope.PROVIDER)
 THROTTLED, CONFIGURATION = Meaning(FailureClass.THROTTLED), Meaning(FailureClass.CONFIGURATION)
-NO_SPOT = Meaning(FailureClass.CONFIGURATION, Reach.CAPACITY_TYPE)
+NO_SPOT = Meaning(FailureClass.CONFIGURATION, FailureScope.CAPACITY_TYPE)
 UNKNOWN = Meaning(FailureClass.UNKNOWN)
 
 CODES = {

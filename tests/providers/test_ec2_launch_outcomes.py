@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.events import LaunchFailure
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.requests import template_of
 from autoscaler.providers.ec2.resources import VISIBLE_AFTER
@@ -198,7 +198,7 @@ async def test_a_full_subnet_holds_its_zone_and_another_one_of_the_zone_is_taken
         failure = refusal.value
     else:
         (failure,) = (await provider.launch(request)).failures
-    assert (failure.failure, failure.reach) == (FailureClass.CAPACITY, Reach.ZONE)
+    assert (failure.failure, failure.reach) == (FailureClass.CAPACITY, FailureScope.ZONE)
     assert failure.offering is not None
     assert failure.offering.split("/")[2] == "us-east-1a"
     following = await provider.prepare(make_order(2, "u"))
@@ -217,7 +217,7 @@ async def test_a_pool_that_was_not_asked_for_costs_no_machine(
     front.script("CreateFleet", Reply(200, body=body))
     answer = await provider.launch(request)
     assert [one.provider_id for one in answer.launched] == ["i-00000000000000001"]
-    assert [(one.code, one.reach) for one in answer.failures] == [(code, Reach.ZONE)] * 2
+    assert [(one.code, one.reach) for one in answer.failures] == [(code, FailureScope.ZONE)] * 2
     following = await provider.prepare(make_order(2, "u"))
     assert zone_of(following, subnets[0]) == "us-east-1a"  # in place of the full one there
 
@@ -230,7 +230,7 @@ async def test_a_missing_spot_role_is_spots_trouble_alone(
     with pytest.raises(ProviderError) as refusal:
         await provider.launch(await provider.prepare(make_order(1, "t")))
     assert refusal.value.failure is FailureClass.CONFIGURATION
-    assert refusal.value.reach is Reach.CAPACITY_TYPE
+    assert refusal.value.reach is FailureScope.CAPACITY_TYPE
 
 
 async def test_a_throttled_call_makes_the_next_one_wait_longer_each_time(

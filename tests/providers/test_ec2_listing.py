@@ -8,12 +8,12 @@ import pytest
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
-from autoscaler.model.machines import EndGround, MachineState
+from autoscaler.model.machines import MachineState, TerminationReason
 from autoscaler.providers.ec2.account_operations import describe_images
 from autoscaler.providers.ec2.answers import listed_machine
-from autoscaler.providers.ec2.endings import end_machines
+from autoscaler.providers.ec2.endings import terminate_machines
 from autoscaler.providers.ec2.machine_operations import describe_instances
 from autoscaler.providers.ec2.rows import InstanceRow
 from autoscaler.providers.ec2.settings import Ec2Settings
@@ -36,7 +36,7 @@ def instance(state: str, code: str) -> InstanceRow:
         reason=f"{code}: words",
         installation="0badcafe",
         sku="gpu",
-        call="c",
+        launch_request="c",
         ended_by=code,
     )
 
@@ -47,11 +47,11 @@ def instance(state: str, code: str) -> InstanceRow:
         (
             "Client.VolumeLimitExceeded",
             FailureClass.QUOTA,
-            Reach.PROVIDER,
+            FailureScope.PROVIDER,
             {"capacity_type:east/on-demand", "capacity_type:east/spot"},
         ),
-        ("Client.InternalError", FailureClass.CONFIGURATION, None, {"rung:gpu/0"}),
-        ("Client.InvalidSnapshot.NotFound", FailureClass.CONFIGURATION, None, {"rung:gpu/0"}),
+        ("Client.InternalError", FailureClass.CONFIGURATION, None, {"option:gpu/0"}),
+        ("Client.InvalidSnapshot.NotFound", FailureClass.CONFIGURATION, None, {"option:gpu/0"}),
         (
             "Server.InsufficientInstanceCapacity",
             FailureClass.CAPACITY,
@@ -73,7 +73,7 @@ def test_a_machine_that_went_from_pending_to_terminated_cools_down_what_its_reas
     settings: Ec2Settings,
     code: str,
     failure: FailureClass | None,
-    reach: Reach | None,
+    reach: FailureScope | None,
     held: set[str],
 ) -> None:
     row = instance("terminated", code)
@@ -83,7 +83,10 @@ def test_a_machine_that_went_from_pending_to_terminated_cools_down_what_its_reas
     world.launch(1)
     world.lists(shown)
     machine = world.machine("c0")
-    assert (machine.state, machine.failure) == (MachineState.GONE, failure or FailureClass.UNKNOWN)
+    assert (machine.state, machine.failure) == (
+        MachineState.TERMINATED,
+        failure or FailureClass.UNKNOWN,
+    )
     assert machine.reason == f"{code}: words"
     cooldowns = world.state.cooldowns.items()
     assert {key for key, one in cooldowns if one.until > world.now} == held
@@ -116,12 +119,12 @@ async def test_a_machine_that_ec2_does_not_find_when_ended_is_not_proved_gone() 
 
     world = World()
     world.launch(1)
-    world.do(e.EndRequested, MachineId("c0"), EndGround.OPERATOR, "why")
-    assert await end_machines(ScriptedApi(answer), [ProviderMachineId("i-0c0")]) == {}
-    world.do(e.EndAnswered, MachineId("c0"))
-    assert world.machine("c0").state is MachineState.ENDING
+    world.do(e.TerminationRequested, MachineId("c0"), TerminationReason.OPERATOR, "why")
+    assert await terminate_machines(ScriptedApi(answer), [ProviderMachineId("i-0c0")]) == {}
+    world.do(e.TerminationAnswered, MachineId("c0"))
+    assert world.machine("c0").state is MachineState.TERMINATING
     assert world.fleet().usage.machines == 1
-    for state, moment in ((MachineState.ENDING, 1.0), (MachineState.GONE, 61.0)):
+    for state, moment in ((MachineState.TERMINATING, 1.0), (MachineState.TERMINATED, 61.0)):
         world.now += moment
         world.lists()
         assert world.machine("c0").state is state

@@ -147,7 +147,7 @@ async def test_machines_are_listed_page_by_page_with_price_and_quota(
     assert [len(page) for page in pages] == [5, 2]
     one = pages[0][0]
     assert one.dollars_per_hour == 1.006
-    assert one.holds == (("east/on-demand/G and VT", 4),)
+    assert one.quota_usage == (("east/on-demand/G and VT", 4),)
     assert one.installation == "f00dface"
     assert one.image.startswith("ami-")
     assert one.launch_time.endswith("Z")
@@ -173,7 +173,7 @@ async def test_a_terminated_machine_says_why_and_holds_nothing(
     (one,) = (await listed(provider)).values()
     assert one.terminated
     assert one.reason.startswith("Client.UserInitiatedShutdown")
-    assert one.holds == ()
+    assert one.quota_usage == ()
 
 
 async def test_unknown_machines_shield_nobody_from_ending(
@@ -195,4 +195,4 @@ async def test_a_spot_call_gives_spot_machines(
     assert {one.capacity_type for one in answer.launched} == {CapacityType.SPOT}
     (machine, _) = (await listed(provider)).values()
     assert machine.capacity_type is CapacityType.SPOT
-    assert machine.holds == (("east/spot/G and VT", 4),)
+    assert machine.quota_usage == (("east/spot/G and VT", 4),)

@@ -10,7 +10,7 @@ import pytest
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, InstallationId, ProviderName, SkuName
+from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.requests import (
     fleet_request,
@@ -47,9 +47,9 @@ SUBNETS = {"us-east-1a": "subnet-a", "us-east-1b": "subnet-b"}
 
 def order(capacity_type: CapacityType, **changes: Any) -> LaunchOrder:
     plain = LaunchOrder(
-        call=CallId("c-1"),
+        launch_request=LaunchRequestId("c-1"),
         sku=SKU.name,
-        rung=0,
+        option=0,
         capacity_type=capacity_type,
         offerings=tuple(
             f"east/{name}/{zone}/{capacity_type}"

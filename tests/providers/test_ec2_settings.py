@@ -77,16 +77,16 @@ def test_a_region_that_aws_lists_needs_no_prices_of_the_operators(tmp_path: Path
 
 def test_the_types_that_skus_launch_are_those_whose_prices_are_read(tmp_path: Path) -> None:
     path = tmp_path / "fleet.yaml"
-    ladder = (
+    launch_options = (
         "[{provider: there, instance_types: [g5.xlarge], capacity: [spot]}, "
         "{provider: there, instance_types: [g4dn.xlarge]}]"
     )
     more = (
         "  win:\n    on: "
-        + ladder.replace("g5", "g6")
+        + launch_options.replace("g5", "g6")
         + "\n    os: windows\n    image: {name: w}\n"
     )
-    text = TEXT.replace("[{provider: there, instance_types: [g5.xlarge]}]", ladder) + more
+    text = TEXT.replace("[{provider: there, instance_types: [g5.xlarge]}]", launch_options) + more
     path.write_text(text.replace("REGION", "eu-west-1").replace("MORE", "quotas: {}"))
     made = ec2_settings(
         config.load(path, files=False), Installations(InstallationId("0badcafe")), "0" * 64

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.provider import LaunchAnswer, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType, Offering, OperatingSystem
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.answers import launch_answer, refused_override
 from autoscaler.providers.ec2.errors import says_unsupported
@@ -219,7 +219,7 @@ async def test_a_refused_call_is_an_error_whatever_it_names(
     settings: Ec2Settings, code: str, message: str, named: str
 ) -> None:
     # Of a repeat, only an error says nothing about the first try: an answer would end the call.
-    reach = Reach.ZONE if named.endswith("a") else None
+    reach = FailureScope.ZONE if named.endswith("a") else None
 
     def answer(operation: str, arguments: Mapping[str, Any]) -> Any:
         assert operation == "CreateFleet"
@@ -236,12 +236,12 @@ async def test_a_refused_call_is_an_error_whatever_it_names(
 
 def test_a_full_subnet_is_named_as_before() -> None:
     code = "InsufficientFreeAddressesInSubnet"
-    error = ProviderError(FailureClass.CAPACITY, code, "subnet-0e is full", None, Reach.ZONE)
+    error = ProviderError(FailureClass.CAPACITY, code, "subnet-0e is full", None, FailureScope.ZONE)
     refused = refused_override(EAST, REQUEST, error)
     assert refused is not None
     assert refused[0] == "subnet-0e"
     assert refused[1].failure is FailureClass.CAPACITY
     assert (refused[1].reach, refused[1].offering) == (
-        Reach.ZONE,
+        FailureScope.ZONE,
         f"east/g5.xlarge/{B}/on-demand",
     )

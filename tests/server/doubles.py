@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.bootstrap import (
+    Assigned,
+    AttestationAnswer,
     BootstrapRefusedError,
-    Granted,
-    HelloAnswer,
-    StayParked,
+    StayReady,
 )
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.model.identifiers import (
@@ -79,14 +79,14 @@ class Inbox:
 
 
 class ScriptedBootstrap:
-    """Knows one machine and one nonce. `error` is raised by whatever is asked next, `grant` given once.
+    """Knows one machine and one nonce. `error` is raised by whatever is asked next, `assignment` given once.
 
     Proofs are being checked while `go_on` is clear, a list is waited for while `listed` is.
     """
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self.grant: Granted | None = None
+        self.assignment: Assigned | None = None
         self.asked = 0
         self.said: list[tuple[object, ...]] = []
         self.polling = asyncio.Event()
@@ -107,7 +107,7 @@ class ScriptedBootstrap:
         if (machine, nonce) != (MACHINE, NONCE):
             raise BootstrapRefusedError(401, "nonce")
 
-    async def hello(
+    async def attest(
         self,
         provider: str,
         proof: bytes,
@@ -115,35 +115,37 @@ class ScriptedBootstrap:
         protocol: int,
         agent: str,
         checked: Callable[[], None],
-    ) -> HelloAnswer:
+    ) -> AttestationAnswer:
         await self._heard("hello", provider, proof, nonce, protocol, agent)
         checked()
         await self.listed.wait()
-        return HelloAnswer(MACHINE, "linux.gpu", {"disk_gb": 10, "github": "https://github.com"})
+        return AttestationAnswer(
+            MACHINE, "linux.gpu", {"disk_gb": 10, "github": "https://github.com"}
+        )
 
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
         self._known(machine, nonce)
         await self._heard("stage", stage)
 
-    async def gate(
+    async def health_checks(
         self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
     ) -> None:
         self._known(machine, nonce)
         await self._heard("gate", passed, detail, runner_version)
 
-    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayParked | Granted:
+    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
         self._known(machine, nonce)
         await self._heard("poll", wait)
-        if self.grant is not None:
-            grant, self.grant = self.grant, None
-            return grant
+        if self.assignment is not None:
+            assignment, self.assignment = self.assignment, None
+            return assignment
         self.polling.set()
         try:
             await asyncio.sleep(wait)
         except asyncio.CancelledError:
             self.poll_cancelled.set()
             raise
-        return StayParked()
+        return StayReady()
 
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
         self._known(machine, nonce)

@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 
 from autoscaler.controller.ports.bootstrap import (
+    Assigned,
     Bootstrap,
-    Granted,
 )
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import (
@@ -40,14 +40,14 @@ SECRET = b"a webhook secret"
 AGENT = b"print('agent')\n"
 JIT_CONFIG = "jit-config-of-one-runner"
 PROOF = b"\x30\x82 a signed document"
-HELLO: dict[str, Any] = {
+ATTESTATION: dict[str, Any] = {
     "protocol": 1,
     "provider": "us-east-1",
     "proof": base64.b64encode(PROOF).decode(),
     "nonce": NONCE,
     "agent": "1.0",
 }
-GRANT = Granted(RunnerName("ci-0123-m-1"), JIT_CONFIG)
+GRANT = Assigned(RunnerName("ci-0123-m-1"), JIT_CONFIG)
 STEPS: dict[str, dict[str, Any]] = {
     "stage": {"stage": "driver"},
     "gate": {"passed": True, "checks": []},

@@ -12,8 +12,8 @@ import pytest_asyncio
 import structlog
 
 from autoscaler.controller.ports.confirmations import (
-    ConfirmationRefusedError,
-    Confirmations,
+    OperatorRequestRefusedError,
+    OperatorRequests,
     RefusalKind,
 )
 from autoscaler.controller.ports.store import StoreError
@@ -24,13 +24,13 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
-from autoscaler.model.unclear import Unclear
+from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.server.admin import MOST_SHOWN, AdminEndpoint
 from autoscaler.server.serving import Serving
 from tests.server.fakes import LOOPBACK, Caller, running
 
 TOKEN, OLDER = "n" * 40, "o" * 40
-ONE = Unclear(
+ONE = UnverifiedMachine(
     MachineId("x-i-1"),
     ProviderName("east"),
     ProviderMachineId("i-1"),
@@ -47,11 +47,11 @@ ONE = Unclear(
 class Word:
     """Takes every word, unless it is to refuse."""
 
-    shown: list[Unclear] = field(default_factory=lambda: [ONE])
+    shown: list[UnverifiedMachine] = field(default_factory=lambda: [ONE])
     refusal: Exception | None = None
     taken: list[tuple[str, bool]] = field(default_factory=list)
 
-    def unclear(self) -> Sequence[Unclear]:
+    def unverified(self) -> Sequence[UnverifiedMachine]:
         return self.shown
 
     def unlisted(self) -> Sequence[ProviderName]:
@@ -93,7 +93,7 @@ class Admin:
 
 @asynccontextmanager
 async def administered(word: Word) -> AsyncIterator[Admin]:
-    port: Confirmations = word
+    port: OperatorRequests = word
     endpoint = AdminEndpoint(port, [OLDER.encode(), TOKEN.encode()])
     async with (
         Serving(LOOPBACK, endpoint, []) as serving,
@@ -109,9 +109,9 @@ async def admin() -> AsyncIterator[Admin]:
 
 
 ROUTES = [
-    ("GET", "/admin/unclear"),
-    ("POST", "/admin/orphans/i-1"),
-    ("POST", "/admin/installation"),
+    ("GET", "/admin/unverified"),
+    ("POST", "/admin/machines/i-1/terminate"),
+    ("POST", "/admin/adopt"),
     ("POST", "/admin/circuits/gpu/close"),
 ]
 
@@ -119,18 +119,18 @@ ROUTES = [
 async def test_what_cannot_be_told_is_shown_to_who_has_a_token(admin: Admin) -> None:
     for token in (TOKEN, OLDER):
         status, told = await admin.ask(
-            "GET", "/admin/unclear", headers={"Authorization": f"bearer {token}"}
+            "GET", "/admin/unverified", headers={"Authorization": f"bearer {token}"}
         )
         assert (status, told["total"], told["unlisted"]) == (200, 1, ["west"])
-        (one,) = told["unclear"]
+        (one,) = told["unverified"]
         assert (one["machine"], one["provider_id"], one["since"]) == ("x-i-1", "i-1", 1000.0)
         assert (one["why"], one["what_to_do"]) == ("why", "what to do")
 
 
 async def test_an_answer_is_bounded(admin: Admin) -> None:
     admin.word.shown = [ONE] * (MOST_SHOWN + 5)
-    _, told = await admin.ask("GET", "/admin/unclear")
-    assert (len(told["unclear"]), told["total"]) == (MOST_SHOWN, MOST_SHOWN + 5)
+    _, told = await admin.ask("GET", "/admin/unverified")
+    assert (len(told["unverified"]), told["total"]) == (MOST_SHOWN, MOST_SHOWN + 5)
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,15 @@ async def test_without_a_token_nothing_is_told_or_taken(
 
 
 async def test_words_are_passed_on(admin: Admin) -> None:
-    assert await admin.ask("POST", "/admin/orphans/i-1") == (200, {"machine": "x-i-1"})
+    assert await admin.ask("POST", "/admin/machines/i-1/terminate") == (200, {"machine": "x-i-1"})
     forced = {"force": True}
-    assert await admin.ask("POST", "/admin/orphans/i-2", forced) == (200, {"machine": "x-i-2"})
+    assert await admin.ask("POST", "/admin/machines/i-2/terminate", forced) == (
+        200,
+        {"machine": "x-i-2"},
+    )
     body = {"installation": "01d01d01", "force": False}
     told = {"installation": "01d01d01"}
-    assert await admin.ask("POST", "/admin/installation", body) == (200, told)
+    assert await admin.ask("POST", "/admin/adopt", body) == (200, told)
     assert await admin.ask("POST", "/admin/circuits/linux.gpu/close") == (200, {"sku": "linux.gpu"})
     assert admin.word.taken == [
         ("i-1", False),
@@ -179,16 +182,16 @@ async def test_words_are_passed_on(admin: Admin) -> None:
 async def test_a_refusal_comes_back_with_its_reason(
     admin: Admin, kind: RefusalKind, status: int
 ) -> None:
-    admin.word.refusal = ConfirmationRefusedError(kind, "because")
+    admin.word.refusal = OperatorRequestRefusedError(kind, "because")
     told = {"error": kind.value, "reason": "because"}
-    assert await admin.ask("POST", "/admin/orphans/i-1") == (status, told)
-    assert await admin.ask("POST", "/admin/installation", {"installation": "a"}) == (status, told)
+    assert await admin.ask("POST", "/admin/machines/i-1/terminate") == (status, told)
+    assert await admin.ask("POST", "/admin/adopt", {"installation": "a"}) == (status, told)
     assert await admin.ask("POST", "/admin/circuits/gpu/close") == (status, told)
 
 
 async def test_a_word_that_could_not_be_kept_is_not_answered_as_taken(admin: Admin) -> None:
     admin.word.refusal = StoreError("disk full")
-    assert await admin.ask("POST", "/admin/orphans/i-1") == (503, {"error": "store"})
+    assert await admin.ask("POST", "/admin/machines/i-1/terminate") == (503, {"error": "store"})
 
 
 @pytest.mark.parametrize(
@@ -196,20 +199,20 @@ async def test_a_word_that_could_not_be_kept_is_not_answered_as_taken(admin: Adm
     [
         ("/admin/circuits/gpu/close", b'{"force": true}'),
         ("/admin/circuits/%20/close", b""),
-        ("/admin/orphans/i-1", b"no json"),
-        ("/admin/orphans/i-1", b"[]"),
-        ("/admin/orphans/i-1", b'{"force": 1}'),
-        ("/admin/orphans/i-1", b'{"other": true}'),
-        ("/admin/orphans/i-1", b"\xff"),
-        ("/admin/orphans/i-1", b"[" * 4000),
-        ("/admin/orphans/-rm", b""),
-        ("/admin/orphans/" + "i" * 129, b""),
-        ("/admin/orphans/a%0ab", b""),
-        ("/admin/installation", b""),
-        ("/admin/installation", b'{"installation": 1}'),
-        ("/admin/installation", b'{"installation": "a b"}'),
-        ("/admin/installation", b'{"installation": ""}'),
-        ("/admin/installation", b'{"installation": "a", "force": null}'),
+        ("/admin/machines/i-1/terminate", b"no json"),
+        ("/admin/machines/i-1/terminate", b"[]"),
+        ("/admin/machines/i-1/terminate", b'{"force": 1}'),
+        ("/admin/machines/i-1/terminate", b'{"other": true}'),
+        ("/admin/machines/i-1/terminate", b"\xff"),
+        ("/admin/machines/i-1/terminate", b"[" * 4000),
+        ("/admin/machines/-rm/terminate", b""),
+        ("/admin/machines/" + "i" * 129 + "/terminate", b""),
+        ("/admin/machines/a%0ab/terminate", b""),
+        ("/admin/adopt", b""),
+        ("/admin/adopt", b'{"installation": 1}'),
+        ("/admin/adopt", b'{"installation": "a b"}'),
+        ("/admin/adopt", b'{"installation": ""}'),
+        ("/admin/adopt", b'{"installation": "a", "force": null}'),
     ],
 )
 async def test_what_has_no_shape_is_refused(admin: Admin, path: str, data: bytes) -> None:
@@ -218,7 +221,7 @@ async def test_what_has_no_shape_is_refused(admin: Admin, path: str, data: bytes
 
 
 async def test_a_body_is_bounded(admin: Admin) -> None:
-    status, told = await admin.ask("POST", "/admin/orphans/i-1", data=b" " * 5000)
+    status, told = await admin.ask("POST", "/admin/machines/i-1/terminate", data=b" " * 5000)
     assert (status, told) == (413, {"error": "too_large"})
 
 
@@ -227,7 +230,7 @@ async def test_refusals_are_logged_so_many_times_and_without_what_was_sent() -> 
         with structlog.testing.capture_logs() as lines:
             wrong = {"Authorization": "Bearer a-wrong-token"}
             for _ in range(30):
-                await admin.ask("GET", "/admin/unclear", headers=wrong)
+                await admin.ask("GET", "/admin/unverified", headers=wrong)
     assert [line["event"] for line in lines] == ["admin_refused"] * 20
     assert "a-wrong-token" not in str(lines)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from autoscaler.model.identifiers import CallId, ProviderMachineId, SkuName
+from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, SkuName
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from tests.controller.agents import launched
 from tests.controller.controllers import World, cancelled
@@ -19,8 +19,8 @@ from tests.server.doubles import CountingTelemetry
 WAVE, STRANGERS = 1_000, 80
 
 
-async def say_hello(endpoint: BootstrapEndpoint, instance: Instance) -> int:
-    hello = {
+async def attest(endpoint: BootstrapEndpoint, instance: Instance) -> int:
+    attest = {
         "provider": EAST,
         "proof": base64.b64encode(proof_of(instance)).decode(),
         "nonce": "0f" * 32,
@@ -30,9 +30,9 @@ async def say_hello(endpoint: BootstrapEndpoint, instance: Instance) -> int:
 
     @asynccontextmanager
     async def read() -> AsyncIterator[bytes]:
-        yield json.dumps(hello).encode()
+        yield json.dumps(attest).encode()
 
-    return (await endpoint.hear_hello(read)).status
+    return (await endpoint.receive_attestation(read)).status
 
 
 @on_virtual_time
@@ -45,20 +45,22 @@ async def test_a_boot_wave_gets_through_though_others_of_the_account_ask_without
 
     async def ask(number: int) -> None:
         stranger = Instance(
-            ProviderMachineId(f"i-stranger-{number}"), CallId("c"), SkuName("gpu"), "o", "t1"
+            ProviderMachineId(f"i-stranger-{number}"),
+            LaunchRequestId("c"),
+            SkuName("gpu"),
+            "o",
+            "t1",
         )
         while True:
-            heard[await say_hello(endpoint, stranger)] += 1
+            heard[await attest(endpoint, stranger)] += 1
             await asyncio.sleep(0.01)
 
     for machine in controller.state.machines.values():
         machine.launch_time = ""  # each needs the next list
     asking = [asyncio.create_task(ask(number)) for number in range(STRANGERS)]
     await asyncio.sleep(1.0)
-    watching = asyncio.create_task(controller.reconciler.run())
-    answers = Counter(
-        await asyncio.gather(*(say_hello(endpoint, agent.instance) for agent in agents))
-    )
+    watching = asyncio.create_task(controller.poller.run())
+    answers = Counter(await asyncio.gather(*(attest(endpoint, agent.instance) for agent in agents)))
     assert answers == {200: WAVE}
     assert set(heard) == {503}
     assert heard[503] >= STRANGERS

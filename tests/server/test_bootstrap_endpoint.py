@@ -18,8 +18,8 @@ from tests.patience import PATIENCE
 from tests.server.doubles import MACHINE, NONCE, CountingTelemetry, ScriptedBootstrap
 from tests.server.fakes import (
     AGENT,
+    ATTESTATION,
     GRANT,
-    HELLO,
     JIT_CONFIG,
     PROOF,
     STEPS,
@@ -45,8 +45,8 @@ async def test_the_agent_is_served_with_its_hash(caller: Caller) -> None:
     assert counted(caller) == {("agent", "ok"): 1, ("agent", "not_modified"): 1}
 
 
-async def test_hello_is_answered_with_the_machine_and_its_gate(caller: Caller) -> None:
-    reply = await caller.post("/bootstrap/hello", json=HELLO)
+async def test_attestation_is_answered_with_the_machine_and_its_gate(caller: Caller) -> None:
+    reply = await caller.post("/bootstrap/hello", json=ATTESTATION)
     assert reply.status == 200
     assert reply.json == {
         "machine": MACHINE,
@@ -58,14 +58,18 @@ async def test_hello_is_answered_with_the_machine_and_its_gate(caller: Caller) -
 
 
 async def test_a_proof_may_have_the_line_breaks_of_the_metadata_service(caller: Caller) -> None:
-    broken = "\n".join(HELLO["proof"][at : at + 8] for at in range(0, len(HELLO["proof"]), 8))
-    assert (await caller.post("/bootstrap/hello", json=HELLO | {"proof": broken})).status == 200
+    broken = "\n".join(
+        ATTESTATION["proof"][at : at + 8] for at in range(0, len(ATTESTATION["proof"]), 8)
+    )
+    assert (
+        await caller.post("/bootstrap/hello", json=ATTESTATION | {"proof": broken})
+    ).status == 200
     assert caller.behind.bootstrap.said[0][2] == PROOF
 
 
 async def test_answers_carry_the_date_that_machines_check_their_clock_by(caller: Caller) -> None:
     before = time.time()
-    reply = await caller.post("/bootstrap/hello", json=HELLO)
+    reply = await caller.post("/bootstrap/hello", json=ATTESTATION)
     sent = email.utils.parsedate_to_datetime(reply.headers["Date"]).timestamp()
     assert before - 1 <= sent <= time.time()
 
@@ -75,7 +79,7 @@ async def test_answers_carry_the_date_that_machines_check_their_clock_by(caller:
     [
         ("stage", 204, None, ("stage", "driver")),
         ("gate", 204, None, ("gate", True, "", "")),
-        ("poll", 200, {"state": "parked"}, ("poll", 0)),
+        ("poll", 200, {"state": "ready"}, ("poll", 0)),
         ("acknowledge", 204, None, ("acknowledge", "ci-0123-m-1")),
         ("heartbeat", 204, None, ("heartbeat",)),
         ("may-release", 200, {"allowed": True}, ("may_release",)),
@@ -103,12 +107,12 @@ async def test_keys_of_a_later_agent_are_ignored_and_an_empty_body_is_an_empty_o
     assert bare.status == 204
 
 
-async def test_a_grant_is_handed_over_and_never_kept_on_the_way(caller: Caller) -> None:
-    caller.behind.bootstrap.grant = GRANT
+async def test_a_assignment_is_handed_over_and_never_kept_on_the_way(caller: Caller) -> None:
+    caller.behind.bootstrap.assignment = GRANT
     reply = await caller.say("poll", {"wait": 50})
-    assert reply.json == {"state": "granted", "runner": GRANT.runner, "jit_config": JIT_CONFIG}
+    assert reply.json == {"state": "assigned", "runner": GRANT.runner, "jit_config": JIT_CONFIG}
     assert reply.headers["Cache-Control"] == "no-store"
-    assert (await caller.say("poll", {"wait": 0})).json == {"state": "parked"}
+    assert (await caller.say("poll", {"wait": 0})).json == {"state": "ready"}
 
 
 async def test_the_gate_passes_on_what_failed_in_bounded_words(caller: Caller) -> None:
@@ -157,25 +161,29 @@ async def test_an_exit_has_a_reason_of_the_list_and_quotes_no_configuration(
     assert caller.behind.bootstrap.said == [("exited", kept, reason)]
 
 
-async def test_hellos_are_checked_a_few_at_a_time() -> None:
-    behind = Backstage(bootstrap_limits=BootstrapLimits(hellos=2, queued=0))
+async def test_attestations_are_checked_a_few_at_a_time() -> None:
+    behind = Backstage(bootstrap_limits=BootstrapLimits(attestations=2, queued=0))
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
-        first = [asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO)) for _ in "ab"]
+        first = [
+            asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION)) for _ in "ab"
+        ]
         await until(lambda: behind.bootstrap.asked == 2)
-        third = await caller.post("/bootstrap/hello", json=HELLO)
+        third = await caller.post("/bootstrap/hello", json=ATTESTATION)
         assert (third.status, third.json) == (429, {"error": "busy"})
         assert int(third.headers["Retry-After"]) >= 1
         behind.bootstrap.go_on.set()
         assert [(await reply).status for reply in first] == [200, 200]
-        assert (await caller.post("/bootstrap/hello", json=HELLO)).status == 200
+        assert (await caller.post("/bootstrap/hello", json=ATTESTATION)).status == 200
 
 
-async def test_a_few_hellos_more_wait_for_their_turn() -> None:
-    behind = Backstage(bootstrap_limits=BootstrapLimits(hellos=1, queued=2))
+async def test_a_few_attestations_more_wait_for_their_turn() -> None:
+    behind = Backstage(bootstrap_limits=BootstrapLimits(attestations=1, queued=2))
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
-        said = [asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO)) for _ in "abcd"]
+        said = [
+            asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION)) for _ in "abcd"
+        ]
         (refused,), waiting = await asyncio.wait(said, return_when=asyncio.FIRST_COMPLETED)
         assert (await refused).status == 429
         assert behind.bootstrap.asked == 1
@@ -183,14 +191,16 @@ async def test_a_few_hellos_more_wait_for_their_turn() -> None:
         assert [(await reply).status for reply in waiting] == [200, 200, 200]
 
 
-async def test_a_queued_hello_whose_caller_hangs_up_gives_its_place_back() -> None:
-    behind = Backstage(bootstrap_limits=BootstrapLimits(hellos=1, queued=1))
+async def test_a_queued_attestation_whose_caller_hangs_up_gives_its_place_back() -> None:
+    behind = Backstage(bootstrap_limits=BootstrapLimits(attestations=1, queued=1))
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
-        checked = asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO))
+        checked = asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION))
         await until(lambda: behind.bootstrap.asked == 1)
         for round_ in range(1, 4):
-            said = [asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO)) for _ in "ab"]
+            said = [
+                asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION)) for _ in "ab"
+            ]
             # One of them is refused, so the other one waits in the only place.
             (refused,), (queued,) = await asyncio.wait(
                 said, return_when=asyncio.FIRST_COMPLETED, timeout=5
@@ -199,19 +209,19 @@ async def test_a_queued_hello_whose_caller_hangs_up_gives_its_place_back() -> No
             queued.cancel()
             hung_up = {("hello", "aborted"): round_, ("hello", "busy"): round_}
             await until(partial(lambda told: counted(caller) == told, hung_up))
-        queued = asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO))
+        queued = asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION))
         await until(lambda: behind.bootstrap.asked == 1)
         behind.bootstrap.go_on.set()
         assert [(await one).status for one in (checked, queued)] == [200, 200]
 
 
-async def test_a_hello_that_waits_for_a_list_keeps_no_other_from_being_checked() -> None:
-    behind = Backstage(bootstrap_limits=BootstrapLimits(hellos=2, queued=0))
+async def test_a_attestation_that_waits_for_a_list_keeps_no_other_from_being_checked() -> None:
+    behind = Backstage(bootstrap_limits=BootstrapLimits(attestations=2, queued=0))
     async with running(behind) as caller:
         behind.bootstrap.listed.clear()
         waiting = []
         for _ in range(6):
-            waiting.append(asyncio.create_task(caller.post("/bootstrap/hello", json=HELLO)))
+            waiting.append(asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION)))
             await until(
                 lambda: behind.bootstrap.asked == len(waiting) or any(one.done() for one in waiting)
             )
@@ -255,10 +265,10 @@ async def test_what_a_machine_said_is_carried_out_though_it_hangs_up(caller: Cal
     await until(lambda: bootstrap.said == [("exited", "", "unknown")])
 
 
-async def test_a_grant_that_nobody_is_there_to_take_breaks_nothing(caller: Caller) -> None:
+async def test_a_assignment_that_nobody_is_there_to_take_breaks_nothing(caller: Caller) -> None:
     bootstrap = caller.behind.bootstrap
     bootstrap.go_on.clear()
-    bootstrap.grant = GRANT
+    bootstrap.assignment = GRANT
     address = caller.serving.address
     _, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(
@@ -266,7 +276,7 @@ async def test_a_grant_that_nobody_is_there_to_take_breaks_nothing(caller: Calle
         f'Authorization: Bearer {NONCE}\r\n\r\n{{"wait": 50}}'.encode()
     )
     await until(lambda: bootstrap.asked == 1)
-    # The grant comes in the same turn of the loop in which the connection breaks.
+    # The assignment comes in the same turn of the loop in which the connection breaks.
     writer.transport.abort()
     bootstrap.go_on.set()
     await until(lambda: sum(counted(caller).values()) == 1)

@@ -12,7 +12,7 @@ from autoscaler.controller.ports.bootstrap import (
 from autoscaler.controller.ports.store import StoreError
 from tests.server.doubles import MACHINE, NONCE
 from tests.server.fakes import (
-    HELLO,
+    ATTESTATION,
     STEPS,
     Caller,
 )
@@ -43,7 +43,7 @@ async def test_a_refusal_is_answered_counted_and_logged(
     caller.behind.bootstrap.error = BootstrapRefusedError(status, reason)
     with capture_logs() as logs:
         reply = await (
-            caller.post("/bootstrap/hello", json=HELLO)
+            caller.post("/bootstrap/hello", json=ATTESTATION)
             if step == "hello"
             else caller.say(step, STEPS[step])
         )
@@ -54,7 +54,7 @@ async def test_a_refusal_is_answered_counted_and_logged(
     assert (line["step"], line["status"], line["reason"]) == (step, status, reason)
     assert line["machine"] == (None if step == "hello" else MACHINE)
     assert NONCE not in repr(logs)
-    assert HELLO["proof"] not in repr(logs)
+    assert ATTESTATION["proof"] not in repr(logs)
 
 
 @pytest.mark.parametrize(("seconds", "header"), [(0.2, "1"), (2.5, "3"), (30, "30")])
@@ -62,7 +62,7 @@ async def test_what_is_not_known_yet_may_come_again(
     caller: Caller, seconds: float, header: str
 ) -> None:
     caller.behind.bootstrap.error = NotKnownYetError(seconds)
-    reply = await caller.post("/bootstrap/hello", json=HELLO)
+    reply = await caller.post("/bootstrap/hello", json=ATTESTATION)
     assert (reply.status, reply.json) == (503, {"error": "not_known_yet"})
     assert reply.headers["Retry-After"] == header
     assert counted(caller) == {("hello", "not_known_yet"): 1}
@@ -124,10 +124,10 @@ async def test_another_nonce_is_refused_by_the_port(caller: Caller) -> None:
         {"agent": 1},
     ],
 )
-async def test_a_malformed_hello_never_reaches_the_port(
+async def test_a_malformed_attestation_never_reaches_the_port(
     caller: Caller, change: dict[str, Any]
 ) -> None:
-    reply = await caller.post("/bootstrap/hello", json=HELLO | change)
+    reply = await caller.post("/bootstrap/hello", json=ATTESTATION | change)
     assert (reply.status, reply.json) == (400, {"error": "malformed"})
     assert counted(caller) == {("hello", "malformed"): 1}
     assert caller.behind.bootstrap.said == []

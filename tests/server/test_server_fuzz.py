@@ -19,7 +19,7 @@ from autoscaler.server.settings import Address
 from autoscaler.server.webhook import ANSWERS
 from tests.patience import PATIENCE
 from tests.server.doubles import MACHINE, NONCE
-from tests.server.fakes import GRANT, HELLO, STEPS, Backstage, delivery_headers
+from tests.server.fakes import ATTESTATION, GRANT, STEPS, Backstage, delivery_headers
 
 EXAMPLES = settings(
     max_examples=300,
@@ -150,7 +150,7 @@ def test_steps(server: ServerThread, step: str, data: st.DataObject, authorizati
     body = data.draw(st.one_of(bodies))
     bootstrap = server.behind.bootstrap
     bootstrap.said.clear()
-    bootstrap.grant = GRANT  # so that no poll waits
+    bootstrap.assignment = GRANT  # so that no poll waits
     path = f"/bootstrap/machines/{MACHINE}/{step}"
     status, said = server.post(path, body, {"Authorization": authorization})
     assert status in {200, 204, 400, 401}
@@ -162,14 +162,14 @@ def test_steps(server: ServerThread, step: str, data: st.DataObject, authorizati
 @EXAMPLES
 @given(
     body=encoded(
-        st.tuples(st.sampled_from(sorted(HELLO)), json_values).map(
-            lambda change: HELLO | {change[0]: change[1]}
+        st.tuples(st.sampled_from(sorted(ATTESTATION)), json_values).map(
+            lambda change: ATTESTATION | {change[0]: change[1]}
         )
     )
-    | mutated(st.just(json.dumps(HELLO).encode()))
+    | mutated(st.just(json.dumps(ATTESTATION).encode()))
     | encoded(json_values)
 )
-def test_hellos(server: ServerThread, body: bytes) -> None:
+def test_attestations(server: ServerThread, body: bytes) -> None:
     bootstrap = server.behind.bootstrap
     bootstrap.said.clear()
     status, _ = server.post("/bootstrap/hello", body, {})

@@ -145,8 +145,8 @@ def client_hello(version: bytes) -> bytes:
     suites = bytes.fromhex("0006 c009 c023 c02b")
     p256_with_sha256 = bytes.fromhex("000d 0004 0002 0403 000a 0004 0002 0017")
     extensions = len(p256_with_sha256).to_bytes(2) + p256_with_sha256
-    hello = version + bytes(32) + b"\x00" + suites + b"\x01\x00" + extensions
-    handshake = b"\x01" + len(hello).to_bytes(3) + hello
+    attest = version + bytes(32) + b"\x00" + suites + b"\x01\x00" + extensions
+    handshake = b"\x01" + len(attest).to_bytes(3) + attest
     return b"\x16\x03\x01" + len(handshake).to_bytes(2) + handshake
 
 
@@ -248,7 +248,7 @@ async def test_a_bad_renewal_is_logged_once_and_the_old_certificate_stays(
 # --- the end -----------------------------------------------------------------------------------
 
 
-async def test_parked_machines_are_told_at_once_when_the_server_stops() -> None:
+async def test_ready_machines_are_told_at_once_when_the_server_stops() -> None:
     behind = Backstage()
     async with running(behind, replace(LOOPBACK, shutdown=PATIENCE)) as caller:
         polls = [asyncio.create_task(caller.say("poll", {"wait": POLL})) for _ in range(20)]
@@ -256,7 +256,7 @@ async def test_parked_machines_are_told_at_once_when_the_server_stops() -> None:
         async with asyncio.timeout(POLL / 2):
             await caller.serving.stop()
             replies = await asyncio.gather(*polls)
-        assert {(reply.status, reply.body) for reply in replies} == {(200, b'{"state":"parked"}')}
+        assert {(reply.status, reply.body) for reply in replies} == {(200, b'{"state":"ready"}')}
         assert {reply.headers["Connection"] for reply in replies} == {"close"}
         assert behind.telemetry.steps == {("poll", "ok"): 20}
 
@@ -278,17 +278,17 @@ async def test_what_is_under_way_is_answered_before_the_end() -> None:
         await stopping
 
 
-async def test_a_grant_won_while_stopping_is_still_handed_over() -> None:
+async def test_a_assignment_won_while_stopping_is_still_handed_over() -> None:
     behind = Backstage()
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
-        behind.bootstrap.grant = GRANT
+        behind.bootstrap.assignment = GRANT
         poll = asyncio.create_task(caller.say("poll", {"wait": 50}))
         await until(lambda: behind.bootstrap.asked == 1)
         behind.bootstrap.go_on.set()
         await asyncio.sleep(0)
         await caller.serving.stop()
-        assert (await poll).json["state"] == "granted"
+        assert (await poll).json["state"] == "assigned"
 
 
 async def test_what_never_ends_does_not_hold_the_stop_up() -> None:
@@ -406,7 +406,7 @@ def test_it_runs_on_uvloop_too(tmp_path: Path) -> None:
                     assert (await github.deliver(b'{"action": "queued"}')).status == 202
                 async with asyncio.timeout(POLL / 2):
                     await serving.stop()
-                    assert (await poll).json == {"state": "parked"}
+                    assert (await poll).json == {"state": "ready"}
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scene())

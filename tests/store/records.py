@@ -8,12 +8,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import (
-    CallId,
     JobId,
+    LaunchRequestId,
     MachineId,
     ProviderMachineId,
     ProviderName,
@@ -22,6 +21,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.interruptions import Rerun, RerunOutcome, RerunState
 from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 
@@ -95,26 +95,28 @@ def job(number: int, state: JobState = JobState.QUEUED, at: float = 100.0) -> Jo
     )
 
 
-def call(name: str, state: CallState = CallState.RECORDED, at: float = 100.0) -> Call:
-    return Call(
-        id=CallId(name),
+def call(
+    name: str, state: LaunchRequestState = LaunchRequestState.RECORDED, at: float = 100.0
+) -> LaunchRequest:
+    return LaunchRequest(
+        id=LaunchRequestId(name),
         sku=SkuName("linux.gpu"),
         provider=ProviderName("us-east-1"),
-        rung=0,
+        option=0,
         capacity_type=CapacityType.SPOT,
         offerings=("us-east-1/g5.xlarge/a/spot",),
         slots=(MachineId("m0"), MachineId("m1")),
         token="token",
-        request='{"TargetCapacity": 2}',
+        body='{"TargetCapacity": 2}',
         state=state,
         created_at=at,
-        settled_at=at if state is CallState.SETTLED else None,
+        settled_at=at if state is LaunchRequestState.SETTLED else None,
     )
 
 
 def machine(
     name: str,
-    state: MachineState = MachineState.PARKED,
+    state: MachineState = MachineState.READY,
     at: float = 100.0,
     *,
     of: str = "c0",
@@ -124,18 +126,18 @@ def machine(
         id=MachineId(name),
         sku=SkuName("linux.gpu"),
         provider=ProviderName("us-east-1"),
-        call=CallId(of),
+        launch_request=LaunchRequestId(of),
         slot=0,
         state=state,
         since=at,
         created_at=at,
         dollars_per_hour=1.25,
-        holds=(("us-east-1/G", 4),),
+        quota_usage=(("us-east-1/G", 4),),
         provider_id=None if provider_id is None else ProviderMachineId(provider_id),
     )
 
 
 def runner(
-    name: str, state: RunnerState = RunnerState.MINTED, at: float = 100.0, *, on: str = "m0"
+    name: str, state: RunnerState = RunnerState.REGISTERED, at: float = 100.0, *, on: str = "m0"
 ) -> Runner:
     return Runner(RunnerName(name), MachineId(on), DEMAND, state, at, at)

@@ -48,16 +48,16 @@ class Answer:
 
 def read_trace(text: str) -> list[SystemCall]:
     """The calls that returned, by the moment of their entry; those on no open file are left out."""
-    open_calls: dict[str, tuple[re.Match[str], str]] = {}
+    open_launch_requests: dict[str, tuple[re.Match[str], str]] = {}
     found: list[SystemCall] = []
     for line in text.splitlines():
         if (resumed := _RESUMED.match(line)) is not None:
-            begun = open_calls.pop(resumed["thread"], None)
+            begun = open_launch_requests.pop(resumed["thread"], None)
             if begun is not None:
                 found.extend(_call(begun[0], begun[1] + resumed["rest"]))
         elif (entered := _CALL.match(line)) is not None:
             if line.endswith(_UNFINISHED):
-                open_calls[entered["thread"]] = entered, entered["rest"]
+                open_launch_requests[entered["thread"]] = entered, entered["rest"]
             else:
                 found.extend(_call(entered, entered["rest"]))
     return sorted(found, key=lambda call: call.began)

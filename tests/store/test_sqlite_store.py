@@ -20,12 +20,12 @@ from autoscaler.controller.ports.store import (
     Store,
     StoreError,
 )
-from autoscaler.model.calls import CallState
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, JobId
 from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import RerunState
 from autoscaler.model.jobs import JobState
+from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import DAY, MachineState
 from autoscaler.model.runners import RunnerState
 from autoscaler.store import statements
@@ -154,7 +154,7 @@ async def test_records_history_and_cooldowns_come_back(path: Path) -> None:
     await store.close()
     again = await SqliteStore.open(path)
     state = await again.load(0.0)
-    assert [*state.jobs, *state.calls, *state.machines, *state.runners] == records
+    assert [*state.jobs, *state.launch_requests, *state.machines, *state.runners] == records
     assert state.cooldowns == (held,)
     assert (state.heartbeat, state.arrived_until) == (123.5, 99.5)
     assert [r.event for r in await again.history("job", "7")] == ["seen", "queued"]
@@ -188,14 +188,14 @@ async def test_load_leaves_out_what_ended_before_the_horizon(store: SqliteStore)
             job(1),
             job(2, JobState.COMPLETED, 50.0),
             job(3, JobState.COMPLETED, 150.0),
-            call("old", CallState.SETTLED, 50.0),
-            call("new", CallState.SETTLED, 150.0),
-            call("open", CallState.UNKNOWN, 50.0),
-            machine("m1", MachineState.GONE, 50.0),
+            call("old", LaunchRequestState.SETTLED, 50.0),
+            call("new", LaunchRequestState.SETTLED, 150.0),
+            call("open", LaunchRequestState.UNKNOWN, 50.0),
+            machine("m1", MachineState.TERMINATED, 50.0),
             machine("m2", MachineState.LOST, 150.0),
             machine("m3", MachineState.FAILED, 50.0),
             machine("m4", MachineState.FAILED, 50.0, provider_id="i-1"),
-            machine("m5", MachineState.ENDING, 50.0),
+            machine("m5", MachineState.TERMINATING, 50.0),
             runner("r1", RunnerState.DONE, 50.0, on="m1"),
             runner("r2", RunnerState.DONE, 150.0, on="m1"),
         ],
@@ -203,7 +203,7 @@ async def test_load_leaves_out_what_ended_before_the_horizon(store: SqliteStore)
     )
     state = await store.load(100.0)
     assert [j.id for j in state.jobs] == [1, 3]
-    assert [c.id for c in state.calls] == ["new", "open"]
+    assert [c.id for c in state.launch_requests] == ["new", "open"]
     assert [m.id for m in state.machines] == ["m2", "m4", "m5"]
     assert [r.name for r in state.runners] == ["r2"]
 
@@ -213,17 +213,17 @@ async def test_a_machine_s_call_and_runners_are_loaded_and_kept_with_it(
 ) -> None:
     await store.commit(
         [
-            call("c", CallState.SETTLED, 10.0),
-            machine("m", MachineState.GRANTED, 10.0, of="c"),
+            call("c", LaunchRequestState.SETTLED, 10.0),
+            machine("m", MachineState.ASSIGNED, 10.0, of="c"),
             runner("r", RunnerState.DONE, 10.0, on="m"),
         ],
         [],
     )
     assert await store.forget(1000.0) == 0
     state = await store.load(1000.0)
-    assert [c.id for c in state.calls] == ["c"]
+    assert [c.id for c in state.launch_requests] == ["c"]
     assert [r.name for r in state.runners] == ["r"]
-    await store.commit([machine("m", MachineState.GONE, 20.0, of="c")], [])
+    await store.commit([machine("m", MachineState.TERMINATED, 20.0, of="c")], [])
     assert await store.forget(1000.0) == 3
 
 
@@ -231,15 +231,20 @@ async def test_a_machine_that_was_taken_from_its_runner_is_loaded_for_a_day(
     store: SqliteStore,
 ) -> None:
     """GitHub may name the job that it ran only then: a controller that was restarted must know it."""
-    taken = machine("m", MachineState.GONE, 10.0, of="c")
+    taken = machine("m", MachineState.TERMINATED, 10.0, of="c")
     taken.taken_at = 10.0
     await store.commit(
-        [call("c", CallState.SETTLED, 10.0), taken, runner("r", RunnerState.DONE, 10.0, on="m")], []
+        [
+            call("c", LaunchRequestState.SETTLED, 10.0),
+            taken,
+            runner("r", RunnerState.DONE, 10.0, on="m"),
+        ],
+        [],
     )
     horizon = 10.0 + DAY
     assert await store.forget(horizon) == 0
     state = await store.load(horizon - 1.0)
-    assert [c.id for c in state.calls] == ["c"]
+    assert [c.id for c in state.launch_requests] == ["c"]
     assert [m.id for m in state.machines] == ["m"]
     assert [r.name for r in state.runners] == ["r"]
     assert (await store.load(horizon)).machines == ()
@@ -256,7 +261,7 @@ async def test_a_job_that_left_memory_is_found_until_it_is_forgotten(store: Sqli
 
 async def test_forget_takes_history_along_and_spares_what_lives(store: SqliteStore) -> None:
     await store.commit(
-        [job(1, JobState.COMPLETED, 50.0), job(2), machine("m", MachineState.GONE, 50.0)],
+        [job(1, JobState.COMPLETED, 50.0), job(2), machine("m", MachineState.TERMINATED, 50.0)],
         [
             row("job", "1", 10.0),
             row("job", "2", 10.0),
@@ -290,8 +295,8 @@ async def test_forget_keeps_what_ended_at_that_very_moment(store: SqliteStore) -
     await store.commit(
         [
             job(1, JobState.COMPLETED, 60.0),
-            call("c", CallState.SETTLED, 60.0),
-            machine("m", MachineState.GONE, 60.0),
+            call("c", LaunchRequestState.SETTLED, 60.0),
+            machine("m", MachineState.TERMINATED, 60.0),
             runner("r", RunnerState.DONE, 60.0, on="other"),
             rerun(1, RerunState.ENDED, 60.0),
         ],
@@ -519,7 +524,7 @@ async def test_no_transaction_of_forget_takes_or_looks_at_more_than_a_few_rows(
 
 async def test_forget_deletes_a_few_records_in_each_transaction(store: SqliteStore) -> None:
     ended = [job(number, JobState.COMPLETED, 50.0) for number in range(1000)]
-    await store.commit([*ended, machine("m", MachineState.GONE, 50.0)], [])
+    await store.commit([*ended, machine("m", MachineState.TERMINATED, 50.0)], [])
     gone = []
     while some := await store._transact(partial(statements.forget, before=60.0)):
         gone.append(some)

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.model.calls import Call
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
 from autoscaler.store.bodies import DICTIONARY, compress, compress_all, decompress
 from autoscaler.store.codec import (
-    decode_call,
     decode_job,
+    decode_launch_request,
     decode_machine,
     decode_runner,
-    encode_call,
     encode_job,
+    encode_launch_request,
     encode_machine,
     encode_runner,
 )
@@ -34,7 +34,7 @@ from tests.store.records import call, every_field, job, machine, rerun, runner
 
 CODECS: list[tuple[type[Any], Callable[[Any], str], Callable[[str], Any], Any]] = [
     (Job, encode_job, decode_job, job(1)),
-    (Call, encode_call, decode_call, call("c")),
+    (LaunchRequest, encode_launch_request, decode_launch_request, call("c")),
     (Machine, encode_machine, decode_machine, machine("m")),
     (Runner, encode_runner, decode_runner, runner("r")),
     (Rerun, encode_rerun, decode_rerun, rerun(1)),

@@ -141,18 +141,20 @@ async def test_holds_of_the_third_schema_stay_and_count_failures_of_an_unknown_c
     path: Path,
 ) -> None:
     """A hold that is forgotten would launch into what just failed."""
-    make_cooldowns(path, "0003", "'rung:gpu/0', 90.5, 4, 'AccessDenied: no'")
+    make_cooldowns(path, "0003", "'option:gpu/0', 90.5, 4, 'AccessDenied: no'")
     store = await SqliteStore.open(path)
     assert (await store.load(0.0)).cooldowns == (
-        Cooldown("rung:gpu/0", 90.5, 4, "AccessDenied: no", FailureClass.UNKNOWN),
+        Cooldown("option:gpu/0", 90.5, 4, "AccessDenied: no", FailureClass.UNKNOWN),
     )
     await store.close()
 
 
 async def test_a_hold_of_a_class_that_is_none_is_named_as_damaged(path: Path) -> None:
-    make_cooldowns(path, "0004", "'rung:gpu/0', 90.5, 4, 'AccessDenied: no', 'bad luck'")
+    make_cooldowns(path, "0004", "'option:gpu/0', 90.5, 4, 'AccessDenied: no', 'bad luck'")
     store = await SqliteStore.open(path)
-    with pytest.raises(StoreError, match="the row rung:gpu/0 of cooldowns is damaged: 'bad luck'"):
+    with pytest.raises(
+        StoreError, match="the row option:gpu/0 of cooldowns is damaged: 'bad luck'"
+    ):
         await store.load(0.0)
     await store.close()
 

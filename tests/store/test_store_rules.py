@@ -24,11 +24,11 @@ from autoscaler.controller.ports.store import (
     Record,
     StoreError,
 )
-from autoscaler.model.calls import Call, CallState
 from autoscaler.model.identifiers import InstallationId
 from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun, RerunState
 from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.store.sqlite import SqliteStore
@@ -44,7 +44,7 @@ BODIES = st.sampled_from([b"", b"{}", b"\xff\x00", b"x" * 500])
 KEYS = st.builds(lambda id_, body: Delivery(id_, "", 0.0, body).key, IDS, BODIES)
 RECORDS = st.one_of(
     st.builds(job, st.integers(0, 3), st.sampled_from(JobState), TIMES),
-    st.builds(call, st.sampled_from(["c0", "c1"]), st.sampled_from(CallState), TIMES),
+    st.builds(call, st.sampled_from(["c0", "c1"]), st.sampled_from(LaunchRequestState), TIMES),
     st.builds(
         machine,
         st.sampled_from(["m0", "m1"]),
@@ -104,7 +104,7 @@ def kind_and_key(record: Record) -> tuple[str, str]:
     match record:
         case Job():
             return "job", str(record.id)
-        case Call():
+        case LaunchRequest():
             return "call", record.id
         case Machine():
             return "machine", record.id
@@ -119,8 +119,8 @@ def ended(record: Record) -> float | None:
     match record:
         case Job():
             return record.completed_at if record.state is JobState.COMPLETED else None
-        case Call():
-            return record.settled_at if record.state is CallState.SETTLED else None
+        case LaunchRequest():
+            return record.settled_at if record.state is LaunchRequestState.SETTLED else None
         case Machine():
             return None if record.occupies else record.since
         case Runner():
@@ -173,7 +173,7 @@ class Model:
         for kind, name in tuple(found):
             carrier = self.records[kind, name]
             if isinstance(carrier, Machine):
-                found |= {("call", carrier.call)} & set(self.records)
+                found |= {("call", carrier.launch_request)} & set(self.records)
                 found |= {
                     key
                     for key, r in self.records.items()
@@ -185,13 +185,13 @@ class Model:
         """Drop what ended before; how many records."""
         machines = [r for r in self.records.values() if isinstance(r, Machine)]
         stay = [m for m in machines if not ended_before(m, before)]
-        used = {m.call for m in stay}
+        used = {m.launch_request for m in stay}
         carried = {m.id for m in stay}
         gone = {
             key
             for key, r in self.records.items()
             if ended_before(r, before)
-            and not (isinstance(r, Call) and r.id in used)
+            and not (isinstance(r, LaunchRequest) and r.id in used)
             and not (isinstance(r, Runner) and r.machine in carried)
         }
         for key in gone:
@@ -280,7 +280,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         horizon = 50.0
         state = self.run(self.store.load(horizon))
         assert list(state.unapplied) == self.model.waiting()
-        found: list[Record] = [*state.jobs, *state.calls, *state.machines, *state.runners]
+        found: list[Record] = [*state.jobs, *state.launch_requests, *state.machines, *state.runners]
         found += state.reruns
         assert {kind_and_key(record): record for record in found} == {
             key: self.model.records[key] for key in self.model.alive(horizon)

@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from autoscaler.controller.ports.store import Cooldown, Delivery, HistoryRow, Record, StoreError
 from autoscaler.model.identifiers import (
-    CallId,
     InstallationId,
     JobId,
+    LaunchRequestId,
     MachineId,
     ProviderName,
     RunnerName,
@@ -43,9 +43,12 @@ CHARACTERS = "holds characters that cannot be stored"
         (replace(job(1), id=JobId(-1)), "a job id is not a 64-bit number"),
         (replace(job(1), id=JobId(2**63)), "a job id is not a 64-bit number"),
         (replace(rerun(1), job=JobId(-1)), "a job id is not a 64-bit number"),
-        (replace(call("c"), id=CallId("\0")), f"a call id {CHARACTERS}"),
+        (replace(call("c"), id=LaunchRequestId("\0")), f"a call id {CHARACTERS}"),
         (replace(machine("m"), id=MachineId("\0")), f"a machine id {CHARACTERS}"),
-        (replace(machine("m"), call=CallId("\0")), f"a machine's call {CHARACTERS}"),
+        (
+            replace(machine("m"), launch_request=LaunchRequestId("\0")),
+            f"a machine's call {CHARACTERS}",
+        ),
         (replace(runner("r"), name=RunnerName("\0")), f"a runner name {CHARACTERS}"),
         (replace(runner("r"), machine=MachineId("\0")), f"a runner's machine {CHARACTERS}"),
     ],

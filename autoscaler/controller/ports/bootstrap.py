@@ -12,7 +12,7 @@ class BootstrapRefusedError(Exception):
     """The request is refused. `status` is the HTTP status, `reason` a fixed, short word.
 
     400 malformed | 401 proof refused, nonce unknown | 403 account, instance, image, launch_time
-    | 409 granted, expired, second_grant | 410 ended (power off) | 426 protocol.
+    | 409 assigned, expired, second_grant | 410 ended (power off) | 426 protocol.
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -30,40 +30,40 @@ class NotKnownYetError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class HelloAnswer:
-    """`gate` are parameters of the machine's own checks: plain JSON values."""
+class AttestationAnswer:
+    """`health_checks` are parameters of the machine's own checks: plain JSON values."""
 
     machine: MachineId
     sku: str
-    gate: dict[str, Any]
+    health_checks: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class StayParked:
-    """The long poll ended without a grant."""
+class StayReady:
+    """The long poll ended without an assignment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
-    """A grant, once. `jit_config` is a secret."""
+class Assigned:
+    """An assignment, once. `jit_config` is a secret."""
 
     runner: RunnerName
     jit_config: str
 
     def __repr__(self) -> str:
         """Without the secret."""
-        return f"Granted(runner={self.runner!r})"
+        return f"Assigned(runner={self.runner!r})"
 
 
 class Bootstrap(Protocol):
     """Every method raises BootstrapRefusedError and NotKnownYetError.
 
-    All but `hello` take the machine and its nonce, and refuse a nonce that is not the one of the
+    All but `attest` take the machine and its nonce, and refuse a nonce that is not the one of the
     last accepted hello. A return means that what was said is durable, but for stages and signs of
     life, which cost nothing to lose.
     """
 
-    async def hello(
+    async def attest(
         self,
         provider: str,
         proof: bytes,
@@ -71,7 +71,7 @@ class Bootstrap(Protocol):
         protocol: int,
         agent: str,
         checked: Callable[[], None],
-    ) -> HelloAnswer:
+    ) -> AttestationAnswer:
         """Check the proof and bind the nonce to the machine.
 
         `checked` is called once the proof is believed: what is left is waiting, and costs little.
@@ -80,16 +80,16 @@ class Bootstrap(Protocol):
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
         """Boot has come this far."""
 
-    async def gate(
+    async def health_checks(
         self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
     ) -> None:
         """The machine's own checks have ended. An empty `runner_version` is not known."""
 
-    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayParked | Granted:
-        """Wait for a grant, for `wait` seconds at most."""
+    async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
+        """Wait for an assignment, for `wait` seconds at most."""
 
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
-        """The machine has the grant and will start the runner once this returns."""
+        """The machine has the assignment and will start the runner once this returns."""
 
     async def heartbeat(self, machine: MachineId, nonce: str) -> None:
         """The machine is alive."""

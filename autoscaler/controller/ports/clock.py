@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from autoscaler.model.identifiers import CallId, Instant, MachineId, Seconds
+from autoscaler.model.identifiers import Instant, LaunchRequestId, MachineId, Seconds
 
 
 class Clock(Protocol):
@@ -21,7 +21,7 @@ class Ids(Protocol):
     def machine(self) -> MachineId:
         """16 hexadecimal digits, never given before."""
 
-    def call(self) -> CallId:
+    def call(self) -> LaunchRequestId:
         """16 hexadecimal digits, never given before."""
 
     def token(self) -> str:

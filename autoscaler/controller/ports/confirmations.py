@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from autoscaler.model.identifiers import InstallationId, MachineId, ProviderName, SkuName
-from autoscaler.model.unclear import Unclear
+from autoscaler.model.unverified import UnverifiedMachine
 
 
 class RefusalKind(StrEnum):
@@ -19,7 +19,7 @@ class RefusalKind(StrEnum):
     UNREACHABLE = "unreachable"
 
 
-class ConfirmationRefusedError(Exception):
+class OperatorRequestRefusedError(Exception):
     """Nothing was changed. The text says why and what to do, in words for an operator."""
 
     def __init__(self, kind: RefusalKind, reason: str) -> None:
@@ -28,10 +28,10 @@ class ConfirmationRefusedError(Exception):
         self.reason = reason
 
 
-class Confirmations(Protocol):
+class OperatorRequests(Protocol):
     """What the operator's requests come to."""
 
-    def unclear(self) -> Sequence[Unclear]:
+    def unverified(self) -> Sequence[UnverifiedMachine]:
         """Every machine that cannot be told."""
 
     def unlisted(self) -> Sequence[ProviderName]:
@@ -40,7 +40,7 @@ class Confirmations(Protocol):
     async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
         """A machine, by our id or its provider's, is nobody's: it is ended.
 
-        With `force`, although it may be alive. Durable on return. Raises ConfirmationRefusedError,
+        With `force`, although it may be alive. Durable on return. Raises OperatorRequestRefusedError,
         StoreError.
         """
 
@@ -48,11 +48,11 @@ class Confirmations(Protocol):
         """The store of this installation is lost: its id and machines are ours from now on.
 
         With `force`, although this store has machines of its own. Durable on return. Raises
-        ConfirmationRefusedError, StoreError.
+        OperatorRequestRefusedError, StoreError.
         """
 
     async def circuit(self, sku: str) -> SkuName:
         """What opened this SKU's circuit breaker is mended: machines are launched as before.
 
-        Durable on return. Raises ConfirmationRefusedError, StoreError.
+        Durable on return. Raises OperatorRequestRefusedError, StoreError.
         """

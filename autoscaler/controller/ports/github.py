@@ -20,7 +20,7 @@ class RetryLaterError(GitHubError):
         self.retry_after = retry_after
 
 
-class MintOutcomeUnknownError(GitHubError):
+class RegistrationOutcomeUnknownError(GitHubError):
     """A registration may or may not have been made: look the name up before anything else."""
 
 
@@ -37,7 +37,7 @@ class OperatorError(GitHubError):
 
 
 @dataclass(frozen=True, slots=True)
-class MintedRunner:
+class NewRegistration:
     """A fresh registration. `jit_config` is a secret: never logged, stored or put in an event."""
 
     github_id: int
@@ -45,7 +45,7 @@ class MintedRunner:
 
     def __repr__(self) -> str:
         """Without the secret."""
-        return f"MintedRunner(github_id={self.github_id})"
+        return f"NewRegistration(github_id={self.github_id})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class Redelivered:
 class GitHub(Protocol):
     """Raises only what the methods name, and GitHubError's subclasses."""
 
-    async def mint(
+    async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
-    ) -> MintedRunner:
+    ) -> NewRegistration:
         """Register a JIT runner, once; never repeated by itself.
 
-        Raises RunnerExistsError, MintOutcomeUnknownError, RetryLaterError, OperatorError.
+        Raises RunnerExistsError, RegistrationOutcomeUnknownError, RetryLaterError, OperatorError.
         """
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:

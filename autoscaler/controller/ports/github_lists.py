@@ -101,6 +101,6 @@ class GitHubLists(Protocol):
     def pace(self, scope: str) -> float:
         """Questions a second that a scope's account has to spare for lists until its hour is over.
 
-        What is kept back for minting, checking and removing runners is not in it. 0.0 while a
+        What is kept back for registering, checking and removing runners is not in it. 0.0 while a
         limit holds.
         """

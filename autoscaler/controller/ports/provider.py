@@ -10,9 +10,9 @@ from typing import Protocol
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import (
-    CallId,
+    LaunchRequestId,
     ProviderMachineId,
     ProviderName,
     Seconds,
@@ -36,7 +36,7 @@ class ProviderError(Exception):
         code: str,
         message: str,
         retry_after: Seconds | None = None,
-        reach: Reach | None = None,
+        reach: FailureScope | None = None,
         offering: str | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}")
@@ -70,9 +70,9 @@ class LaunchOrder:
     A canary's image is not taken if it is `refused_image`: GitHub gives its runners no jobs.
     """
 
-    call: CallId
+    launch_request: LaunchRequestId
     sku: SkuName
-    rung: int
+    option: int
     capacity_type: CapacityType
     offerings: tuple[str, ...]
     count: int

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NewType, Protocol
 
-from autoscaler.model.calls import Call
 from autoscaler.model.changes import HistoryRow as HistoryRow
 from autoscaler.model.changes import Record as Record
 from autoscaler.model.cooldowns import Cooldown as Cooldown
@@ -18,6 +17,7 @@ from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
 
@@ -61,7 +61,7 @@ class SavedState:
     installations: Installations
     heartbeat: Instant | None
     jobs: tuple[Job, ...]
-    calls: tuple[Call, ...]
+    launch_requests: tuple[LaunchRequest, ...]
     machines: tuple[Machine, ...]
     runners: tuple[Runner, ...]
     cooldowns: tuple[Cooldown, ...]

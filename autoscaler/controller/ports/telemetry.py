@@ -8,7 +8,7 @@ from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.machines import EndGround, ExitReason, MachineState
+from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
@@ -27,7 +27,7 @@ class FleetCounts:
     jobs_in_progress: Mapping[SkuName, int] = field(default_factory=dict)
     machines: Mapping[tuple[SkuName, MachineState], int] = field(default_factory=dict)
     machines_foreign: int = 0
-    machines_unclear: int = 0
+    machines_unverified: int = 0
     machines_not_terminating: int = 0
     dollars_per_hour: float = 0.0
     on_trial: Collection[SkuName] = ()
@@ -50,7 +50,7 @@ class Telemetry(Protocol):
     def github_staleness(self, account: str, seconds: Seconds) -> None:
         """How old the oldest picture is that was read of an account's active runs and repositories."""
 
-    def github_left_out(self, account: str, repositories: int) -> None:
+    def github_unwatched(self, account: str, repositories: int) -> None:
         """How many of an account's repositories are too many to be looked at."""
 
     def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
@@ -102,7 +102,7 @@ class Telemetry(Protocol):
     def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None:
         """Slots or machines that failed before they could serve."""
 
-    def machine_ended(self, sku: SkuName, ground: EndGround) -> None:
+    def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
         """The controller decided to end a machine."""
 
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:

@@ -249,12 +249,12 @@ class LabGitHub:
 
     @property
     def registered_ever(self) -> int:
-        """How many runners were ever minted."""
+        """How many runners were ever registered."""
         return self._actions.runners.registered
 
     @property
     def names_registered(self) -> Counter[str]:
-        """How often each name was ever minted."""
+        """How often each name was ever registered."""
         return self._actions.runners.names
 
     @property

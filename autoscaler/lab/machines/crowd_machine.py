@@ -21,7 +21,7 @@ from autoscaler.lab.machines.settings import (
     controller_settings,
     lab_runner,
 )
-from autoscaler.lab.machines.wire import Again, HelloAgain, PowerOff, Wire
+from autoscaler.lab.machines.wire import Again, AttestAgain, PowerOff, Wire
 
 PATIENCE = 900.0
 HEARTBEAT = 60.0
@@ -51,7 +51,7 @@ class CrowdMachine:
     machine: str = field(default="", init=False)
     heard: float = field(default=0.0, init=False)
     tries: int = field(default=0, init=False)
-    parked: bool = field(default=False, init=False)
+    ready: bool = field(default=False, init=False)
     job: bool = field(default=False, init=False)
     supervised: bool = field(default=False, init=False)
     work: tuple[LabRunner, Any] | None = field(default=None, init=False)
@@ -66,7 +66,7 @@ class CrowdMachine:
         beats: asyncio.Task[None] | None = None
         try:
             beats = asyncio.create_task(self._beat())
-            runner = await self._wait_for_grant()
+            runner = await self._wait_for_assignment()
             self.supervised = True
             detail = await self._run(runner)
             beats.cancel()
@@ -89,24 +89,24 @@ class CrowdMachine:
                     await self._insist(runner, "completed", failed)
                 if self.supervised:
                     await self._ask("exit", exit_report)
-        except (TimeoutError, Again, HelloAgain, PowerOff):
+        except (TimeoutError, Again, AttestAgain, PowerOff):
             return
 
-    async def _wait_for_grant(self) -> LabRunner:
+    async def _wait_for_assignment(self) -> LabRunner:
         while True:
             try:
-                if not self.parked:
+                if not self.ready:
                     await self._introduce()
                 began = self.wire.now()
-                granted = await self._ask("poll", {"wait": POLL_WAIT}, wait=POLL_WAIT)
-                if granted.get("state") == "granted":
-                    await self._acknowledge(str(granted["runner"]))
-                    return lab_runner(str(granted["jit_config"]))
+                assigned = await self._ask("poll", {"wait": POLL_WAIT}, wait=POLL_WAIT)
+                if assigned.get("state") == "assigned":
+                    await self._acknowledge(str(assigned["runner"]))
+                    return lab_runner(str(assigned["jit_config"]))
                 self.tries = 0
                 if self.wire.now() - began < RETRY_FIRST:
                     await self.wire.sleep(RETRY_FIRST)
-            except HelloAgain:
-                self.parked = False
+            except AttestAgain:
+                self.ready = False
                 await self._pause(None)
             except Again as reason:
                 await self._pause(reason.retry_after)
@@ -125,7 +125,7 @@ class CrowdMachine:
         self.machine = str(hello.get("machine", ""))
         await self._ask("stage", {"stage": "gate"})
         await self._ask("gate", {"passed": True, "checks": []})
-        self.parked = True
+        self.ready = True
 
     async def _proof(self) -> str:
         base = self.lab.metadata_url.rstrip("/")
@@ -172,7 +172,7 @@ class CrowdMachine:
             if self.machine:
                 try:
                     await self._ask("heartbeat", {})
-                except (Again, HelloAgain, PowerOff):
+                except (Again, AttestAgain, PowerOff):
                     continue
 
     async def _run(self, runner: LabRunner) -> str:
@@ -229,7 +229,7 @@ class CrowdMachine:
                     status = (await self._ask("release", {})).get("status")
                     if status in (204, 404):
                         return
-            except (Again, HelloAgain, PowerOff):
+            except (Again, AttestAgain, PowerOff):
                 pass
             await self.wire.sleep(RELEASE_AGAIN)
 
@@ -259,7 +259,7 @@ class CrowdMachine:
                 await self._ask("exit", {"detail": detail})
             except Again as reason:
                 await self.wire.sleep(min(left, self._delay(reason.retry_after)))
-            except HelloAgain:
+            except AttestAgain:
                 return
             else:
                 return
@@ -277,7 +277,7 @@ class CrowdMachine:
             self.heard = self.wire.now()
             return answer
         if status in (401, 409):
-            raise HelloAgain
+            raise AttestAgain
         if status in (403, 410, 426):
             raise PowerOff
         raise Again(str(status), retry_after)

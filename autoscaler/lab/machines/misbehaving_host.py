@@ -29,7 +29,7 @@ PANIC = "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-blo
 class Misdeed:
     """What one machine does wrong. `at` is the clock's time once it has done it.
 
-    `machine` is the controller's name for it, `hellos` and `exits` how many times it said those,
+    `machine` is the controller's name for it, `attestations` and `exits` how many times it said those,
     `answers` the status that each of its lies was answered with.
     """
 
@@ -37,7 +37,7 @@ class Misdeed:
     instance_id: str
     at: float | None = None
     machine: str = ""
-    hellos: int = 0
+    attestations: int = 0
     exits: int = 0
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
 
@@ -71,7 +71,7 @@ class MisbehavingHost:
             return
         misdeed = Misdeed(kinds.pop(0), machine.instance_id)
         self.misdeeds[machine.sku].append(misdeed)
-        if misdeed.kind in (_M.NEVER_BOOTS, _M.NO_AGENT, _M.FAILS_GATE):
+        if misdeed.kind in (_M.NEVER_BOOTS, _M.NO_AGENT, _M.FAILS_HEALTH_CHECKS):
             misdeed.at = self._clock.now()
         if misdeed.kind is _M.NEVER_BOOTS:
             self._dead.add(machine.instance_id)
@@ -148,7 +148,7 @@ class _Saboteur:
         deed = self._misdeed
         if said.step == "hello":
             self._hello, self._down = said, False
-            deed.hellos += 1
+            deed.attestations += 1
         elif self._down:
             return False
         elif said.step == "exit":
@@ -156,9 +156,9 @@ class _Saboteur:
             if deed.kind is _M.STAYS_ON and deed.at is None:
                 deed.at = self._host.now()
         if said.step == "poll" and deed.at is None:
-            if deed.kind is _M.VANISHES_PARKED:
+            if deed.kind is _M.VANISHES_READY:
                 return await self._vanish()
-            if deed.kind is _M.REBOOTS_PARKED:
+            if deed.kind is _M.REBOOTS_READY:
                 return self._reboot()
         if said.step == "heartbeat" and self._beats is not None:
             self._beats += 1
@@ -171,7 +171,7 @@ class _Saboteur:
         deed = self._misdeed
         if said.step == "hello" and status == 200:
             deed.machine = str(answer["machine"])
-        elif said.step == "poll" and answer.get("state") == "granted":
+        elif said.step == "poll" and answer.get("state") == "assigned":
             if deed.kind is _M.VANISHES_HANDED:
                 await self._vanish()
             elif deed.kind is _M.REBOOTS_HANDED and deed.at is None:
@@ -223,7 +223,7 @@ class _Saboteur:
         lies = [
             ("its own gate, twice", replace(said, step="gate", body=passed)),
             ("its own gate, failed", replace(said, step="gate", body={"passed": False})),
-            ("a grant again", replace(said, step="poll", body={"wait": 1.0})),
+            ("an assignment again", replace(said, step="poll", body={"wait": 1.0})),
             ("another's runner", replace(said, step="acknowledge", body={"runner": "r-1"})),
             ("a hello with another nonce", replace(self._hello, body=anew)),
             ("nobody's poll", replace(said, machine="m-nobody", step="poll", body={"wait": 1.0})),

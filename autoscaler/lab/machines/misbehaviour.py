@@ -13,7 +13,7 @@ class Misbehaviour(StrEnum):
     """Nothing of it ever runs: the kernel hangs, a volume does not attach."""
     NO_AGENT = "boots without an agent"
     """The user data end after their first line, which armed a shutdown."""
-    FAILS_GATE = "fails its gate"
+    FAILS_HEALTH_CHECKS = "fails its gate"
     """The image has no runner."""
     HANGS_IDLE = "its listener hangs before any job"
     NO_WORKER = "gets a message and no worker"
@@ -21,13 +21,13 @@ class Misbehaviour(StrEnum):
     HANGS_AT_WORK = "its listener hangs under a job"
     """The worker goes on to its end, nobody renews the job's lock, nobody reports its end."""
     STOPS_AFTER_WORK = "its job is over, and has stopped listener and worker with SIGSTOP"
-    REBOOTS_PARKED = "reboots before it gets a grant"
-    REBOOTS_HANDED = "reboots with the grant in its hands"
+    REBOOTS_READY = "reboots before it gets an assignment"
+    REBOOTS_HANDED = "reboots with the assignment in its hands"
     REBOOTS_AT_WORK = "reboots under its job"
-    VANISHES_PARKED = "parks and vanishes"
+    VANISHES_READY = "parks and vanishes"
     """It stands still, or its network is gone; EC2 shows it as running."""
-    VANISHES_HANDED = "vanishes with the grant in its hands"
-    VANISHES_ACKNOWLEDGED = "acknowledges the grant and vanishes"
+    VANISHES_HANDED = "vanishes with the assignment in its hands"
+    VANISHES_ACKNOWLEDGED = "acknowledges the assignment and vanishes"
     SILENT_AT_WORK = "is cut off from the controller under a job"
     STAYS_ON = "finishes and does not power off"
     EXITS_AT_WORK = "reports its exit under a job"
@@ -38,7 +38,7 @@ _RUNNER = '"$RUNNER_AGENT_ROOT/opt/actions-runner'
 
 _SABOTAGE = {
     Misbehaviour.NO_AGENT: 'echo "runner-agent: not on this image" >&2; exit 1',
-    Misbehaviour.FAILS_GATE: f'mv {_RUNNER}/run.sh" {_RUNNER}/lost"',
+    Misbehaviour.FAILS_HEALTH_CHECKS: f'mv {_RUNNER}/run.sh" {_RUNNER}/lost"',
     Misbehaviour.HANGS_IDLE: f'echo idle > {_RUNNER}/hang"',
     Misbehaviour.NO_WORKER: f'echo message > {_RUNNER}/hang"',
     Misbehaviour.STOPS_AFTER_WORK: f'echo stopped > {_RUNNER}/hang"',

@@ -15,7 +15,7 @@ class Again(Exception):  # noqa: N818 - an instruction, as in the agent
         self.retry_after = retry_after
 
 
-class HelloAgain(Exception):  # noqa: N818
+class AttestAgain(Exception):  # noqa: N818
     """A fresh proof is wanted."""
 
 

@@ -7,7 +7,7 @@ from autoscaler.model.identifiers import InstallationId, MachineId
 
 
 @dataclass(frozen=True, slots=True)
-class OrphanConfirmed(Event):
+class MachineReleasedByOperator(Event):
     """An operator says that a machine, of which that cannot be told, is nobody's."""
 
     machine: MachineId

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import EndGround, ExitReason
+from autoscaler.model.machines import ExitReason, TerminationReason
 
 
 @dataclass(frozen=True, slots=True)
-class MachineSaidHello(Event):
+class MachineAttested(Event):
     """A machine proved who it is and gave (the hash of) a nonce."""
 
     machine: MachineId
@@ -27,7 +27,7 @@ class MachineReportedStage(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class MachineGateReported(Event):
+class HealthChecksReported(Event):
     """A machine's own health checks passed or failed; `detail` is bounded text.
 
     `runner_version` is the version of actions/runner on the machine, empty where it is not known.
@@ -41,7 +41,7 @@ class MachineGateReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class MachineSeen(Event):
-    """An authenticated word from a machine; `polled` if it asks for a grant, and so has none."""
+    """An authenticated word from a machine; `polled` if it asks for an assignment, and so has none."""
 
     machine: MachineId
     polled: bool = False
@@ -60,16 +60,16 @@ class MachineExited(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class EndRequested(Event):
+class TerminationRequested(Event):
     """The controller decided to end a machine, on one of the grounds that allow it."""
 
     machine: MachineId
-    ground: EndGround
+    reason_code: TerminationReason
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class EndAnswered(Event):
+class TerminationAnswered(Event):
     """The provider took the request to end a machine, or (`error`) did not."""
 
     machine: MachineId
@@ -77,21 +77,21 @@ class EndAnswered(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ExaminationRequested(Event):
+class RunnerReadRequested(Event):
     """GitHub is about to be asked what became of a silent machine's runner and job."""
 
     machine: MachineId
 
 
 @dataclass(frozen=True, slots=True)
-class MachineDoubted(Event):
-    """A silent machine is held to be at work: nothing says that it was not granted before the start."""
+class MachineMarkedUnverified(Event):
+    """A silent machine is held to be at work: nothing says that it was not assigned before the start."""
 
     machine: MachineId
 
 
 @dataclass(frozen=True, slots=True)
-class MachineExamined(Event):
+class RunnerRead(Event):
     """What GitHub said of a machine: `finished` only if its work is provably over.
 
     `unregistered` says that no list shows its runner and that GitHub answered 404 for the runner's id.

@@ -7,13 +7,19 @@ from dataclasses import dataclass
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events.event import Event
-from autoscaler.model.failures import FailureClass, Reach
-from autoscaler.model.identifiers import CallId, Instant, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.identifiers import (
+    Instant,
+    LaunchRequestId,
+    ProviderMachineId,
+    ProviderName,
+    SkuName,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedMachine:
-    """One machine as a provider lists it. `installation`, `call` and `sku` are our tags.
+    """One machine as a provider lists it. `installation`, `launch_request` and `sku` are our tags.
 
     `leaving` is one that is on its way down, whoever wanted that, and will serve nobody. `failure`
     is why the provider says that it ended, or is about to, where that has a class. `state` is the
@@ -22,19 +28,19 @@ class ListedMachine:
 
     provider_id: ProviderMachineId
     installation: str
-    call: CallId
+    launch_request: LaunchRequestId
     sku: SkuName
     terminated: bool
     instance_type: str
     zone: str
     capacity_type: CapacityType
     dollars_per_hour: float
-    holds: tuple[tuple[str, int], ...]
+    quota_usage: tuple[tuple[str, int], ...]
     image: str = ""
     launch_time: str = ""
     reason: str = ""
     failure: FailureClass | None = None
-    reach: Reach | None = None
+    reach: FailureScope | None = None
     leaving: bool = False
     state: str = ""
 

@@ -1,4 +1,4 @@
-"""The life of one registration at GitHub, from the grant on, and what GitHub's list shows of them.
+"""The life of one registration at GitHub, from the assignment on, and what GitHub's list shows of them.
 
 None carries the JIT configuration: it is a secret and is in no record.
 """
@@ -13,7 +13,7 @@ from autoscaler.model.identifiers import Instant, MachineId, RunnerName
 
 @dataclass(frozen=True, slots=True)
 class RunnerNamed(Event):
-    """A grant was recorded: this machine is to get a registration of this class."""
+    """An assignment was recorded: this machine is to get a registration of this class."""
 
     name: RunnerName
     machine: MachineId
@@ -21,7 +21,7 @@ class RunnerNamed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerMinted(Event):
+class RunnerRegistered(Event):
     """GitHub made the registration."""
 
     name: RunnerName
@@ -29,8 +29,8 @@ class RunnerMinted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerMintFailed(Event):
-    """GitHub did not make the registration; the machine is parked again, no grant before `retry_at`."""
+class RunnerRegistrationFailed(Event):
+    """GitHub did not make the registration; the machine is ready again, no assignment before `retry_at`."""
 
     name: RunnerName
     failure: FailureClass
@@ -46,14 +46,14 @@ class RunnerHandedOver(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerAcknowledged(Event):
+class RunnerListening(Event):
     """The machine has it and is about to start the runner."""
 
     name: RunnerName
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerWithdrawalRequested(Event):
+class RunnerDeregistrationRequested(Event):
     """A registration that was not handed over is about to be deleted."""
 
     name: RunnerName
@@ -61,8 +61,8 @@ class RunnerWithdrawalRequested(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerWithdrawn(Event):
-    """The registration was deleted before it was handed over, or was never made: still parked."""
+class RunnerDeregistered(Event):
+    """The registration was deleted before it was handed over, or was never made: still ready."""
 
     name: RunnerName
     reason: str

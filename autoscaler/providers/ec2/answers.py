@@ -10,8 +10,8 @@ from typing import Any
 from autoscaler.controller.ports.provider import LaunchAnswer, ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
-from autoscaler.model.failures import FailureClass, Reach
-from autoscaler.model.identifiers import CallId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.providers.ec2.errors import NOT_TRIED, ending_meaning, says_unsupported
 from autoscaler.providers.ec2.errors import meaning as error_meaning
 from autoscaler.providers.ec2.instance_types import Prices
@@ -50,7 +50,7 @@ def refused_override(
     it, in the message alone; without it all offerings of the call would be held.
     """
     unsupported = says_unsupported(error.code, error.message)
-    if error.reach is not Reach.ZONE and not unsupported:
+    if error.reach is not FailureScope.ZONE and not unsupported:
         return None
     kind = request["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
     for override in request["LaunchTemplateConfigs"][0]["Overrides"]:
@@ -117,7 +117,7 @@ def listed_machine(
     return ListedMachine(
         provider_id=ProviderMachineId(row.id),
         installation=row.installation,
-        call=CallId(row.call),
+        launch_request=LaunchRequestId(row.launch_request),
         sku=SkuName(row.sku),
         terminated=terminated,
         instance_type=row.instance_type,
@@ -126,7 +126,9 @@ def listed_machine(
         dollars_per_hour=running_cost(
             row.instance_type, _os(settings, row), prices or settings.price_list, capacity_type
         ),
-        holds=() if terminated else quota_holds(settings.name, row.instance_type, capacity_type),
+        quota_usage=()
+        if terminated
+        else quota_holds(settings.name, row.instance_type, capacity_type),
         image=row.image,
         launch_time=row.launch_time,
         reason=row.reason or (row.state if leaving else ""),

@@ -21,7 +21,7 @@ _REFUSED = frozenset(
 )
 
 
-async def end_machines(
+async def terminate_machines(
     api: Api, machines: Sequence[ProviderMachineId]
 ) -> dict[ProviderMachineId, str]:
     """Request the termination of these machines; return the refused ones with EC2's reason.

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.failures import FailureClass, FailureScope
 
 
 class Meaning(NamedTuple):
     """The class of a code, and its reach where it goes farther than the class."""
 
     failure: FailureClass
-    reach: Reach | None = None
+    reach: FailureScope | None = None
 
 
 _UNLISTED = Meaning(FailureClass.UNKNOWN)
@@ -93,10 +93,10 @@ ProxyConnectionError ReadTimeoutError ResponseParserError WorkerEnded WorkerTime
 def _table() -> dict[str, Meaning]:
     meanings = {
         _OFFERING: Meaning(FailureClass.CAPACITY),
-        _ZONE: Meaning(FailureClass.CAPACITY, Reach.ZONE),
+        _ZONE: Meaning(FailureClass.CAPACITY, FailureScope.ZONE),
         _FAMILY_QUOTA: Meaning(FailureClass.QUOTA),
-        _ACCOUNT_QUOTA: Meaning(FailureClass.QUOTA, Reach.PROVIDER),
-        _NO_SPOT: Meaning(FailureClass.CONFIGURATION, Reach.CAPACITY_TYPE),
+        _ACCOUNT_QUOTA: Meaning(FailureClass.QUOTA, FailureScope.PROVIDER),
+        _NO_SPOT: Meaning(FailureClass.CONFIGURATION, FailureScope.CAPACITY_TYPE),
         _THROTTLED: Meaning(FailureClass.THROTTLED),
         _CONFIGURATION: Meaning(FailureClass.CONFIGURATION),
         _UNLISTED_BUT_KNOWN: _UNLISTED,

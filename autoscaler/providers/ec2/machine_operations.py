@@ -91,7 +91,7 @@ def _instance(one: Any) -> InstanceRow:
         reason=_reason(reason.get("Code", ""), reason.get("Message", "")),
         installation=tags.get("installation", ""),
         sku=tags.get("sku", ""),
-        call=tags.get("call", ""),
+        launch_request=tags.get("call", ""),
         fleet=tags.get("fleet", ""),
         tenancy=one.get("Placement", {}).get("Tenancy", ""),
         vcpus=cpus.get("CoreCount", 0) * cpus.get("ThreadsPerCore", 1),

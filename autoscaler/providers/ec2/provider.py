@@ -28,7 +28,7 @@ from autoscaler.model.catalogue import (
     Rate,
 )
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.providers.ec2.account_limits import AccountLimits
 from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_override
@@ -37,7 +37,7 @@ from autoscaler.providers.ec2.canary import sku_for
 from autoscaler.providers.ec2.channel import Api, WorkerChannel
 from autoscaler.providers.ec2.collecting import Collector
 from autoscaler.providers.ec2.console import read_console
-from autoscaler.providers.ec2.endings import end_machines
+from autoscaler.providers.ec2.endings import terminate_machines
 from autoscaler.providers.ec2.errors import first_part
 from autoscaler.providers.ec2.identity import IdentityVerifier, pinned_certificates
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
@@ -181,7 +181,7 @@ class Ec2Provider:
         return fleet_request(self._settings, order, template, await self._resources.subnets())
 
     async def _template(self, sku: Ec2Sku, order: LaunchOrder) -> str:
-        chosen = sku_for(sku, order.call)
+        chosen = sku_for(sku, order.launch_request)
         try:
             if chosen is not sku and await self._resources.image(chosen) == order.refused_image:
                 chosen = sku
@@ -208,7 +208,7 @@ class Ec2Provider:
         }
         for failure in result.failures:
             self._note(failure.code)
-            if failure.reach is Reach.ZONE and failure.offering is not None:
+            if failure.reach is FailureScope.ZONE and failure.offering is not None:
                 zone = failure.offering.rsplit("/", 2)[1]
                 if zone in subnets:
                     self._resources.note_full(subnets[zone])
@@ -216,7 +216,7 @@ class Ec2Provider:
 
     async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
         """Request the termination of these machines (see `Provider`)."""
-        return await end_machines(self._api, machines)
+        return await terminate_machines(self._api, machines)
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Every machine with this fleet's tag, in pages (see `Provider`)."""
@@ -275,11 +275,11 @@ class Ec2Provider:
         """Return the error for a refusal of the whole call."""
         refused = refused_override(self.name, body, error)
         if refused is not None:
-            if error.reach is Reach.ZONE:
+            if error.reach is FailureScope.ZONE:
                 self._resources.note_full(refused[0])
             return refused[1]
         if first_part(error.code) in _TEMPLATE_GONE and self._resources.is_new(template):
-            # Just made and not yet visible everywhere: a dearer rung would be no better.
+            # Just made and not yet visible everywhere: a dearer option would be no better.
             text = f"the new launch template is not visible yet: {error.message}"
             return ProviderError(FailureClass.THROTTLED, error.code, text, error.retry_after)
         self._note(error.code)

@@ -129,7 +129,9 @@ def fleet_request(
     """
     if not 0 < order.count <= MAX_MACHINES:
         raise _configuration("MachineCount", f"{order.count} machines in one call")
-    tags = tag_list({**machine_tags(settings, settings.skus[order.sku]), CALL: order.call})
+    tags = tag_list(
+        {**machine_tags(settings, settings.skus[order.sku]), CALL: order.launch_request}
+    )
     request: dict[str, Any] = {
         "Type": "instant",
         "ClientToken": order.token,

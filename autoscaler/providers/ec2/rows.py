@@ -70,7 +70,7 @@ class InstanceRow(NamedTuple):
     reason: str
     installation: str
     sku: str
-    call: str
+    launch_request: str
     fleet: str = ""
     tenancy: str = ""
     vcpus: int = 0

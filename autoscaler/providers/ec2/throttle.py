@@ -83,7 +83,7 @@ class _Level:
 class _BackOff:
     """How often in a row an API was refused, and until when it is left alone."""
 
-    strikes: int = 0
+    failures: int = 0
     until: Instant = 0.0
 
 
@@ -125,8 +125,8 @@ class Throttle:
         self._level("request", api, request_bucket(api, self._requests)).drain(now)
         known = self._back_offs.setdefault(api, _BackOff())
         if known.until <= now:
-            known.strikes += 1
-            hold = min(FIRST_BACK_OFF * 2.0 ** min(known.strikes - 1, 16), LONGEST_BACK_OFF)
+            known.failures += 1
+            hold = min(FIRST_BACK_OFF * 2.0 ** min(known.failures - 1, 16), LONGEST_BACK_OFF)
             known.until = now + hold
         known.until = max(known.until, now + (retry_after or 0.0))
 

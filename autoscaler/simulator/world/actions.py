@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.jobs import Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import FaultKind, JobArrival
-from autoscaler.simulator.world.weather import Weather
 from autoscaler.simulator.world.webhooks import Word
 
 LOCK_LASTS: Seconds = 600.0
@@ -26,14 +26,17 @@ class Actions:
     """All jobs and runners. `tell` is called with every word about a job."""
 
     def __init__(
-        self, weather: Weather, now: Callable[[], Instant], tell: Callable[[Word], None]
+        self,
+        fault_schedule: FaultSchedule,
+        now: Callable[[], Instant],
+        tell: Callable[[Word], None],
     ) -> None:
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.registrations: dict[RunnerName, Registration] = {}
         self.queued: dict[JobId, SimulatedJob] = {}
         self.latest: dict[int, SimulatedJob] = {}
         self.repositories: dict[str, Instant] = {}
-        self._weather = weather
+        self._fault_schedule = fault_schedule
         self._now = now
         self._tell = tell
 
@@ -138,10 +141,10 @@ class Actions:
 
     def _chosen(self, fitting: list[SimulatedJob]) -> SimulatedJob:
         oldest = min(fitting, key=lambda job: (job.queued_at, job.id))
-        if len(fitting) == 1 or not self._weather.holding(FaultKind.STOLEN):
+        if len(fitting) == 1 or not self._fault_schedule.holding(FaultKind.STOLEN):
             return oldest
         thief = max(fitting, key=lambda job: (-len(job.arrival.labels), job.queued_at, job.id))
-        self._weather.hits[FaultKind.STOLEN] += thief is not oldest
+        self._fault_schedule.hits[FaultKind.STOLEN] += thief is not oldest
         return thief
 
     def _add(self, job: SimulatedJob) -> SimulatedJob:
@@ -149,7 +152,7 @@ class Actions:
         return job
 
     def _hold(self, job: SimulatedJob) -> None:
-        late = self._weather.strikes(FaultKind.HANDED_OUT_LATE)
+        late = self._fault_schedule.strikes(FaultKind.HANDED_OUT_LATE)
         if late is not None:
             job.held_until = self._now() + late.target
             asyncio.get_running_loop().call_later(late.target, self.hand_out)

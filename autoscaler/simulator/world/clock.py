@@ -6,23 +6,23 @@ As the product's own clock it never goes back within a process. It tells time an
 import asyncio
 
 from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.schedule import FaultKind
 from autoscaler.simulator.world.virtual_time import EPOCH
-from autoscaler.simulator.world.weather import Weather
 
 
 class HostClock:
     """A Clock for one process."""
 
-    def __init__(self, weather: Weather) -> None:
-        self._weather = weather
+    def __init__(self, fault_schedule: FaultSchedule) -> None:
+        self._fault_schedule = fault_schedule
         self._loop = asyncio.get_running_loop()
         self._latest: Instant = 0.0
 
     def now(self) -> Instant:
         """Unix seconds, as this host has them."""
         now = EPOCH + self._loop.time()
-        jump = self._weather.holding(FaultKind.CLOCK_JUMP)
+        jump = self._fault_schedule.holding(FaultKind.CLOCK_JUMP)
         if jump is not None:
             now += jump.target
         if now > self._latest:

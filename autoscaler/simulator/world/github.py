@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from autoscaler.controller.ports.github import (
     GitHubError,
-    MintedRunner,
-    MintOutcomeUnknownError,
+    NewRegistration,
     OperatorError,
     Redelivered,
     RegisteredRunner,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
     RunnerBusyError,
     RunnerExistsError,
@@ -22,12 +22,12 @@ from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.simulator.world.actions import Actions
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
+from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.schedule import FaultKind
-from autoscaler.simulator.world.weather import Weather
 from autoscaler.simulator.world.webhooks import Webhooks
-from autoscaler.simulator.world.witness import Witness
 
 T = TypeVar("T")
 LATENCY: Seconds = 0.2
@@ -35,53 +35,55 @@ SECONDARY_WAIT: Seconds = 60.0
 
 
 class SimulatedGitHub:
-    """Implements the GitHub port for one process after another; `fuse` is the living one's."""
+    """Implements the GitHub port for one process after another; `crash_point` is the living one's."""
 
     def __init__(
         self,
         actions: Actions,
         webhooks: Webhooks,
-        weather: Weather,
-        witness: Witness,
+        fault_schedule: FaultSchedule,
+        invariants: Invariants,
         now: Callable[[], Instant],
     ) -> None:
-        self.fuse = Fuse()
+        self.crash_point = CrashPoint()
         self._actions = actions
         self._webhooks = webhooks
-        self._weather = weather
-        self._witness = witness
+        self._fault_schedule = fault_schedule
+        self._invariants = invariants
         self._now = now
 
-    async def mint(
+    async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
-    ) -> MintedRunner:
+    ) -> NewRegistration:
         """Register a runner: it is offline until its machine listens."""
         del runner_group  # there is one here
 
-        def carry_out() -> MintedRunner:
-            if self._weather.strikes(FaultKind.MINT_REFUSED):
+        def carry_out() -> NewRegistration:
+            if self._fault_schedule.strikes(FaultKind.REGISTRATION_REFUSED):
                 raise OperatorError("403 Resource not accessible by integration")
             known = self._actions.registrations.get(name)
             if known is not None and known.deleted_at is None:
                 raise RunnerExistsError(f"409 {name}")
             made = self._actions.register(scope, name, labels)
-            return MintedRunner(made.id, secret_of(made))
+            return NewRegistration(made.id, secret_of(made))
 
-        self._witness.minting(name)
-        return await self._answer(carry_out, MintOutcomeUnknownError("the connection broke"))
+        self._invariants.registering(name)
+        return await self._answer(
+            carry_out, RegistrationOutcomeUnknownError("the connection broke")
+        )
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
         """The runner as it is listed, which may be as it was."""
 
         def carry_out() -> RegisteredRunner | None:
-            stale = self._weather.strikes(FaultKind.STALE_LIST)
+            stale = self._fault_schedule.strikes(FaultKind.STALE_LIST)
             then = self._now() - (stale.target if stale is not None else 0.0)
             found = self._actions.registrations.get(name)
-            hidden = self._weather.strikes(FaultKind.WRONG_ANSWERS) is not None
+            hidden = self._fault_schedule.strikes(FaultKind.WRONG_ANSWERS) is not None
             if hidden or found is None or found.scope != scope or not found.listed_by(then):
                 return None
             busy = found.busy_by(then)
-            if busy and self._weather.strikes(FaultKind.LIST_SAYS_IDLE):
+            if busy and self._fault_schedule.strikes(FaultKind.LIST_SAYS_IDLE):
                 busy = False
             return RegisteredRunner(found.id, name, found.online_by(then), busy)
 
@@ -106,9 +108,9 @@ class SimulatedGitHub:
             if found is None or found.deleted_at is not None:
                 return False
             busy = found.works or found.assigned is not None
-            if busy and not self._weather.strikes(FaultKind.DELETE_OF_BUSY):
+            if busy and not self._fault_schedule.strikes(FaultKind.DELETE_OF_BUSY):
                 raise RunnerBusyError("422 is still running a job")
-            if not busy and self._weather.strikes(FaultKind.DELETE_SAYS_BUSY):
+            if not busy and self._fault_schedule.strikes(FaultKind.DELETE_SAYS_BUSY):
                 raise RunnerBusyError("422 is still running a job")
             self._actions.delete(found)
             return True
@@ -122,9 +124,9 @@ class SimulatedGitHub:
             found = self._actions.jobs.get(job)
             if found is None or repository != found.arrival.repository:
                 return None
-            stale = self._weather.strikes(FaultKind.STALE_JOB)
+            stale = self._fault_schedule.strikes(FaultKind.STALE_JOB)
             then = self._now() - (stale.target if stale is not None else 0.0)
-            wrong = self._weather.strikes(FaultKind.WRONG_ANSWERS)
+            wrong = self._fault_schedule.strikes(FaultKind.WRONG_ANSWERS)
             return found.word_at(then if wrong is None else 0.0).fact(now, read=True)
 
         return await self._answer(carry_out, _later())
@@ -157,17 +159,17 @@ class SimulatedGitHub:
         return next((r for r in every if (r.scope, r.id) == (scope, github_id)), None)
 
     async def _answer(self, carry_out: Callable[[], T], lost: GitHubError) -> T:
-        fuse, weather = self.fuse, self._weather
-        await fuse.burn()
+        crash_point, fault_schedule = self.crash_point, self._fault_schedule
+        await crash_point.burn()
         await asyncio.sleep(LATENCY / 2)
-        if weather.strikes(FaultKind.SECONDARY_LIMIT):
+        if fault_schedule.strikes(FaultKind.SECONDARY_LIMIT):
             raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
-        if weather.strikes(FaultKind.GITHUB_5XX):
+        if fault_schedule.strikes(FaultKind.GITHUB_5XX):
             raise lost
         answer = carry_out()
         await asyncio.sleep(LATENCY / 2)
-        await fuse.burn()
-        if weather.strikes(FaultKind.GITHUB_SWALLOWED):
+        await crash_point.burn()
+        if fault_schedule.strikes(FaultKind.GITHUB_SWALLOWED):
             raise lost
         return answer
 

@@ -1,6 +1,6 @@
 """Ids that count up, so that a run can be repeated."""
 
-from autoscaler.model.identifiers import CallId, MachineId
+from autoscaler.model.identifiers import LaunchRequestId, MachineId
 
 
 class SequentialIds:
@@ -13,9 +13,9 @@ class SequentialIds:
         """The next number."""
         return MachineId(self._next())
 
-    def call(self) -> CallId:
+    def call(self) -> LaunchRequestId:
         """The next number."""
-        return CallId(self._next())
+        return LaunchRequestId(self._next())
 
     def token(self) -> str:
         """The next number, as a token."""

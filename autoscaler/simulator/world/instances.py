@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, Instant, MachineId, ProviderMachineId, SkuName
+from autoscaler.model.identifiers import (
+    Instant,
+    LaunchRequestId,
+    MachineId,
+    ProviderMachineId,
+    SkuName,
+)
 from autoscaler.simulator.world.jobs import Registration
 
 IMAGE = "ami-1"
@@ -23,7 +29,7 @@ class Instance:
     """
 
     id: ProviderMachineId
-    call: CallId
+    call: LaunchRequestId
     sku: SkuName
     offering: Offering
     installation: str
@@ -89,8 +95,8 @@ class Seat:
 
     instance: Instance
     machine: MachineId | None = None
-    gate_passed: bool = False
-    parked_since: Instant | None = None
+    health_checks_passed: bool = False
+    ready_since: Instant | None = None
     registration: Registration | None = None
     listens: bool = False
     cut_off_until: Instant = 0.0

@@ -13,9 +13,9 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.actions import Actions
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.schedule import REPOSITORY, FaultKind
-from autoscaler.simulator.world.weather import Weather
 
 T = TypeVar("T")
 LATENCY: Seconds = 0.3
@@ -31,11 +31,13 @@ class SimulatedLists:
     `shown` are the jobs that it showed before they were over.
     """
 
-    def __init__(self, actions: Actions, weather: Weather, now: Callable[[], Instant]) -> None:
-        self.fuse = Fuse()
+    def __init__(
+        self, actions: Actions, fault_schedule: FaultSchedule, now: Callable[[], Instant]
+    ) -> None:
+        self.crash_point = CrashPoint()
         self.shown: set[JobId] = set()
         self._actions = actions
-        self._weather = weather
+        self._fault_schedule = fault_schedule
         self._now = now
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
@@ -79,9 +81,9 @@ class SimulatedLists:
             job = self._actions.latest.get(run_id)
             if job is None:
                 return []
-            stale = self._weather.strikes(FaultKind.STALE_JOB)
+            stale = self._fault_schedule.strikes(FaultKind.STALE_JOB)
             then = self._now() - (stale.target if stale is not None else 0.0)
-            wrong = self._weather.strikes(FaultKind.WRONG_ANSWERS)
+            wrong = self._fault_schedule.strikes(FaultKind.WRONG_ANSWERS)
             word = job.word_at(then if wrong is None else 0.0)
             if word.state is not JobState.COMPLETED:
                 self.shown.add(job.id)
@@ -93,10 +95,10 @@ class SimulatedLists:
         """Every registration, which may be as it was."""
 
         def read() -> list[RegisteredRunner]:
-            stale = self._weather.strikes(FaultKind.STALE_LIST)
+            stale = self._fault_schedule.strikes(FaultKind.STALE_LIST)
             then = self._now() - (stale.target if stale is not None else 0.0)
-            idle = self._weather.strikes(FaultKind.LIST_SAYS_IDLE) is not None
-            if self._weather.strikes(FaultKind.WRONG_ANSWERS):
+            idle = self._fault_schedule.strikes(FaultKind.LIST_SAYS_IDLE) is not None
+            if self._fault_schedule.strikes(FaultKind.WRONG_ANSWERS):
                 return []
             return [
                 RegisteredRunner(r.id, r.name, r.online_by(then), r.busy_by(then) and not idle)
@@ -109,10 +111,10 @@ class SimulatedLists:
     def pace(self, scope: str) -> float:
         """The same at any time."""
         del scope
-        return 0.0 if self._weather.holding(FaultKind.SECONDARY_LIMIT) else PER_SECOND
+        return 0.0 if self._fault_schedule.holding(FaultKind.SECONDARY_LIMIT) else PER_SECOND
 
     def _runs(self, repository: str, status: str | None = None) -> list[ListedRun]:
-        if self._weather.strikes(FaultKind.WRONG_ANSWERS):
+        if self._fault_schedule.strikes(FaultKind.WRONG_ANSWERS):
             return []
         return [
             ListedRun(
@@ -125,13 +127,13 @@ class SimulatedLists:
         ]
 
     async def _answer(self, read: Callable[[], Sequence[T]]) -> Listing[T]:
-        fuse, weather = self.fuse, self._weather
-        await fuse.burn()
+        crash_point, fault_schedule = self.crash_point, self._fault_schedule
+        await crash_point.burn()
         await asyncio.sleep(LATENCY)
-        if weather.strikes(FaultKind.SECONDARY_LIMIT):
+        if fault_schedule.strikes(FaultKind.SECONDARY_LIMIT):
             raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
-        if weather.strikes(FaultKind.GITHUB_5XX):
+        if fault_schedule.strikes(FaultKind.GITHUB_5XX):
             raise RetryLaterError("502 Bad Gateway", 1.0)
         items = read()
-        await fuse.burn()
+        await crash_point.burn()
         return Listing(items, 1)

@@ -8,30 +8,30 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.ports.bootstrap import (
+    Assigned,
     BootstrapRefusedError,
-    Granted,
     NotKnownYetError,
 )
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
 from autoscaler.model.machines import ExitReason
 from autoscaler.simulator.world.actions import Actions
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github import secret_of
 from autoscaler.simulator.world.instances import Seat
+from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.schedule import FaultKind
-from autoscaler.simulator.world.weather import Weather
-from autoscaler.simulator.world.witness import Witness
 
 T = TypeVar("T")
 PATIENCE: Seconds = 900.0
 BEAT: Seconds = 60.0
 UNUSED: Seconds = 120.0
 REPORTS_FOR: Seconds = 300.0
-GATE_TAKES: Seconds = 10.0
+HEALTH_CHECKS_TAKE: Seconds = 10.0
 LISTENER_STARTS: Seconds = 3.0
 RUNNER_LEAVES: Seconds = 8.0
 POWER_OFF: Seconds = 4.0
@@ -53,8 +53,8 @@ class Surroundings:
 
     process: Callable[[], ControllerProcess]
     actions: Actions
-    weather: Weather
-    witness: Witness
+    fault_schedule: FaultSchedule
+    invariants: Invariants
     now: Callable[[], Instant]
 
 
@@ -94,7 +94,7 @@ class SimulatedMachine:
                         raise PoweredOffError(refused.reason) from refused
                     await self._pause(5.0)
         except PoweredOffError:
-            self._seat.parked_since = None
+            self._seat.ready_since = None
             self._seat.listens = False
 
     async def stop(self) -> None:
@@ -109,32 +109,32 @@ class SimulatedMachine:
 
     async def _serve(self) -> None:
         seat, proof, provider = self._seat, self._seat.instance.proof(), self._manner.provider
-        answer = await self._ask(lambda d: d.hello(provider, proof, self._nonce, 1, "1.0"))
+        answer = await self._ask(lambda d: d.attest(provider, proof, self._nonce, 1, "1.0"))
         seat.machine = self._id = answer.machine
         passes = self._manner.gate_passes
-        await asyncio.sleep(GATE_TAKES)
-        seat.gate_passed = passes
-        await self._ask(lambda d: d.gate(self._id, self._nonce, passes, "disk"))
+        await asyncio.sleep(HEALTH_CHECKS_TAKE)
+        seat.health_checks_passed = passes
+        await self._ask(lambda d: d.health_checks(self._id, self._nonce, passes, "disk"))
         if not passes:
             await asyncio.sleep(BEAT)
             raise PoweredOffError("its gate failed")
         while True:
             answered = await self._ask(lambda d: d.poll(self._id, self._nonce, POLL))
-            if isinstance(answered, Granted):
-                seat.parked_since = None
-                self._around.witness.granted(seat, answered.jit_config)
+            if isinstance(answered, Assigned):
+                seat.ready_since = None
+                self._around.invariants.assigned(seat, answered.jit_config)
                 await self._run(answered)
-            seat.parked_since = seat.parked_since or self._around.now()
+            seat.ready_since = seat.ready_since or self._around.now()
 
-    async def _run(self, granted: Granted) -> None:
-        seat, name = self._seat, granted.runner
+    async def _run(self, assigned: Assigned) -> None:
+        seat, name = self._seat, assigned.runner
         registration = self._around.actions.registrations.get(name)
-        if registration is None or granted.jit_config != secret_of(registration):
+        if registration is None or assigned.jit_config != secret_of(registration):
             raise PoweredOffError("another runner's configuration")
         await self._ask(lambda d: d.acknowledge(self._id, self._nonce, name))
         seat.registration, seat.listens = registration, True
         await asyncio.sleep(LISTENER_STARTS)
-        if self._around.weather.strikes(FaultKind.TAKEN_STARTING):
+        if self._around.fault_schedule.strikes(FaultKind.TAKEN_STARTING):
             raise TakenError
         if registration.deleted_at is None:
             self._around.actions.listen(registration)
@@ -155,7 +155,7 @@ class SimulatedMachine:
                 await self._try(lambda d: d.heartbeat(self._id, self._nonce))
             if registration.busy_at is not None:
                 continue
-            if self._around.weather.strikes(FaultKind.IDLE_REMOVED):
+            if self._around.fault_schedule.strikes(FaultKind.IDLE_REMOVED):
                 self._around.actions.delete(registration)
             if registration.deleted_at is not None:
                 return
@@ -184,7 +184,7 @@ class SimulatedMachine:
         except (TimeoutError, BootstrapRefusedError):
             return
 
-    async def _ask(self, request: Callable[[BootstrapDesk], Coroutine[Any, Any, T]]) -> T:
+    async def _ask(self, request: Callable[[BootstrapService], Coroutine[Any, Any, T]]) -> T:
         """Ask until there is an answer. Raises BootstrapRefusedError, PoweredOffError."""
         while True:
             wait = 2.0
@@ -199,14 +199,14 @@ class SimulatedMachine:
                 return answer
             await self._pause(wait)
 
-    async def _try(self, request: Callable[[BootstrapDesk], Coroutine[Any, Any, T]]) -> T | None:
+    async def _try(self, request: Callable[[BootstrapService], Coroutine[Any, Any, T]]) -> T | None:
         """Ask once: from the acknowledgement on nothing hangs on an answer."""
         try:
             return await self._once(request)
         except (ProcessGoneError, StoreError, NotKnownYetError, BootstrapRefusedError):
             return None
 
-    async def _once(self, request: Callable[[BootstrapDesk], Coroutine[Any, Any, T]]) -> T:
+    async def _once(self, request: Callable[[BootstrapService], Coroutine[Any, Any, T]]) -> T:
         if self._around.now() < self._seat.cut_off_until:
             raise ProcessGoneError
         process = self._around.process()

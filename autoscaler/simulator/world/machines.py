@@ -136,21 +136,21 @@ class Machines:
         running = self.running
         if not running:
             return None
-        self._around.weather.hits[fault.kind] += 1
+        self._around.fault_schedule.hits[fault.kind] += 1
         return running[fault.target % len(running)]
 
     def _switch_on(self, instance: Instance) -> None:
-        self._around.witness.began(instance)
+        self._around.invariants.began(instance)
         if instance.installation == STRANGER:
             return
         seat = self._seats[instance] = Seat(instance)
-        self._around.witness.seats.append(seat)
+        self._around.invariants.seats.append(seat)
         machine = SimulatedMachine(self._around, seat, self._manner(instance))
         self._machines[instance] = machine
         self._lives[instance] = unowned(self._live(machine, instance))
 
     def _manner(self, instance: Instance) -> Manner:
-        strikes = self._around.weather.strikes
+        strikes = self._around.fault_schedule.strikes
         boot: Seconds | None = self._boot[instance.sku]
         if boot is not None and strikes(FaultKind.SLOW_BOOT):
             boot += SLOW_BOOT
@@ -160,7 +160,7 @@ class Machines:
         if strikes(FaultKind.DIES_EARLY):
             boot = None
             asyncio.get_running_loop().call_later(DIES_AFTER, self._die_early, instance)
-        return Manner(instance.offering.provider, boot, not strikes(FaultKind.FAILED_GATE))
+        return Manner(instance.offering.provider, boot, not strikes(FaultKind.FAILED_HEALTH_CHECKS))
 
     def _die_early(self, instance: Instance) -> None:
         reason = "Server.InsufficientInstanceCapacity: none"
@@ -177,14 +177,14 @@ class Machines:
             self._take(instance, "Client.InstanceInitiatedShutdown: it powered itself off", None)
 
     def _switch_off(self, instance: Instance) -> None:
-        self._around.witness.ended(instance)
+        self._around.invariants.ended(instance)
         self._say_state_change(instance)
         seat = self._seats.get(instance)
         if seat is None:
             return
         if seat.registration is not None:
             self._around.actions.take_machine(seat.registration, instance.reason)
-        seat.parked_since, seat.listens = None, False
+        seat.ready_since, seat.listens = None, False
         life = self._lives.pop(instance)
         if life is not asyncio.current_task():
             life.cancel()

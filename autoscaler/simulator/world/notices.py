@@ -12,10 +12,10 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.schedule import FaultKind
-from autoscaler.simulator.world.weather import Weather
 
 AT_MOST = 10
 ON_THE_WAY: Seconds = 1.5
@@ -39,11 +39,11 @@ class SimulatedNotices:
     """
 
     def __init__(
-        self, provider: SimulatedProvider, weather: Weather, now: Callable[[], Instant]
+        self, provider: SimulatedProvider, fault_schedule: FaultSchedule, now: Callable[[], Instant]
     ) -> None:
-        self.fuse = Fuse()
+        self.crash_point = CrashPoint()
         self._provider = provider
-        self._weather = weather
+        self._fault_schedule = fault_schedule
         self._now = now
         self.taken_in: dict[ProviderMachineId, Instant] = {}
         self._waiting: dict[str, _Waiting] = {}
@@ -52,7 +52,7 @@ class SimulatedNotices:
 
     def say(self, kind: NoticeKind, machine: ProviderMachineId, means_at: Instant) -> None:
         """EventBridge hears of something."""
-        strikes = self._weather.strikes
+        strikes = self._fault_schedule.strikes
         if strikes(FaultKind.NOTICE_LOST):
             return
         late = strikes(FaultKind.NOTICE_LATE)
@@ -68,7 +68,7 @@ class SimulatedNotices:
     async def receive(self, wait: Seconds) -> tuple[Message, ...]:
         """The next ten that are shown, or none after that wait."""
         await self._request()
-        fuse, until = self.fuse, self._now() + wait
+        crash_point, until = self.crash_point, self._now() + wait
         while not (shown := self._shown()) and self._now() < until:
             self._came.clear()
             try:
@@ -78,7 +78,7 @@ class SimulatedNotices:
                 break
         for waiting in shown:
             waiting.shown_from = self._now() + HIDDEN_FOR
-        await fuse.burn()
+        await crash_point.burn()
         return tuple(waiting.message for waiting in shown)
 
     async def settle(self, receipts: Sequence[str]) -> None:
@@ -90,7 +90,7 @@ class SimulatedNotices:
             if notice is not None and notice.kind is not NoticeKind.STATE_CHANGE:
                 for machine in notice.machines:
                     self.taken_in.setdefault(machine, self._now())
-        await self.fuse.burn()
+        await self.crash_point.burn()
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """What the provider shows of them."""
@@ -98,8 +98,8 @@ class SimulatedNotices:
         return self._provider.show(machines)
 
     async def _request(self) -> None:
-        await self.fuse.burn()
-        if self._weather.strikes(FaultKind.QUEUE_FAILS):
+        await self.crash_point.burn()
+        if self._fault_schedule.strikes(FaultKind.QUEUE_FAILS):
             raise OutcomeUnknownError("the connection broke")
 
     def _send(self, notice: Notice | None, after: Seconds) -> None:

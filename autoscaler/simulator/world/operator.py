@@ -1,4 +1,4 @@
-"""The operator of a world: they come when told to, look again and again, and confirm what is unclear.
+"""The operator of a world: they come when told to, look again and again, and confirm what is unverified.
 
 They know which installations are theirs, and force nothing but a takeover. What is refused they
 say again at their next look.
@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from autoscaler.controller.ports.confirmations import ConfirmationRefusedError
+from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
-from autoscaler.model.unclear import Unclear
+from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.simulator.world.instances import STRANGER
 from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.virtual_time import unowned
@@ -46,11 +46,11 @@ class Operator:
             await asyncio.sleep(LOOKS_EVERY)
 
     async def _look(self) -> None:
-        for one in self._process().ready.confirming.unclear():
+        for one in self._process().ready.confirming.unverified():
             if one.installation != STRANGER:
                 await self._confirm(one)
 
-    async def _confirm(self, one: Unclear) -> None:
+    async def _confirm(self, one: UnverifiedMachine) -> None:
         process = self._process()
         confirming = process.ready.confirming
         try:
@@ -58,7 +58,7 @@ class Operator:
                 await process.serve(confirming.installation(one.installation, force=True))
             else:
                 await process.serve(confirming.orphan(one.machine))
-        except ConfirmationRefusedError:
+        except OperatorRequestRefusedError:
             self.refused += 1
         else:
             self.confirmed += 1

@@ -9,21 +9,20 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from autoscaler.controller.asking import Asking
-from autoscaler.controller.bootstrap import BootstrapDesk
+from autoscaler.controller.asking import GitHubReader
+from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.circuits import Circuits
-from autoscaler.controller.confirming import Confirming
+from autoscaler.controller.confirming import OperatorActions
 from autoscaler.controller.consoles import Consoles
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.ending import Ending
+from autoscaler.controller.ending import Terminator
 from autoscaler.controller.executor import Executor
-from autoscaler.controller.granting import Granting
 from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launching import Launching
-from autoscaler.controller.loop import Loop, Pace
-from autoscaler.controller.noticing import Noticing
+from autoscaler.controller.launching import Launcher
+from autoscaler.controller.noticing import NoticeReader
 from autoscaler.controller.opening import Opening
+from autoscaler.controller.poller import Duty, Poller
 from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub
 from autoscaler.controller.ports.github_lists import GitHubLists
@@ -32,16 +31,17 @@ from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.reruns import Reruns
 from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.controller.reconciler import Duty, Reconciler
-from autoscaler.controller.releasing import Releasing
-from autoscaler.controller.rerunning import Rerunning
+from autoscaler.controller.reconciler import Pace, Reconciler
+from autoscaler.controller.registrar import Registrar
+from autoscaler.controller.releasing import RegistrationReleaser
+from autoscaler.controller.rerunning import Rerunner
 from autoscaler.controller.syncing import Syncing
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, ProviderName
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.virtual_time import OWNER, Tasks
 
 T = TypeVar("T")
@@ -79,11 +79,11 @@ class Ports:
 class ControllerProcess:
     """From start to its end, by its own failure, SIGTERM or SIGKILL.
 
-    `crashes` are the errors of its effects; the caller's `fuse` stands in every port.
+    `crashes` are the errors of its effects; the caller's `crash_point` stands in every port.
     """
 
-    def __init__(self, ports: Ports, fuse: Fuse) -> None:
-        self.fuse = fuse
+    def __init__(self, ports: Ports, crash_point: CrashPoint) -> None:
+        self.crash_point = crash_point
         self.crashes: list[BaseException] = []
         self.running: asyncio.Task[None] | None = None
         self.parts: Parts | None = None
@@ -98,7 +98,7 @@ class ControllerProcess:
     @property
     def ready(self) -> "Parts":
         """Its parts, once it serves. Raises ProcessGoneError."""
-        if self.parts is None or self.fuse.blown.is_set():
+        if self.parts is None or self.crash_point.blown.is_set():
             raise ProcessGoneError
         return self.parts
 
@@ -108,20 +108,20 @@ class ControllerProcess:
 
     async def serve(self, request: Coroutine[Any, Any, T]) -> T:
         """Answer a request in this process; raises ProcessGoneError when it dies before that."""
-        if self.fuse.blown.is_set() or self.running is None or self.running.done():
+        if self.crash_point.blown.is_set() or self.running is None or self.running.done():
             request.close()
             raise ProcessGoneError
         try:
             return await self._own(request)
         except asyncio.CancelledError:
             asking = asyncio.current_task()
-            if self.fuse.blown.is_set() and asking is not None and not asking.cancelling():
+            if self.crash_point.blown.is_set() and asking is not None and not asking.cancelling():
                 raise ProcessGoneError from None
             raise
 
     async def kill(self) -> None:
         """Nothing of it goes on, and nobody hears of it: SIGKILL."""
-        self.fuse.blown.set()
+        self.crash_point.blown.set()
         while tasks := self._tasks.unfinished():
             for task in tasks:
                 task.cancel()
@@ -143,7 +143,7 @@ class ControllerProcess:
         parts = Parts(ports, saved, self._crashed)
         journal = parts.journal
         journal.ledger.restore(
-            (*saved.calls, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
+            (*saved.launch_requests, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
             saved.cooldowns,
         )
         absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
@@ -173,19 +173,19 @@ class Parts:
         github = ports.github
         self._providers = ports.providers
         self.journal = Journal(
-            Ledger(self._for_sale(()).bearing(saved.installations)),
+            Ledger(self._for_sale(()).with_installations(saved.installations)),
             ports.store,
             ports.clock,
             ports.telemetry,
         )
         self._effects = Effects(crashed)
-        self._granting = Granting(self.journal, github, ports.clock)
+        self._registrar = Registrar(self.journal, github, ports.clock)
         self.intake = Intake(ports.store, self.journal, ports.parse)
         arrived = saved.arrived_until if saved.arrived_until is not None else ports.clock.now()
         ports.tag(saved.installations.own)
-        self.confirming = Confirming(self.journal, ports.lists, self._providers, ports.tag)
+        self.confirming = OperatorActions(self.journal, ports.lists, self._providers, ports.tag)
         opening = Opening(ports.providers, self._list, self._sell, ports.clock)
-        self._reconciler = Reconciler(
+        self._poller = Poller(
             self.journal,
             ports.store,
             github,
@@ -194,19 +194,19 @@ class Parts:
             arrived,
             (opening.run, *self._duties()),
         )
-        self.desk = BootstrapDesk(
+        self.desk = BootstrapService(
             self.journal,
-            self._granting,
-            Releasing(self.journal, github, self._granting, self._effects),
+            self._registrar,
+            RegistrationReleaser(self.journal, github, self._registrar, self._effects),
             self._providers,
             {sku: {"disk_gb": 10} for sku in ports.catalogue.skus},
-            self._reconciler.list_soon,
+            self._poller.list_soon,
             opened=opening.opened,
         )
         self.loop = self._make_loop(github)
 
     async def _list(self, name: ProviderName) -> bool:
-        return await self._reconciler.sweep(name)
+        return await self._poller.sweep(name)
 
     def _sell(self, opened: Collection[ProviderName]) -> None:
         self.journal.ledger.replace_catalogue(self._for_sale(opened))
@@ -215,8 +215,8 @@ class Parts:
         ports, journal = self._ports, self.journal
         telemetry, clock = ports.telemetry, ports.duty_clock
         duties = [
-            Rerunning(journal, ports.reruns, clock).run,
-            *Noticing(journal, ports.notices, telemetry, ports.clock).duties,
+            Rerunner(journal, ports.reruns, clock).run,
+            *NoticeReader(journal, ports.notices, telemetry, ports.clock).duties,
             *Consoles(journal, self._providers).duties,
             Circuits(journal, self._providers, clock).run,
         ]
@@ -226,22 +226,22 @@ class Parts:
             duties.append(syncing.run)
         return duties
 
-    def _make_loop(self, github: GitHub) -> Loop:
+    def _make_loop(self, github: GitHub) -> Reconciler:
         ports = self._ports
         executor = Executor(
             self.journal,
             ports.ids,
             self._effects,
-            Launching(self.journal, self._providers),
-            self._granting,
-            Ending(self.journal, self._providers, ports.clock),
-            Asking(self.journal, github),
+            Launcher(self.journal, self._providers),
+            self._registrar,
+            Terminator(self.journal, self._providers, ports.clock),
+            GitHubReader(self.journal, github),
         )
-        return Loop(
+        return Reconciler(
             self.journal,
             self.intake,
             executor,
-            self._reconciler,
+            self._poller,
             self._effects,
             ports.telemetry,
             ports.clock,
@@ -255,9 +255,9 @@ class Parts:
         skus = {
             name: replace(
                 sku,
-                ladder=tuple(
-                    rung if rung.provider in opened else replace(rung, offerings=())
-                    for rung in sku.ladder
+                launch_options=tuple(
+                    option if option.provider in opened else replace(option, offerings=())
+                    for option in sku.launch_options
                 ),
             )
             for name, sku in catalogue.skus.items()

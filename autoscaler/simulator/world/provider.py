@@ -20,18 +20,18 @@ from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
-    CallId,
     Instant,
+    LaunchRequestId,
     ProviderMachineId,
     ProviderName,
     Seconds,
     SkuName,
 )
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import IMAGE, Instance
+from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.schedule import FaultKind
-from autoscaler.simulator.world.weather import Weather
-from autoscaler.simulator.world.witness import Witness
 
 PAGE = 20
 SMALL_PAGE = 2
@@ -41,7 +41,7 @@ SHOWN_AFTER_END: Seconds = 3600.0
 
 
 class SimulatedProvider:
-    """Implements the Provider port for one process after another; `fuse` is the living one's.
+    """Implements the Provider port for one process after another; `crash_point` is the living one's.
 
     `quota` is how many units of each quota the account has. `on_launch` and `on_end` are told of
     each machine that begins and ends, whoever wanted it. `installation` tags new machines.
@@ -52,12 +52,12 @@ class SimulatedProvider:
         name: ProviderName,
         offerings: Mapping[str, Offering],
         quota: Mapping[str, int],
-        weather: Weather,
-        witness: Witness,
+        fault_schedule: FaultSchedule,
+        invariants: Invariants,
         installation: str,
         now: Callable[[], Instant],
     ) -> None:
-        self.fuse = Fuse()
+        self.crash_point = CrashPoint()
         self.instances: dict[ProviderMachineId, Instance] = {}
         self.running: dict[ProviderMachineId, Instance] = {}
         self.on_launch: Callable[[Instance], None] = lambda _: None
@@ -65,8 +65,8 @@ class SimulatedProvider:
         self._name = name
         self._offerings = offerings
         self._quota = quota
-        self._weather = weather
-        self._witness = witness
+        self._fault_schedule = fault_schedule
+        self._invariants = invariants
         self.installation = installation
         self._now = now
         self._answers: dict[str, LaunchAnswer] = {}
@@ -79,11 +79,11 @@ class SimulatedProvider:
 
     async def prepare(self, order: LaunchOrder) -> str:
         """The request, with the image that a name stands for."""
-        await self.fuse.burn()
+        await self.crash_point.burn()
         await asyncio.sleep(LATENCY)
         return json.dumps(
             {
-                "call": order.call,
+                "call": order.launch_request,
                 "sku": order.sku,
                 "offerings": order.offerings,
                 "count": order.count,
@@ -96,11 +96,11 @@ class SimulatedProvider:
 
     async def launch(self, request: str) -> LaunchAnswer:
         """Launch what can be had; the same token again launches nothing more."""
-        fuse, strikes = self.fuse, self._weather.strikes
-        await fuse.burn()
+        crash_point, strikes = self.crash_point, self._fault_schedule.strikes
+        await crash_point.burn()
         order = json.loads(request)
         known = self._answers.get(order["token"])
-        self._witness.launching(request, repeated=known is not None)
+        self._invariants.launching(request, repeated=known is not None)
         if strikes(FaultKind.THROTTLED):
             await asyncio.sleep(LATENCY)
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
@@ -111,39 +111,39 @@ class SimulatedProvider:
         self._answers[order["token"]] = answer
         slow = strikes(FaultKind.LAUNCH_SLOW)
         await asyncio.sleep(LATENCY if slow is None else float(slow.target))
-        await fuse.burn()
+        await crash_point.burn()
         if strikes(FaultKind.LAUNCH_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
         return answer
 
     async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
         """Terminate; what is unknown is no error."""
-        fuse, strikes = self.fuse, self._weather.strikes
-        await fuse.burn()
+        crash_point, strikes = self.crash_point, self._fault_schedule.strikes
+        await crash_point.burn()
         if strikes(FaultKind.END_REFUSED):
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
         for machine in machines:
             instance = self.running.get(machine)
             if instance is not None:
-                self._witness.ending(instance)
+                self._invariants.ending(instance)
                 instance.asked_to_end += 1
                 if (ignored := strikes(FaultKind.END_IGNORED)) is not None:
-                    left = ignored.until - self._weather.time
+                    left = ignored.until - self._fault_schedule.time
                     instance.stays_until = max(instance.stays_until, self._now() + left)
                 # One that shuts down already ends for the reason that it had.
                 if instance.stays_until <= self._now() and instance.stopping_at is None:
                     self.terminate(instance, "User initiated")
         await asyncio.sleep(LATENCY)
-        await fuse.burn()
+        await crash_point.burn()
         if strikes(FaultKind.END_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
         return {}
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """What is shown, which may be what was there."""
-        fuse = self.fuse
-        await fuse.burn()
-        eventual = self._weather.strikes(FaultKind.EVENTUAL)
+        crash_point = self.crash_point
+        await crash_point.burn()
+        eventual = self._fault_schedule.strikes(FaultKind.EVENTUAL)
         then = self._now() - (eventual.target if eventual is not None else 0.0)
         shown = [
             instance
@@ -153,8 +153,8 @@ class SimulatedProvider:
             and (instance.ended_at is None or instance.ended_at > then - SHOWN_AFTER_END)
         ]
         await asyncio.sleep(LATENCY)
-        breaks = self._weather.strikes(FaultKind.LIST_BREAKS)
-        gaps = self._weather.strikes(FaultKind.EMPTY_PAGES) is not None
+        breaks = self._fault_schedule.strikes(FaultKind.LIST_BREAKS)
+        gaps = self._fault_schedule.strikes(FaultKind.EMPTY_PAGES) is not None
         size = SMALL_PAGE if gaps else PAGE
         for start in range(0, len(shown), size):
             yield tuple(instance.listed(then) for instance in shown[start : start + size])
@@ -165,7 +165,7 @@ class SimulatedProvider:
                 yield ()
         if breaks is not None:
             raise OutcomeUnknownError("the connection broke")
-        await fuse.burn()
+        await crash_point.burn()
 
     def show(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """What there is of these machines now."""
@@ -174,31 +174,31 @@ class SimulatedProvider:
 
     async def quotas(self) -> Mapping[str, int]:
         """What the account has."""
-        await self.fuse.burn()
+        await self.crash_point.burn()
         await asyncio.sleep(LATENCY)
         return dict(self._quota)
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Launches leave nothing behind here."""
         del requests
-        await self.fuse.burn()
+        await self.crash_point.burn()
         return ()
 
     async def image(self, sku: SkuName) -> str:
         """The one image that there is."""
         del sku
-        await self.fuse.burn()
+        await self.crash_point.burn()
         await asyncio.sleep(LATENCY)
         return IMAGE
 
     async def console(self, machine: ProviderMachineId) -> str:
         """What it wrote by now; one that is not there yet, or no more, wrote nothing."""
-        fuse = self.fuse
-        await fuse.burn()
+        crash_point = self.crash_point
+        await crash_point.burn()
         await asyncio.sleep(LATENCY)
-        if self._weather.strikes(FaultKind.THROTTLED):
+        if self._fault_schedule.strikes(FaultKind.THROTTLED):
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
-        await fuse.burn()
+        await crash_point.burn()
         instance = self.instances.get(machine)
         return instance.console if instance is not None else ""
 
@@ -226,12 +226,14 @@ class SimulatedProvider:
 
     def _carry_out(self, order: dict[str, str]) -> LaunchAnswer:
         count = int(order["count"])
-        wanted = (count + 1) // 2 if self._weather.strikes(FaultKind.PARTIAL_FLEET) else count
+        wanted = (
+            (count + 1) // 2 if self._fault_schedule.strikes(FaultKind.PARTIAL_FLEET) else count
+        )
         launched: list[LaunchedMachine] = []
         failures: dict[str, LaunchFailure] = {}
-        dry = self._weather.strikes(FaultKind.NO_CAPACITY)
-        refused = self._weather.strikes(FaultKind.OVERRIDE_REFUSED)
-        no_quota = self._weather.strikes(FaultKind.NO_QUOTA) is not None
+        dry = self._fault_schedule.strikes(FaultKind.NO_CAPACITY)
+        refused = self._fault_schedule.strikes(FaultKind.OVERRIDE_REFUSED)
+        no_quota = self._fault_schedule.strikes(FaultKind.NO_QUOTA) is not None
         for key in order["offerings"]:
             offering = self._offerings[key]
             if dry is not None and ord(offering.zone) - ord("a") < dry.target:
@@ -267,7 +269,7 @@ class SimulatedProvider:
 
     def _start(self, order: dict[str, str], offering: Offering) -> LaunchedMachine:
         machine = ProviderMachineId(f"i-{self._name}-{len(self.instances) + 1}")
-        call, sku = CallId(order["call"]), SkuName(order["sku"])
+        call, sku = LaunchRequestId(order["call"]), SkuName(order["sku"])
         self.add(Instance(machine, call, sku, offering, self.installation, self._now()))
         return LaunchedMachine(
             machine, offering.instance_type, offering.zone, offering.capacity_type

@@ -12,10 +12,10 @@ from autoscaler.model.identifiers import JobId, Seconds
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.actions import Actions
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
+from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.schedule import FaultKind
-from autoscaler.simulator.world.weather import Weather
-from autoscaler.simulator.world.witness import Witness
 
 LATENCY: Seconds = 0.4
 
@@ -23,26 +23,28 @@ LATENCY: Seconds = 0.4
 class SimulatedReruns:
     """Implements the Reruns port for one process after another. A run has one job here."""
 
-    def __init__(self, actions: Actions, weather: Weather, witness: Witness) -> None:
-        self.fuse = Fuse()
+    def __init__(
+        self, actions: Actions, fault_schedule: FaultSchedule, invariants: Invariants
+    ) -> None:
+        self.crash_point = CrashPoint()
         self._actions = actions
-        self._weather = weather
-        self._witness = witness
+        self._fault_schedule = fault_schedule
+        self._invariants = invariants
 
     async def rerun(
         self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
     ) -> RerunAnswer:
         """Try a run again whose last attempt is that one."""
-        fuse, weather = self.fuse, self._weather
-        await fuse.burn()
+        crash_point, fault_schedule = self.crash_point, self._fault_schedule
+        await crash_point.burn()
         await asyncio.sleep(LATENCY)
-        if weather.strikes(FaultKind.GITHUB_5XX):
+        if fault_schedule.strikes(FaultKind.GITHUB_5XX):
             raise RetryLaterError("502 Bad Gateway", 1.0)
-        if weather.strikes(FaultKind.RERUN_REFUSED):
+        if fault_schedule.strikes(FaultKind.RERUN_REFUSED):
             raise OperatorError("403 Resource not accessible by integration")
         answer = self._carry_out(repository, run_id, run_attempt, tuple(jobs))
-        await fuse.burn()
-        if weather.strikes(FaultKind.GITHUB_SWALLOWED):
+        await crash_point.burn()
+        if fault_schedule.strikes(FaultKind.GITHUB_SWALLOWED):
             raise RerunUnknownError("502 Bad Gateway", 1.0, tuple(jobs))
         return answer
 
@@ -56,6 +58,6 @@ class SimulatedReruns:
             return RerunAnswer(jobs, RerunOutcome.SUPERSEDED, f"at attempt {job.attempt}")
         if job.state is not JobState.COMPLETED:
             return RerunAnswer(jobs, None, "not complete")
-        self._witness.running_again(job)
+        self._invariants.running_again(job)
         self._actions.run_again(job)
         return RerunAnswer(jobs, RerunOutcome.ACCEPTED)

@@ -30,7 +30,7 @@ class FaultKind(StrEnum):
     GITHUB_5XX = "github_5xx"  # not carried out
     GITHUB_SWALLOWED = "github_swallowed"  # carried out, and the answer is lost
     SECONDARY_LIMIT = "secondary_limit"  # refused for a minute
-    MINT_REFUSED = "mint_refused"  # 403: somebody took the App's permission away
+    REGISTRATION_REFUSED = "mint_refused"  # 403: somebody took the App's permission away
     STALE_LIST = "stale_list"  # runners as they were `target` seconds ago
     STALE_JOB = "stale_job"  # jobs as they were `target` seconds ago
     WRONG_ANSWERS = "wrong_answers"  # lists hide runs and runners, and jobs read as queued
@@ -63,7 +63,7 @@ class FaultKind(StrEnum):
     # Machines: every n-th launch, or one that runs (the `target`-th, round about).
     HUNG_BOOT = "hung_boot"
     SLOW_BOOT = "slow_boot"  # takes ten minutes longer
-    FAILED_GATE = "failed_gate"
+    FAILED_HEALTH_CHECKS = "failed_gate"
     DIES_EARLY = "dies_early"  # pending -> terminated, with a reason
     TAKEN = "taken"  # without notice, under its job if it has one
     INTERRUPTED = "interrupted"  # two minutes' notice, then taken

@@ -15,7 +15,6 @@ from autoscaler.controller.ports.store import (
     StoreError,
 )
 from autoscaler.ledger.state import kind_and_key
-from autoscaler.model.calls import Call, CallState
 from autoscaler.model.changes import copied
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -28,9 +27,10 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner, RunnerState
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
 
 INSTALLATION = InstallationId("0badcafe")
 
@@ -64,7 +64,7 @@ class MemoryStore:
     """Writes in the order of the calls, those that overlap together, `latency` seconds later."""
 
     def __init__(self, latency: Seconds = 0.002) -> None:
-        self.fuse = Fuse()
+        self.crash_point = CrashPoint()
         self.latency = latency
         self.failure: StoreError | None = None
         self.records: dict[tuple[str, str], Record] = {}
@@ -78,9 +78,9 @@ class MemoryStore:
         self.forgotten: list[Instant] = []
         self._group: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
 
-    def reopen(self, fuse: Fuse) -> None:
+    def reopen(self, crash_point: CrashPoint) -> None:
         """As a new process finds it: what was not durable is lost."""
-        self.fuse = fuse
+        self.crash_point = crash_point
         self._group = []
 
     def snapshot(self) -> "Backup":
@@ -119,9 +119,9 @@ class MemoryStore:
 
     async def load(self, horizon: Instant) -> SavedState:
         """What is durable."""
-        await self.fuse.burn()
+        await self.crash_point.burn()
         machines = [m for m in self.of_kind(Machine) if m.occupies or m.prunable_from > horizon]
-        kept, their_calls = {m.id for m in machines}, {m.call for m in machines}
+        kept, their_calls = {m.id for m in machines}, {m.launch_request for m in machines}
         return SavedState(
             self.installations,
             self.heartbeat,
@@ -132,8 +132,8 @@ class MemoryStore:
             ),
             _copies(
                 c
-                for c in self.of_kind(Call)
-                if c.state is not CallState.SETTLED
+                for c in self.of_kind(LaunchRequest)
+                if c.state is not LaunchRequestState.SETTLED
                 or _after(c.settled_at, horizon)
                 or c.id in their_calls
             ),
@@ -182,7 +182,7 @@ class MemoryStore:
 
     async def beat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """Keep a sign of life; at once, for nothing waits for it."""
-        await self.fuse.burn()
+        await self.crash_point.burn()
         if self.failure is not None:
             raise self.failure
         self.heartbeat = at
@@ -191,7 +191,7 @@ class MemoryStore:
 
     async def find_job(self, job: JobId) -> Job | None:
         """A job's durable record."""
-        await self.fuse.burn()
+        await self.crash_point.burn()
         found = self.records.get(("job", str(job)))
         return copied(found) if isinstance(found, Job) else None
 
@@ -213,22 +213,22 @@ class MemoryStore:
         """Nothing is open."""
 
     async def _durably(self, write: Callable[[], T]) -> T:
-        await self.fuse.burn()
+        await self.crash_point.burn()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         if not self._group:
-            loop.call_later(self.latency, self._write, self._group, self.fuse)
+            loop.call_later(self.latency, self._write, self._group, self.crash_point)
         self._group.append((write, done))
         result = await done
-        await self.fuse.burn()
+        await self.crash_point.burn()
         return result
 
     def _write(
-        self, group: list[tuple[Callable[[], Any], asyncio.Future[Any]]], fuse: Fuse
+        self, group: list[tuple[Callable[[], Any], asyncio.Future[Any]]], crash_point: CrashPoint
     ) -> None:
         if self._group is group:
             self._group = []
-        if fuse.blown.is_set():
+        if crash_point.blown.is_set():
             return
         for write, done in group:
             # A caller that has left does not take its transaction back.

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.model.identifiers import InstallationId, Seconds
 from autoscaler.model.installations import Installations
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.schedule import Fault
 from autoscaler.simulator.world.store import Backup, MemoryStore
-from autoscaler.simulator.world.weather import Weather
 
 DOWN: Seconds = 5.0
 """How soon a process that ended is started again."""
@@ -23,20 +23,20 @@ MENDING: Seconds = 30.0
 
 
 class Supervisor:
-    """`make` gives a process that stands on the world's ports, with its fuse in each of them."""
+    """`make` gives a process that stands on the world's ports, with its crash_point in each of them."""
 
     def __init__(
         self,
-        make: Callable[[Fuse], ControllerProcess],
+        make: Callable[[CrashPoint], ControllerProcess],
         store: MemoryStore,
-        weather: Weather,
+        fault_schedule: FaultSchedule,
         failed: Callable[[str], None],
     ) -> None:
         self.process: ControllerProcess | None = None
         self.rewound_at: Seconds | None = None
         self._make = make
         self._store = store
-        self._weather = weather
+        self._fault_schedule = fault_schedule
         self._failed = failed
         self._down_until: Seconds = 0.0
         self._backups: dict[Fault, Backup] = {}
@@ -59,7 +59,7 @@ class Supervisor:
         try:
             while True:
                 await self._one()
-                await asyncio.sleep(max(DOWN, self._down_until - self._weather.time))
+                await asyncio.sleep(max(DOWN, self._down_until - self._fault_schedule.time))
         finally:
             if self.process is not None:
                 await self.process.kill()
@@ -68,9 +68,9 @@ class Supervisor:
     def crash(self, fault: Fault, calls: int) -> None:
         """Kill the process that many calls of its ports from now; the next comes after the fault."""
         if self.process is not None:
-            self.process.fuse.light(calls)
+            self.process.crash_point.light(calls)
             self._down_until = fault.until
-            self._weather.hits[fault.kind] += 1
+            self._fault_schedule.hits[fault.kind] += 1
 
     def back_up(self, fault: Fault) -> None:
         """Keep what the store holds, for this fault to restore."""
@@ -87,12 +87,12 @@ class Supervisor:
         if self._restoring is not None:
             self._store.restore(self._backups.get(self._restoring) or self._nothing())
             self._restoring = None
-            self.rewound_at = self._weather.time
-        fuse = Fuse()
-        process = self.process = self._make(fuse)
+            self.rewound_at = self._fault_schedule.time
+        crash_point = CrashPoint()
+        process = self.process = self._make(crash_point)
         process.start()
         assert process.running is not None
-        gone = asyncio.ensure_future(fuse.blown.wait())
+        gone = asyncio.ensure_future(crash_point.blown.wait())
         try:
             await asyncio.wait({process.running, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:

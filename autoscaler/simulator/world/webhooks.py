@@ -13,10 +13,10 @@ from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.process import ProcessGoneError
 from autoscaler.simulator.world.schedule import FaultKind
 from autoscaler.simulator.world.virtual_time import unowned
-from autoscaler.simulator.world.weather import Weather
 
 ON_THE_WAY: Seconds = 0.3
 AGAIN_AFTER: Seconds = 30.0
@@ -88,13 +88,13 @@ class Webhooks:
 
     def __init__(
         self,
-        weather: Weather,
+        fault_schedule: FaultSchedule,
         now: Callable[[], Instant],
         deliver: Callable[[Delivery], Awaitable[object]],
     ) -> None:
         self.told = 0
         self.logged: set[JobId] = set()
-        self._weather = weather
+        self._fault_schedule = fault_schedule
         self._now = now
         self._deliver = deliver
         self._failed: list[_Failed] = []
@@ -113,16 +113,16 @@ class Webhooks:
         """Send a word off."""
         self.told += 1
         delivery = Delivery(f"d-{self.told}", "workflow_job", self._now(), body_of(word))
-        weather = self._weather
-        if weather.strikes(FaultKind.WEBHOOK_VANISHED):
+        fault_schedule = self._fault_schedule
+        if fault_schedule.strikes(FaultKind.WEBHOOK_VANISHED):
             return
         self.logged.add(word.job)
-        if weather.strikes(FaultKind.WEBHOOK_FAILED):
+        if fault_schedule.strikes(FaultKind.WEBHOOK_FAILED):
             self._failed.append(_Failed(delivery, self._now()))
             return
-        late = weather.strikes(FaultKind.WEBHOOK_LATE)
+        late = fault_schedule.strikes(FaultKind.WEBHOOK_LATE)
         self._send(delivery, ON_THE_WAY if late is None else float(late.target))
-        if weather.strikes(FaultKind.WEBHOOK_REPEATED):
+        if fault_schedule.strikes(FaultKind.WEBHOOK_REPEATED):
             self._send(delivery, AGAIN_AFTER)
 
     def redeliver(self, since: Instant) -> Redelivered:

@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autoscaler.controller.loop import Pace
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.identifiers import (
-    CallId,
     InstallationId,
     Instant,
+    LaunchRequestId,
     ProviderMachineId,
     ProviderName,
     Seconds,
@@ -26,10 +26,12 @@ from autoscaler.model.machines import REPORTED_FROM_ATTEMPT
 from autoscaler.model.runners import machine_in_name
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.clock import BusyClock, HostClock
-from autoscaler.simulator.world.fuse import Fuse
+from autoscaler.simulator.world.crash_point import CrashPoint
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github import SimulatedGitHub
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.instances import STRANGER, Instance
+from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.lists import SimulatedLists
 from autoscaler.simulator.world.machine import Surroundings
@@ -43,14 +45,12 @@ from autoscaler.simulator.world.schedule import Fault, FaultKind, Schedule
 from autoscaler.simulator.world.store import MemoryStore
 from autoscaler.simulator.world.supervisor import Supervisor
 from autoscaler.simulator.world.virtual_time import EPOCH
-from autoscaler.simulator.world.weather import Weather
 from autoscaler.simulator.world.webhooks import Webhooks, parse
-from autoscaler.simulator.world.witness import Witness
 
 LOOK_EVERY: Seconds = 60.0
 SLOW_STORE: Seconds = 1.0
 OPERATOR_COMES: Seconds = 3600.0
-"""How long after the last fault an operator looks at what is still unclear, if none came before."""
+"""How long after the last fault an operator looks at what is still unverified, if none came before."""
 
 SETTLES: Seconds = 3600.0
 """How long after the last job all is to be over: it waits for a machine, works and leaves it idle."""
@@ -80,23 +80,27 @@ class SimulatedWorld:
         self._schedule = schedule
         self._began = asyncio.get_running_loop().time()
         self._ids = SequentialIds()
-        self.weather = Weather(schedule.faults, self._began)
+        self.fault_schedule = FaultSchedule(schedule.faults, self._began)
         self.store = MemoryStore()
         self._latency = self.store.latency
-        self.witness = Witness(setting.catalogue, self.store)
-        self.supervisor = Supervisor(self._make, self.store, self.weather, self.witness.note)
-        self.webhooks = Webhooks(self.weather, _now, self.supervisor.deliver)
-        self.actions = Actions(self.weather, _now, self.webhooks.tell)
-        self.github = SimulatedGitHub(self.actions, self.webhooks, self.weather, self.witness, _now)
-        self.lists = SimulatedLists(self.actions, self.weather, _now)
-        self.reruns = SimulatedReruns(self.actions, self.weather, self.witness)
+        self.invariants = Invariants(setting.catalogue, self.store)
+        self.supervisor = Supervisor(
+            self._make, self.store, self.fault_schedule, self.invariants.note
+        )
+        self.webhooks = Webhooks(self.fault_schedule, _now, self.supervisor.deliver)
+        self.actions = Actions(self.fault_schedule, _now, self.webhooks.tell)
+        self.github = SimulatedGitHub(
+            self.actions, self.webhooks, self.fault_schedule, self.invariants, _now
+        )
+        self.lists = SimulatedLists(self.actions, self.fault_schedule, _now)
+        self.reruns = SimulatedReruns(self.actions, self.fault_schedule, self.invariants)
         self.providers = {name: self._provider(name) for name in _providers(setting.catalogue)}
         self.notices = {
-            name: SimulatedNotices(provider, self.weather, _now)
+            name: SimulatedNotices(provider, self.fault_schedule, _now)
             for name, provider in self.providers.items()
         }
         around = Surroundings(
-            self.supervisor.living, self.actions, self.weather, self.witness, _now
+            self.supervisor.living, self.actions, self.fault_schedule, self.invariants, _now
         )
         self.machines = Machines(around, self.providers, self.notices, setting.boot)
         self.operator = Operator(self.supervisor.living)
@@ -110,7 +114,9 @@ class SimulatedWorld:
         supervising = asyncio.get_running_loop().create_task(self.supervisor.run())
         calm = self._schedule.calm_from
         end = max(self._schedule.faults_end + patience, calm + SETTLES)
-        while self.weather.time < end and not (self.weather.time >= calm and self.quiet):
+        while self.fault_schedule.time < end and not (
+            self.fault_schedule.time >= calm and self.quiet
+        ):
             await asyncio.sleep(LOOK_EVERY)
             self._look()
             if supervising.done():
@@ -133,7 +139,7 @@ class SimulatedWorld:
         return (
             all(job.state is JobState.COMPLETED for job in self.actions.jobs.values())
             and not self.machines.running
-            and not state.open_calls
+            and not state.open_launch_requests
             and not any(machine.occupies for machine in state.machines.values())
             and not any(job.state is not JobState.COMPLETED for job in state.jobs.values())
             and not any(rerun.state is not RerunState.ENDED for rerun in state.reruns.values())
@@ -148,7 +154,7 @@ class SimulatedWorld:
         """
         if not self._schedule.lists:
             return []
-        known = self._setting.catalogue.bearing(self.store.installations)
+        known = self._setting.catalogue.with_installations(self.store.installations)
         behind = {seat.registration for seat in self.machines.seats if seat.listens}
         return [
             registration
@@ -172,11 +178,11 @@ class SimulatedWorld:
                 kept_at = max(0.0, fault.at - fault.target)
                 loop.call_at(self._began + kept_at, self.supervisor.back_up, fault)
 
-    def _make(self, fuse: Fuse) -> ControllerProcess:
-        self.store.reopen(fuse)
-        self.github.fuse = self.lists.fuse = self.reruns.fuse = fuse
+    def _make(self, crash_point: CrashPoint) -> ControllerProcess:
+        self.store.reopen(crash_point)
+        self.github.crash_point = self.lists.crash_point = self.reruns.crash_point = crash_point
         for name, provider in self.providers.items():
-            provider.fuse = self.notices[name].fuse = fuse
+            provider.crash_point = self.notices[name].crash_point = crash_point
         setting = self._setting
         ports = Ports(
             setting.catalogue,
@@ -185,8 +191,8 @@ class SimulatedWorld:
             self.providers,
             self.notices,
             self.reruns,
-            HostClock(self.weather),
-            BusyClock(self.weather),
+            HostClock(self.fault_schedule),
+            BusyClock(self.fault_schedule),
             self._ids,
             self.lists,
             self._schedule.lists,
@@ -195,14 +201,14 @@ class SimulatedWorld:
             parse,
             setting.pace,
         )
-        return ControllerProcess(ports, fuse)
+        return ControllerProcess(ports, crash_point)
 
     def _tag(self, installation: InstallationId) -> None:
         for provider in self.providers.values():
             provider.installation = installation
 
     def _befall(self, fault: Fault) -> None:
-        """Begin what strikes at one moment; the rest is asked of the weather."""
+        """Begin what strikes at one moment; the rest is asked of the fault_schedule."""
         match fault.kind:
             case FaultKind.TAKEN:
                 self.machines.take(fault)
@@ -216,14 +222,14 @@ class SimulatedWorld:
                 self.supervisor.restore(fault)
                 asyncio.get_running_loop().call_later(fault.lasts, self.operator.come)
             case FaultKind.STORE_FAILS | FaultKind.STORE_SLOW:
-                self.weather.hits[fault.kind] += 1
+                self.fault_schedule.hits[fault.kind] += 1
                 if fault.kind is FaultKind.STORE_FAILS:
                     self.store.failure = StoreError("disk full")
                 else:
                     self.store.latency = SLOW_STORE
                 asyncio.get_running_loop().call_later(fault.lasts, self._mend)
             case FaultKind.CLOCK_JUMP:
-                self.weather.hits[fault.kind] += 1
+                self.fault_schedule.hits[fault.kind] += 1
 
     def _mend(self) -> None:
         self.store.failure = None
@@ -234,31 +240,37 @@ class SimulatedWorld:
         quota = {k: n for k, n in self._setting.quota.items() if k.startswith(f"{name}/")}
         offerings = {offering.key: offering for offering in _offerings(catalogue)}
         return SimulatedProvider(
-            name, offerings, quota, self.weather, self.witness, catalogue.installations.own, _now
+            name,
+            offerings,
+            quota,
+            self.fault_schedule,
+            self.invariants,
+            catalogue.installations.own,
+            _now,
         )
 
     def _stranger(self, name: ProviderName, number: int) -> Instance:
         skus = self._setting.catalogue.skus.values()
-        sku = next(sku for sku in skus if sku.ladder[-1].provider == name)
+        sku = next(sku for sku in skus if sku.launch_options[-1].provider == name)
         machine = ProviderMachineId(f"i-{name}-other-{number}")
-        offering = sku.ladder[-1].offerings[-1]
-        return Instance(machine, CallId("other"), sku.name, offering, STRANGER, _now())
+        offering = sku.launch_options[-1].offerings[-1]
+        return Instance(machine, LaunchRequestId("other"), sku.name, offering, STRANGER, _now())
 
     def _look(self) -> None:
         self._look_for_unreported()
-        calm = self.weather.calm_for
+        calm = self.fault_schedule.calm_for
         if calm is not None:
-            self.witness.look(list(self.actions.queued.values()), _now(), calm)
+            self.invariants.look(list(self.actions.queued.values()), _now(), calm)
 
     def _look_for_unreported(self) -> None:
         """Whatever was asked to terminate three times, and still exists, is in the operator's list."""
         process = self.supervisor.process
         if process is None or process.parts is None or self.supervisor.rewound_at is not None:
             return  # a store that was rewound knows of fewer requests
-        listed = {one.provider_id for one in process.parts.confirming.unclear()}
+        listed = {one.provider_id for one in process.parts.confirming.unverified()}
         for instance in self.machines.running:
             if instance.asked_to_end >= REPORTED_FROM_ATTEMPT and instance.id not in listed:
-                self.witness.note(f"{instance.id} does not terminate, and no operator is told")
+                self.invariants.note(f"{instance.id} does not terminate, and no operator is told")
 
 
 def _now() -> Instant:
@@ -266,9 +278,11 @@ def _now() -> Instant:
 
 
 def _offerings(catalogue: Catalogue) -> list[Offering]:
-    rungs = [rung for sku in catalogue.skus.values() for rung in sku.ladder]
-    return [offering for rung in rungs for offering in rung.offerings]
+    options = [option for sku in catalogue.skus.values() for option in sku.launch_options]
+    return [offering for option in options for offering in option.offerings]
 
 
 def _providers(catalogue: Catalogue) -> list[ProviderName]:
-    return sorted({rung.provider for sku in catalogue.skus.values() for rung in sku.ladder})
+    return sorted(
+        {option.provider for sku in catalogue.skus.values() for option in sku.launch_options}
+    )

@@ -155,7 +155,7 @@ class Client:
     async def ask(self, method: str, path: str, body: Any = None, org: str = "acme") -> Answer:
         return await self.call(method, path, await self.token(org), body)
 
-    async def mint(
+    async def register(
         self, name: str, labels: tuple[str, ...] = ("gpu",), group: int = 1, at: str = "/orgs/acme"
     ) -> Answer:
         body = {"name": name, "runner_group_id": group, "labels": list(labels)}
@@ -163,7 +163,7 @@ class Client:
 
     async def runner(self, name: str, labels: tuple[str, ...] = ("gpu",), **more: Any) -> "StandIn":
         """A minted runner, connected."""
-        answer = await self.mint(name, labels, **more)
+        answer = await self.register(name, labels, **more)
         assert answer.status == 201, answer
         runner = StandIn(self, answer.json["runner"]["id"], answer.json["encoded_jit_config"])
         assert await runner.say("connect") == 204

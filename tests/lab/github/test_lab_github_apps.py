@@ -21,9 +21,9 @@ async def test_apps_share_runners_and_nothing_else(
         async with aiohttp.ClientSession() as session:
             first, second = Client(lab, key, session), SecondApp(lab, key, session)
             assert await first.token() != await second.token()
-            assert [(await first.mint(name)).status for name in "abc"] == [201, 201, 403]
-            assert (await second.mint("a")).status == 409
-            assert (await second.mint("c")).status == 201
+            assert [(await first.register(name)).status for name in "abc"] == [201, 201, 403]
+            assert (await second.register("a")).status == 409
+            assert (await second.register("c")).status == 201
             shown = (await first.ask("GET", "/orgs/acme/actions/runners")).json["runners"]
             assert [one["name"] for one in shown] == ["a", "b", "c"]
             (theirs,) = (await first.as_app("GET", "/app/installations?per_page=1")).json

@@ -99,8 +99,8 @@ async def test_what_needs_no_credentials_and_what_is_not_there(client: Client) -
 
 
 async def test_calls_are_counted_by_route_and_status(client: Client) -> None:
-    await client.mint("a")
-    await client.mint("a")
+    await client.register("a")
+    await client.register("a")
     path = "POST /orgs/{org}/actions/runners/generate-jitconfig"
     assert client.lab.calls[path, 201] == 1
     assert client.lab.calls[path, 409] == 1

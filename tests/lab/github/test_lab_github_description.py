@@ -82,14 +82,14 @@ async def _apps(client: Recorder) -> None:
 
 async def _runners(client: Recorder) -> None:
     for at, taken in ((RUNNERS, "a"), (OF_REPOSITORY, "b")):
-        mint = f"{at}/generate-jitconfig"
+        register = f"{at}/generate-jitconfig"
         body: dict[str, Any] = {"name": taken, "runner_group_id": 1, "labels": ["gpu", "Linux"]}
-        made = await client.ask("POST", mint, body)
-        await client.ask("POST", mint, body)
-        await client.ask("POST", mint, {**body, "labels": []})
-        await client.ask("POST", mint, {"labels": ["x"]})
-        await client.ask("POST", mint, {**body, "name": "c", "runner_group_id": 99})
-        await client.ask("POST", mint, "no JSON")
+        made = await client.ask("POST", register, body)
+        await client.ask("POST", register, body)
+        await client.ask("POST", register, {**body, "labels": []})
+        await client.ask("POST", register, {"labels": ["x"]})
+        await client.ask("POST", register, {**body, "name": "c", "runner_group_id": 99})
+        await client.ask("POST", register, "no JSON")
         await client.ask("GET", f"{at}?per_page=1&page=1&name={taken}")
         number = made.json["runner"]["id"]
         await client.ask("GET", f"{at}/{number}")
@@ -174,7 +174,7 @@ async def _itself(client: Recorder) -> None:
     client.lab.limit(Limits(points_per_minute=2, registrations_per_hour=1))
     await client.ask("GET", "/rate_limit")
     for name in ("x", "y"):
-        await client.mint(name)
+        await client.register(name)
     for _ in range(3):
         await client.ask("GET", RUNNERS)
 
@@ -290,7 +290,7 @@ def test_the_lab_takes_what_is_described_and_refuses_the_rest(
 
 
 def test_a_wrong_answer_is_noticed(recorded: tuple[list[Exchange], set[str]]) -> None:
-    minted = next(one for one in recorded[0] if one.method == "POST" and one.status == 201)
+    registered = next(one for one in recorded[0] if one.method == "POST" and one.status == 201)
     listed = next(one for one in recorded[0] if "name=a" in one.path and one.status == 200)
     (runner,) = listed.data["runners"]
     broken: tuple[dict[str, Any], ...] = (
@@ -303,7 +303,7 @@ def test_a_wrong_answer_is_noticed(recorded: tuple[list[Exchange], set[str]]) ->
         assert description().answer_faults(spoiled), data
     extra = Exchange("GET", listed.path, None, 200, {}, {**listed.data, "colour": "red"})
     assert description().invented(extra) == {"/colour"}
-    bare = Exchange("POST", minted.path, minted.body, 201, {}, {})
+    bare = Exchange("POST", registered.path, registered.body, 201, {}, {})
     assert description().answer_faults(bare)
     with pytest.raises(LookupError):
         description().route("GET", "/no/such/thing")

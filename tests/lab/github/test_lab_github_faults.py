@@ -11,7 +11,7 @@ from tests.lab.github.harness import Client, HandClock, job, until
 
 Make = Callable[..., Awaitable[Client]]
 RUNNERS = "/orgs/acme/actions/runners"
-MINT = "POST /orgs/{org}/actions/runners/generate-jitconfig"
+REGISTER = "POST /orgs/{org}/actions/runners/generate-jitconfig"
 
 
 def _names(client: Client) -> list[str]:
@@ -26,12 +26,12 @@ async def test_a_refusal_is_githubs_own_and_nothing_was_done(
 ) -> None:
     await client.token()
     client.lab.spoil(AnswerFault("status", status=status, retry_after=retry_after))
-    refused = await client.mint("a")
+    refused = await client.register("a")
     assert (refused.status, _names(client)) == (status, [])
     assert isinstance(refused.json["message"], str)
     assert refused.headers.get("retry-after") == (str(retry_after) if retry_after else None)
-    assert (await client.mint("a")).status == 201
-    assert client.lab.calls[MINT, status] == 1
+    assert (await client.register("a")).status == 201
+    assert client.lab.calls[REGISTER, status] == 1
     assert client.lab.spoiled == {"status": 1}
 
 
@@ -46,49 +46,49 @@ async def test_html_comes_under_its_own_and_under_jsons_type(client: Client) -> 
             assert (await answer.text()).startswith("<!DOCTYPE html>")
 
 
-async def test_a_mint_can_be_done_and_not_answered(client: Client) -> None:
+async def test_a_registration_can_be_done_and_not_answered(client: Client) -> None:
     await client.token()
     client.lab.spoil(
-        AnswerFault("dropped", MINT, done=True), AnswerFault("status", MINT, done=True)
+        AnswerFault("dropped", REGISTER, done=True), AnswerFault("status", REGISTER, done=True)
     )
     with pytest.raises(aiohttp.ServerDisconnectedError):
-        await client.mint("a")
-    assert (await client.mint("b")).status == 502
+        await client.register("a")
+    assert (await client.register("b")).status == 502
     assert _names(client) == ["a", "b"]
-    assert (await client.mint("a")).status == 409
+    assert (await client.register("a")).status == 409
 
 
 async def test_a_dropped_request_was_not_done(client: Client) -> None:
     await client.token()
-    client.lab.spoil(AnswerFault("dropped", MINT))
+    client.lab.spoil(AnswerFault("dropped", REGISTER))
     with pytest.raises(aiohttp.ServerDisconnectedError):
-        await client.mint("a")
+        await client.register("a")
     assert _names(client) == []
-    assert client.lab.calls[MINT, 0] == 1
+    assert client.lab.calls[REGISTER, 0] == 1
 
 
 async def test_a_witness_is_told_of_a_fault_at_its_moment(client: Client) -> None:
     await client.token()
     seen: list[list[str]] = []
     client.lab.spoil(
-        AnswerFault("dropped", MINT, then=lambda: seen.append(_names(client))),
-        AnswerFault("dropped", MINT, done=True, then=lambda: seen.append(_names(client))),
-        AnswerFault("cut", MINT, then=lambda: seen.append(_names(client))),
+        AnswerFault("dropped", REGISTER, then=lambda: seen.append(_names(client))),
+        AnswerFault("dropped", REGISTER, done=True, then=lambda: seen.append(_names(client))),
+        AnswerFault("cut", REGISTER, then=lambda: seen.append(_names(client))),
     )
     for name in ("a", "b", "c"):
         with pytest.raises(aiohttp.ClientError):
-            await client.mint(name)
+            await client.register(name)
     assert seen == [[], ["b"], ["b", "c"]]
     assert client.lab.names_registered == {"b": 1, "c": 1}
 
 
 async def test_a_cut_body_breaks_off_and_a_garbled_one_is_no_json(client: Client) -> None:
     await client.token()
-    client.lab.spoil(AnswerFault("cut", MINT), AnswerFault("garbled", MINT))
+    client.lab.spoil(AnswerFault("cut", REGISTER), AnswerFault("garbled", REGISTER))
     with pytest.raises(aiohttp.ClientPayloadError):
-        await client.mint("a")
+        await client.register("a")
     with pytest.raises(ValueError, match=r"JSON|Unterminated|Expecting"):
-        await client.mint("b")
+        await client.register("b")
     assert _names(client) == ["a", "b"]
 
 
@@ -102,9 +102,9 @@ async def test_a_stalled_request_is_given_up_by_its_caller(client: Client) -> No
 
 
 async def test_faults_keep_to_their_route_their_times_and_their_share(make: Make) -> None:
-    lasting = AnswerFault("status", MINT, times=None)
+    lasting = AnswerFault("status", REGISTER, times=None)
     client = await make(answer_faults=(lasting,))
-    assert [(await client.mint("a")).status for _ in range(3)] == [502] * 3
+    assert [(await client.register("a")).status for _ in range(3)] == [502] * 3
     assert (await client.ask("GET", RUNNERS)).status == 200
     client.lab.spoil(AnswerFault("status", times=3, share=0.5))
     statuses = [(await client.ask("GET", RUNNERS)).status for _ in range(40)]
@@ -112,7 +112,7 @@ async def test_faults_keep_to_their_route_their_times_and_their_share(make: Make
     assert statuses[:3] != [502] * 3
     client.lab.spoil(lasting)
     client.lab.spoil()
-    assert (await client.mint("a")).status == 201
+    assert (await client.register("a")).status == 201
 
 
 async def test_too_many_at_once_are_refused(make: Make) -> None:
@@ -132,7 +132,7 @@ async def test_an_enterprise_server_has_its_paths_behind_its_base(make: Make) ->
     origin = client.lab.api_url.removesuffix("/api/v3")
     assert client.lab.api_url == f"{origin}/api/v3"
     for name in ("a", "b"):
-        assert (await client.mint(name)).status == 201
+        assert (await client.register(name)).status == 201
     listed = await client.ask("GET", f"{RUNNERS}?per_page=1")
     assert listed.next_url == f"{client.lab.api_url}{RUNNERS}?per_page=1&page=2"
     assert "x-github-enterprise-version" in listed.headers
@@ -155,7 +155,7 @@ async def test_lists_may_be_as_old_as_their_cache(make: Make, clock: HandClock) 
     (pushed,) = client.lab.push([job()])
     assert await runner.take() == pushed.id
     assert await runner.say("started", job=pushed.id) == 204
-    await client.mint("b")
+    await client.register("b")
     await clock.advance(59)
     assert (await client.ask("GET", RUNNERS)).json == before
     assert (await client.ask("GET", f"{RUNNERS}/{runner.id}")).json["busy"] is True

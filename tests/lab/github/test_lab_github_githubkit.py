@@ -57,44 +57,44 @@ async def test_installations_and_their_tokens(app: App) -> None:
     assert refused.value.response.status_code == 404
 
 
-async def test_runners_from_mint_to_removal(acme: Installation, client: Client) -> None:
+async def test_runners_from_registration_to_removal(acme: Installation, client: Client) -> None:
     actions = acme.rest.actions
-    mint = partial(
+    register = partial(
         actions.async_generate_runner_jitconfig_for_org,
         "acme",
         name="kit-1",
         runner_group_id=2,
         labels=["gpu", "linux"],
     )
-    minted = (await mint()).parsed_data
-    assert (minted.runner.name, minted.runner.status) == ("kit-1", "offline")
+    registered = (await register()).parsed_data
+    assert (registered.runner.name, registered.runner.status) == ("kit-1", "offline")
     with pytest.raises(RequestFailed) as taken:
-        await mint()
+        await register()
     assert taken.value.response.status_code == 409
-    stand_in = StandIn(client, minted.runner.id, minted.encoded_jit_config)
+    stand_in = StandIn(client, registered.runner.id, registered.encoded_jit_config)
     assert await stand_in.say("connect") == 204
     listed = (
         await actions.async_list_self_hosted_runners_for_org("acme", name="kit-1")
     ).parsed_data
     assert [(one.id, one.status, one.busy) for one in listed.runners] == [
-        (minted.runner.id, "online", False)
+        (registered.runner.id, "online", False)
     ]
     (pushed,) = client.lab.push([job(group="gpu")])
     assert await stand_in.take() == pushed.id
-    one = await actions.async_get_self_hosted_runner_for_org("acme", minted.runner.id)
+    one = await actions.async_get_self_hosted_runner_for_org("acme", registered.runner.id)
     assert one.parsed_data.busy
     with pytest.raises(RequestFailed) as busy:
-        await actions.async_delete_self_hosted_runner_from_org("acme", minted.runner.id)
+        await actions.async_delete_self_hosted_runner_from_org("acme", registered.runner.id)
     assert busy.value.response.status_code == 422
     client.lab.cancel(pushed)
-    gone = await actions.async_delete_self_hosted_runner_from_org("acme", minted.runner.id)
+    gone = await actions.async_delete_self_hosted_runner_from_org("acme", registered.runner.id)
     assert gone.status_code == 204
     for call in (
         actions.async_get_self_hosted_runner_for_org,
         actions.async_delete_self_hosted_runner_from_org,
     ):
         with pytest.raises(RequestFailed) as unknown:
-            await call("acme", minted.runner.id)
+            await call("acme", registered.runner.id)
         assert unknown.value.response.status_code == 404
 
 

@@ -251,7 +251,7 @@ async def test_a_lost_job_never_runs_and_never_ends(make: Make, clock: HandClock
 async def test_silent_runners_go_offline_and_are_removed_after_a_day(
     client: Client, clock: HandClock
 ) -> None:
-    await client.mint("never-connected")
+    await client.register("never-connected")
     runner = await client.runner("a")
     assert [one.online for one in client.lab.runners] == [False, True]
     await clock.advance(300)
@@ -295,9 +295,9 @@ async def test_strangers_and_nonsense_are_refused(client: Client) -> None:
     assert await runner.say("started", job="1") == 400
     assert await runner.say("started", job=1) == 404
     assert await runner.say("completed", job=1, conclusion="splendid") == 400
-    minted = await client.mint("unconnected")
+    registered = await client.register("unconnected")
     client.lab.push([job()])
-    assert minted.status == 201
+    assert registered.status == 201
     assert client.lab.protocol_calls["message", 401] == 3
 
 

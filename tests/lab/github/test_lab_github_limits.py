@@ -34,19 +34,19 @@ async def test_the_hourly_limit_is_counted_shown_and_renewed(make: Make, clock: 
 
 async def test_writes_cost_five_points_of_an_endpoints_minute(make: Make, clock: HandClock) -> None:
     client = await make(limits=Limits(points_per_minute=20))
-    statuses = [(await client.mint(f"r{number}")).status for number in range(5)]
+    statuses = [(await client.register(f"r{number}")).status for number in range(5)]
     assert statuses == [201, 201, 201, 201, 429]
-    refused = await client.mint("r9")
+    refused = await client.register("r9")
     assert refused.headers["retry-after"] == "60"
     assert "secondary rate limit" in refused.json["message"]
     assert (await client.ask("GET", RUNNERS)).status == 200
     await clock.advance(60)
-    assert (await client.mint("r9")).status == 201
+    assert (await client.register("r9")).status == 201
 
 
 async def test_registrations_have_a_bucket_of_their_own(make: Make) -> None:
     client = await make(limits=Limits(registrations_per_hour=2))
-    answers = [await client.mint(f"r{number}") for number in range(3)]
+    answers = [await client.register(f"r{number}") for number in range(3)]
     assert [answer.status for answer in answers] == [201, 201, 403]
     resource = "actions_runner_registration"
     assert {answer.headers["x-ratelimit-resource"] for answer in answers} == {resource}
@@ -59,13 +59,13 @@ async def test_registrations_in_five_minutes_are_counted_by_organization(
     make: Make, clock: HandClock
 ) -> None:
     client = await make(limits=Limits(registrations_per_5_minutes=2))
-    assert (await client.mint("a")).status == 201
-    assert (await client.mint("a")).status == 409
-    assert (await client.mint("b", at="/repos/acme/rocket")).status == 201
-    refused = await client.mint("c")
+    assert (await client.register("a")).status == 201
+    assert (await client.register("a")).status == 409
+    assert (await client.register("b", at="/repos/acme/rocket")).status == 201
+    refused = await client.register("c")
     assert (refused.status, refused.headers["retry-after"]) == (429, "300")
     await clock.advance(300)
-    assert (await client.mint("c")).status == 201
+    assert (await client.register("c")).status == 201
 
 
 async def test_limits_can_be_lifted_and_put_in_force(make: Make) -> None:
@@ -104,7 +104,7 @@ async def test_what_a_caller_has_already_costs_nothing_of_its_hour(make: Make) -
         assert again.status == 304
         assert await again.read() == b""
         assert again.headers["x-ratelimit-remaining"] == first.headers["x-ratelimit-remaining"]
-    await client.mint("new")
+    await client.register("new")
     async with client.session.get(url, headers=headers) as changed:
         assert changed.status == 200
         assert changed.headers["etag"] != first.headers["etag"]

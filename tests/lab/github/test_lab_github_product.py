@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from autoscaler.controller.ports.github import MintOutcomeUnknownError
+from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.lab.github.settings import AnswerFault
@@ -21,7 +21,7 @@ from tests.lab.github.description import Exchange, description
 from tests.lab.github.harness import APP, EPOCH, Client, Key, Listener, job
 
 Make = Callable[..., Awaitable[Client]]
-MINT = "POST /orgs/{org}/actions/runners/generate-jitconfig"
+REGISTER = "POST /orgs/{org}/actions/runners/generate-jitconfig"
 LIST = "GET /orgs/{org}/actions/runners"
 NAME = RunnerName("ci-gpu-1")
 
@@ -82,13 +82,13 @@ async def test_every_request_of_the_controller_is_as_described(
     try:
         await web.TCPSite(proxy, "127.0.0.1", 0).start()
         client = speak(f"http://127.0.0.1:{proxy.addresses[0][1]}")
-        minted = await client.mint("org:acme", "gpu", NAME, ("linux.gpu",))
+        registered = await client.register("org:acme", "gpu", NAME, ("linux.gpu",))
         found = await client.find_runner("org:acme", NAME)
         assert found is not None
-        assert found.github_id == minted.github_id
-        assert await client.read_runner("org:acme", minted.github_id) == found
-        assert await client.delete_runner("org:acme", minted.github_id)
-        await client.mint("repo:acme/rocket", "Default", NAME, ("linux.gpu",))
+        assert found.github_id == registered.github_id
+        assert await client.read_runner("org:acme", registered.github_id) == found
+        assert await client.delete_runner("org:acme", registered.github_id)
+        await client.register("repo:acme/rocket", "Default", NAME, ("linux.gpu",))
         listener.status = 500
         (pushed,) = lab.lab.push([job()])
         seen = await client.read_job("acme/rocket", JobId(pushed.id), EPOCH)
@@ -109,24 +109,24 @@ async def test_every_request_of_the_controller_is_as_described(
 @pytest.mark.parametrize(
     "fault",
     [
-        AnswerFault("status", MINT, status=502, done=True),
-        AnswerFault("html", MINT, status=503, done=True),
-        AnswerFault("html_as_json", MINT, status=200, done=True),
-        AnswerFault("dropped", MINT, done=True),
-        AnswerFault("stall", MINT, done=True),
-        AnswerFault("cut", MINT),
-        AnswerFault("garbled", MINT),
+        AnswerFault("status", REGISTER, status=502, done=True),
+        AnswerFault("html", REGISTER, status=503, done=True),
+        AnswerFault("html_as_json", REGISTER, status=200, done=True),
+        AnswerFault("dropped", REGISTER, done=True),
+        AnswerFault("stall", REGISTER, done=True),
+        AnswerFault("cut", REGISTER),
+        AnswerFault("garbled", REGISTER),
     ],
     ids=lambda fault: fault.kind if isinstance(fault, AnswerFault) else "",
 )
-async def test_a_mint_whose_answer_is_lost_is_looked_up(
+async def test_a_registration_whose_answer_is_lost_is_looked_up(
     make: Make, speak: Speak, fault: AnswerFault
 ) -> None:
     lab = await make(base_path="/api/v3", wall=lambda: EPOCH)
     lab.lab.spoil(fault)
     client = speak(lab.lab.api_url, timeout=1.0 if fault.kind == "stall" else 20.0)
-    with pytest.raises(MintOutcomeUnknownError):
-        await client.mint("org:acme", "Default", NAME, ("linux.gpu",))
+    with pytest.raises(RegistrationOutcomeUnknownError):
+        await client.register("org:acme", "Default", NAME, ("linux.gpu",))
     again = "dropped" if fault.kind == "stall" else fault.kind
     lab.lab.spoil(AnswerFault(again, LIST, status=502))
     found = await client.find_runner("org:acme", NAME)

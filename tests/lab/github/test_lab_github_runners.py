@@ -28,8 +28,10 @@ async def test_a_group_lists_the_repositories_that_were_chosen_for_it(client: Cl
     assert (await client.ask("GET", f"{groups}/99/repositories")).status == 404
 
 
-async def test_a_minted_runner_is_offline_and_carries_what_was_asked_for(client: Client) -> None:
-    answer = await client.mint("fleet-1", ("Linux", "my.gpu"), group=2)
+async def test_a_registered_runner_is_offline_and_carries_what_was_asked_for(
+    client: Client,
+) -> None:
+    answer = await client.register("fleet-1", ("Linux", "my.gpu"), group=2)
     assert answer.status == 201
     runner = answer.json["runner"]
     assert (runner["name"], runner["status"], runner["busy"]) == ("fleet-1", "offline", False)
@@ -52,14 +54,14 @@ async def test_a_connected_runner_is_online(client: Client) -> None:
 
 
 async def test_a_taken_name_is_409_until_it_is_free(client: Client) -> None:
-    first = await client.mint("one")
-    again = await client.mint("ONE")
+    first = await client.register("one")
+    again = await client.register("ONE")
     assert again.status == 409
     assert again.json["message"] == "Already exists - A runner with the name ONE already exists."
-    assert (await client.mint("one", at="/repos/acme/rocket")).status == 201
+    assert (await client.register("one", at="/repos/acme/rocket")).status == 201
     deleted = await client.ask("DELETE", f"{RUNNERS}/{first.json['runner']['id']}")
     assert deleted.status == 204
-    assert (await client.mint("one")).status == 201
+    assert (await client.register("one")).status == 201
 
 
 @pytest.mark.parametrize(
@@ -87,9 +89,9 @@ async def test_bad_bodies_are_refused(client: Client, body: Any, status: int) ->
 
 
 async def test_unknown_places_are_404(client: Client) -> None:
-    assert (await client.mint("a", at="/repos/acme/nothing")).status == 404
-    assert (await client.mint("a", at="/orgs/umbrella")).status == 404
-    assert (await client.mint("a", group=2, at="/repos/acme/rocket")).status == 404
+    assert (await client.register("a", at="/repos/acme/nothing")).status == 404
+    assert (await client.register("a", at="/orgs/umbrella")).status == 404
+    assert (await client.register("a", group=2, at="/repos/acme/rocket")).status == 404
     assert (await client.ask("GET", f"{RUNNERS}/77")).status == 404
     assert (await client.ask("GET", f"{RUNNERS}/abc")).status == 404
     assert (await client.ask("DELETE", f"{RUNNERS}/77")).status == 404
@@ -97,7 +99,7 @@ async def test_unknown_places_are_404(client: Client) -> None:
 
 async def test_runners_are_paged_and_found_by_name(client: Client) -> None:
     for number in range(5):
-        await client.mint(f"r{number}")
+        await client.register(f"r{number}")
     names: list[str] = []
     url: str | None = f"{RUNNERS}?per_page=2"
     pages = 0
@@ -116,8 +118,8 @@ async def test_runners_are_paged_and_found_by_name(client: Client) -> None:
 
 
 async def test_a_repository_lists_its_own_runners_only(client: Client) -> None:
-    await client.mint("of-org")
-    await client.mint("of-repo", at="/repos/acme/rocket")
+    await client.register("of-org")
+    await client.register("of-repo", at="/repos/acme/rocket")
     listed = await client.ask("GET", "/repos/acme/rocket/actions/runners")
     assert [runner["name"] for runner in listed.json["runners"]] == ["of-repo"]
     number = listed.json["runners"][0]["id"]

@@ -49,7 +49,7 @@ async def test_windows_machine_lives_the_same_life(make_host: Hosts, user_data: 
 async def test_tries_again_after_refusals(make_host: Hosts, user_data: UserData) -> None:
     async with running(World(scale=150, jobs=[0.1])) as world:
         world.answers.update(
-            hello=[503, 429, 401], gate=[503], poll=[401, 503, 409], acknowledge=[503, 503]
+            hello=[503, 429, 401], health_checks=[503], poll=[401, 503, 409], acknowledge=[503, 503]
         )
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
@@ -89,8 +89,8 @@ async def test_powers_off_when_nobody_knows_it_for_15_minutes(
         assert world.count("stage") == 0
 
 
-async def test_beats_while_parked(make_host: Hosts, user_data: UserData) -> None:
-    async with running(World(scale=yielding(400), grant=False)) as world:
+async def test_beats_while_ready(make_host: Hosts, user_data: UserData) -> None:
+    async with running(World(scale=yielding(400), assignment=False)) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: world.count("heartbeat") >= 3)
@@ -209,7 +209,7 @@ async def test_a_shutdown_under_a_job_fails_the_job_and_reports_the_stop(
 async def test_a_shutdown_of_a_machine_without_a_registration_reports_nothing(
     make_host: Hosts, user_data: UserData
 ) -> None:
-    async with running(World(scale=5, grant=False)) as world:
+    async with running(World(scale=5, assignment=False)) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: world.count("poll") == 1)
@@ -218,7 +218,7 @@ async def test_a_shutdown_of_a_machine_without_a_registration_reports_nothing(
 
 
 async def test_closing_ends_machines_in_every_stage(make_host: Hosts, user_data: UserData) -> None:
-    async with running(World(scale=50, grant=False)) as world:
+    async with running(World(scale=50, assignment=False)) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: world.count("poll") == 1)

@@ -178,7 +178,7 @@ async def test_a_stop_of_the_agent_lets_the_runner_cancel_its_job(
 async def test_a_reboot_leaves_the_disk_and_nothing_that_ran(
     process_host: MakeHost, user_data: UserData, open_folder: Path
 ) -> None:
-    async with running(World(scale=50, grant=False, jobs=[60])) as world:
+    async with running(World(scale=50, assignment=False, jobs=[60])) as world:
         host = process_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: world.count("poll") > 0)
@@ -187,7 +187,7 @@ async def test_a_reboot_leaves_the_disk_and_nothing_that_ran(
         assert members(first) == set()
         await until(lambda: world.count("hello") == 2)
         assert len(set(world.seats["m-i-1"].nonces)) == 2
-        world.grant = True
+        world.assignment = True
         await until(lambda: world.count("started") == 1)
         await host.reboot("i-1")
         await host.reboot("i-unknown")

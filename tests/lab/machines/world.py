@@ -25,7 +25,7 @@ class Seat:
 
     instance: str
     nonces: list[str] = field(default_factory=list)
-    gate: bool = False
+    health_checks: bool = False
     runner: str | None = None
     acknowledged: bool = False
 
@@ -34,14 +34,14 @@ class Seat:
 class World:
     """`answers` are given first, per step, before the server behaves; `forever` ones always.
 
-    `jobs` are the seconds of jobs that wait; with `grant` set, machines get a grant. `conclusions` and
+    `jobs` are the seconds of jobs that wait; with `assignment` set, machines get one. `conclusions` and
     `exits` are what runners and agents reported in the end.
     """
 
     scale: float
     agent: bytes = b""
     jobs: list[float] = field(default_factory=list)
-    grant: bool = True
+    assignment: bool = True
     registered: bool = True
     allowed: list[bool] = field(default_factory=list)
     deletions: list[int] = field(default_factory=list)
@@ -118,9 +118,11 @@ class World:
             return refused
         seat = self.seats.setdefault(f"m-{instance}", Seat(instance))
         seat.nonces.append(body["nonce"])
-        seat.gate = False
-        gate = {"disk_gb": 0.001, "clock_skew_s": 60, "github": self.url + "/github"}
-        return web.json_response({"machine": f"m-{instance}", "sku": "linux.gpu", "gate": gate})
+        seat.health_checks = False
+        health_checks = {"disk_gb": 0.001, "clock_skew_s": 60, "github": self.url + "/github"}
+        return web.json_response(
+            {"machine": f"m-{instance}", "sku": "linux.gpu", "gate": health_checks}
+        )
 
     async def step(self, request: web.Request) -> web.Response:
         seat = self.seats[request.match_info["machine"]]
@@ -132,7 +134,7 @@ class World:
             return refused
         body = await request.json()
         act: dict[str, Callable[[Seat, dict[str, Any]], Any]] = {
-            "gate": self.gate,
+            "gate": self.health_checks,
             "exit": self.exit,
             "poll": self.poll,
             "acknowledge": self.acknowledge,
@@ -142,25 +144,25 @@ class World:
         answer = await act[step](seat, body) if step in act else None
         return web.Response(status=204) if answer is None else web.json_response(answer)
 
-    async def gate(self, seat: Seat, body: dict[str, Any]) -> None:
+    async def health_checks(self, seat: Seat, body: dict[str, Any]) -> None:
         self.check(body["passed"] is True, f"gate {body}")
-        seat.gate = True
+        seat.health_checks = True
 
     async def exit(self, seat: Seat, body: dict[str, Any]) -> None:
         self.exits.append(body)
 
     async def poll(self, seat: Seat, body: dict[str, Any]) -> dict[str, Any]:
-        self.check(seat.gate, "poll before the gate")
+        self.check(seat.health_checks, "poll before the gate")
         self.check(0 < body["wait"] <= 50, "wait")
         end = asyncio.get_running_loop().time() + body["wait"] / self.scale
-        while asyncio.get_running_loop().time() < end and not self.grant:  # noqa: ASYNC110
+        while asyncio.get_running_loop().time() < end and not self.assignment:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-        if not self.grant:
-            return {"state": "parked"}
+        if not self.assignment:
+            return {"state": "ready"}
         seat.runner = f"fleet-{seat.instance}"
         token = {"server": self.url, "runner_id": seat.instance, "token": "t", "scale": self.scale}
         secret = base64.b64encode(json.dumps({**token, "name": seat.runner}).encode()).decode()
-        return {"state": "granted", "runner": seat.runner, "jit_config": secret}
+        return {"state": "assigned", "runner": seat.runner, "jit_config": secret}
 
     async def acknowledge(self, seat: Seat, body: dict[str, Any]) -> None:
         self.check(body == {"runner": seat.runner}, "acknowledge")

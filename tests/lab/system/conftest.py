@@ -14,7 +14,7 @@ STORIES: dict[str, dict[str, Any]] = {
     "zones": ec2_sku("g5.xlarge"),
     "types": ec2_sku("g6.xlarge", "g5.2xlarge"),
     "scarce": ec2_sku("g5.4xlarge"),
-    "rungs": {"on": [*ec2_sku("p5.4xlarge")["on"], *ec2_sku("c7i.2xlarge")["on"]]},
+    "options": {"on": [*ec2_sku("p5.4xlarge")["on"], *ec2_sku("c7i.2xlarge")["on"]]},
     "quota": ec2_sku("f2.6xlarge"),
     "cancelled": ec2_sku("g4dn.xlarge", idle={"timeout": "60s"}),
     "lifetime": ec2_sku("g4dn.2xlarge", lifetime="4m"),

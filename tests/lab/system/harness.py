@@ -20,11 +20,11 @@ from typing import Any
 from autoscaler.lab.github.records import Job as PushedJob
 from autoscaler.lab.github.settings import JobSpec
 from autoscaler.lab.laboratory import Laboratory
-from autoscaler.model.calls import Call, CallState
 from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
-from autoscaler.store.codec import decode_call, decode_job, decode_machine, decode_runner
+from autoscaler.store.codec import decode_job, decode_launch_request, decode_machine, decode_runner
 from tests.lab.system.pace import stretched
 
 ORGANIZATION = "acme"
@@ -43,7 +43,7 @@ class Records:
     """Everything in the four tables of the store."""
 
     jobs: tuple[Job, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[LaunchRequest, ...]
     machines: tuple[Machine, ...]
     runners: tuple[Runner, ...]
 
@@ -69,7 +69,7 @@ def records_in(file: sqlite3.Connection) -> Records:
 
     return Records(
         tuple(map(decode_job, texts("jobs"))),
-        tuple(map(decode_call, texts("calls"))),
+        tuple(map(decode_launch_request, texts("calls"))),
         tuple(map(decode_machine, texts("machines"))),
         tuple(map(decode_runner, texts("runners"))),
     )
@@ -86,7 +86,7 @@ def copied_store(lab: Laboratory) -> Iterator[sqlite3.Connection]:
 
 
 def ec2_sku(*instance_types: str, **more: Any) -> dict[str, Any]:
-    """A section of `skus` with one rung."""
+    """A section of `skus` with one option."""
     return {"on": [{"provider": "lab", "instance_types": list(instance_types)}], **more}
 
 
@@ -144,7 +144,9 @@ def unsettled(lab: Laboratory) -> list[str]:
     records = read_records(lab)
     found = [f"job {job.id} is {job.state}" for job in records.jobs if not _ended(job)]
     found += [
-        f"call {c.id} is {c.state}" for c in records.calls if c.state is not CallState.SETTLED
+        f"call {c.id} is {c.state}"
+        for c in records.calls
+        if c.state is not LaunchRequestState.SETTLED
     ]
     found += [f"machine {m.id} is {m.state}" for m in records.machines if _lives(m)]
     found += [
@@ -163,7 +165,7 @@ def wrong_slots(lab: Laboratory) -> list[str]:
         for call, count in made.items()
         if count > slots.get(call, 0)
     ]
-    taken = Counter((m.call, m.slot) for m in records.machines)
+    taken = Counter((m.launch_request, m.slot) for m in records.machines)
     found += [f"slot {slot} is there {count} times" for slot, count in taken.items() if count > 1]
     bound = Counter(str(machine.provider_id) for machine in records.machines)
     found += [
@@ -216,9 +218,9 @@ class Operator:
         printed, _ = await process.communicate()
         return process.returncode or 0, printed.decode()
 
-    async def unclear(self) -> list[str]:
+    async def unverified(self) -> list[str]:
         """The lines about what cannot be told."""
-        status, printed = await self.says("unclear")
+        status, printed = await self.says("unverified")
         assert status == (0 if printed == "no unverified machines\n" else 1), printed
         return printed.splitlines() if status else []
 
@@ -246,4 +248,4 @@ def _ended(job: Job) -> bool:
 def _lives(machine: Machine) -> bool:
     if machine.state is MachineState.FAILED:
         return machine.provider_id is not None
-    return machine.state is not MachineState.GONE
+    return machine.state is not MachineState.TERMINATED

@@ -14,12 +14,12 @@ from typing import Any
 from autoscaler.lab.github.settings import AnswerFault
 from autoscaler.lab.laboratory import APP_ID, Laboratory
 from autoscaler.lab.machines.interception import Said
-from autoscaler.model.calls import Call, CallState
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.runners import Runner, RunnerState
 from tests.lab.system.harness import CALL_TAG, Records, records_in
 from tests.lab.system.mortal_controller import LastWrite, unwritten
 
-MINT = "POST /orgs/{org}/actions/runners/generate-jitconfig"
+REGISTER = "POST /orgs/{org}/actions/runners/generate-jitconfig"
 Place = Callable[["Trial"], Callable[[sqlite3.Connection], None]]
 """Arms one place; what it returns checks a dead controller's store, or raises AssertionError."""
 
@@ -94,8 +94,8 @@ def call_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
 
     def check(store: sqlite3.Connection) -> None:
         call = _call(store, met)
-        assert call.state is CallState.SENT
-        assert call.request
+        assert call.state is LaunchRequestState.SENT
+        assert call.body
 
     return check
 
@@ -106,20 +106,20 @@ def template_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
     trial.lab.ec2.faults.cut_calls("CreateLaunchTemplate", 1, lambda _: kill())
 
     def check(store: sqlite3.Connection) -> None:
-        recorded = [c for c in records_in(store).calls if c.state is CallState.RECORDED]
+        recorded = [c for c in records_in(store).calls if c.state is LaunchRequestState.RECORDED]
         assert recorded
-        assert {call.request for call in recorded} == {""}
+        assert {call.body for call in recorded} == {""}
 
     return check
 
 
-def mint_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
+def registration_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
     """A registration is asked for and not made."""
-    _drop_mint(trial, done=False)
+    _drop_registration(trial, done=False)
 
     def check(store: sqlite3.Connection) -> None:
-        minted = trial.lab.github.names_registered
-        assert [one for one in _unminted(store) if str(one.name) not in minted]
+        registered = trial.lab.github.names_registered
+        assert [one for one in _unminted(store) if str(one.name) not in registered]
 
     return check
 
@@ -137,15 +137,15 @@ def call_carried_out(trial: Trial) -> Callable[[sqlite3.Connection], None]:
     def check(store: sqlite3.Connection) -> None:
         call = _call(store, met)
         made = [one for one in trial.lab.ec2.instances if one.tags[CALL_TAG] == str(call.id)]
-        assert call.state is CallState.SENT
+        assert call.state is LaunchRequestState.SENT
         assert len(made) == len(call.slots)
 
     return check
 
 
-def minted(trial: Trial) -> Callable[[sqlite3.Connection], None]:
+def registered(trial: Trial) -> Callable[[sqlite3.Connection], None]:
     """The registration is there, and nobody was told."""
-    _drop_mint(trial, done=True)
+    _drop_registration(trial, done=True)
 
     def check(store: sqlite3.Connection) -> None:
         there = {one.name for one in trial.lab.github.runners}
@@ -183,7 +183,7 @@ def commit_of(table: str, value: str, column: str = "state") -> Place:
 
 
 def acknowledgement_sent(trial: Trial) -> Callable[[sqlite3.Connection], None]:
-    """A machine has said that it has its grant, and was not heard."""
+    """A machine has said that it has its assignment, and was not heard."""
     met: list[str] = []
 
     def strike(name: str) -> None:
@@ -194,7 +194,7 @@ def acknowledgement_sent(trial: Trial) -> Callable[[sqlite3.Connection], None]:
 
     def check(store: sqlite3.Connection) -> None:
         runner = _runner(store, met)
-        assert runner.state is RunnerState.MINTED
+        assert runner.state is RunnerState.REGISTERED
         assert runner.handed_over_at is not None
 
     return check
@@ -211,7 +211,7 @@ def acknowledgement_kept(trial: Trial) -> Callable[[sqlite3.Connection], None]:
     trial.witness.unanswered = strike
 
     def check(store: sqlite3.Connection) -> None:
-        assert _runner(store, met).acknowledged_at is not None
+        assert _runner(store, met).listening_at is not None
 
     return check
 
@@ -219,18 +219,18 @@ def acknowledgement_kept(trial: Trial) -> Callable[[sqlite3.Connection], None]:
 POINTS: dict[str, tuple[Place, ...]] = {
     "after the record": (
         call_arrives,
-        mint_arrives,
+        registration_arrives,
         template_arrives,
         call_arrives,
-        mint_arrives,
+        registration_arrives,
     ),
     "after the call": (call_carried_out,),
-    "after the mint": (minted,),
+    "after the mint": (registered,),
     "inside a commit": (
         commit_of("inbox", "workflow_job", "event"),
         commit_of("calls", "recorded"),
         commit_of("calls", "settled"),
-        commit_of("runners", "minted"),
+        commit_of("runners", "registered"),
         commit_of("runners", "acknowledged"),
     ),
     "before the acknowledgement": (acknowledgement_kept, acknowledgement_sent),
@@ -253,16 +253,16 @@ def recorded_late(lab: Laboratory, records: Records) -> list[str]:
     return found + [f"runner {name}" for name in lab.github.names_registered if name not in named]
 
 
-def _drop_mint(trial: Trial, *, done: bool) -> None:
+def _drop_registration(trial: Trial, *, done: bool) -> None:
     kill = trial.lab.controller.strike
-    trial.lab.github.spoil(AnswerFault("dropped", MINT, done=done, then=kill))
+    trial.lab.github.spoil(AnswerFault("dropped", REGISTER, done=done, then=kill))
 
 
-def _call(store: sqlite3.Connection, met: list[str]) -> Call:
+def _call(store: sqlite3.Connection, met: list[str]) -> LaunchRequest:
     (token,) = met
     (call,) = (one for one in records_in(store).calls if one.token == token)
-    if call.request:
-        assert json.loads(call.request)["ClientToken"] == token
+    if call.body:
+        assert json.loads(call.body)["ClientToken"] == token
     return call
 
 
@@ -274,6 +274,6 @@ def _runner(store: sqlite3.Connection, met: list[str]) -> Runner:
 
 def _unminted(store: sqlite3.Connection) -> list[Runner]:
     """Registrations that are recorded, and of which nothing more is known."""
-    states = (RunnerState.NAMED, RunnerState.WITHDRAWING)
+    states = (RunnerState.NAMED, RunnerState.DEREGISTERING)
     found = (one for one in records_in(store).runners if one.state in states)
     return [one for one in found if one.github_id is None]

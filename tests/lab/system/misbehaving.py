@@ -16,7 +16,7 @@ from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.lab.machines.misbehaving_host import Misdeed
 from autoscaler.lab.machines.misbehaviour import Misbehaviour
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from tests.lab.system.harness import SKU_TAG, Records, ec2_sku, read_records, until
 from tests.lab.system.pace import PATIENCE, yielding
 
@@ -25,7 +25,7 @@ FOR_EVER = 86_400.0
 Sample = tuple[float, dict[str, float]]
 """When somebody looked, and every metric by its name and labels."""
 
-LONG = {"deadlines": {"boot": "3h", "gate": "3h", "parked_silence": "1h"}}
+LONG = {"deadlines": {"boot": "3h", "gate": "3h", "ready_silence": "1h"}}
 """For stories that are about something else than deadlines, which a busy host must not end."""
 
 EARLY = 100.0
@@ -42,7 +42,7 @@ class Story:
     `jobs` are seconds of jobs pushed at the start, `ended` how each ends. The machine's end begins
     `after` seconds from its misdeed at the soonest (from its launch, where it never boots), or `early`
     before that where the clock runs since before the misdeed is noted: the silence since the last
-    word, or a job under way. The end is made by the controller on this `ground` or (None)
+    word, or a job under way. The end is made by the controller on this `reason_code` or (None)
     by itself. Until then it is counted, in one of the states of `counted`. The next machine is
     launched `replaced` seconds from the misdeed at the soonest: None for once the first one's end
     began, as a cap or the supply demands; with `alone` there is no other machine at all.
@@ -50,7 +50,7 @@ class Story:
 
     kind: Misbehaviour
     after: float
-    ground: EndGround | None
+    reason_code: TerminationReason | None
     counted: frozenset[MachineState]
     jobs: tuple[float, ...] = (30.0,)
     ended: tuple[str, ...] = ("success",)
@@ -66,22 +66,23 @@ def _states(*states: MachineState) -> frozenset[MachineState]:
     return frozenset(states)
 
 
-GRANTED = _states(_S.GRANTED)
-LEAVING = _states(_S.GRANTED, _S.EXITED)
+ASSIGNED = _states(_S.ASSIGNED)
+LEAVING = _states(_S.ASSIGNED, _S.EXITED)
 TWO = (FOR_EVER, 30.0)
 FIRST_FAILS = ("failure", "success")
 
 STORIES = {
     "never-boots": Story(
-        _M.NEVER_BOOTS, 900.0, EndGround.DEADLINE, _states(_S.LAUNCHED), cap=2, sku={},
+        _M.NEVER_BOOTS, 900.0, TerminationReason.DEADLINE, _states(_S.LAUNCHED), cap=2, sku={},
         failure=FailureClass.BOOT_DEADLINE,
     ),
     "no-agent": Story(
         _M.NO_AGENT, 1200.0, None, _states(_S.LAUNCHED), cap=2, failure=FailureClass.UNKNOWN
     ),
     "fails-gate": Story(
-        _M.FAILS_GATE, 0.0, EndGround.SURPLUS, _states(_S.LAUNCHED, _S.BOOTED, _S.FAILED), cap=2,
-        failure=FailureClass.GATE,
+        _M.FAILS_HEALTH_CHECKS, 0.0, TerminationReason.SURPLUS, _states(_S.LAUNCHED, _S.BOOTED, _S.FAILED),
+        cap=2,
+        failure=FailureClass.HEALTH_CHECK,
     ),
     "hangs-idle": Story(_M.HANGS_IDLE, 120.0, None, LEAVING),
     "no-worker": Story(_M.NO_WORKER, 720.0, None, LEAVING, cap=2, replaced=180.0),
@@ -89,37 +90,37 @@ STORIES = {
         _M.HANGS_AT_WORK, 600.0, None, LEAVING, (300.0, 30.0), ("failure", "success")
     ),
     "stops-after-work": Story(
-        _M.STOPS_AFTER_WORK, 1800.0, EndGround.FINISHED, GRANTED, alone=True
+        _M.STOPS_AFTER_WORK, 1800.0, TerminationReason.FINISHED, ASSIGNED, alone=True
     ),
-    "reboots-parked": Story(
-        _M.REBOOTS_PARKED, 30.0, None, _states(_S.BOOTED, _S.PARKED, *LEAVING), cap=2, alone=True
+    "reboots-ready": Story(
+        _M.REBOOTS_READY, 30.0, None, _states(_S.BOOTED, _S.READY, *LEAVING), cap=2, alone=True
     ),
     "reboots-handed": Story(
-        _M.REBOOTS_HANDED, 900.0, None, GRANTED, cap=2, replaced=180.0
+        _M.REBOOTS_HANDED, 900.0, None, ASSIGNED, cap=2, replaced=180.0
     ),
     "reboots-at-work": Story(_M.REBOOTS_AT_WORK, 0.0, None, LEAVING, TWO, FIRST_FAILS),
-    "vanishes-parked": Story(
-        _M.VANISHES_PARKED, 300.0, EndGround.DEADLINE, _states(_S.PARKED, _S.GRANTED), cap=2,
+    "vanishes-ready": Story(
+        _M.VANISHES_READY, 300.0, TerminationReason.DEADLINE, _states(_S.READY, _S.ASSIGNED), cap=2,
         early=EARLY, sku={},
     ),
     "vanishes-warm": Story(
-        _M.VANISHES_PARKED, 300.0, EndGround.DEADLINE, _states(_S.PARKED), (), (), cap=2,
+        _M.VANISHES_READY, 300.0, TerminationReason.DEADLINE, _states(_S.READY), (), (), cap=2,
         early=EARLY, sku={"idle": {"min": 1}},
     ),
     "vanishes-handed": Story(
-        _M.VANISHES_HANDED, 1800.0, EndGround.SILENT_AND_FINISHED, GRANTED, cap=2, replaced=180.0,
+        _M.VANISHES_HANDED, 1800.0, TerminationReason.SILENT_AND_FINISHED, ASSIGNED, cap=2, replaced=180.0,
         early=EARLY,
     ),
     "vanishes-acknowledged": Story(
-        _M.VANISHES_ACKNOWLEDGED, 1800.0, EndGround.SILENT_AND_FINISHED, GRANTED, early=EARLY
+        _M.VANISHES_ACKNOWLEDGED, 1800.0, TerminationReason.SILENT_AND_FINISHED, ASSIGNED, early=EARLY
     ),
     "silent-at-work": Story(
         _M.SILENT_AT_WORK, 1300.0, None, LEAVING, (1300.0,), alone=True, early=EARLY
     ),
     "stays-on": Story(
-        _M.STAYS_ON, 120.0, EndGround.EXITED, _states(_S.EXITED), (30.0, 30.0), ("success",) * 2
+        _M.STAYS_ON, 120.0, TerminationReason.EXITED, _states(_S.EXITED), (30.0, 30.0), ("success",) * 2
     ),
-    "exits-at-work": Story(_M.EXITS_AT_WORK, 120.0, EndGround.EXITED, LEAVING, TWO, FIRST_FAILS),
+    "exits-at-work": Story(_M.EXITS_AT_WORK, 120.0, TerminationReason.EXITED, LEAVING, TWO, FIRST_FAILS),
     "lies": Story(_M.LIES, 400.0, None, LEAVING, (600.0,), alone=True, early=EARLY),
 }  # fmt: skip
 
@@ -196,7 +197,7 @@ async def live(lab: Laboratory, jobs: dict[str, list[PushedJob]], samples: list[
 
     def ending() -> list[str]:
         """What the store shows as on its way out: EC2 ended the last one, and no list told so yet."""
-        return [one.id for one in read_records(lab).machines if one.state is _S.ENDING]
+        return [one.id for one in read_records(lab).machines if one.state is _S.TERMINATING]
 
     async with asyncio.TaskGroup() as group:
         looking = group.create_task(_look(lab, samples))

@@ -27,11 +27,11 @@ AS_SHIPPED = {
     "burst": RegistrationRate().burst,
     "per_second": RegistrationRate().per_second,
 }
-MINT = "POST /orgs/{org}/actions/runners/generate-jitconfig"
+REGISTER = "POST /orgs/{org}/actions/runners/generate-jitconfig"
 LOOKS_A_MINUTE = 25.0
 """GitHub's lists and deliveries are read by the clock, and a busy host takes longer for the jobs."""
 
-LONGEST_PARKED = 120.0
+LONGEST_READY = 120.0
 """Seconds that a machine may wait for its turn to register."""
 
 
@@ -52,11 +52,11 @@ async def _ended_well(lab: Laboratory) -> None:
 
 
 def _longest_wait(records: Records) -> float:
-    """From parked to registered, the longest of all machines; in lab seconds."""
-    parked = {machine.id: machine.parked_at for machine in records.machines}
+    """From ready to registered, the longest of all machines; in lab seconds."""
+    ready = {machine.id: machine.ready_at for machine in records.machines}
     waits = []
     for runner in records.runners:
-        at = parked[runner.machine]
+        at = ready[runner.machine]
         assert at is not None
         waits.append(runner.named_at - at)
     return max(waits)
@@ -68,7 +68,7 @@ async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
         ("widgets",),
         {SKU: ec2_sku("g5.xlarge")},
         # Not faster: where a busy host takes three lab minutes to start a runner that has its
-        # grant, it is no supply any more, and another machine is launched for its job.
+        # assignment, it is no supply any more, and another machine is launched for its job.
         scale=yielding(6.0),
         most_machines=1000,
     )
@@ -77,7 +77,7 @@ async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
         await _run(lab, 1000, 20.0)
         minutes = (lab.clock.now() - began) / 60.0
         assert lab.ec2.calls["CreateFleet"] <= 5
-        assert lab.github.calls[MINT, 201] <= 1000
+        assert lab.github.calls[REGISTER, 201] <= 1000
         # Two minutes, on an idle host: 1.1 calls a job.
         allowed = 1.05 * 1000 + LOOKS_A_MINUTE * max(2.0, minutes)
         assert github_calls(lab).total() <= allowed, lab.github.calls
@@ -106,4 +106,4 @@ async def test_within_githubs_limits_and_with_bad_deliveries_no_machine_waits_lo
         assert calls["403"] + calls["429"] < 0.01 * calls.total(), lab.github.calls
         assert lab.github.deliveries["redelivered"] > 400
         await _ended_well(lab)
-        assert _longest_wait(read_records(lab)) <= LONGEST_PARKED
+        assert _longest_wait(read_records(lab)) <= LONGEST_READY

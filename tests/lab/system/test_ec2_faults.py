@@ -18,9 +18,9 @@ from autoscaler.lab.ec2.throttling import Bucket, RequestLimits
 from autoscaler.lab.github.records import Job as PushedJob
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.ledger.lists import ABSENCE_CONFIRMED_AFTER
-from autoscaler.model.calls import Call, CallState
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
 from tests.lab.system.harness import (
     CALL_TAG,
@@ -49,24 +49,27 @@ ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
 
 
-def _rung(*instance_types: str, capacity: tuple[CapacityType, ...] = (ON_DEMAND,)) -> Any:
+def _option(*instance_types: str, capacity: tuple[CapacityType, ...] = (ON_DEMAND,)) -> Any:
     buying = [capacity_type.value for capacity_type in capacity]
     return {"provider": "lab", "instance_types": list(instance_types), "capacity": buying}
 
 
 SKUS: dict[str, Any] = {
-    "partial": {"on": [_rung("g6e.xlarge", capacity=(SPOT, ON_DEMAND))]},
-    "stillborn": {"on": [_rung("g5.2xlarge"), _rung("c7i.2xlarge")]},
-    "swallowed": {"on": [_rung("g4dn.2xlarge")]},
+    "partial": {"on": [_option("g6e.xlarge", capacity=(SPOT, ON_DEMAND))]},
+    "stillborn": {"on": [_option("g5.2xlarge"), _option("c7i.2xlarge")]},
+    "swallowed": {"on": [_option("g4dn.2xlarge")]},
     "storm": {
-        "on": [_rung("g5.xlarge", "g6.xlarge", capacity=(SPOT, ON_DEMAND)), _rung("g4dn.xlarge")],
+        "on": [
+            _option("g5.xlarge", "g6.xlarge", capacity=(SPOT, ON_DEMAND)),
+            _option("g4dn.xlarge"),
+        ],
         "max_machines": MOST,
     },
-    "quota": {"on": [_rung("inf1.2xlarge")]},
-    "paged": {"on": [_rung("c7i.xlarge")]},
-    "role": {"on": [_rung("m7i.2xlarge", capacity=(SPOT, ON_DEMAND))]},
-    "addresses": {"on": [_rung("m7i.4xlarge")]},
-    "volumes": {"on": [_rung("m7i.xlarge")]},
+    "quota": {"on": [_option("inf1.2xlarge")]},
+    "paged": {"on": [_option("c7i.xlarge")]},
+    "role": {"on": [_option("m7i.2xlarge", capacity=(SPOT, ON_DEMAND))]},
+    "addresses": {"on": [_option("m7i.4xlarge")]},
+    "volumes": {"on": [_option("m7i.xlarge")]},
 }
 
 
@@ -100,7 +103,7 @@ def _instances(lab: Laboratory, sku: str) -> list[Instance]:
     return [one for one in lab.ec2.instances if one.tags[SKU_TAG] == sku]
 
 
-def _calls(lab: Laboratory, sku: str) -> list[Call]:
+def _calls(lab: Laboratory, sku: str) -> list[LaunchRequest]:
     return [call for call in read_records(lab).calls if call.sku == sku]
 
 
@@ -195,7 +198,7 @@ async def test_swallowed_answers_are_asked_for_again_in_the_same_words(lab: Labo
     assert _instances(lab, "swallowed")[-1].specification.image == image
 
 
-async def test_capacity_storms_and_throttling_break_no_cap_and_skip_no_rung(
+async def test_capacity_storms_and_throttling_break_no_cap_and_skip_no_option(
     lab: Laboratory,
 ) -> None:
     pools = _pools(["g5.xlarge", "g6.xlarge"], SPOT, ON_DEMAND)
@@ -214,25 +217,25 @@ async def test_capacity_storms_and_throttling_break_no_cap_and_skip_no_rung(
     assert _skipped(_calls(lab, "storm")) == []
 
 
-LADDER = [(0, SPOT), (0, ON_DEMAND), (1, ON_DEMAND)]
+LAUNCH_OPTIONS = [(0, SPOT), (0, ON_DEMAND), (1, ON_DEMAND)]
 LONGEST_HOLD = 1800.0
 
 
-def _skipped(calls: list[Call]) -> list[str]:
-    """Calls down the ladder although nothing had failed on the step before them, in words."""
+def _skipped(calls: list[LaunchRequest]) -> list[str]:
+    """Calls down the launch_options although nothing had failed on the step before them, in words."""
     found = []
     for call in calls:
-        step = LADDER.index((call.rung, call.capacity_type))
+        step = LAUNCH_OPTIONS.index((call.option, call.capacity_type))
         failed = [
             one
             for one in calls
-            if (one.rung, one.capacity_type) == LADDER[step - 1]
+            if (one.option, one.capacity_type) == LAUNCH_OPTIONS[step - 1]
             and one.failure is FailureClass.CAPACITY
             and one.settled_at is not None
             and one.settled_at <= call.created_at <= one.settled_at + LONGEST_HOLD
         ]
         if step > 0 and not failed:
-            found.append(f"call {call.id} for {LADDER[step]} at {call.created_at}")
+            found.append(f"call {call.id} for {LAUNCH_OPTIONS[step]} at {call.created_at}")
     return found
 
 
@@ -308,7 +311,7 @@ async def test_nothing_is_left_and_nothing_was_done_twice(lab: Laboratory) -> No
     assert wrong_slots(lab) == []
     assert wrong_runners(lab) == []
     assert unsettled(lab) == []
-    assert {call.state for call in read_records(lab).calls} == {CallState.SETTLED}
+    assert {call.state for call in read_records(lab).calls} == {LaunchRequestState.SETTLED}
     assert {one.tags[CALL_TAG] for one in lab.ec2.instances} <= {
         str(call.id) for call in read_records(lab).calls
     }

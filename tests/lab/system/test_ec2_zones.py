@@ -14,8 +14,8 @@ import pytest_asyncio
 from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.github.records import Job as PushedJob
 from autoscaler.lab.laboratory import LabFleet, Laboratory
-from autoscaler.model.calls import Call
 from autoscaler.model.cooldowns import offering_key
+from autoscaler.model.launch_requests import LaunchRequest
 from tests.lab.system.harness import (
     SKU_TAG,
     Operator,
@@ -61,7 +61,7 @@ async def _run(lab: Laboratory, sku: str, count: int) -> None:
     assert [one.conclusion for one in jobs] == ["success"] * count
 
 
-def _calls(lab: Laboratory, sku: str) -> list[Call]:
+def _calls(lab: Laboratory, sku: str) -> list[LaunchRequest]:
     return [call for call in read_records(lab).calls if call.sku == sku]
 
 
@@ -70,7 +70,7 @@ def _held_back(lab: Laboratory) -> set[str]:
         return {key for (key,) in store.execute("SELECT key FROM cooldowns WHERE strikes > 0")}
 
 
-def _zones_asked(call: Call) -> set[str]:
+def _zones_asked(call: LaunchRequest) -> set[str]:
     return {offering.rsplit("/", 2)[1] for offering in call.offerings}
 
 
@@ -108,7 +108,7 @@ async def test_a_machine_that_ec2_does_not_terminate_is_reported_from_the_third_
     lab.ec2.faults.leak_next(1)
     await _run(lab, "stays", 1)
     (instance,) = [one for one in lab.ec2.instances if one.tags[SKU_TAG] == "stays"]
-    assert await operator.unclear() == []
+    assert await operator.unverified() == []
     await until(
         lambda: bool(log_lines(lab, "machine_not_terminated")), PATIENCE, lab.controller.log_end
     )
@@ -116,12 +116,12 @@ async def test_a_machine_that_ec2_does_not_terminate_is_reported_from_the_third_
     assert (told["provider_id"], told["attempts"]) == (instance.id, 3)
     assert told["provider_says"] == "running"
     await shows(lab, {"autoscaler_machines_not_terminating": 1}, PATIENCE)
-    (line,) = await operator.unclear()
+    (line,) = await operator.unverified()
     assert instance.id in line
     assert "requests to terminate it" in line
     assert "says: running" in line
     lab.ec2.faults.leak(instance.id, leaks=False)
     await at_rest(lab, PATIENCE)
     await shows(lab, {"autoscaler_machines_not_terminating": 0}, PATIENCE)
-    assert await operator.unclear() == []
+    assert await operator.unverified() == []
     assert lab.wrong_jobs() == []

@@ -44,7 +44,7 @@ QUOTA_POOLS = [
     Pool("f2.6xlarge", zone, CapacityType.ON_DEMAND)
     for zone in ("us-east-1a", "us-east-1b", "us-east-1c")
 ]
-MINT = "POST /orgs/{org}/actions/runners/generate-jitconfig"
+REGISTER = "POST /orgs/{org}/actions/runners/generate-jitconfig"
 LIMIT = 60.0
 """Seconds for which GitHub refuses registrations, as it says itself."""
 CAP_BEFORE, CAP = 5, 3
@@ -176,32 +176,34 @@ def _there(machines: list[Instance], at: float) -> int:
 async def test_a_minute_without_registrations_costs_a_minute_and_no_machine(
     lab: Laboratory,
 ) -> None:
-    minted = lab.github.calls[MINT, 201]
-    lab.github.spoil(AnswerFault("status", MINT, None, status=403, retry_after=int(LIMIT)))
+    registered = lab.github.calls[REGISTER, 201]
+    lab.github.spoil(AnswerFault("status", REGISTER, None, status=403, retry_after=int(LIMIT)))
     begun = lab.clock.now()
     jobs = _push(lab, "limited", [20.0] * 20)
-    while not lab.github.calls[MINT, 403]:
+    while not lab.github.calls[REGISTER, 403]:
         begun = lab.clock.now()
         await asyncio.sleep(_LOOK_EVERY)
     # Half a minute is far from the first refusal, and from the end of its time.
     refused = await _refused_until(lab, begun + LIMIT / 2)
     lab.github.spoil()
-    await until(lambda: lab.github.calls[MINT, 201] > minted, PATIENCE, lab.controller.log_end)
+    await until(
+        lambda: lab.github.calls[REGISTER, 201] > registered, PATIENCE, lab.controller.log_end
+    )
     resumed = lab.clock.now()
     await _run(lab, jobs)
     # What was under way when GitHub said no, and nothing more until its time was over.
-    assert lab.github.calls[MINT, 403] == refused[-1]
+    assert lab.github.calls[REGISTER, 403] == refused[-1]
     assert refused[-1] == refused[len(refused) // 2]
     assert resumed >= begun + LIMIT
     assert len(_instances(lab, "limited")) == len(jobs)
-    assert lab.github.calls[MINT, 201] - minted == len(jobs)
+    assert lab.github.calls[REGISTER, 201] - registered == len(jobs)
 
 
 async def _refused_until(lab: Laboratory, end: float) -> list[int]:
     """How many registrations were refused, looked at again and again until `end`."""
     refused = []
     while lab.clock.now() < end:
-        refused.append(lab.github.calls[MINT, 403])
+        refused.append(lab.github.calls[REGISTER, 403])
         await asyncio.sleep(_LOOK_EVERY)
     return refused
 

@@ -1,6 +1,6 @@
 """Machines that spot takes back, in a whole laboratory.
 
-With notice and without, at work and parked, with a proper shutdown and as if the host had failed.
+With notice and without, at work and ready, with a proper shutdown and as if the host had failed.
 """
 
 from dataclasses import replace
@@ -9,7 +9,7 @@ from autoscaler.lab.ec2.instances import Instance, InstanceState
 from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import EndGround, ExitReason, Machine, MachineState
+from autoscaler.model.machines import ExitReason, Machine, MachineState, TerminationReason
 from tests.lab.system.harness import (
     SKU_TAG,
     ec2_sku,
@@ -57,18 +57,18 @@ async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again(
         lab.ec2.events.send("{not an event}")
         await until(lambda: started(pushed), PATIENCE, lab.controller.log_end)
         await until(
-            lambda: [one.state for one in machines(lab, "warm")] == [MachineState.PARKED],
+            lambda: [one.state for one in machines(lab, "warm")] == [MachineState.READY],
             PATIENCE,
             lab.controller.log_end,
         )
-        parked = alive(lab, "warm")[0]
-        lab.ec2.events.rebalance(parked.id)
+        ready = alive(lab, "warm")[0]
+        lab.ec2.events.rebalance(ready.id)
         for sku in names:
             one = alive(lab, sku)[0].id
             lab.ec2.interrupt(one, notice=sku != "quiet", properly=sku != "gone")
 
         def replaced() -> bool:
-            return [one.id for one in alive(lab, "warm") if one is not parked] != []
+            return [one.id for one in alive(lab, "warm") if one is not ready] != []
 
         def again() -> bool:
             return all(runs_of(lab, sku)[:1] == ["failure"] for sku in names) and started(
@@ -78,8 +78,8 @@ async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again(
         await until(replaced, PATIENCE, lab.controller.log_end)
         await until(lambda: again() and len(lab.github.jobs) == 7, PATIENCE, lab.controller.log_end)
         assert [len(runs_of(lab, sku)) for sku in names] == [2, 2, 2, 1]
-        (first,) = (one for one in machines(lab, "warm") if one.provider_id == parked.id)
-        assert first.ground is EndGround.INTERRUPTED
+        (first,) = (one for one in machines(lab, "warm") if one.provider_id == ready.id)
+        assert first.reason_code is TerminationReason.INTERRUPTED
         assert first.interruption is NoticeKind.REBALANCE_RECOMMENDATION
         (taken,) = (one for one in machines(lab, "quiet") if one.taken_at is not None)
         stopped = [one.exit_reason for one in machines(lab, "again") if one.taken_at is not None]

@@ -36,7 +36,7 @@ SKUS = {
 AT_ONCE = 8
 """So many jobs are always under way: a point that needs one is never waited for in vain."""
 ANY_MOMENT: Seconds = 2.5
-"""Real seconds: a controller opens its store and provider, and launches, mints and hands over what
+"""Real seconds: a controller opens its store and provider, and launches, registrations and hands over what
 came while it was away."""
 MORTAL = (str(Path(__file__).with_name("mortal_controller.py")),)
 
@@ -105,7 +105,7 @@ async def test_killed_at_every_point_while_jobs_flow(tmp_path: Path, moto: MotoP
         assert unsettled(lab) == []
         assert kills == dict.fromkeys(POINTS, ROUNDS)
         _repeated_as_they_were(trial)
-        # No name was minted twice, whatever became of the first answer.
+        # No name was registered twice, whatever became of the first answer.
         assert set(lab.github.names_registered.values()) == {1}
         # That it was a trial at all: deliveries failed, and the kills fell among the work.
         assert lab.github.deliveries["redelivered"] > ROUNDS

@@ -71,13 +71,13 @@ async def test_a_misbehaving_machine_ends_as_designed_and_in_time(
     never_booted = story.kind is Misbehaviour.NEVER_BOOTS
     took = instance.ended_at - (instance.launched_at if never_booted else deed.at)
     assert story.after - story.early <= took <= story.after + LATE
-    assert machine.state is MachineState.GONE
+    assert machine.state is MachineState.TERMINATED
     assert machine.failure is story.failure
-    if story.kind is Misbehaviour.FAILS_GATE:
+    if story.kind is Misbehaviour.FAILS_HEALTH_CHECKS:
         return  # it powers off while it is being ended: either may come first
-    assert machine.ground is story.ground
+    assert machine.reason_code is story.reason_code
     assert instance.reason is not None
-    assert instance.reason[0] == (BY_ITSELF if story.ground is None else BY_USER)[0]
+    assert instance.reason[0] == (BY_ITSELF if story.reason_code is None else BY_USER)[0]
 
 
 @EVERY_STORY
@@ -89,9 +89,9 @@ async def test_it_is_counted_until_it_has_ended(outcome: Outcome, name: str) -> 
     assert first.ended_at is not None
     seen = outcome.counted(name, deed.at + SEEN_WITHIN, first.ended_at)
     for counts in seen:
-        assert any(counts[state] for state in (*story.counted, MachineState.ENDING)), counts
+        assert any(counts[state] for state in (*story.counted, MachineState.TERMINATING)), counts
         assert counts.total() <= story.cap
-        if story.replaced is None and not counts[MachineState.ENDING]:
+        if story.replaced is None and not counts[MachineState.TERMINATING]:
             assert counts.total() == 1
     assert len(seen) >= min(3, (first.ended_at - deed.at) // 200)
 
@@ -151,23 +151,25 @@ async def test_a_registration_that_outlives_its_machine_gets_no_job(outcome: Out
     assert {(online, job) for _, online, job in left} <= {(False, None)}
 
 
-async def test_a_reboot_before_the_grant_is_a_new_hello(outcome: Outcome) -> None:
-    deed = outcome.misdeeds["reboots-parked"]
-    assert deed.hellos == 2
+async def test_a_reboot_before_the_assignment_is_a_new_attestation(outcome: Outcome) -> None:
+    deed = outcome.misdeeds["reboots-ready"]
+    assert deed.attestations == 2
     assert deed.exits == 1
 
 
-async def test_a_reboot_with_the_grant_in_its_hands_is_let_in_no_more(outcome: Outcome) -> None:
+async def test_a_reboot_with_the_assignment_in_its_hands_is_let_in_no_more(
+    outcome: Outcome,
+) -> None:
     """A job may have read its proof: it is refused until its own patience ends."""
     deed = outcome.misdeeds["reboots-handed"]
-    assert deed.hellos > 10
+    assert deed.attestations > 10
     assert deed.exits == 0
     assert outcome.machine("reboots-handed").tries == 1
 
 
-async def test_a_reboot_after_the_grant_says_nothing_more(outcome: Outcome) -> None:
+async def test_a_reboot_after_the_assignment_says_nothing_more(outcome: Outcome) -> None:
     deed = outcome.misdeeds["reboots-at-work"]
-    assert (deed.hellos, deed.exits) == (1, 0)
+    assert (deed.attestations, deed.exits) == (1, 0)
 
 
 async def test_lies_are_refused_or_change_nothing(outcome: Outcome) -> None:
@@ -177,7 +179,7 @@ async def test_lies_are_refused_or_change_nothing(outcome: Outcome) -> None:
     assert told == {
         "its own gate, twice": {204},
         "its own gate, failed": {204},
-        "a grant again": {409},
+        "an assignment again": {409},
         "another's runner": {409},
         "a hello with another nonce": {409},
         "nobody's poll": {401},

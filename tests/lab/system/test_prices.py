@@ -62,7 +62,7 @@ async def test_prices_are_read_kept_and_used(lab: Laboratory) -> None:
     (pushed,) = lab.github.push([job("first", "gpu", math.inf)])
     await until(lambda: bool(pushed.starts), PATIENCE, lab.controller.log_end)
     await costs(lab, SPOT)
-    (machine,) = (one for one in read_records(lab).machines if one.state is MachineState.GRANTED)
+    (machine,) = (one for one in read_records(lab).machines if one.state is MachineState.ASSIGNED)
     assert machine.dollars_per_hour == ON_DEMAND, "in the limit"
     lab.github.end(pushed)
     await until(lambda: bool(pushed.conclusion), PATIENCE, lab.controller.log_end)

@@ -13,7 +13,7 @@ import pytest_asyncio
 from autoscaler.lab.ec2.instances import Instance
 from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.laboratory import LabFleet, Laboratory
-from autoscaler.model.calls import CallState
+from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
 from tests.lab.system.harness import SKU_TAG, ec2_sku, job, read_records, until, wrong_slots
 from tests.lab.system.pace import PATIENCE, yielding
@@ -37,15 +37,15 @@ def _instances(lab: Laboratory, sku: str) -> list[Instance]:
     return [one for one in lab.ec2.instances if one.tags[SKU_TAG] == sku]
 
 
-def _parked(lab: Laboratory) -> list[Machine]:
-    return [one for one in read_records(lab).machines if one.state is MachineState.PARKED]
+def _ready(lab: Laboratory) -> list[Machine]:
+    return [one for one in read_records(lab).machines if one.state is MachineState.READY]
 
 
 async def test_sigterm_finishes_what_is_in_flight_and_nothing_is_done_twice(
     lab: Laboratory,
 ) -> None:
-    await until(lambda: len(_parked(lab)) == 2, PATIENCE, lab.controller.log_end)
-    parked = {one.id for one in _parked(lab)}
+    await until(lambda: len(_ready(lab)) == 2, PATIENCE, lab.controller.log_end)
+    ready = {one.id for one in _ready(lab)}
     templates = lab.ec2.calls["CreateLaunchTemplate"]
     jobs = lab.github.push([job(f"burst-{n}", "burst", 30.0) for n in range(JOBS)])
     await until(
@@ -54,7 +54,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_nothing_is_done_twice(
     assert await lab.controller.terminate() == 0
     calls = [call for call in read_records(lab).calls if call.sku == "burst"]
     assert sum(len(call.slots) for call in calls) == JOBS
-    assert {call.state for call in calls} == {CallState.SETTLED}
+    assert {call.state for call in calls} == {LaunchRequestState.SETTLED}
     assert len(_instances(lab, "burst")) == JOBS
 
     await lab.start_controller()
@@ -62,5 +62,5 @@ async def test_sigterm_finishes_what_is_in_flight_and_nothing_is_done_twice(
     assert [(one.conclusion, len(one.starts)) for one in jobs] == [("success", 1)] * JOBS
     assert len(_instances(lab, "burst")) == JOBS
     assert len(_instances(lab, "warm")) == 2
-    assert {one.id for one in _parked(lab)} == parked
+    assert {one.id for one in _ready(lab)} == ready
     assert wrong_slots(lab) == []

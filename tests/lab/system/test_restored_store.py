@@ -21,8 +21,8 @@ from autoscaler.lab.ec2.moto import MotoProcess
 from autoscaler.lab.github.records import Job as PushedJob
 from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.lab.machines.interception import Said
-from autoscaler.model.calls import CallState
-from autoscaler.model.machines import EndGround
+from autoscaler.model.launch_requests import LaunchRequestState
+from autoscaler.model.machines import TerminationReason
 from tests.lab.system.harness import (
     CALL_TAG,
     Operator,
@@ -108,7 +108,7 @@ async def shown(lab: Laboratory, operator: Operator) -> list[str]:
     async with asyncio.timeout(PATIENCE):
         while True:
             before = at_work(lab)
-            lines = await operator.unclear()
+            lines = await operator.unverified()
             if at_work(lab) <= ids_of(lines) <= before:
                 return lines
 
@@ -171,7 +171,9 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         lose(lab)
         shutil.move(backup, lab.folder / "state.db")
         calls = read_records(lab).calls
-        assert any(call.state is CallState.SENT for call in calls), "it was made in mid-call"
+        assert any(call.state is LaunchRequestState.SENT for call in calls), (
+            "it was made in mid-call"
+        )
         known = {call.id for call in calls}
         unknown = {
             one.id
@@ -180,8 +182,8 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         }
         assert len(unknown) > 40
         await lab.start_controller()
-        assert ids_of(await operator.unclear()) >= unknown & at_work(lab)
-        status, said = await operator.says("confirm", ear.hung[0])
+        assert ids_of(await operator.unverified()) >= unknown & at_work(lab)
+        status, said = await operator.says("terminate", ear.hung[0])
         assert (status, "runners at work may be on it" in said) == (1, True), said
         push(lab, "new", 10, 30.0)
         end(lab, [*long, *later])
@@ -189,19 +191,21 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         await until(
             lambda: not _open_machines(lab) - set(ear.hung), PATIENCE, lab.controller.log_end
         )
-        assert ids_of(await operator.unclear()) == set(ear.hung)
-        assert (await operator.says("confirm", "i-nobody"))[0] == 1
+        assert ids_of(await operator.unverified()) == set(ear.hung)
+        assert (await operator.says("terminate", "i-nobody"))[0] == 1
         for one in ear.hung:
-            assert (await operator.says("confirm", one))[0] == 0
+            assert (await operator.says("terminate", one))[0] == 0
         await until(lambda: not lab.left(), PATIENCE, lab.controller.log_end)
         await until(lambda: not _open_machines(lab), PATIENCE, lab.controller.log_end)
-        assert await operator.unclear() == []
-        grounds = {str(m.provider_id): m.ground for m in read_records(lab).machines}
-        assert {grounds[one] for one in ear.hung} == {EndGround.OPERATOR}
+        assert await operator.unverified() == []
+        reason_codes = {str(m.provider_id): m.reason_code for m in read_records(lab).machines}
+        assert {reason_codes[one] for one in ear.hung} == {TerminationReason.OPERATOR}
         # Nobody else was ended by us: each powered itself off after its job.
-        assert {ground for one, ground in grounds.items() if one not in ear.hung} <= {
+        assert {
+            reason_code for one, reason_code in reason_codes.items() if one not in ear.hung
+        } <= {
             None,
-            EndGround.EXITED,
+            TerminationReason.EXITED,
         }
 
 
@@ -222,12 +226,12 @@ async def _lost(moto: MotoProcess) -> None:
         # Those that are done leave meanwhile.
         foreign = range(len(at_work(lab)), len(lines) + 1)
         await shows(lab, {"autoscaler_machines_foreign": foreign}, PATIENCE)
-        assert all(f"confirm --installation {old}" in line for line in lines)
-        status, said = await operator.says("confirm", ear.hung[0])
+        assert all(f"adopt {old}" in line for line in lines)
+        status, said = await operator.says("terminate", ear.hung[0])
         assert (status, "another installation" in said) == (1, True), said
-        status, said = await operator.says("confirm", "--installation", "0badcafe")
+        status, said = await operator.says("adopt", "0badcafe")
         assert (status, f"shown are: {old}" in said) == (1, True), said
-        status, said = await operator.says("confirm", "--installation", old)
+        status, said = await operator.says("adopt", old)
         assert status == 0, said
         assert await shown(lab, operator)
         new = push(lab, "new", 10, 30.0)
@@ -239,7 +243,7 @@ async def _lost(moto: MotoProcess) -> None:
         assert await lab.controller.terminate() == 0
         await lab.start_controller()
         await shows(lab, {"autoscaler_machines_foreign": 0}, PATIENCE)
-        assert (await operator.says("confirm", ear.hung[0]))[0] == 0
+        assert (await operator.says("terminate", ear.hung[0]))[0] == 0
         await until(lambda: not lab.left(), PATIENCE, lab.controller.log_end)
 
 

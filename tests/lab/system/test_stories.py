@@ -14,7 +14,7 @@ from autoscaler.lab.github.records import Job as PushedJob
 from autoscaler.lab.github.records import JobStatus
 from autoscaler.lab.laboratory import Laboratory
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.machines import EndGround, Machine, MachineState
+from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from tests.lab.system.harness import (
     SKU_TAG,
     job,
@@ -46,7 +46,7 @@ async def pushed(lab: Laboratory) -> Pushed:
         faults.refuse(_pool("f2.6xlarge", zone), "VcpuLimitExceeded")
     refused = lab.github.push([job("refused", "private", 30.0, "acme/gadgets")])
     forked = [replace(job("forked", "closed", 30.0), workflow="PR", fork="stranger/widgets")]
-    counts = {"zones": 3, "types": 3, "scarce": 5, "rungs": 3, "quota": 1, "private": 1}
+    counts = {"zones": 3, "types": 3, "scarce": 5, "options": 3, "quota": 1, "private": 1}
     return {
         **{sku: _push(lab, sku, count) for sku, count in counts.items()},
         "refused": refused,
@@ -75,15 +75,15 @@ def _machines(lab: Laboratory, sku: str) -> list[Machine]:
     return [machine for machine in read_records(lab).machines if machine.sku == sku]
 
 
-def _parked(lab: Laboratory, sku: str) -> list[Machine]:
-    return [one for one in _machines(lab, sku) if one.state is MachineState.PARKED]
+def _ready(lab: Laboratory, sku: str) -> list[Machine]:
+    return [one for one in _machines(lab, sku) if one.state is MachineState.READY]
 
 
-def _ended_for(lab: Laboratory, sku: str, ground: EndGround) -> list[Machine]:
+def _ended_for(lab: Laboratory, sku: str, reason_code: TerminationReason) -> list[Machine]:
     return [
         one
         for one in _machines(lab, sku)
-        if one.state is MachineState.GONE and one.ground is ground
+        if one.state is MachineState.TERMINATED and one.reason_code is reason_code
     ]
 
 
@@ -128,11 +128,11 @@ async def test_a_type_without_capacity_is_made_up_for_by_the_next(
     assert [one.instance_type for one in _instances(lab, "types")] == ["g5.2xlarge"] * 3
 
 
-async def test_a_quota_that_is_used_up_leads_to_the_next_rung(
+async def test_a_quota_that_is_used_up_leads_to_the_next_option(
     lab: Laboratory, pushed: Pushed
 ) -> None:
-    await _all_run_once(lab, "rungs", pushed["rungs"])
-    assert [one.instance_type for one in _instances(lab, "rungs")] == ["c7i.2xlarge"] * 3
+    await _all_run_once(lab, "options", pushed["options"])
+    assert [one.instance_type for one in _instances(lab, "options")] == ["c7i.2xlarge"] * 3
 
 
 async def test_a_repository_that_is_not_allowed_gets_no_machine(
@@ -164,15 +164,15 @@ async def test_a_job_of_a_fork_gets_no_machine_and_says_why(
     await _all_run_once(lab, "closed", [own])
 
 
-async def test_the_parked_minimum_serves_at_once_and_is_refilled(lab: Laboratory) -> None:
-    await until(lambda: len(_parked(lab, "warm")) == 2, PATIENCE, lab.controller.log_end)
-    parked = {machine.id for machine in _parked(lab, "warm")}
+async def test_the_ready_minimum_serves_at_once_and_is_refilled(lab: Laboratory) -> None:
+    await until(lambda: len(_ready(lab, "warm")) == 2, PATIENCE, lab.controller.log_end)
+    ready = {machine.id for machine in _ready(lab, "warm")}
     jobs = _push(lab, "warm", 1)
     await until(lambda: started(jobs), PATIENCE, lab.controller.log_end)
     served = {one.machine for one in read_records(lab).runners if one.name == jobs[0].starts[0]}
-    assert len(served & parked) == 1
+    assert len(served & ready) == 1
     await until(
-        lambda: len(_instances(lab, "warm")) == 3 and len(_parked(lab, "warm")) == 2,
+        lambda: len(_instances(lab, "warm")) == 3 and len(_ready(lab, "warm")) == 2,
         PATIENCE,
         lab.controller.log_end,
     )
@@ -185,39 +185,43 @@ async def test_a_cancelled_jobs_machine_goes_back_idle_without_a_registration(
     await until(lambda: bool(_instances(lab, "cancelled")), PATIENCE, lab.controller.log_end)
     lab.github.cancel(cancelled)
     await until(
-        lambda: bool(_ended_for(lab, "cancelled", EndGround.IDLE)), PATIENCE, lab.controller.log_end
+        lambda: bool(_ended_for(lab, "cancelled", TerminationReason.IDLE)),
+        PATIENCE,
+        lab.controller.log_end,
     )
     (machine,) = _machines(lab, "cancelled")
     assert machine.tries == 0
     assert cancelled.starts == []
 
 
-async def test_a_parked_machine_is_replaced_at_its_age_and_never_granted(lab: Laboratory) -> None:
+async def test_a_ready_machine_is_replaced_at_its_age_and_never_assigned(lab: Laboratory) -> None:
     await until(
-        lambda: bool(_ended_for(lab, "aged", EndGround.MAX_AGE)), PATIENCE, lab.controller.log_end
+        lambda: bool(_ended_for(lab, "aged", TerminationReason.MAX_AGE)),
+        PATIENCE,
+        lab.controller.log_end,
     )
-    old = _ended_for(lab, "aged", EndGround.MAX_AGE)[0]
+    old = _ended_for(lab, "aged", TerminationReason.MAX_AGE)[0]
     assert old.tries == 0
-    assert old.parked_at is not None
+    assert old.ready_at is not None
     assert old.ended_at is not None
-    assert old.ended_at - old.parked_at >= 180.0
-    await until(lambda: len(_parked(lab, "aged")) == 1, PATIENCE, lab.controller.log_end)
-    assert _parked(lab, "aged")[0].id != old.id
+    assert old.ended_at - old.ready_at >= 180.0
+    await until(lambda: len(_ready(lab, "aged")) == 1, PATIENCE, lab.controller.log_end)
+    assert _ready(lab, "aged")[0].id != old.id
 
 
 async def test_a_machine_past_its_lifetime_is_ended_whatever_it_does(
     lab: Laboratory, pushed: Pushed
 ) -> None:
     await until(
-        lambda: bool(_ended_for(lab, "lifetime", EndGround.LIFETIME)),
+        lambda: bool(_ended_for(lab, "lifetime", TerminationReason.LIFETIME)),
         PATIENCE,
         lab.controller.log_end,
     )
     (machine,) = _machines(lab, "lifetime")
     assert machine.runner == pushed["lifetime"][0].starts[0]
-    assert machine.granted_at is not None
+    assert machine.assigned_at is not None
     assert machine.ended_at is not None
-    assert machine.ended_at - machine.granted_at >= 240.0
+    assert machine.ended_at - machine.assigned_at >= 240.0
 
 
 async def test_more_jobs_than_all_offerings_hold_run_one_after_the_other(

@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Fuse:
+class CrashPoint:
     """Counts a process's calls of its ports; at the n-th the process hears nothing any more.
 
     Every call passes it twice: before it has any effect, and after, before its answer arrives.

@@ -7,12 +7,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.bootstrap import AWAITING_AT_ONCE, LISTED_WITHIN
-from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError, StayParked
+from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError, StayReady
 from autoscaler.controller.ports.provider import OutcomeUnknownError
-from autoscaler.model.calls import CallState
 from autoscaler.model.events import RunnersListed
 from autoscaler.model.identifiers import (
-    CallId,
+    LaunchRequestId,
     MachineId,
     ProviderMachineId,
     ProviderName,
@@ -20,16 +19,17 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.jobs import JobState
+from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import MachineState
 from tests.controller.agents import Agent, launched, queue, refusal, say
-from tests.controller.controllers import GATE, Controller, World
+from tests.controller.controllers import HEALTH_CHECK, Controller, World
 from tests.controller.fakes_provider import Instance, Lost, proof_of
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import EAST
 
 STRANGER = Instance(
     ProviderMachineId("i-stranger"),
-    CallId("c"),
+    LaunchRequestId("c"),
     SkuName("gpu"),
     "east/g5.xlarge/a/on-demand",
     "t1",
@@ -51,7 +51,7 @@ def test_a_proof_that_is_not_believed_is_refused(reason: str, status: int) -> No
     @on_virtual_time
     async def scenario() -> None:
         controller, (agent,) = await launched(World())
-        assert await refusal(agent.hello(f"refused:{reason}".encode())) == (status, reason)
+        assert await refusal(agent.attest(f"refused:{reason}".encode())) == (status, reason)
         assert controller.only_machine().state is MachineState.LAUNCHED
 
     scenario()
@@ -60,27 +60,27 @@ def test_a_proof_that_is_not_believed_is_refused(reason: str, status: int) -> No
 @on_virtual_time
 async def test_a_provider_that_is_not_configured_is_refused() -> None:
     _, (agent,) = await launched(World())
-    assert await refusal(agent.hello(provider="elsewhere")) == (403, "account")
+    assert await refusal(agent.attest(provider="elsewhere")) == (403, "account")
 
 
 @on_virtual_time
 async def test_only_the_served_protocol_versions_are_spoken() -> None:
     _, (agent,) = await launched(World())
     for version in (0, 2, 99):
-        assert await refusal(agent.hello(protocol=version)) == (426, "protocol")
+        assert await refusal(agent.attest(protocol=version)) == (426, "protocol")
 
 
 @on_virtual_time
 async def test_the_right_machine_is_told_who_it_is_and_what_to_check() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    answer = await controller.desk.hello(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
+    answer = await controller.desk.attest(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
     machine = controller.only_machine()
-    assert (answer.machine, answer.sku, answer.gate) == (machine.id, "gpu", GATE)
+    assert (answer.machine, answer.sku, answer.health_checks) == (machine.id, "gpu", HEALTH_CHECK)
     assert machine.state is MachineState.BOOTED
     controller.desk._gates = {}
-    again = await controller.desk.hello(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
-    assert again.gate == {}
+    again = await controller.desk.attest(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
+    assert again.health_checks == {}
     durable = world.store.machine(machine.id)
     assert durable == machine
     assert durable is not machine
@@ -90,7 +90,7 @@ async def test_the_right_machine_is_told_who_it_is_and_what_to_check() -> None:
 async def test_an_instance_that_nobody_launched_is_refused() -> None:
     controller, _ = await launched(World())
     await controller.world.clock.sleep(130.0)
-    assert await refusal(Agent(controller, STRANGER).hello()) == (403, "instance")
+    assert await refusal(Agent(controller, STRANGER).attest()) == (403, "instance")
     assert controller.lists_asked_for == []
 
 
@@ -98,7 +98,7 @@ async def test_an_instance_that_nobody_launched_is_refused() -> None:
 async def test_just_after_a_start_an_unknown_instance_is_asked_to_wait_for_a_list() -> None:
     controller, _ = await launched(World())
     with pytest.raises(NotKnownYetError) as refused:
-        await Agent(controller, STRANGER).hello()
+        await Agent(controller, STRANGER).attest()
     assert refused.value.retry_after > 0
     assert controller.lists_asked_for == [EAST]
 
@@ -112,25 +112,25 @@ async def test_while_a_call_is_in_flight_an_unknown_instance_may_be_its_answer()
     await world.clock.sleep(600.0)
     await queue(controller, 1)
     await controller.turn()
-    (call,) = controller.state.open_calls.values()
-    assert call.state is CallState.UNKNOWN
+    (call,) = controller.state.open_launch_requests.values()
+    assert call.state is LaunchRequestState.UNKNOWN
     (instance,) = world.east.running
     agent = Agent(controller, instance)
     with pytest.raises(NotKnownYetError):
-        await agent.hello()
+        await agent.attest()
     assert controller.lists_asked_for == [EAST]
 
     # Bound by its tag in the list that was asked for, it is known at its next try.
-    await controller.reconciler.sweep(EAST)
-    await agent.park()
-    assert controller.only_machine().state is MachineState.PARKED
+    await controller.poller.sweep(EAST)
+    await agent.make_ready()
+    assert controller.only_machine().state is MachineState.READY
 
 
 @on_virtual_time
 async def test_a_stale_launch_time_is_refused() -> None:
     """An address or an id used again must not inherit what the one before it was given."""
     _, (agent,) = await launched(World())
-    assert await refusal(agent.hello(proof_of(agent.instance, launch_time="t0"))) == (
+    assert await refusal(agent.attest(proof_of(agent.instance, launch_time="t0"))) == (
         403,
         "launch_time",
     )
@@ -158,9 +158,9 @@ def test_the_proven_launch_time_may_differ_by_five_minutes_and_that_is_logged(
         proof = proof_of(agent.instance, launch_time=proven)
         with capture_logs() as logs:
             if fits:
-                await agent.hello(proof)
+                await agent.attest(proof)
             else:
-                assert await refusal(agent.hello(proof)) == (403, "launch_time")
+                assert await refusal(agent.attest(proof)) == (403, "launch_time")
         seconds = [one["proven_later_by_seconds"] for one in logs if "differs" in one["event"]]
         differ = {
             "2026-11-22T04:05:00Z": [300.0],
@@ -176,7 +176,7 @@ def test_the_proven_launch_time_may_differ_by_five_minutes_and_that_is_logged(
 @on_virtual_time
 async def test_another_image_than_the_one_launched_is_refused() -> None:
     _, (agent,) = await launched(World())
-    assert await refusal(agent.hello(proof_of(agent.instance, image="ami-2"))) == (403, "image")
+    assert await refusal(agent.attest(proof_of(agent.instance, image="ami-2"))) == (403, "image")
 
 
 @on_virtual_time
@@ -185,23 +185,23 @@ async def test_a_machine_whose_launch_time_is_not_known_yet_waits_for_a_list() -
     controller, (agent,) = await launched(world)
     controller.only_machine().launch_time = ""
     with pytest.raises(NotKnownYetError):
-        await agent.hello()
+        await agent.attest()
     assert controller.lists_asked_for == [EAST]
-    await controller.reconciler.sweep(EAST)
-    await agent.hello()
+    await controller.poller.sweep(EAST)
+    await agent.attest()
     assert controller.only_machine().launch_time == agent.instance.launch_time
 
 
 @on_virtual_time
-async def test_a_hello_is_answered_as_soon_as_the_list_it_asked_for_is_there() -> None:
+async def test_a_attestation_is_answered_as_soon_as_the_list_it_asked_for_is_there() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     controller.only_machine().launch_time = ""
-    watching = asyncio.create_task(controller.reconciler.run())
+    watching = asyncio.create_task(controller.poller.run())
     await asyncio.sleep(5.0)
     controller.only_machine().launch_time = ""
     began = world.clock.now()
-    await agent.hello()
+    await agent.attest()
     assert world.clock.now() - began < 1.0
     watching.cancel()
     await asyncio.wait({watching})
@@ -211,19 +211,19 @@ async def test_a_hello_is_answered_as_soon_as_the_list_it_asked_for_is_there() -
 async def test_an_instance_waits_for_one_list_at_a_time() -> None:
     controller, _ = await launched(World())
     stranger = Agent(controller, STRANGER)
-    waiting = asyncio.create_task(stranger.hello())
+    waiting = asyncio.create_task(stranger.attest())
     await asyncio.sleep(0)
     asked = controller.world.clock.now()
     for _ in range(3):
         with pytest.raises(NotKnownYetError):
-            await stranger.hello()
+            await stranger.attest()
     assert controller.world.clock.now() == asked
     assert controller.lists_asked_for == [EAST]
     with pytest.raises(NotKnownYetError):
         await waiting
     assert controller.world.clock.now() == asked + LISTED_WITHIN
     with pytest.raises(NotKnownYetError):
-        await stranger.hello()
+        await stranger.attest()
     assert controller.lists_asked_for == [EAST, EAST], "the first one's end gives its place back"
 
 
@@ -232,17 +232,17 @@ async def test_beyond_a_great_many_that_wait_for_a_list_the_next_is_told_to_come
     controller, (agent,) = await launched(World())
     waiting = [
         asyncio.create_task(
-            Agent(controller, replace(STRANGER, id=ProviderMachineId(f"i-{number}"))).hello()
+            Agent(controller, replace(STRANGER, id=ProviderMachineId(f"i-{number}"))).attest()
         )
         for number in range(AWAITING_AT_ONCE)
     ]
     await asyncio.sleep(0)
     asked = controller.world.clock.now()
     with pytest.raises(NotKnownYetError) as refused:
-        await Agent(controller, STRANGER).hello()
+        await Agent(controller, STRANGER).attest()
     assert refused.value.retry_after > 0
     assert controller.world.clock.now() == asked
-    await agent.hello()  # one that is known waits for nothing
+    await agent.attest()  # one that is known waits for nothing
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {NotKnownYetError}
 
@@ -254,31 +254,31 @@ async def test_a_machine_of_another_provider_is_not_this_one() -> None:
     controller, (agent,) = await launched(world)
     controller.only_machine().provider = ProviderName("west")
     await world.clock.sleep(130.0)
-    assert await refusal(agent.hello()) == (403, "instance")
+    assert await refusal(agent.attest()) == (403, "instance")
 
 
 @on_virtual_time
 async def test_a_machine_that_ended_is_told_to_power_off() -> None:
     controller, (agent,) = await launched(World())
-    await agent.hello()
-    await agent.gate(passed=False)
-    assert await refusal(agent.hello()) == (410, "ended")
+    await agent.attest()
+    await agent.health_checks(passed=False)
+    assert await refusal(agent.attest()) == (410, "ended")
     assert await refusal(agent.poll()) == (410, "ended")
-    assert await refusal(agent.gate()) == (410, "ended")
+    assert await refusal(agent.health_checks()) == (410, "ended")
     del controller
 
 
 @on_virtual_time
 async def test_another_machines_nonce_opens_nothing() -> None:
     controller, (one, other) = await launched(World(), jobs=2)
-    await one.park()
-    await other.park()
+    await one.make_ready()
+    await other.make_ready()
     seen = controller.state.machines[one.machine].last_seen
     await controller.world.clock.sleep(60.0)
     desk = controller.desk
     for request in (
         desk.stage(one.machine, other.nonce, "driver"),
-        desk.gate(one.machine, other.nonce, True, ""),
+        desk.health_checks(one.machine, other.nonce, True, ""),
         desk.poll(one.machine, other.nonce, 1.0),
         desk.acknowledge(one.machine, other.nonce, RunnerName("r")),
         desk.heartbeat(one.machine, other.nonce),
@@ -291,7 +291,7 @@ async def test_another_machines_nonce_opens_nothing() -> None:
 
 
 @on_virtual_time
-async def test_before_its_hello_a_machine_has_no_nonce_at_all() -> None:
+async def test_before_its_attestation_a_machine_has_no_nonce_at_all() -> None:
     controller, _ = await launched(World())
     machine = controller.only_machine().id
     assert await refusal(controller.desk.poll(machine, "", 1.0)) == (401, "nonce")
@@ -299,41 +299,43 @@ async def test_before_its_hello_a_machine_has_no_nonce_at_all() -> None:
 
 
 @on_virtual_time
-async def test_hello_again_before_the_grant_replaces_the_nonce() -> None:
+async def test_attestation_again_before_the_assignment_replaces_the_nonce() -> None:
     controller, (agent,) = await launched(World())
-    await agent.park()
+    await agent.make_ready()
     await controller.turn()
-    assert controller.only_machine().state is MachineState.GRANTED
+    assert controller.only_machine().state is MachineState.ASSIGNED
     again = Agent(controller, agent.instance, "SECRET-NONCE-2")
-    await again.hello()
+    await again.attest()
     assert await refusal(agent.poll()) == (401, "nonce")
-    await again.gate()
-    granted = await again.take_grant()
-    assert granted.jit_config == controller.world.github.secrets[granted.runner]
+    await again.health_checks()
+    assigned = await again.take_assignment()
+    assert assigned.jit_config == controller.world.github.secrets[assigned.runner]
 
 
 @on_virtual_time
-async def test_hello_again_after_the_grant_was_handed_over_is_refused() -> None:
-    """A job can read the document of identity; it must not get a second grant with it."""
+async def test_attestation_again_after_the_assignment_was_handed_over_is_refused() -> None:
+    """A job can read the document of identity; it must not get a second assignment with it."""
     controller, (agent,) = await launched(World())
     await agent.start_runner()
     again = Agent(controller, agent.instance, "SECRET-NONCE-2")
-    assert await refusal(again.hello()) == (409, "granted")
+    assert await refusal(again.attest()) == (409, "assigned")
     assert await refusal(agent.poll()) == (409, "second_grant")
 
 
 @on_virtual_time
-async def test_a_parked_machine_that_says_hello_again_parks_again_by_its_gate() -> None:
+async def test_a_ready_machine_that_says_attestation_again_becomes_ready_again_by_its_gate() -> (
+    None
+):
     controller, (agent,) = await launched(World())
     await say(controller, 1, JobState.COMPLETED)
     await controller.turn()
-    await agent.park()
-    assert controller.only_machine().state is MachineState.PARKED
-    await agent.hello()
+    await agent.make_ready()
+    assert controller.only_machine().state is MachineState.READY
+    await agent.attest()
     assert controller.only_machine().state is MachineState.BOOTED
     assert await refusal(agent.poll()) == (409, "not_parked")
-    await agent.gate()
-    assert isinstance(await agent.poll(wait=1.0), StayParked)
+    await agent.health_checks()
+    assert isinstance(await agent.poll(wait=1.0), StayReady)
 
 
 @on_virtual_time
@@ -345,16 +347,16 @@ async def test_an_answer_is_given_only_once_it_is_durable() -> None:
     def kept() -> MachineState:
         return world.store.machine(machine).state
 
-    await agent.hello()
+    await agent.attest()
     assert kept() is MachineState.BOOTED
-    await agent.gate()
-    assert kept() is MachineState.PARKED
+    await agent.health_checks()
+    assert kept() is MachineState.READY
     await controller.turn()
-    granted = await agent.take_grant()
-    assert isinstance(granted, Granted)
-    assert world.store.runner(granted.runner).handed_over_at is not None
-    await agent.acknowledge(granted.runner)
-    assert world.store.runner(granted.runner).acknowledged_at is not None
+    assigned = await agent.take_assignment()
+    assert isinstance(assigned, Assigned)
+    assert world.store.runner(assigned.runner).handed_over_at is not None
+    await agent.acknowledge(assigned.runner)
+    assert world.store.runner(assigned.runner).listening_at is not None
     await agent.exit()
     assert kept() is MachineState.EXITED
 
@@ -383,23 +385,23 @@ async def restored(stage: str) -> tuple[Controller, Agent, RunnerName]:
     world = World()
     controller, (agent,) = await launched(world)
     if stage != "launched":
-        await agent.hello()
-    if stage == "parked":
-        await agent.gate()
+        await agent.attest()
+    if stage == "ready":
+        await agent.health_checks()
     await world.store.beat(world.clock.now())
     backup = world.store.snapshot()
-    granted = await agent.start_runner()
-    await say(controller, 1, JobState.IN_PROGRESS, granted.runner)
+    assigned = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
     await world.clock.sleep(3600.0)
     await controller.stop()
     world.store.restore(backup)
     again = Controller(world)
     await again.resume()
     assert again.only_machine().state == stage
-    return again, Agent(again, agent.instance, agent.nonce), granted.runner
+    return again, Agent(again, agent.instance, agent.nonce), assigned.runner
 
 
-STAGES = ["launched", "booted", "parked"]
+STAGES = ["launched", "booted", "ready"]
 
 
 @pytest.mark.parametrize("own_nonce", [False, True], ids=["made up", "its machine's"])
@@ -417,21 +419,21 @@ def test_over_a_restored_store_a_job_cannot_have_its_machine_registered_again(
         known = controller.only_machine().nonce_hash
         for _ in range(20):
             with pytest.raises(NotKnownYetError):
-                await job.hello()
+                await job.attest()
             await world.clock.sleep(10.0)
         assert controller.lists_asked_for == [], "no provider's list says who works"
         listed_at_github(controller, at_work)
-        assert await refusal(job.hello()) == (409, "granted")
+        assert await refusal(job.attest()) == (409, "assigned")
         await queue(controller, 2)
         await controller.turn()
-        assert world.github.minted == [at_work]
-        assert controller.only_machine(MachineState.GRANTED).nonce_hash == known
+        assert world.github.registered == [at_work]
+        assert controller.only_machine(MachineState.ASSIGNED).nonce_hash == known
 
     scenario()
 
 
 @pytest.mark.parametrize("queued_first", [False, True], ids=["job after the list", "job before"])
-@pytest.mark.parametrize("stage", ["booted", "parked"])
+@pytest.mark.parametrize("stage", ["booted", "ready"])
 def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
     stage: str, queued_first: bool
 ) -> None:
@@ -442,7 +444,7 @@ def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
         controller, agent, at_work = await restored(stage)
         world = controller.world
         agent.machine = controller.only_machine().id
-        await agent.gate()
+        await agent.health_checks()
         if queued_first:
             await queue(controller, 2)
         for _ in range(20):
@@ -458,8 +460,8 @@ def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
         for _ in range(3):
             assert await refusal(agent.poll(1.0)) == (409, "not_parked")
             await controller.turn()
-        machine = controller.only_machine(MachineState.GRANTED)
-        assert (machine.unproven, machine.handed_over, machine.runner) == (True, True, None)
+        machine = controller.only_machine(MachineState.ASSIGNED)
+        assert (machine.unverified, machine.handed_over, machine.runner) == (True, True, None)
 
     scenario()
 
@@ -468,14 +470,14 @@ def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
 async def test_after_a_short_absence_an_idle_machine_gets_its_job_before_any_list() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     await world.store.beat(world.clock.now())
     await controller.stop()
     await world.clock.sleep(60.0)
     again = Controller(world)
     await again.resume()
     agent.controller = again
-    polling = asyncio.ensure_future(agent.take_grant())
+    polling = asyncio.ensure_future(agent.take_assignment())
     await again.turn()
     await again.turn()
     await polling
@@ -492,14 +494,14 @@ def test_a_nonce_that_a_store_from_before_the_start_knows_is_never_replaced(stag
         listed_at_github(controller)
         job = Agent(controller, agent.instance, "SECRET-NONCE-OF-THE-JOB")
         if stage == "launched":
-            await job.hello()  # none is known
-            assert await refusal(agent.hello()) == (401, "nonce")
+            await job.attest()  # none is known
+            assert await refusal(agent.attest()) == (401, "nonce")
             return
         known = controller.only_machine().nonce_hash
         for _ in range(3):
-            assert await refusal(job.hello()) == (401, "nonce")
-        await agent.hello()
-        assert await refusal(job.hello()) == (401, "nonce")
+            assert await refusal(job.attest()) == (401, "nonce")
+        await agent.attest()
+        assert await refusal(job.attest()) == (401, "nonce")
         assert controller.only_machine().nonce_hash == known
 
     scenario()
@@ -512,8 +514,8 @@ async def test_a_list_begun_too_soon_after_a_start_lets_no_machine_in() -> None:
     await controller.world.clock.sleep(59.0)
     listed_at_github(controller)
     with pytest.raises(NotKnownYetError):
-        await agent.hello()
+        await agent.attest()
     await controller.world.clock.sleep(1.0)
     listed_at_github(controller)
-    await agent.park()
-    assert controller.only_machine().state is MachineState.PARKED
+    await agent.make_ready()
+    assert controller.only_machine().state is MachineState.READY

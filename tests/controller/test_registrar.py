@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from autoscaler.controller.granting import MINTS_AT_ONCE
-from autoscaler.controller.ports.bootstrap import Granted, StayParked
+from autoscaler.controller.ports.bootstrap import Assigned, StayReady
 from autoscaler.controller.ports.github import (
     GitHubError,
-    MintOutcomeUnknownError,
     OperatorError,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
     RunnerBusyError,
     RunnerExistsError,
 )
+from autoscaler.controller.registrar import REGISTRATIONS_AT_ONCE
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
@@ -25,16 +25,16 @@ from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import EAST
 
 
-async def parked(world: World) -> tuple[Controller, Agent]:
+async def ready(world: World) -> tuple[Controller, Agent]:
     controller, (agent,) = await launched(world)
-    await agent.park()
+    await agent.make_ready()
     return controller, agent
 
 
 @on_virtual_time
-async def test_a_name_is_stored_before_it_is_minted_with_the_jobs_labels() -> None:
+async def test_a_name_is_stored_before_it_is_registered_with_the_jobs_labels() -> None:
     world = World()
-    controller, _ = await parked(world)
+    controller, _ = await ready(world)
     stored: list[RunnerName] = []
 
     def look(name: RunnerName) -> None:
@@ -42,9 +42,9 @@ async def test_a_name_is_stored_before_it_is_minted_with_the_jobs_labels() -> No
         assert (runner.name, runner.state) == (name, RunnerState.NAMED)
         stored.append(name)
 
-    world.github.on_mint = look
+    world.github.on_register = look
     await controller.turn()
-    assert stored == world.github.minted
+    assert stored == world.github.registered
     assert world.github.registrations[stored[0]].labels == ("gpu",)
     assert controller.crashes == []
 
@@ -53,29 +53,29 @@ async def test_a_name_is_stored_before_it_is_minted_with_the_jobs_labels() -> No
     "error",
     [
         RunnerExistsError("409"),
-        MintOutcomeUnknownError("502"),
-        AnswerLost(MintOutcomeUnknownError("reset")),
+        RegistrationOutcomeUnknownError("502"),
+        AnswerLost(RegistrationOutcomeUnknownError("reset")),
     ],
 )
-def test_a_registration_without_its_secret_is_deleted_and_another_name_minted(
+def test_a_registration_without_its_secret_is_deleted_and_another_name_registered(
     error: GitHubError | AnswerLost,
 ) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, agent = await parked(world)
+        controller, agent = await ready(world)
         if isinstance(error, RunnerExistsError):
             name = RunnerName(f"ci-0badcafe-{agent.machine}-1")
             world.github.registrations[name] = Registration(77, "org:acme", name, ("gpu",))
-        world.github.script("mint", error)
+        world.github.script("register", error)
         await controller.turn()
-        assert controller.only_machine().state is MachineState.PARKED
+        assert controller.only_machine().state is MachineState.READY
         assert world.github.registrations == {}
-        assert world.github.asked[:2] == ["mint", "find_runner"]
+        assert world.github.asked[:2] == ["register", "find_runner"]
         await controller.turn()
-        granted = await agent.take_grant()
-        assert granted.runner.endswith("-2")
-        assert set(world.github.registrations) == {granted.runner}
+        assigned = await agent.take_assignment()
+        assert assigned.runner.endswith("-2")
+        assert set(world.github.registrations) == {assigned.runner}
 
     scenario()
 
@@ -83,60 +83,60 @@ def test_a_registration_without_its_secret_is_deleted_and_another_name_minted(
 @on_virtual_time
 async def test_after_an_unknown_outcome_the_name_is_looked_up_before_anything_else() -> None:
     world = World()
-    controller, _ = await parked(world)
-    world.github.script("mint", MintOutcomeUnknownError("502"))
+    controller, _ = await ready(world)
+    world.github.script("register", RegistrationOutcomeUnknownError("502"))
     world.github.script("find_runner", RetryLaterError("503", 30.0), RetryLaterError("503", 1.0))
     await controller.turn(then=20.0)
-    assert controller.only_machine().state is MachineState.GRANTED, "unknown means keep"
-    assert world.github.asked == ["mint", "find_runner"]
+    assert controller.only_machine().state is MachineState.ASSIGNED, "unknown means keep"
+    assert world.github.asked == ["register", "find_runner"]
     await world.clock.sleep(60.0)
-    assert world.github.asked == ["mint"] + ["find_runner"] * 3
-    assert controller.only_machine().state is MachineState.PARKED
+    assert world.github.asked == ["register"] + ["find_runner"] * 3
+    assert controller.only_machine().state is MachineState.READY
 
 
 @pytest.mark.parametrize(
     ("error", "pause"), [(RetryLaterError("429", 40.0), 40.0), (OperatorError("403"), 60.0)]
 )
-def test_a_mint_that_fails_parks_the_machine_and_holds_the_scope_back(
+def test_a_registration_that_fails_becomes_ready_the_machine_and_holds_the_scope_back(
     error: GitHubError, pause: float
 ) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, agent = await parked(world)
-        world.github.script("mint", error)
+        controller, agent = await ready(world)
+        world.github.script("register", error)
         await controller.turn()
-        assert controller.only_machine().state is MachineState.PARKED
+        assert controller.only_machine().state is MachineState.READY
         for _ in range(5):
             await controller.turn()
-        assert world.github.asked == ["mint"]
+        assert world.github.asked == ["register"]
         await world.clock.sleep(pause)
         poll = asyncio.create_task(agent.poll())
         await controller.turn()
-        assert isinstance(await poll, Granted)
-        assert world.github.asked == ["mint", "mint"]
+        assert isinstance(await poll, Assigned)
+        assert world.github.asked == ["register", "register"]
 
     scenario()
 
 
 @on_virtual_time
-async def test_a_registration_whose_job_is_gone_is_withdrawn_and_its_machine_parked() -> None:
+async def test_a_registration_whose_job_is_gone_is_withdrawn_and_its_machine_ready() -> None:
     world = World()
-    controller, agent = await parked(world)
+    controller, agent = await ready(world)
     await controller.turn()
     assert len(world.github.registrations) == 1
     await say(controller, 1, JobState.COMPLETED)
     await controller.turn()
     assert world.github.registrations == {}
-    assert controller.only_machine().state is MachineState.PARKED
-    assert isinstance(await agent.poll(wait=1.0), StayParked)
+    assert controller.only_machine().state is MachineState.READY
+    assert isinstance(await agent.poll(wait=1.0), StayReady)
     assert world.east.ended == []
 
 
 @on_virtual_time
 async def test_a_withdrawal_that_github_refuses_for_a_while_is_tried_again() -> None:
     world = World()
-    controller, agent = await parked(world)
+    controller, agent = await ready(world)
     await controller.turn()
     await say(controller, 1, JobState.COMPLETED)
     world.github.script(
@@ -148,10 +148,10 @@ async def test_a_withdrawal_that_github_refuses_for_a_while_is_tried_again() -> 
     began = world.clock.now()
     await controller.turn(then=50.0)
     assert world.github.asked.count("delete_runner") == 3
-    assert isinstance(await agent.poll(wait=1.0), StayParked), "nothing is handed over meanwhile"
+    assert isinstance(await agent.poll(wait=1.0), StayReady), "nothing is handed over meanwhile"
     await world.clock.sleep(60.0)
     assert world.github.registrations == {}
-    assert controller.only_machine().state is MachineState.PARKED
+    assert controller.only_machine().state is MachineState.READY
     assert world.clock.now() - began > 90.0
 
 
@@ -159,9 +159,9 @@ async def test_a_withdrawal_that_github_refuses_for_a_while_is_tried_again() -> 
 async def test_a_registration_at_work_that_was_never_handed_over_is_left_alone() -> None:
     """GitHub's 422 wins, even where we cannot explain it."""
     world = World()
-    controller, _ = await parked(world)
+    controller, _ = await ready(world)
     await controller.turn()
-    (name,) = world.github.minted
+    (name,) = world.github.registered
     world.github.script("delete_runner", RunnerBusyError("422"))
     await say(controller, 1, JobState.COMPLETED)
     await controller.turn(then=300.0)
@@ -169,29 +169,29 @@ async def test_a_registration_at_work_that_was_never_handed_over_is_left_alone()
     runner = controller.state.runners[name]
     assert runner.state is RunnerState.DONE
     assert runner.reason == "busy without having been handed over"
-    assert not controller.granting.has_secret(name)
+    assert not controller.registrar.has_secret(name)
     assert world.east.ended == []
 
 
 @on_virtual_time
-async def test_a_grant_withdrawn_while_it_is_minted_leaves_no_registration() -> None:
+async def test_a_assignment_withdrawn_while_it_is_registered_leaves_no_registration() -> None:
     world = World()
     world.github.latency = 4.0
-    controller, agent = await parked(world)
+    controller, agent = await ready(world)
     await controller.turn(then=1.0)
     await say(controller, 1, JobState.COMPLETED)
     await controller.turn(then=60.0)
-    assert len(world.github.minted) == 1
+    assert len(world.github.registered) == 1
     assert world.github.registrations == {}
-    assert isinstance(await agent.poll(wait=1.0), StayParked)
-    assert controller.only_machine().state is MachineState.PARKED
+    assert isinstance(await agent.poll(wait=1.0), StayReady)
+    assert controller.only_machine().state is MachineState.READY
 
 
 @on_virtual_time
-async def test_a_name_looked_up_before_its_mint_is_through_leaves_no_registration() -> None:
+async def test_a_name_looked_up_before_its_registration_is_through_leaves_no_registration() -> None:
     world = World()
     world.github.latency = 4.0
-    controller, _ = await parked(world)
+    controller, _ = await ready(world)
     await controller.turn(then=0.1)
     (runner,) = controller.state.runners.values()
     world.github.latency = 0.2
@@ -201,62 +201,66 @@ async def test_a_name_looked_up_before_its_mint_is_through_leaves_no_registratio
     assert runner.state is RunnerState.DONE
     world.github.script("delete_runner", RetryLaterError("502", 0.0))
     await world.clock.sleep(30.0)
-    assert len(world.github.minted) == 1
+    assert len(world.github.registered) == 1
     assert world.github.registrations == {}
-    assert not controller.granting.has_secret(runner.name)
-    assert controller.only_machine().state is MachineState.PARKED
+    assert not controller.registrar.has_secret(runner.name)
+    assert controller.only_machine().state is MachineState.READY
 
 
 @on_virtual_time
-async def test_a_machine_that_goes_while_its_registration_is_minted_leaves_none_behind() -> None:
+async def test_a_machine_that_goes_while_its_registration_is_registered_leaves_none_behind() -> (
+    None
+):
     world = World()
     world.github.latency = 4.0
-    controller, agent = await parked(world)
+    controller, agent = await ready(world)
     await controller.turn(then=1.0)
     world.east.terminate(agent.instance.id)
-    await controller.reconciler.sweep(EAST)
+    await controller.poller.sweep(EAST)
     await world.clock.sleep(60.0)
-    assert len(world.github.minted) == 1
+    assert len(world.github.registered) == 1
     assert world.github.registrations == {}
 
 
 @on_virtual_time
 async def test_no_secret_is_kept_once_it_was_taken_or_withdrawn() -> None:
     world = World()
-    controller, _ = await parked(world)
+    controller, _ = await ready(world)
     await controller.turn()
-    (name,) = world.github.minted
-    assert controller.granting.has_secret(name)
-    assert controller.granting.take(name) == world.github.secrets[name]
-    assert controller.granting.take(name) is None
-    assert not controller.granting.has_secret(name)
+    (name,) = world.github.registered
+    assert controller.registrar.has_secret(name)
+    assert controller.registrar.take(name) == world.github.secrets[name]
+    assert controller.registrar.take(name) is None
+    assert not controller.registrar.has_secret(name)
 
 
 @on_virtual_time
-async def test_a_boot_wave_is_minted_a_bounded_number_at_once_and_not_for_those_withdrawn() -> None:
+async def test_a_boot_wave_is_registered_a_bounded_number_at_once_and_not_for_those_withdrawn() -> (
+    None
+):
     world = World()
-    wave = MINTS_AT_ONCE + 3
+    wave = REGISTRATIONS_AT_ONCE + 3
     controller, agents = await launched(world, jobs=wave)
     for agent in agents:
-        await agent.park()
+        await agent.make_ready()
     world.github.latency = 60.0
     await controller.loop.turn()
     await asyncio.sleep(1.0)
-    assert world.github.asked == ["mint"] * MINTS_AT_ONCE
+    assert world.github.asked == ["register"] * REGISTRATIONS_AT_ONCE
     for job in range(1, wave + 1):
         await say(controller, job, JobState.COMPLETED)
     await controller.loop.turn()
     await asyncio.sleep(600.0)
-    assert world.github.asked.count("mint") == MINTS_AT_ONCE
+    assert world.github.asked.count("register") == REGISTRATIONS_AT_ONCE
     assert world.github.registrations == {}
     assert {r.state for r in controller.state.runners.values()} == {RunnerState.DONE}
 
 
 @on_virtual_time
-async def test_a_boot_wave_is_minted_to_its_end() -> None:
+async def test_a_boot_wave_is_registered_to_its_end() -> None:
     world = World()
-    controller, agents = await launched(world, jobs=MINTS_AT_ONCE + 3)
+    controller, agents = await launched(world, jobs=REGISTRATIONS_AT_ONCE + 3)
     for agent in agents:
-        await agent.park()
+        await agent.make_ready()
     await controller.turn()
-    assert len(world.github.minted) == MINTS_AT_ONCE + 3
+    assert len(world.github.registered) == REGISTRATIONS_AT_ONCE + 3

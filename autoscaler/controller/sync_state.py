@@ -61,7 +61,7 @@ class Findings:
     ask: tuple[JobId, ...] = ()
 
 
-class SyncBook:
+class SyncState:
     """The memory of one account's sync. Lost with the process, and read again by the next."""
 
     def __init__(self, account: str, scopes: Iterable[str], began_at: Instant) -> None:
@@ -95,9 +95,9 @@ class SyncBook:
     def was_not_read(self, read: Read, began_at: Instant, strike: bool) -> int:
         """It could not be read; how often by now, of its own fault. `strike`: this time too."""
         last = self._turns.get(read, Turn(began_at))
-        strikes = last.strikes + strike
-        self._had_its_turn(read, replace(last, tried_at=began_at, strikes=strikes))
-        return strikes
+        failures = last.failures + strike
+        self._had_its_turn(read, replace(last, tried_at=began_at, failures=failures))
+        return failures
 
     def _had_its_turn(self, read: Read, turn: Turn) -> None:
         # Not kept of what is over by now.

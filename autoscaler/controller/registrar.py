@@ -1,7 +1,7 @@
-"""Carries out grants: mint a registration, keep its secret until its machine fetches it, once.
+"""Carries out assignments: create a registration, keep its secret until its machine fetches it, once.
 
 The secret lives in this process's memory alone. A registration whose secret is lost, or whose
-job is gone, is deleted and its machine parked again.
+job is gone, is deleted and its machine ready again.
 """
 
 import asyncio
@@ -11,15 +11,20 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import (
     GitHub,
     GitHubError,
-    MintedRunner,
-    MintOutcomeUnknownError,
+    NewRegistration,
     OperatorError,
+    RegistrationOutcomeUnknownError,
     RetryLaterError,
     RunnerBusyError,
     RunnerExistsError,
 )
 from autoscaler.controller.wakeups import Wakeups
-from autoscaler.model.events import RunnerClosed, RunnerMinted, RunnerMintFailed, RunnerWithdrawn
+from autoscaler.model.events import (
+    RunnerClosed,
+    RunnerDeregistered,
+    RunnerRegistered,
+    RunnerRegistrationFailed,
+)
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
 from autoscaler.model.runners import Runner, RunnerState
@@ -27,43 +32,43 @@ from autoscaler.model.runners import Runner, RunnerState
 FIRST_RETRY: Seconds = 2.0
 RAREST_RETRY: Seconds = 60.0
 
-MINTS_AT_ONCE = 128
+REGISTRATIONS_AT_ONCE = 128
 """More than GitHub takes at once; a whole boot wave under way would cost 15 KB a machine."""
 
 
-class Granting:
-    """Mints and withdraws. `take` hands a minted secret to the machine's poll, once."""
+class Registrar:
+    """Registers and deregisters runners. `take` hands a minted secret to the machine's poll, once."""
 
     def __init__(self, journal: Journal, github: GitHub, clock: Clock) -> None:
         self._journal = journal
         self._github = github
         self._clock = clock
-        self._turns = asyncio.Semaphore(MINTS_AT_ONCE)
+        self._turns = asyncio.Semaphore(REGISTRATIONS_AT_ONCE)
         self._secrets: dict[RunnerName, str] = {}
         self._news: Wakeups[MachineId] = Wakeups(clock)
 
-    async def mint(self, name: RunnerName) -> None:
-        """Mint a named registration; whatever goes wrong, GitHub keeps none of that name."""
+    async def register(self, name: RunnerName) -> None:
+        """create a named registration; whatever goes wrong, GitHub keeps none of that name."""
         runner = self._journal.ledger.state.runners[name]
         try:
-            minted = await self._minted(runner)
+            registered = await self._registered(runner)
         except RetryLaterError as error:
             await self._failed(runner, FailureClass.THROTTLED, str(error), error.retry_after)
         except OperatorError as error:
             await self._failed(runner, FailureClass.CONFIGURATION, str(error), 0.0)
-        except (RunnerExistsError, MintOutcomeUnknownError) as error:
+        except (RunnerExistsError, RegistrationOutcomeUnknownError) as error:
             await self.withdraw(name, f"minted without an answer: {error}")
         else:
-            if minted is not None:
-                await self._keep(runner, minted)
+            if registered is not None:
+                await self._keep(runner, registered)
 
-    async def _minted(self, runner: Runner) -> MintedRunner | None:
+    async def _registered(self, runner: Runner) -> NewRegistration | None:
         demand = runner.demand
         async with self._turns:
             if runner.state is not RunnerState.NAMED:
                 return None  # withdrawn while it waited for its turn
-            return await self._github.mint(
-                demand.scope, demand.runner_group, runner.name, demand.minted_labels
+            return await self._github.register(
+                demand.scope, demand.runner_group, runner.name, demand.runner_labels
             )
 
     async def withdraw(self, name: RunnerName, reason: str) -> None:
@@ -84,7 +89,7 @@ class Granting:
             except GitHubError as error:
                 wait = await self._pause(error, wait)
             else:
-                await self._journal.record(RunnerWithdrawn(self._journal.now, name, reason))
+                await self._journal.record(RunnerDeregistered(self._journal.now, name, reason))
                 self.wake(runner.machine)
                 return
 
@@ -108,20 +113,20 @@ class Granting:
         """Let every poll look again, as when the process is about to leave."""
         self._news.wake_all()
 
-    async def _keep(self, runner: Runner, minted: MintedRunner) -> None:
+    async def _keep(self, runner: Runner, registered: NewRegistration) -> None:
         if runner.state is RunnerState.NAMED:
             self._forget_closed()
-            self._secrets[runner.name] = minted.jit_config
+            self._secrets[runner.name] = registered.jit_config
             await self._journal.record(
-                RunnerMinted(self._journal.now, runner.name, minted.github_id)
+                RunnerRegistered(self._journal.now, runner.name, registered.github_id)
             )
             self.wake(runner.machine)
             return
         # Withdrawn or closed meanwhile, and whoever did that may have looked before it was there.
-        await self._delete_at_last(runner.demand.scope, minted.github_id)
+        await self._delete_at_last(runner.demand.scope, registered.github_id)
 
     async def discard(self, runner: Runner) -> None:
-        """Drop what was minted for a machine that leaves before it was handed over."""
+        """Drop what was registered for a machine that leaves before it was handed over."""
         self._secrets.pop(runner.name, None)
         if runner.github_id is not None:
             await self._delete_at_last(runner.demand.scope, runner.github_id)
@@ -164,6 +169,6 @@ class Granting:
     ) -> None:
         now = self._journal.now
         await self._journal.record(
-            RunnerMintFailed(now, runner.name, failure, message, now + retry_after)
+            RunnerRegistrationFailed(now, runner.name, failure, message, now + retry_after)
         )
         self.wake(runner.machine)

@@ -36,7 +36,7 @@ def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
     where none is marked, the oldest is the likeliest.
     """
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
-    if runner is None or runner.state is not RunnerState.ACKNOWLEDGED or runner.passed_over:
+    if runner is None or runner.state is not RunnerState.LISTENING or runner.passed_over:
         return
     before = at - HANDED_OUT_WITHIN
     if runner.since <= before and _mark_passed_over(state, runner, at, before):
@@ -76,7 +76,7 @@ def check_idle_runners(state: LedgerState, at: Instant) -> None:
         if not state.idle_checks or state.idle_checks.peekitem(0)[0][0] > at:
             return
         runner = state.idle_checks.peekitem(0)[1]
-        silent = runner.acknowledged_at is None
+        silent = runner.listening_at is None
         if silent or _mark_passed_over(state, runner, at, at - PASSED_OVER_AFTER):
             with state.changing(runner):
                 runner.passed_over = True
@@ -124,9 +124,9 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by
         job.passed_over = (*job.passed_over, runner.name)
     state.note(job, at, "passed_over", f"by {runner.name}")
     if len(job.passed_over) >= HELD_AFTER:
-        strikes = min(len(job.passed_over) - HELD_AFTER, 8)
+        failures = min(len(job.passed_over) - HELD_AFTER, 8)
         with state.changing(job):
-            job.probe_at = at + min(FIRST_PROBE * 2.0**strikes, RAREST_PROBE)
+            job.probe_at = at + min(FIRST_PROBE * 2.0**failures, RAREST_PROBE)
         state.note(job, at, "held", f"passed over by {', '.join(job.passed_over[-2:])}")
     state.dispute(job, at, f"{runner.name} was not given it, or has it")
     return True
@@ -146,7 +146,7 @@ def _job_not_given(state: LedgerState, runner: Runner, queued_by: Instant) -> Jo
 
 def _fitting(state: LedgerState, runner: Runner) -> Iterator[Job]:
     """The oldest queued jobs of each class that a runner's labels cover."""
-    offered = set(runner.demand.minted_labels)
+    offered = set(runner.demand.runner_labels)
     for demand, queue in state.queues.items():
         if (
             demand.scope == runner.demand.scope

@@ -5,13 +5,20 @@ from enum import StrEnum
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import CallId, Instant, MachineId, ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import (
+    Instant,
+    LaunchRequestId,
+    MachineId,
+    ProviderName,
+    Seconds,
+    SkuName,
+)
 
 REPEAT_WINDOW: Seconds = 600.0
 """For how long after its first sending a call with an unknown outcome may be repeated."""
 
 
-class CallState(StrEnum):
+class LaunchRequestState(StrEnum):
     """recorded: stored, not sent. sent: under way. unknown: no answer came. settled: done with."""
 
     RECORDED = "recorded"
@@ -20,35 +27,37 @@ class CallState(StrEnum):
     SETTLED = "settled"
 
 
-CALL_TRANSITIONS: dict[CallState, frozenset[CallState]] = {
-    CallState.RECORDED: frozenset({CallState.SENT, CallState.SETTLED}),
-    CallState.SENT: frozenset({CallState.SENT, CallState.UNKNOWN, CallState.SETTLED}),
-    CallState.UNKNOWN: frozenset({CallState.SENT, CallState.SETTLED}),
-    CallState.SETTLED: frozenset(),
+LAUNCH_REQUEST_TRANSITIONS: dict[LaunchRequestState, frozenset[LaunchRequestState]] = {
+    LaunchRequestState.RECORDED: frozenset({LaunchRequestState.SENT, LaunchRequestState.SETTLED}),
+    LaunchRequestState.SENT: frozenset(
+        {LaunchRequestState.SENT, LaunchRequestState.UNKNOWN, LaunchRequestState.SETTLED}
+    ),
+    LaunchRequestState.UNKNOWN: frozenset({LaunchRequestState.SENT, LaunchRequestState.SETTLED}),
+    LaunchRequestState.SETTLED: frozenset(),
 }
 
 
 @dataclass(slots=True)
-class Call:
+class LaunchRequest:
     """One request for `len(slots)` machines.
 
-    `request` is the provider's exact request as text (image and template version resolved), so
+    `body` is the provider's exact request as text (image and template version resolved), so
     that a repeat is byte-identical; `token` is the provider's idempotency token. `offerings` are
     the keys of the offerings it may be answered from. `sweeps` counts the complete lists that
     began after the last sending, for writing off slots whose answer was lost; `swept_at` is when
     the latest of them began.
     """
 
-    id: CallId
+    id: LaunchRequestId
     sku: SkuName
     provider: ProviderName
-    rung: int
+    option: int
     capacity_type: CapacityType
     offerings: tuple[str, ...]
     slots: tuple[MachineId, ...]
     token: str
-    request: str
-    state: CallState
+    body: str
+    state: LaunchRequestState
     created_at: Instant
     sent_at: Instant | None = None
     last_sent_at: Instant | None = None

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events.event import Event
-from autoscaler.model.failures import FailureClass, Reach
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import (
-    CallId,
+    LaunchRequestId,
     MachineId,
     ProviderMachineId,
     ProviderName,
@@ -16,13 +16,13 @@ from autoscaler.model.identifiers import (
 
 
 @dataclass(frozen=True, slots=True)
-class CallRecorded(Event):
+class LaunchRequestRecorded(Event):
     """A call was decided on: its slots count from now on. Its exact request is not known yet."""
 
-    call: CallId
+    launch_request: LaunchRequestId
     sku: SkuName
     provider: ProviderName
-    rung: int
+    option: int
     capacity_type: CapacityType
     offerings: tuple[str, ...]
     slots: tuple[MachineId, ...]
@@ -30,18 +30,18 @@ class CallRecorded(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CallPrepared(Event):
+class LaunchRequestPrepared(Event):
     """The exact request was resolved and is stored with the call, before it is sent."""
 
-    call: CallId
-    request: str
+    launch_request: LaunchRequestId
+    body: str
 
 
 @dataclass(frozen=True, slots=True)
-class CallSent(Event):
+class LaunchRequestSent(Event):
     """A request is about to leave (again, with the same token, when its outcome was unknown)."""
 
-    call: CallId
+    launch_request: LaunchRequestId
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ class LaunchFailure:
     code: str
     message: str
     offering: str | None = None
-    reach: Reach | None = None
+    reach: FailureScope | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CallAnswered(Event):
+class LaunchRequestAnswered(Event):
     """The provider answered: some machines, some failures; what it gave less is failed slots.
 
     A long answer comes in pieces, each with `more` but the last one: those only name machines.
     """
 
-    call: CallId
+    launch_request: LaunchRequestId
     launched: tuple[LaunchedMachine, ...]
     failures: tuple[LaunchFailure, ...]
     retry_after: Seconds | None = None
@@ -85,16 +85,16 @@ class CallAnswered(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CallOutcomeUnknown(Event):
+class LaunchOutcomeUnknown(Event):
     """No answer came (time-out, broken connection): it may have been carried out."""
 
-    call: CallId
+    launch_request: LaunchRequestId
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class CallWithdrawn(Event):
+class LaunchRequestCancelled(Event):
     """A recorded call was dropped before it was sent."""
 
-    call: CallId
+    launch_request: LaunchRequestId
     reason: str

@@ -1,63 +1,63 @@
-"""One grant for one machine: handed over once, replaced only while it is unused, ended for good."""
+"""One assignment for one machine: handed over once, replaced only while it is unused, ended for good."""
 
 import asyncio
 
 import pytest
 
-from autoscaler.controller.ports.bootstrap import Granted, NotKnownYetError
+from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.model.events import InstallationTakenOver
 from autoscaler.model.identifiers import InstallationId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import MAX_HANDED_OVER, RunnerState
-from tests.controller.agents import granted_machine, launched, queue, refusal, runner_of, say
+from tests.controller.agents import assigned_machine, launched, queue, refusal, runner_of, say
 from tests.controller.controllers import World
 from tests.controller.virtual_time import on_virtual_time
 
 
 @on_virtual_time
-async def test_a_second_grant_is_refused_once_the_first_is_acknowledged() -> None:
-    controller, agent = await granted_machine(World())
-    first = await agent.take_grant()
+async def test_a_second_assignment_is_refused_once_the_first_is_acknowledged() -> None:
+    controller, agent = await assigned_machine(World())
+    first = await agent.take_assignment()
     await agent.acknowledge(first.runner)
     assert await refusal(agent.poll()) == (409, "second_grant")
     await say(controller, 1, JobState.IN_PROGRESS, first.runner)
     await controller.turn()
     assert runner_of(controller).state is RunnerState.BUSY
     assert await refusal(agent.poll()) == (409, "second_grant")
-    assert len(controller.world.github.minted) == 1
+    assert len(controller.world.github.registered) == 1
 
 
 @on_virtual_time
-async def test_only_the_machines_own_handed_over_grant_can_be_acknowledged() -> None:
-    controller, agent = await granted_machine(World())
+async def test_only_the_machines_own_handed_over_assignment_can_be_acknowledged() -> None:
+    controller, agent = await assigned_machine(World())
     name = runner_of(controller).name
     assert await refusal(agent.acknowledge(name)) == (409, "second_grant")
-    await agent.take_grant()
+    await agent.take_assignment()
     assert await refusal(agent.acknowledge(RunnerName("ci-other-1"))) == (409, "second_grant")
     await agent.acknowledge(name)
 
 
 @on_virtual_time
-async def test_a_grant_that_was_closed_meanwhile_has_expired() -> None:
+async def test_a_assignment_that_was_closed_meanwhile_has_expired() -> None:
     """The machine's word comes after GitHub has said that the job on this runner is over."""
-    controller, agent = await granted_machine(World())
-    granted = await agent.take_grant()
-    await say(controller, 1, JobState.COMPLETED, granted.runner)
+    controller, agent = await assigned_machine(World())
+    assigned = await agent.take_assignment()
+    await say(controller, 1, JobState.COMPLETED, assigned.runner)
     await controller.turn()
-    assert await refusal(agent.acknowledge(granted.runner)) == (409, "expired")
+    assert await refusal(agent.acknowledge(assigned.runner)) == (409, "expired")
 
 
 @on_virtual_time
 async def test_acknowledging_twice_is_answered_twice_and_changes_nothing() -> None:
-    controller, agent = await granted_machine(World())
-    granted = await agent.take_grant()
-    await agent.acknowledge(granted.runner)
-    at = runner_of(controller).acknowledged_at
+    controller, agent = await assigned_machine(World())
+    assigned = await agent.take_assignment()
+    await agent.acknowledge(assigned.runner)
+    at = runner_of(controller).listening_at
     await controller.world.clock.sleep(30.0)
-    await agent.acknowledge(granted.runner)
-    assert runner_of(controller).acknowledged_at == at
+    await agent.acknowledge(assigned.runner)
+    assert runner_of(controller).listening_at == at
 
 
 @on_virtual_time
@@ -85,15 +85,15 @@ def test_said_again_while_the_first_is_being_written_waits_for_it(step: str) -> 
     @on_virtual_time
     async def scenario() -> None:
         world = World()
-        controller, agent = await granted_machine(world)
-        granted = await agent.take_grant()
+        controller, agent = await assigned_machine(world)
+        assigned = await agent.take_assignment()
         if step == "exit":
-            await agent.acknowledge(granted.runner)
+            await agent.acknowledge(assigned.runner)
         world.store.latency = 5.0
         began = world.clock.now()
 
         async def ask() -> None:
-            await (agent.acknowledge(granted.runner) if step == "acknowledge" else agent.exit())
+            await (agent.acknowledge(assigned.runner) if step == "acknowledge" else agent.exit())
 
         first = asyncio.create_task(ask())
         await asyncio.sleep(1.0)
@@ -109,25 +109,25 @@ def test_said_again_while_the_first_is_being_written_waits_for_it(step: str) -> 
 async def test_the_same_nonce_again_before_the_acknowledgement_gets_another_name() -> None:
     """The answer was lost: the registration that may lie about somewhere is deleted first."""
     world = World()
-    controller, agent = await granted_machine(world)
-    first = await agent.take_grant()
-    second = await agent.take_grant()
+    controller, agent = await assigned_machine(world)
+    first = await agent.take_assignment()
+    second = await agent.take_assignment()
     assert second.runner != first.runner
     assert second.jit_config != first.jit_config
     assert world.github.deleted == [first.runner]
     assert set(world.github.registrations) == {second.runner}
     assert await refusal(agent.acknowledge(first.runner)) == (409, "second_grant")
     await agent.acknowledge(second.runner)
-    assert runner_of(controller).state is RunnerState.ACKNOWLEDGED
+    assert runner_of(controller).state is RunnerState.LISTENING
 
 
 @on_virtual_time
 async def test_an_acknowledgement_while_its_registration_is_being_replaced_has_expired() -> None:
     """GitHub is deleting it: a runner that started now would never be given a job."""
     world = World()
-    _, agent = await granted_machine(world)
-    first = await agent.take_grant()
-    again = asyncio.create_task(agent.take_grant())
+    _, agent = await assigned_machine(world)
+    first = await agent.take_assignment()
+    again = asyncio.create_task(agent.take_assignment())
     await asyncio.sleep(0.05)
     assert world.github.asked[-1] == "delete_runner"
     assert await refusal(agent.acknowledge(first.runner)) == (409, "expired")
@@ -139,34 +139,34 @@ async def test_an_acknowledgement_while_its_registration_is_being_replaced_has_e
 @on_virtual_time
 async def test_a_registration_that_could_not_be_replaced_can_be_acknowledged_after_all() -> None:
     world = World()
-    controller, agent = await granted_machine(world)
-    first = await agent.take_grant()
+    controller, agent = await assigned_machine(world)
+    first = await agent.take_assignment()
     world.github.script("delete_runner", RetryLaterError("502", 5.0))
     with pytest.raises(NotKnownYetError):
         await agent.poll()
     await agent.acknowledge(first.runner)
-    assert runner_of(controller).state is RunnerState.ACKNOWLEDGED
+    assert runner_of(controller).state is RunnerState.LISTENING
 
 
 @on_virtual_time
 async def test_after_three_hand_overs_the_seat_is_closed_for_good() -> None:
     world = World()
-    controller, agent = await granted_machine(world)
-    names = [(await agent.take_grant()).runner for _ in range(MAX_HANDED_OVER)]
+    controller, agent = await assigned_machine(world)
+    names = [(await agent.take_assignment()).runner for _ in range(MAX_HANDED_OVER)]
     assert len(set(names)) == 3
     for _ in range(3):
         assert await refusal(agent.poll()) == (410, "ended")
-    assert world.github.minted == names
+    assert world.github.registered == names
     assert world.github.deleted == names
     assert world.east.ended == [], "it powers itself off: it may be busy for all we know"
-    assert controller.only_machine().state is MachineState.GRANTED
+    assert controller.only_machine().state is MachineState.ASSIGNED
 
 
 @on_virtual_time
 async def test_hand_overs_from_before_a_take_over_count() -> None:
-    controller, agent = await granted_machine(World())
+    controller, agent = await assigned_machine(World())
     for installation in ("01d01d01", "2bad2bad", "3bad3bad")[:MAX_HANDED_OVER]:
-        await agent.take_grant()
+        await agent.take_assignment()
         taken = InstallationTakenOver(controller.journal.now, InstallationId(installation))
         await controller.journal.record(taken)
     assert await refusal(agent.poll()) == (410, "ended")
@@ -174,54 +174,54 @@ async def test_hand_overs_from_before_a_take_over_count() -> None:
 
 @on_virtual_time
 async def test_a_registration_at_work_closes_the_seat_instead_of_being_replaced() -> None:
-    """422: whoever polls with this nonce, a runner is at work with the grant."""
+    """422: whoever polls with this nonce, a runner is at work with the assignment."""
     world = World()
-    _, agent = await granted_machine(world)
-    granted = await agent.take_grant()
-    world.github.registrations[granted.runner].busy = True
+    _, agent = await assigned_machine(world)
+    assigned = await agent.take_assignment()
+    world.github.registrations[assigned.runner].busy = True
     assert await refusal(agent.poll()) == (410, "ended")
-    world.github.registrations[granted.runner].busy = False
+    world.github.registrations[assigned.runner].busy = False
     assert await refusal(agent.poll()) == (410, "ended"), "closed is closed"
-    assert world.github.minted == [granted.runner]
+    assert world.github.registered == [assigned.runner]
     assert world.github.deleted == []
 
 
 @on_virtual_time
 async def test_while_github_cannot_delete_the_machine_is_asked_to_wait() -> None:
     world = World()
-    _, agent = await granted_machine(world)
-    first = await agent.take_grant()
+    _, agent = await assigned_machine(world)
+    first = await agent.take_assignment()
     world.github.script("delete_runner", RetryLaterError("502", 5.0))
     with pytest.raises(NotKnownYetError):
         await agent.poll()
     assert set(world.github.registrations) == {first.runner}
-    assert (await agent.take_grant()).runner != first.runner
+    assert (await agent.take_assignment()).runner != first.runner
 
 
 @on_virtual_time
 async def test_while_minting_is_held_back_no_registration_is_replaced() -> None:
     world = World()
-    controller, agent = await granted_machine(world)
-    await agent.take_grant()
-    world.github.script("mint", RetryLaterError("429", 60.0))
+    controller, agent = await assigned_machine(world)
+    await agent.take_assignment()
+    world.github.script("register", RetryLaterError("429", 60.0))
     for _ in range(2):
         with pytest.raises(NotKnownYetError):
             await agent.poll()
-    assert world.github.asked.count("mint") == 2
+    assert world.github.asked.count("register") == 2
     await world.clock.sleep(60.0)
-    assert isinstance(await agent.poll(), Granted)
+    assert isinstance(await agent.poll(), Assigned)
     assert controller.crashes == []
     assert len(world.github.registrations) == 1
 
 
 @on_virtual_time
-async def test_a_grant_is_for_the_machine_that_was_granted_alone() -> None:
+async def test_a_assignment_is_for_the_machine_that_was_assigned_alone() -> None:
     world = World()
     controller, (one, other) = await launched(world, jobs=2)
-    await one.park()
-    await other.park()
+    await one.make_ready()
+    await other.make_ready()
     await controller.turn()
-    first, second = await one.take_grant(), await other.take_grant()
+    first, second = await one.take_assignment(), await other.take_assignment()
     assert first.runner != second.runner
     assert await refusal(other.acknowledge(first.runner)) == (409, "second_grant")
     await one.acknowledge(first.runner)
@@ -230,16 +230,16 @@ async def test_a_grant_is_for_the_machine_that_was_granted_alone() -> None:
 
 
 @on_virtual_time
-async def test_what_a_machine_says_after_its_grant_ends_that_machine_only() -> None:
+async def test_what_a_machine_says_after_its_assignment_ends_that_machine_only() -> None:
     world = World()
     controller, (one, other) = await launched(world, jobs=2)
     for agent in (one, other):
-        await agent.park()
+        await agent.make_ready()
     await controller.turn()
     for agent in (one, other):
-        await agent.acknowledge((await agent.take_grant()).runner)
+        await agent.acknowledge((await agent.take_assignment()).runner)
     await one.exit()
-    assert controller.state.machines[other.machine].state is MachineState.GRANTED
+    assert controller.state.machines[other.machine].state is MachineState.ASSIGNED
     await queue(controller, 3)
     await world.clock.sleep(125.0)
     await controller.turn()

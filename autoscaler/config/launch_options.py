@@ -26,9 +26,9 @@ def check_skus(document: Document) -> Iterator[Problem]:
         yield from _platform(document, path, sku)
         yield from _minimums(document, path, sku)
         yield from _labels(document, path, sku)
-        ladder = sku.child("on")
-        for index, rung in ladder.items() if ladder else ():
-            yield from _rung(document, (*path, "on", index), rung)
+        launch_options = sku.child("on")
+        for index, option in launch_options.items() if launch_options else ():
+            yield from _option(document, (*path, "on", index), option)
 
 
 def _platform(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
@@ -36,7 +36,7 @@ def _platform(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]
         what = "EC2 has no Windows on arm64"
         yield document.problem((*path, "arch"), what, "write x64, or os: linux")
     if isinstance(sku.value, dict) and sku.child("image") is None:
-        on_ec2 = [rung for rung in _rungs(sku) if _kind(document, rung) == "ec2"]
+        on_ec2 = [option for option in _options(sku) if _kind(document, option) == "ec2"]
         if on_ec2:
             what = "is missing, and a launch option is on EC2"
             fix = 'add image: {name: "my-image-*", owner: self}'
@@ -70,8 +70,8 @@ def _labels(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
         seen.add(str(name).lower())
 
 
-def _rung(document: Document, path: KeyPath, rung: Node) -> Iterator[Problem]:
-    name = text(rung, "provider")
+def _option(document: Document, path: KeyPath, option: Node) -> Iterator[Problem]:
+    name = text(option, "provider")
     known = [key for key, _ in (document.root.child("providers") or Node(1)).entries()]
     if name is not None and name not in known:
         meant = nearest(name, known)
@@ -80,30 +80,30 @@ def _rung(document: Document, path: KeyPath, rung: Node) -> Iterator[Problem]:
         )
         what = f"{show(name)} is not a provider of this file"
         yield document.problem((*path, "provider"), what, fix)
-    kind = _kind(document, rung)
+    kind = _kind(document, option)
     if kind == "ec2":
-        yield from _fits(document, path, rung, "instance_types", _ONLY_KUBERNETES)
+        yield from _fits(document, path, option, "instance_types", _ONLY_KUBERNETES)
     elif kind == "kubernetes":
-        yield from _fits(document, path, rung, "pod", _ONLY_EC2)
-    yield from _repeats(document, path, rung)
+        yield from _fits(document, path, option, "pod", _ONLY_EC2)
+    yield from _repeats(document, path, option)
 
 
 def _fits(
-    document: Document, path: KeyPath, rung: Node, needed: str, alien: tuple[str, ...]
+    document: Document, path: KeyPath, option: Node, needed: str, alien: tuple[str, ...]
 ) -> Iterator[Problem]:
-    provider = text(rung, "provider")
-    if rung.child(needed) is None:
+    provider = text(option, "provider")
+    if option.child(needed) is None:
         what = f"is missing, and {show(provider)} requires it"
         yield document.problem((*path, needed), what, f"add {needed}")
     for key in alien:
-        if rung.child(key) is not None:
+        if option.child(key) is not None:
             what = f"is not supported by {show(provider)}"
             yield document.problem((*path, key), what, "remove it, or name another provider")
 
 
-def _repeats(document: Document, path: KeyPath, rung: Node) -> Iterator[Problem]:
+def _repeats(document: Document, path: KeyPath, option: Node) -> Iterator[Problem]:
     for key in _ONLY_EC2:
-        values = rung.child(key)
+        values = option.child(key)
         seen: set[object] = set()
         for index, node in values.items() if values else ():
             if isinstance(node.value, str) and node.value in seen:
@@ -112,15 +112,15 @@ def _repeats(document: Document, path: KeyPath, rung: Node) -> Iterator[Problem]
                 seen.add(node.value)
 
 
-def _kind(document: Document, rung: Node) -> str | None:
-    name = text(rung, "provider")
+def _kind(document: Document, option: Node) -> str | None:
+    name = text(option, "provider")
     return kind_of(document.root.get("providers", name)) if name is not None else None
 
 
-def _rungs(sku: Node) -> Iterator[Node]:
-    ladder = sku.child("on")
-    for _, rung in ladder.items() if ladder else ():
-        yield rung
+def _options(sku: Node) -> Iterator[Node]:
+    launch_options = sku.child("on")
+    for _, option in launch_options.items() if launch_options else ():
+        yield option
 
 
 def _whole(sku: Node, *path: str | int) -> int | None:

@@ -8,41 +8,41 @@ from typing import Any
 
 from sortedcontainers import SortedDict
 
-from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, MachineId, SkuName
 from autoscaler.model.jobs import Admission, Job, JobState
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import BOOTING_STATES, Machine
 from autoscaler.model.runners import IDLE_STATES, Runner
 
 
-class Tallies:
+class Counters:
     """See `Fleet` for what each holds that it has too. Every change costs O(log n).
 
-    `unproven` counts the machines that occupy their place and may have been granted without our
-    knowing; `unclear` those of them that nobody confirmed otherwise, for the metric.
+    `unverified` counts the machines that occupy their place and may have been assigned without our
+    knowing; `unverified` those of them that nobody confirmed otherwise, for the metric.
     `not_terminating` counts machines that are still there after several requests to terminate them.
     """
 
     def __init__(self) -> None:
-        self.unclear = 0
+        self.unverified = 0
         self.not_terminating = 0
-        self.unproven = 0
+        self.unverified = 0
         self.booting: dict[tuple[SkuName, int], dict[MachineId, None]] = {}
-        self.unproved: Counter[SkuName] = Counter()
+        self.runners_without_job: Counter[SkuName] = Counter()
         self.lines: dict[DemandClass, dict[str, Any]] = {}
         self._queued: dict[SkuName, Any] = {}
         self.running: Counter[tuple[SkuName, str]] = Counter()
 
-    def machine(self, machine: Machine, call: Call | None, sign: int) -> None:
-        """Count a machine in or out of those that boot on a rung, and of those that cannot be told."""
-        self.unclear += sign if machine.is_unclear else 0
+    def machine(self, machine: Machine, request: LaunchRequest | None, sign: int) -> None:
+        """Count a machine in or out of those that boot on an option, and of those that cannot be told."""
+        self.unverified += sign if machine.is_unverified else 0
         self.not_terminating += sign if machine.does_not_terminate else 0
-        self.unproven += sign if machine.unproven and machine.occupies else 0
-        if call is None or machine.state not in BOOTING_STATES:
+        self.unverified += sign if machine.unverified and machine.occupies else 0
+        if request is None or machine.state not in BOOTING_STATES:
             return
-        key = (machine.sku, call.rung)
+        key = (machine.sku, request.option)
         if sign > 0:
             self.booting.setdefault(key, {})[machine.id] = None
         else:
@@ -54,7 +54,7 @@ class Tallies:
         No machine is left only to a registration that is over.
         """
         if machine is not None and runner.state in IDLE_STATES and not runner.passed_over:
-            self.unproved[machine.sku] += sign
+            self.runners_without_job[machine.sku] += sign
 
     def running_job(self, catalogue: Catalogue, job: Job, sign: int) -> None:
         """Count a job in or out of its repository's part of a SKU that is shared."""

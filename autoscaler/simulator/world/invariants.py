@@ -7,16 +7,16 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 
-from autoscaler.model.calls import Call
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds, SkuName
+from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.simulator.world.instances import STRANGER, Instance, Seat
 from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.store import MemoryStore
 
 SERVED_WITHIN: Seconds = 2000.0
-"""A queued job and a parked machine that fits it, both there for so long, are starvation: the longest
+"""A queued job and a ready machine that fits it, both there for so long, are starvation: the longest
 hold of a registration after two quarters of an hour of refusals is 32 minutes."""
 
 NO_HOLD_LEFT: Seconds = 3700.0
@@ -29,7 +29,7 @@ bad machines one probe goes first, and has to come up or even to get a job."""
 _ROUNDING = 1e-6
 
 
-class Witness:
+class Invariants:
     """`violations` in the order they happened; `time` is seconds since the world began."""
 
     def __init__(self, catalogue: Catalogue, store: MemoryStore) -> None:
@@ -41,8 +41,8 @@ class Witness:
         self._offerings = {
             offering.key: offering
             for sku in catalogue.skus.values()
-            for rung in sku.ladder
-            for offering in rung.offerings
+            for option in sku.launch_options
+            for offering in option.offerings
         }
         self._running: set[Instance] = set()
         self._requests: dict[str, str] = {}
@@ -75,7 +75,7 @@ class Witness:
         """A request to launch arrives at a provider."""
         order = json.loads(request)
         call = self._store.records.get(("call", order["call"]))
-        if not isinstance(call, Call) or call.request != request:
+        if not isinstance(call, LaunchRequest) or call.body != request:
             self.note(f"call {order['call']} was sent before it was stored")
         elif order["count"] > len(call.slots):
             self.note(f"call {call.id} asks for more machines than it has slots")
@@ -135,23 +135,23 @@ class Witness:
             if quota is not None and units > quota:
                 yield f"quota {offering.quota_key} broken: {units} of {quota}"
 
-    def minting(self, name: RunnerName) -> None:
+    def registering(self, name: RunnerName) -> None:
         """A registration is asked for."""
         if ("runner", name) not in self._store.records:
-            self.note(f"{name} was minted before it was stored")
+            self.note(f"{name} was registered before it was stored")
         for seat in self.seats:
             if seat.machine and f"-{seat.machine}-" in name:
-                if not seat.gate_passed:
-                    self.note(f"{name} was minted before its machine's gate")
+                if not seat.health_checks_passed:
+                    self.note(f"{name} was registered before its machine's gate")
                 if seat.listens:
-                    self.note(f"{name} was minted for a machine whose runner listens")
+                    self.note(f"{name} was registered for a machine whose runner listens")
 
-    def granted(self, seat: Seat, config: str) -> None:
+    def assigned(self, seat: Seat, config: str) -> None:
         """A JIT configuration reaches a machine."""
         if self._handed.setdefault(config, seat) is not seat:
             self.note(f"one configuration reached two machines: {seat.instance.id}")
-        if not seat.gate_passed:
-            self.note(f"{seat.instance.id} was granted before its gate")
+        if not seat.health_checks_passed:
+            self.note(f"{seat.instance.id} was assigned before its gate")
 
     def running_again(self, job: SimulatedJob) -> None:
         """GitHub is asked for one more attempt of a run."""
@@ -161,7 +161,7 @@ class Witness:
     def look(self, queued: list[SimulatedJob], now: Instant, calm: Seconds) -> None:
         """Nothing was wrong for `calm` seconds: is a job left that could be served?"""
         if calm > SERVED_WITHIN:
-            self._look_beside_parked(queued, now)
+            self._look_beside_ready(queued, now)
         self._unserved = {
             job: self._unserved.get(job, now)
             for job in (self._without_machine(queued) if calm > NO_HOLD_LEFT else ())
@@ -170,24 +170,24 @@ class Witness:
             if now - since > LAUNCHED_WITHIN:
                 self.note(f"job {job.id} starves: there is room, and no machine is on its way")
 
-    def _look_beside_parked(self, queued: list[SimulatedJob], now: Instant) -> None:
-        parked = [
+    def _look_beside_ready(self, queued: list[SimulatedJob], now: Instant) -> None:
+        ready = [
             self._catalogue.skus[seat.instance.sku].offered_labels
             for seat in self.seats
-            if seat.parked_since is not None
+            if seat.ready_since is not None
             and seat.instance.ended_at is None
-            and now - seat.parked_since > SERVED_WITHIN
+            and now - seat.ready_since > SERVED_WITHIN
         ]
         for job in queued:
             waited = now - max(job.queued_at, job.words[-1][0])
-            if waited > SERVED_WITHIN and any(offered >= job.labels for offered in parked):
-                self.note(f"job {job.id} starves beside a parked machine")
+            if waited > SERVED_WITHIN and any(offered >= job.labels for offered in ready):
+                self.note(f"job {job.id} starves beside a ready machine")
 
     def _without_machine(self, queued: list[SimulatedJob]) -> Iterator[SimulatedJob]:
         """The youngest jobs of each SKU with room under every cap, beyond its machines without one."""
         for name, sku in self._catalogue.skus.items():
             waiting = [job for job in queued if sku.offered_labels >= job.labels]
-            offerings = [offering for rung in sku.ladder for offering in rung.offerings]
+            offerings = [offering for option in sku.launch_options for offering in option.offerings]
             if waiting and any(not [*self._broken(name, [one], 1)] for one in offerings):
                 coming = sum(
                     seat.instance.sku == name and seat.instance.ended_at is None and not seat.works

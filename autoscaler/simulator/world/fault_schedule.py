@@ -10,7 +10,7 @@ from autoscaler.model.identifiers import Seconds
 from autoscaler.simulator.world.schedule import Fault, FaultKind
 
 
-class Weather:
+class FaultSchedule:
     """The faults of a schedule. `hits` counts what each kind did."""
 
     def __init__(self, faults: tuple[Fault, ...], began_at: float) -> None:

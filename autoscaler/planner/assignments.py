@@ -1,59 +1,61 @@
-"""Which parked machines get a registration now, and which registrations are taken back.
+"""Which ready machines get a registration now, and which registrations are taken back.
 
-A grant goes to the class of the oldest job first, as long as its account has a turn to register.
+An assignment goes to the class of the oldest job first, as long as its account has a turn to register.
 """
 
 from collections import Counter, deque
 
-from autoscaler.model.cooldowns import held, mint_key
+from autoscaler.model.cooldowns import held, registration_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.plan import Grant, WithdrawRunner
+from autoscaler.model.plan import Assign, DeregisterRunner
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
-from autoscaler.planner.supply import Stock
+from autoscaler.planner.supply import FleetSupply
 
 
-def grants(fleet: Fleet, matching: Matching, stock: Stock) -> list[Grant]:
-    """Grants for jobs matched to parked machines.
+def assignments(fleet: Fleet, matching: Matching, supply: FleetSupply) -> list[Assign]:
+    """Grants for jobs matched to ready machines.
 
-    As many of a SKU's machines as its jobs need are candidates, the ones parked last, so that
-    the others reach their idle time and are given back; of these the longest parked goes first,
+    As many of a SKU's machines as its jobs need are candidates, the ones ready last, so that
+    the others reach their idle time and are given back; of these the longest ready goes first,
     so that none starves while registrations are short.
     """
     wishes: list[tuple[float, DemandClass, SkuName]] = []
     needed: Counter[SkuName] = Counter()
     for demand, pool, count in matching.flows:
-        if pool.kind is SupplyKind.PARKED and pool.sku and demand in fleet.queues:
+        if pool.kind is SupplyKind.READY and pool.sku and demand in fleet.queues:
             needed[pool.sku] += count
             wishes.extend(_wishes(fleet, matching, demand, pool.sku, count))
     tokens = {account: int(level) for account, level in fleet.registrations.items()}
-    free = {sku: deque(stock.parked[sku][-count:]) for sku, count in needed.items()}
+    free = {sku: deque(supply.ready[sku][-count:]) for sku, count in needed.items()}
     found = []
     for _, demand, sku in sorted(wishes):
         if tokens[demand.account] <= 0:
             continue
         tokens[demand.account] -= 1
-        found.append(Grant(free[sku].popleft().id, demand))
+        found.append(Assign(free[sku].popleft().id, demand))
     return found
 
 
-def surplus_registrations(fleet: Fleet, matching: Matching, stock: Stock) -> list[WithdrawRunner]:
+def surplus_registrations(
+    fleet: Fleet, matching: Matching, supply: FleetSupply
+) -> list[DeregisterRunner]:
     """Registrations that no job is left for and that were not handed over."""
-    found: list[WithdrawRunner] = []
-    for demand, runners in sorted(fleet.withdrawable.items()):
+    found: list[DeregisterRunner] = []
+    for demand, runners in sorted(fleet.deregistrable.items()):
         pool = Supply(SupplyKind.RUNNER, runner_class=demand)
-        surplus = stock.supply[pool] - matching.used[pool]
+        surplus = supply.by_pool[pool] - matching.used[pool]
         fresh = [r for r in runners.values() if r.named_at >= fleet.started_at]
         fresh.sort(key=lambda runner: (runner.named_at, runner.name), reverse=True)
-        found.extend(WithdrawRunner(r.name, "its job is gone") for r in fresh[: max(0, surplus)])
+        found.extend(DeregisterRunner(r.name, "its job is gone") for r in fresh[: max(0, surplus)])
     return found
 
 
 def _wishes(
     fleet: Fleet, matching: Matching, demand: DemandClass, sku: SkuName, count: int
 ) -> list[tuple[float, DemandClass, SkuName]]:
-    if held(fleet.cooldowns, mint_key(demand.scope), fleet.now) is not None:
+    if held(fleet.cooldowns, registration_key(demand.scope), fleet.now) is not None:
         return []
     count = min(count, int(fleet.registrations[demand.account]))
     skip = matching.served(demand, SupplyKind.RUNNER)

@@ -12,7 +12,7 @@ from autoscaler.model.identifiers import (
 
 
 @dataclass(frozen=True, slots=True)
-class Unclear:
+class UnverifiedMachine:
     """One machine that the controller counts in its caps and does not end.
 
     `machine` is ours, and None for a machine of another installation; `since` is when it was

@@ -10,23 +10,23 @@ from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.plan import End, Grant, Launch, WithdrawRunner
+from autoscaler.model.plan import Assign, DeregisterRunner, Launch, Terminate
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 
 LINUX = DemandClass("org:acme", "Default", ("gpu", "linux"), (GPU,))
 
 
-def granted(world: World) -> list[tuple[str, tuple[str, ...]]]:
-    return [(g.machine, g.demand.labels) for g in world.intents(Grant)]
+def assigned(world: World) -> list[tuple[str, tuple[str, ...]]]:
+    return [(g.machine, g.demand.labels) for g in world.intents(Assign)]
 
 
-def test_a_parked_machine_is_granted_only_when_a_job_waits() -> None:
+def test_a_ready_machine_is_assigned_only_when_a_job_waits() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     assert world.plan().intents == ()
     world.queue(1)
-    assert world.plan().intents == (Grant(MachineId("c0"), GPU_CLASS),)
+    assert world.plan().intents == (Assign(MachineId("c0"), GPU_CLASS),)
 
 
 @pytest.mark.parametrize(
@@ -40,65 +40,65 @@ def test_a_parked_machine_is_granted_only_when_a_job_waits() -> None:
         (3, 2, ["a0", "b0"]),
     ],
 )
-def test_of_the_machines_parked_last_that_are_needed_the_longest_parked_goes_first(
+def test_of_the_machines_ready_last_that_are_needed_the_longest_ready_goes_first(
     jobs: int, turns: int, machines: list[str]
 ) -> None:
     world = World(catalogue(registration=RegistrationRate(burst=turns, per_second=0.001)))
     for name in "abc":
-        world.park(1, name)
+        world.make_ready(1, name)
         world.now += 1
     world.queue(*range(jobs))
-    assert [machine for machine, _ in granted(world)] == machines
+    assert [machine for machine, _ in assigned(world)] == machines
 
 
-def test_one_grant_a_job_even_across_plans() -> None:
+def test_one_assignment_a_job_even_across_plans() -> None:
     world = World()
-    world.park(3)
+    world.make_ready(3)
     world.queue(1)
     assert len(world.carry_out().intents) == 1
     assert world.plan().intents == ()
     world.queue(2)
-    assert len(world.intents(Grant)) == 1
+    assert len(world.intents(Assign)) == 1
 
 
 def test_turns_to_register_go_to_the_class_of_the_oldest_job_first() -> None:
     world = World(catalogue(registration=RegistrationRate(burst=2, per_second=0.1)))
-    world.park(4)
+    world.make_ready(4)
     for job, labels in enumerate([("gpu", "linux"), ("gpu",), ("gpu", "linux"), ("gpu",)]):
         world.queue(job, labels=labels)
         world.now += 1
-    assert [labels for _, labels in granted(world)] == [("gpu", "linux"), ("gpu",)]
+    assert [labels for _, labels in assigned(world)] == [("gpu", "linux"), ("gpu",)]
 
 
-@pytest.mark.parametrize(("waited", "grants"), [(0.0, 0), (9.9, 0), (10.0, 1), (25.0, 2)])
-def test_without_a_turn_nothing_is_granted(waited: float, grants: int) -> None:
+@pytest.mark.parametrize(("waited", "assignments"), [(0.0, 0), (9.9, 0), (10.0, 1), (25.0, 2)])
+def test_without_a_turn_nothing_is_assigned(waited: float, assignments: int) -> None:
     world = World(catalogue(registration=RegistrationRate(burst=2, per_second=0.1)))
-    world.park(5)
+    world.make_ready(5)
     world.queue(1, 2, 3, 4, 5)
     assert len(world.carry_out().intents) == 2
     world.now += waited
-    assert len(world.intents(Grant)) == grants
+    assert len(world.intents(Assign)) == assignments
 
 
-def test_a_held_scope_mints_nothing_until_its_hold_is_over() -> None:
+def test_a_held_scope_registration_nothing_until_its_hold_is_over() -> None:
     world = World()
-    world.park(2)
+    world.make_ready(2)
     world.queue(1, 2)
-    world.do(e.RunnerMintFailed, world.name("c0"), FailureClass.UNKNOWN, "503", world.now)
-    assert granted(world) == []
+    world.do(e.RunnerRegistrationFailed, world.name("c0"), FailureClass.UNKNOWN, "503", world.now)
+    assert assigned(world) == []
     world.now += 30
-    assert len(granted(world)) == 2
+    assert len(assigned(world)) == 2
 
 
 def test_jobs_that_idle_runners_serve_get_no_second_one() -> None:
     world = World()
     world.ready("a")
-    world.park(2, "b")
+    world.make_ready(2, "b")
     world.queue(1, 2)
-    assert len(world.intents(Grant)) == 1
+    assert len(world.intents(Assign)) == 1
 
 
-def test_a_booting_machine_is_not_granted() -> None:
+def test_a_booting_machine_is_not_assigned() -> None:
     world = World()
     world.launch(1)
     world.boot("c0")
@@ -108,65 +108,65 @@ def test_a_booting_machine_is_not_granted() -> None:
 
 def test_a_machine_serves_any_class_of_its_sku_and_none_of_another() -> None:
     world = World(catalogue(sku("gpu"), sku("cpu")))
-    world.park(1, "g")
+    world.make_ready(1, "g")
     world.queue(1, labels=("cpu",))
-    assert world.intents(Grant) == []
+    assert world.intents(Assign) == []
     assert [launch.sku for launch in world.intents(Launch)] == ["cpu"]
 
 
 def test_a_registration_whose_job_is_gone_is_taken_back() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.queue(1)
-    name = world.mint("c0")
+    name = world.register("c0")
     assert world.plan().intents == ()
     world.completes(1)
-    assert world.plan().intents == (WithdrawRunner(name, "its job is gone"),)
+    assert world.plan().intents == (DeregisterRunner(name, "its job is gone"),)
 
 
 def test_the_newest_registrations_are_taken_back_first() -> None:
     world = World()
-    world.park(3)
+    world.make_ready(3)
     world.queue(1, 2, 3)
     names = []
     for machine in ("c0", "c1", "c2"):
-        names.append(world.mint(machine))
+        names.append(world.register(machine))
         world.now += 1
     world.completes(1)
     world.completes(2)
-    assert [w.runner for w in world.intents(WithdrawRunner)] == [names[2], names[1]]
+    assert [w.runner for w in world.intents(DeregisterRunner)] == [names[2], names[1]]
 
 
 def test_a_registration_that_was_handed_over_is_not_taken_back() -> None:
     world = World()
     world.queue(1)
-    world.do(e.RunnerHandedOver, world.mint(world.park()[0]))
+    world.do(e.RunnerHandedOver, world.register(world.make_ready()[0]))
     world.completes(1)
     assert world.plan().intents == ()
 
 
 def test_a_machine_taken_back_serves_another_class_without_a_launch() -> None:
     world = World()
-    world.park()
+    world.make_ready()
     world.queue(1)
-    name = world.mint("c0")
+    name = world.register("c0")
     world.completes(1)
     world.queue(2, labels=("gpu", "linux"))
-    assert world.plan().intents == (WithdrawRunner(name, "its job is gone"),)
+    assert world.plan().intents == (DeregisterRunner(name, "its job is gone"),)
     world.carry_out()
     assert world.plan().intents == ()
-    world.do(e.RunnerWithdrawn, name, "204")
-    assert world.plan().intents == (Grant(MachineId("c0"), LINUX),)
+    world.do(e.RunnerDeregistered, name, "204")
+    assert world.plan().intents == (Assign(MachineId("c0"), LINUX),)
 
 
 def test_registrations_from_before_a_restart_are_taken_back_once() -> None:
     world = World()
     world.queue(1)
-    name = world.mint(world.park()[0])
+    name = world.register(world.make_ready()[0])
     world.restart(5.0)
     world.do(e.MachineSeen, MachineId("c0"))
     assert world.plan().intents == (
-        WithdrawRunner(name, "its configuration was lost in a restart"),
+        DeregisterRunner(name, "its configuration was lost in a restart"),
     )
     world.carry_out()
     assert world.plan().intents == ()
@@ -174,43 +174,43 @@ def test_registrations_from_before_a_restart_are_taken_back_once() -> None:
 
 def test_their_machines_serve_another_class_without_a_launch() -> None:
     world = World()
-    world.mint(world.park()[0])
+    world.register(world.make_ready()[0])
     world.restart(5.0)
     world.queue(1, labels=("gpu", "linux"))
-    assert [type(i) for i in world.plan().intents] == [WithdrawRunner]
+    assert [type(i) for i in world.plan().intents] == [DeregisterRunner]
     world.queue(2)
-    assert [type(i) for i in world.plan().intents] == [WithdrawRunner, Launch]
+    assert [type(i) for i in world.plan().intents] == [DeregisterRunner, Launch]
 
 
 def test_no_registration_is_taken_back_from_a_machine_that_is_ended() -> None:
     world = World()
     world.queue(1)
-    world.mint(world.park()[0])
+    world.register(world.make_ready()[0])
     world.after(301.0)
     intents = world.plan().intents
-    assert [type(i) for i in intents if isinstance(i, (End, WithdrawRunner))] == [End]
+    assert [type(i) for i in intents if isinstance(i, (Terminate, DeregisterRunner))] == [Terminate]
 
 
 def test_a_registration_with_more_labels_serves_a_smaller_job() -> None:
     world = World()
-    world.park()
-    world.mint("c0", LINUX)
+    world.make_ready()
+    world.register("c0", LINUX)
     world.queue(1)
     assert world.plan().intents == ()
 
 
 def test_a_registration_with_fewer_labels_does_not() -> None:
     world = World()
-    world.park()
-    name = world.mint("c0")
+    world.make_ready()
+    name = world.register("c0")
     world.queue(1, labels=("gpu", "linux"))
-    assert world.plan().intents == (WithdrawRunner(name, "its job is gone"),)
+    assert world.plan().intents == (DeregisterRunner(name, "its job is gone"),)
 
 
 def test_an_account_out_of_turns_stops_no_other() -> None:
     known = catalogue(registration=RegistrationRate(burst=1, per_second=0.001))
     world = World(dataclasses.replace(known, scopes=(Scope("acme", None), Scope("zeta", None))))
-    world.park(3)
+    world.make_ready(3)
     for job, repository, labels in (
         (1, "acme/widgets", ("gpu",)),
         (2, "acme/widgets", ("gpu", "linux")),
@@ -218,26 +218,28 @@ def test_an_account_out_of_turns_stops_no_other() -> None:
     ):
         world.observe(job, JobState.QUEUED, labels, repository=repository)
         world.now += 1
-    scopes = [(grant.demand.scope, grant.demand.labels) for grant in world.intents(Grant)]
+    scopes = [
+        (assignment.demand.scope, assignment.demand.labels) for assignment in world.intents(Assign)
+    ]
     assert scopes == [("org:acme", ("gpu",)), ("org:zeta", ("gpu",))]
 
 
 def test_jobs_that_a_runner_is_ready_for_make_their_class_no_older() -> None:
     world = World(catalogue(registration=RegistrationRate(burst=2, per_second=0.001)))
     world.ready("r")
-    world.park(2)
+    world.make_ready(2)
     for job, labels in enumerate([("gpu",), ("gpu", "linux"), ("gpu",)]):
         world.queue(job, labels=labels)
         world.now += 1
-    assert [labels for _, labels in granted(world)] == [("gpu", "linux")]
+    assert [labels for _, labels in assigned(world)] == [("gpu", "linux")]
 
 
 def test_only_the_registrations_that_are_too_many_are_taken_back() -> None:
     world = World()
     world.queue(1, 2, 3)
-    names = [world.mint(machine) for machine in world.park(3)]
+    names = [world.register(machine) for machine in world.make_ready(3)]
     world.completes(1)
-    taken = [WithdrawRunner(name, "its job is gone") for name in names[2:]]
+    taken = [DeregisterRunner(name, "its job is gone") for name in names[2:]]
     assert list(world.plan().intents) == taken
     ((left,),) = world.plan().waiting.values()
     assert (left.count, left.reason) == (2, "a runner is ready for it: GitHub has to hand it out")
@@ -246,9 +248,9 @@ def test_only_the_registrations_that_are_too_many_are_taken_back() -> None:
 def test_machines_taken_back_serve_as_many_jobs_of_another_class() -> None:
     world = World()
     world.queue(1, 2, 3)
-    for machine in world.park(3):
-        world.mint(machine)
+    for machine in world.make_ready(3):
+        world.register(machine)
     for job in (1, 2, 3):
         world.completes(job)
     world.queue(4, 5, 6, labels=("gpu", "linux"))
-    assert [type(intent) for intent in world.plan().intents] == [WithdrawRunner] * 3
+    assert [type(intent) for intent in world.plan().intents] == [DeregisterRunner] * 3

@@ -1,0 +1,201 @@
+"""Looks at the world again and again: providers' machines, GitHub's failed deliveries, our age.
+
+It turns what it finds into facts and leaves every decision to the planner.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError
+from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
+from autoscaler.controller.ports.store import Store
+from autoscaler.controller.wakeups import Wakeups
+from autoscaler.model.events import ListedMachine, MachinesListed, QuotasRead
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds
+
+SWEEP_EVERY: Seconds = 30.0
+SWEEP_SOON: Seconds = 2.0
+
+LISTED_AT_ONCE = 1000
+"""Machines of a provider's list that are taken in before everybody else has a turn."""
+
+UPKEEP_EVERY: Seconds = 600.0
+REDELIVER_EVERY: Seconds = 20.0
+REDELIVERY_WINDOW: Seconds = 3 * 86400.0
+"""GitHub redelivers for three days (docs.github.com, webhooks: redelivering)."""
+
+BEAT_EVERY: Seconds = 10.0
+FORGET_EVERY: Seconds = 3600.0
+ROWS_KEPT_FOR: Seconds = 4 * 86400.0
+
+Duty = Callable[[], Coroutine[Any, Any, None]]
+"""Another look at the world, run until it ends or is cancelled. Raises StoreError alone."""
+
+QuotasTried = Callable[[ProviderName], Coroutine[Any, Any, None]]
+"""Raises StoreError alone."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Poller:
+    """One task for each thing to look at; what goes wrong at one of them stops none of the others."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        store: Store,
+        github: GitHub,
+        providers: Mapping[ProviderName, Provider],
+        clock: Clock,
+        arrived_until: Instant,
+        duties: Sequence[Duty] = (),
+        quotas_read: QuotasTried | None = None,
+    ) -> None:
+        """`duties` are looked after beside its own tasks, each of its own trouble. `quotas_read` is
+        called after each try to read a provider's quotas.
+
+        `arrived_until` may be of a clock that was ahead; then nobody knows what had arrived.
+        """
+        self._journal = journal
+        self._store = store
+        self._github = github
+        self._providers = providers
+        self._clock = clock
+        now = clock.now()
+        self._arrived_until = arrived_until if arrived_until <= now else now - REDELIVERY_WINDOW
+        self._duties = duties
+        self._quotas_read = quotas_read
+        self._sweep_soon = {name: asyncio.Event() for name in providers}
+        self._sweeps_begun = dict.fromkeys(providers, 0)
+        self._listed: Wakeups[tuple[ProviderName, int]] = Wakeups(clock)
+        self.github_answered = False
+
+    async def list_soon(self, provider: ProviderName, patience: Seconds) -> None:
+        """Have a provider's machines listed at the next chance, and wait so long for it at most."""
+        if provider not in self._sweeps_begun:
+            return
+        self._sweep_soon[provider].set()
+        await self._listed.wait((provider, self._sweeps_begun[provider]), patience)
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises StoreError."""
+        async with asyncio.TaskGroup() as group:
+            for name in self._providers:
+                group.create_task(self._sweeps(name))
+                group.create_task(self._upkeep(name))
+            group.create_task(self._redeliveries())
+            group.create_task(self._beats())
+            group.create_task(self._forgetting())
+            for duty in self._duties:
+                group.create_task(duty())
+
+    async def sweep(self, name: ProviderName) -> bool:
+        """List a provider's machines once; False if the list is not complete."""
+        began_at = self._journal.now
+        machines: list[ListedMachine] = []
+        complete = True
+        try:
+            async for page in self._providers[name].machines():
+                machines.extend(page)
+        except (ProviderError, OutcomeUnknownError) as error:
+            _log.warning("list_incomplete", provider=name, error=str(error))
+            complete = False
+        last = await self._take_in(name, began_at, machines)
+        shown = frozenset(one.provider_id for one in machines)
+        await self._journal.record(
+            MachinesListed(self._journal.now, name, began_at, complete, last, shown=shown)
+        )
+        return complete
+
+    async def _take_in(
+        self, name: ProviderName, began_at: Instant, machines: Sequence[ListedMachine]
+    ) -> tuple[ListedMachine, ...]:
+        """Take in a list but for its last piece, which is left, and let others go on in between."""
+        first = 0
+        while len(machines) - first > LISTED_AT_ONCE:
+            piece = tuple(machines[first : first + LISTED_AT_ONCE])
+            now = self._journal.now
+            self._journal.note(MachinesListed(now, name, began_at, False, piece, more=True))
+            first += LISTED_AT_ONCE
+            await asyncio.sleep(0)
+        return tuple(machines[first:])
+
+    async def _sweeps(self, name: ProviderName) -> None:
+        soon = self._sweep_soon[name]
+        while True:
+            soon.clear()
+            # Who comes while a list is under way waits for the next one.
+            before = self._sweeps_begun[name]
+            self._sweeps_begun[name] += 1
+            await self.sweep(name)
+            self._listed.wake((name, before))
+            await self._clock.sleep(SWEEP_SOON)
+            await self._first(soon, SWEEP_EVERY - SWEEP_SOON)
+
+    async def _first(self, event: asyncio.Event, seconds: Seconds) -> None:
+        """Return when this has happened, or after the time."""
+        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
+        waiter = asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait({sleeper, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeper.cancel()
+            waiter.cancel()
+
+    async def _upkeep(self, name: ProviderName) -> None:
+        """What an account allows and what launches left behind change slowly."""
+        provider = self._providers[name]
+        while True:
+            try:
+                quotas = await provider.quotas()
+            except (ProviderError, OutcomeUnknownError) as error:
+                _log.warning("quotas_not_read", provider=name, error=str(error))
+            else:
+                found = tuple(sorted(quotas.items()))
+                await self._journal.record(QuotasRead(self._journal.now, name, found))
+            if self._quotas_read is not None:
+                await self._quotas_read(name)
+            try:
+                collected = await provider.collect(self._sendable(name))
+            except (ProviderError, OutcomeUnknownError) as error:
+                _log.warning("collection_failed", provider=name, error=str(error))
+            else:
+                if collected:
+                    _log.info("collected", provider=name, ids=collected)
+            await self._clock.sleep(UPKEEP_EVERY)
+
+    def _sendable(self, name: ProviderName) -> list[str]:
+        calls = self._journal.ledger.state.open_launch_requests.values()
+        return [call.body for call in calls if call.provider == name and call.body]
+
+    async def _redeliveries(self) -> None:
+        while True:
+            oldest = self._journal.now - REDELIVERY_WINDOW
+            since = max(oldest, self._arrived_until)
+            pause = REDELIVER_EVERY
+            try:
+                done = await self._github.redeliver_failed(since)
+            except GitHubError as error:
+                _log.warning("redelivery_failed", error=str(error))
+                pause = max(
+                    pause, error.retry_after if isinstance(error, RetryLaterError) else 60.0
+                )
+            else:
+                self.github_answered = True
+                self._arrived_until = done.arrived_until
+            await self._clock.sleep(pause)
+
+    async def _beats(self) -> None:
+        while True:
+            await self._store.beat(self._journal.now, self._arrived_until)
+            await self._clock.sleep(BEAT_EVERY)
+
+    async def _forgetting(self) -> None:
+        while True:
+            await self._store.forget(self._journal.now - ROWS_KEPT_FOR)
+            await self._clock.sleep(FORGET_EVERY)

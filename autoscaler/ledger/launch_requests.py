@@ -1,0 +1,311 @@
+"""Call records and their slots: recorded, sent, answered or unknown, settled.
+
+An answer binds the lowest free slots; what it gave less is failed slots and cooldowns. It never
+decides to send, repeat or withdraw.
+"""
+
+from collections import deque
+
+from autoscaler.ledger.cooldowns import (
+    hold_back,
+    hold_back_answered,
+    lift_offering,
+    strike,
+)
+from autoscaler.ledger.launch_rate import spend
+from autoscaler.ledger.machines import fail, move
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.catalogue import Offering, most_units
+from autoscaler.model.cooldowns import launch_option_key
+from autoscaler.model.events import (
+    LaunchedMachine,
+    LaunchFailure,
+    LaunchOutcomeUnknown,
+    LaunchRequestAnswered,
+    LaunchRequestCancelled,
+    LaunchRequestPrepared,
+    LaunchRequestRecorded,
+    LaunchRequestSent,
+)
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import Instant, MachineId, Seconds
+from autoscaler.model.launch_requests import (
+    LAUNCH_REQUEST_TRANSITIONS,
+    REPEAT_WINDOW,
+    LaunchRequest,
+    LaunchRequestState,
+)
+from autoscaler.model.machines import Machine, MachineState
+
+_WORST_FIRST = (
+    FailureClass.CONFIGURATION,
+    FailureClass.UNSUPPORTED,
+    FailureClass.QUOTA,
+    FailureClass.UNKNOWN,
+    FailureClass.THROTTLED,
+    FailureClass.CAPACITY,
+)
+SWEEPS_TO_WRITE_OFF = 2
+SWEEPS_APART: Seconds = 60.0
+
+
+def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded) -> None:
+    """Its slots exist and count in the caps, at the dearest of what may be answered."""
+    offerings = [state.offerings[key] for key in event.offerings]
+    dollars, quota_usage = dearest(offerings)
+    request = LaunchRequest(
+        id=event.launch_request,
+        sku=event.sku,
+        provider=event.provider,
+        option=event.option,
+        capacity_type=event.capacity_type,
+        offerings=event.offerings,
+        slots=event.slots,
+        token=event.token,
+        body="",
+        state=LaunchRequestState.RECORDED,
+        created_at=event.at,
+    )
+    state.add(request)
+    spend(state, request.provider, event.at, 1, len(request.slots))
+    state.note(request, event.at, "recorded", f"{len(event.slots)} x {event.sku}")
+    for slot, machine_id in enumerate(event.slots):
+        machine = _slot(request, machine_id, slot, event.at, dollars, quota_usage)
+        state.add(machine)
+        state.note(machine, event.at, "requested", f"call {request.id}")
+
+
+def on_launch_request_prepared(state: LedgerState, event: LaunchRequestPrepared) -> None:
+    """Its exact request is known."""
+    request = state.launch_requests.get(event.launch_request)
+    if request is not None and request.state is LaunchRequestState.RECORDED:
+        with state.changing(request):
+            request.body = event.body
+
+
+def on_launch_request_sent(state: LedgerState, event: LaunchRequestSent) -> None:
+    """It is about to leave: from now on machines may exist."""
+    request = state.launch_requests.get(event.launch_request)
+    if request is None or LaunchRequestState.SENT not in LAUNCH_REQUEST_TRANSITIONS[request.state]:
+        return
+    if request.attempts:
+        # The machines were paid for by the first sending: there are no more of them.
+        spend(state, request.provider, event.at, 1, 0)
+    with state.changing(request):
+        request.state = LaunchRequestState.SENT
+        request.sent_at = request.sent_at if request.sent_at is not None else event.at
+        request.last_sent_at = event.at
+        request.attempts += 1
+        request.sweeps, request.swept_at = 0, None
+    state.note(request, event.at, "sent", f"attempt {request.attempts}")
+
+
+def on_launch_outcome_unknown(state: LedgerState, event: LaunchOutcomeUnknown) -> None:
+    """No answer: it is repeated for ten minutes, and its slots wait for two complete lists."""
+    request = state.launch_requests.get(event.launch_request)
+    if request is None or request.state is not LaunchRequestState.SENT:
+        return
+    with state.changing(request):
+        request.state = LaunchRequestState.UNKNOWN
+        request.reason = event.message[:500]
+    state.note(request, event.at, "unknown", event.message)
+
+
+def on_launch_request_cancelled(state: LedgerState, event: LaunchRequestCancelled) -> None:
+    """It was never sent: its slots are gone."""
+    request = state.launch_requests.get(event.launch_request)
+    if request is None or request.state is not LaunchRequestState.RECORDED:
+        return
+    spend(state, request.provider, event.at, -1, -len(request.slots))
+    for machine in free_slots(state, request):
+        move(state, machine, MachineState.FAILED, event.at, "withdrawn")
+    _settle(state, request, event.at, "withdrawn", event.reason)
+
+
+def on_launch_request_answered(state: LedgerState, event: LaunchRequestAnswered) -> None:
+    """Bind what was given, fail the rest, and remember what did not work."""
+    request = state.launch_requests.get(event.launch_request)
+    if request is None:
+        return
+    if request.state is LaunchRequestState.RECORDED:
+        spend(state, request.provider, event.at, -1, -len(request.slots))
+    slots = deque(free_slots(state, request) or written_off_slots(state, request))
+    for launched in event.launched:
+        bind(state, request, launched, event.at, slots)
+    if event.more:
+        return
+    left = free_slots(state, request)
+    worst = _worst(event)
+    for machine in left:
+        fail(state, machine, worst[0], event.at, worst[1])
+    at_least = event.retry_after or 0.0
+    hold_back_answered(state, request, event, at_least)
+    if not event.launched and not event.failures:
+        nothing = LaunchFailure(FailureClass.CAPACITY, "Empty", "nothing given and no reason")
+        hold_back(state, request, nothing, event.at, at_least)
+    with state.changing(request):
+        request.failure = worst[0] if left else None
+        request.reason = worst[1] if left else ""
+    detail = f"{len(request.slots) - len(left)} of {len(request.slots)}"
+    _settle(state, request, event.at, "answered", f"{detail}: {worst[1]}" if left else detail)
+
+
+def bind(
+    state: LedgerState,
+    request: LaunchRequest,
+    launched: LaunchedMachine,
+    at: Instant,
+    slots: deque[Machine] | None = None,
+) -> Machine | None:
+    """Give a machine the call's lowest free slot; None if it has one already or none is free.
+
+    `slots` are the slots to choose from where the caller has counted them, else all free ones.
+    """
+    if launched.provider_id in state.by_provider_id:
+        return None
+    if slots is None:
+        slots = deque(free_slots(state, request) or written_off_slots(state, request))
+    if not slots:
+        return None
+    machine = slots.popleft()
+    fill_in(state, machine, request, launched, at)
+    move(state, machine, MachineState.LAUNCHED, at, launched.provider_id)
+    return machine
+
+
+def fill_in(
+    state: LedgerState,
+    machine: Machine,
+    request: LaunchRequest,
+    launched: LaunchedMachine,
+    at: Instant,
+) -> None:
+    """Take over what the provider says, and count the machine at what it really is."""
+    offering = _offering(state, request, launched)
+    with state.changing(machine):
+        machine.provider_id = launched.provider_id
+        machine.instance_type = launched.instance_type
+        machine.zone = launched.zone
+        machine.capacity_type = launched.capacity_type
+        machine.image = launched.image or machine.image
+        machine.launch_time = launched.launch_time or machine.launch_time
+        machine.failure = None
+        if offering is not None:
+            machine.dollars_per_hour = offering.dollars_per_hour
+            machine.quota_usage = ((offering.quota_key, offering.quota_units),)
+    if offering is not None:
+        lift_offering(state, request.sku, offering, machine.created_at, at)
+
+
+def free_slots(state: LedgerState, request: LaunchRequest) -> list[Machine]:
+    """The call's slots that no machine is bound to, lowest first."""
+    slots = (state.machines.get(slot) for slot in request.slots)
+    return [m for m in slots if m is not None and m.state is MachineState.REQUESTED]
+
+
+def written_off_slots(state: LedgerState, request: LaunchRequest) -> list[Machine]:
+    """Slots given up because no answer came: a machine may turn up for them after all."""
+    slots = (state.machines.get(slot) for slot in request.slots)
+    return [
+        m
+        for m in slots
+        if m is not None
+        and m.state is MachineState.FAILED
+        and m.provider_id is None
+        and m.failure is FailureClass.UNKNOWN
+    ]
+
+
+def count_sweep(state: LedgerState, request: LaunchRequest, began_at: Instant, at: Instant) -> None:
+    """A complete list began: two of them a minute apart, after a repeat or after its time, settle.
+
+    Called after the list's machines were bound.
+    """
+    if (
+        request.state is not LaunchRequestState.UNKNOWN
+        or request.sent_at is None
+        or request.last_sent_at is None
+    ):
+        return
+    base = request.last_sent_at if request.attempts > 1 else request.sent_at + REPEAT_WINDOW
+    last = request.swept_at
+    if began_at <= base or (last is not None and began_at < last + SWEEPS_APART):
+        return
+    with state.changing(request):
+        request.sweeps += 1
+        request.swept_at = began_at
+    left = free_slots(state, request)
+    if request.sweeps < SWEEPS_TO_WRITE_OFF and left:
+        return
+    for machine in left:
+        fail(state, machine, FailureClass.UNKNOWN, at, "no answer, and in no list")
+    if left:
+        strike(
+            state,
+            launch_option_key(request.sku, request.option),
+            FailureClass.UNKNOWN,
+            at,
+            request.reason,
+        )
+    _settle(state, request, at, "written_off", f"{len(left)} of {len(request.slots)} slots")
+
+
+def dearest(offerings: list[Offering]) -> tuple[float, tuple[tuple[str, int], ...]]:
+    """What one slot may cost at most, in dollars an hour and in units of every quota it may use."""
+    dollars = max(offering.dollars_per_hour for offering in offerings)
+    return dollars, tuple(sorted(most_units(offerings).items()))
+
+
+def _slot(
+    request: LaunchRequest,
+    machine: MachineId,
+    slot: int,
+    at: Instant,
+    dollars: float,
+    quota_usage: tuple[tuple[str, int], ...],
+) -> Machine:
+    return Machine(
+        id=machine,
+        sku=request.sku,
+        provider=request.provider,
+        launch_request=request.id,
+        slot=slot,
+        state=MachineState.REQUESTED,
+        since=at,
+        created_at=at,
+        dollars_per_hour=dollars,
+        quota_usage=quota_usage,
+    )
+
+
+def _offering(
+    state: LedgerState, request: LaunchRequest, launched: LaunchedMachine
+) -> Offering | None:
+    for key in request.offerings:
+        offering = state.offerings.get(key)
+        if (
+            offering is not None
+            and offering.instance_type == launched.instance_type
+            and offering.zone == launched.zone
+            and offering.capacity_type == launched.capacity_type
+        ):
+            return offering
+    return None
+
+
+def _worst(event: LaunchRequestAnswered) -> tuple[FailureClass, str]:
+    for failure_class in _WORST_FIRST:
+        for failure in event.failures:
+            if failure.failure is failure_class:
+                return failure_class, f"{failure.code}: {failure.message}"[:300]
+    return FailureClass.CAPACITY, "the provider gave fewer and no reason"
+
+
+def _settle(
+    state: LedgerState, request: LaunchRequest, at: Instant, event: str, detail: str
+) -> None:
+    if request.state is not LaunchRequestState.SETTLED:
+        with state.changing(request):
+            request.state = LaunchRequestState.SETTLED
+            request.settled_at = at
+    state.note(request, at, event, detail)
