@@ -21,7 +21,7 @@ setup: ## Set up .venv and the Debian packages that the tests need.
 demo: ## Replay a push against a GitHub and an EC2 on this host.
 	@echo '==> demo'
 	@scripts/bootstrap.sh demo
-	@$(BIN)/python -m autoscaler.cli demo $(ARGS)
+	@$(BIN)/python -m lab $(ARGS)
 
 test: setup ## Everything that must hold: lint, types, contracts, tests. The summary names what failed.
 	@scripts/test.sh

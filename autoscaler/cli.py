@@ -58,15 +58,6 @@ def serve(
     log_level: Annotated[
         LogLevel, typer.Option(help="The lowest level that is logged.")
     ] = LogLevel.INFO,
-    clock_scale: Annotated[
-        float,
-        typer.Option(
-            min=0.001, max=100_000, help="How many times faster the clock runs (laboratory)."
-        ),
-    ] = 1.0,
-    clock_epoch: Annotated[
-        float, typer.Option(min=0, help="The Unix time at which the faster clock starts.")
-    ] = 0.0,
 ) -> None:
     """Run the controller until SIGTERM."""
     from autoscaler.app import serve as run
@@ -75,8 +66,6 @@ def serve(
     try:
         status = run(
             config,
-            clock_scale=clock_scale,
-            clock_epoch=clock_epoch,
             log_format=log_format.value,
             log_level=log_level.value,
         )
@@ -158,58 +147,6 @@ def schema() -> None:
 
     with _printing():
         typer.echo(json_schema())
-
-
-@commands.command()
-def demo(
-    scale: Annotated[
-        float | None, typer.Option(min=1, max=100_000, help="How many times faster than real time.")
-    ] = None,
-    lose_job: Annotated[
-        bool,
-        typer.Option(
-            "--lose-job", help="Have the laboratory lose a job, to see that the demo reports it."
-        ),
-    ] = False,
-    leak_machine: Annotated[
-        bool,
-        typer.Option(
-            "--leak-machine",
-            help="Have the laboratory keep a machine, to see that the demo reports it.",
-        ),
-    ] = False,
-    push: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Replay this push instead of the built-in one."),
-    ] = None,
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Keep the controller's log, configuration and store in this folder.",
-        ),
-    ] = None,
-) -> None:
-    """Replay one push to a large repository against a simulated GitHub and EC2 on this host."""
-    if lose_job and leak_machine:
-        raise typer.BadParameter("--lose-job and --leak-machine: choose one")
-    # Importing all of it takes seconds where the disk or the processors are busy.
-    with _printing():
-        typer.echo("Loading the laboratory ...")
-        sys.stdout.flush()
-    from autoscaler.app.machine_steps import read_steps
-    from autoscaler.lab.demo import DEFAULT_SCALE, DemoOptions
-    from autoscaler.lab.demo import main as run
-    from autoscaler.lab.verdict import Fault
-
-    fault = Fault.LOST_JOB if lose_job else Fault.LEAKED_MACHINE if leak_machine else None
-    options = DemoOptions(
-        scale=DEFAULT_SCALE if scale is None else scale,
-        fault=fault,
-        push=push,
-        keep=keep,
-    )
-    raise typer.Exit(run(price_of=_price_of, steps_of=read_steps, options=options))
 
 
 commands.command()(operator_commands.unverified)

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autoscaler.lab.ec2.throttling import PUBLISHED
-from autoscaler.lab.laboratory import LabFleet, Laboratory
+from lab.ec2.throttling import PUBLISHED
+from lab.laboratory import LabFleet, Laboratory
 
 LOOK_EVERY = 0.05
 SETTLED = 5.0

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from autoscaler.lab.github.settings import JobSpec
-from autoscaler.lab.laboratory import LabFleet, Laboratory
+from lab.github.settings import JobSpec
+from lab.laboratory import LabFleet, Laboratory
 
 LABEL = "linux.gpu"
 LOOK_EVERY = 0.002

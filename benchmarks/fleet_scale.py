@@ -15,9 +15,9 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autoscaler.lab.github.settings import JobSpec, Limits
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.catalogue import RegistrationRate
+from lab.github.settings import JobSpec, Limits
+from lab.laboratory import LabFleet, Laboratory
 
 LOOK_EVERY = 0.2
 MEMORY = "process_resident_memory_bytes"

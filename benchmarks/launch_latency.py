@@ -18,11 +18,11 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from autoscaler.lab.github.settings import JobSpec
-from autoscaler.lab.laboratory import APP_ID, LabFleet, Laboratory
 from autoscaler.model.catalogue import Rate
 from autoscaler.model.identifiers import Seconds
 from benchmarks.launch_oracle import earliest, sent_at
+from lab.github.settings import JobSpec
+from lab.laboratory import APP_ID, LabFleet, Laboratory
 
 REPOSITORY = "acme/widgets"
 NEVER_BOOTS: Seconds = 86_400.0

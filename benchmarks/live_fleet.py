@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass
 
 import psutil
 
-from autoscaler.lab.github.records import Job
-from autoscaler.lab.github.settings import JobSpec
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from benchmarks.open_load import Answers, Stream, send
+from lab.github.records import Job
+from lab.github.settings import JobSpec
+from lab.laboratory import LabFleet, Laboratory
 
 LABEL, REPOSITORY = "linux.gpu", "acme/widgets"
 AN_HOUR = 3600.0

@@ -21,9 +21,6 @@ from autoscaler.app import load_for_service
 from autoscaler.app.summary import summarise
 from autoscaler.cli import commands
 from autoscaler.config import load
-from autoscaler.lab.demo import DemoOptions
-from autoscaler.lab.verdict import Fault
-from autoscaler.model.catalogue import OperatingSystem
 from tests.config.fleet_file import EXAMPLE, Folder, filled
 
 SCALE_CONFIG = Path(__file__).parent / "config" / "data" / "scale-config.yml"
@@ -438,18 +435,14 @@ def test_serve_hands_its_options_over(
     assert run("serve", "-c", example).exit_code == 0
     assert served.path == example
     assert served.options == {
-        "clock_scale": 1.0,
-        "clock_epoch": 0.0,
         "log_format": "json",
         "log_level": "info",
     }
-    options = ["--log-format", "console", "--log-level", "debug", "--clock-scale", "60"]
+    options = ["--log-format", "console", "--log-level", "debug"]
     served.status = 3
-    result = run("serve", "--config", example, *options, "--clock-epoch", "12.5")
+    result = run("serve", "--config", example, *options)
     assert result.exit_code == 3
     assert served.options == {
-        "clock_scale": 60.0,
-        "clock_epoch": 12.5,
         "log_format": "console",
         "log_level": "debug",
     }
@@ -474,10 +467,6 @@ def test_serve_prints_a_configurations_errors_and_ends_with_2(
         ["serve"],
         ["serve", "-c", "f", "--log-format", "xml"],
         ["serve", "-c", "f", "--log-level", "loud"],
-        ["serve", "-c", "f", "--clock-scale", "0"],
-        ["serve", "-c", "f", "--clock-epoch", "-1"],
-        ["demo", "--scale", "0"],
-        ["demo", "--lose-job", "--leak-machine"],
         ["check"],
         ["check", "a", "b"],
         ["sevre"],
@@ -489,31 +478,6 @@ def test_a_command_line_that_cannot_be_used(arguments: list[str]) -> None:
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     assert "Error" in result.stderr
-
-
-def test_demo_hands_its_options_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shown = Given(status=0)
-    monkeypatch.setattr("autoscaler.lab.demo.main", shown)
-    assert run("demo").exit_code == 0
-    assert shown.options["options"] == DemoOptions()
-    price_of = shown.options["price_of"]
-    assert price_of("g5.xlarge", OperatingSystem.WINDOWS) > price_of(
-        "g5.xlarge", OperatingSystem.LINUX
-    )
-    shown.status = 1
-    folders = ("--push", tmp_path / "push.yaml", "--keep", tmp_path)
-    given = run("demo", "--scale", "500", "--lose-job", *folders)
-    assert given.exit_code == 1
-    assert shown.options["options"] == DemoOptions(
-        scale=500.0, fault=Fault.LOST_JOB, push=tmp_path / "push.yaml", keep=tmp_path
-    )
-    run("demo", "--leak-machine")
-    assert shown.options["options"] == DemoOptions(fault=Fault.LEAKED_MACHINE)
-
-
-def test_demo_says_at_once_that_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoscaler.lab.demo.main", Given(status=0))
-    assert run("demo").stdout == "Loading the laboratory ...\n"
 
 
 def test_help_imports_only_what_it_needs() -> None:

@@ -23,12 +23,10 @@ from autoscaler.store.opening import open_store
 _log = structlog.get_logger(__name__)
 
 
-def serve(
-    path: Path, *, clock_scale: float, clock_epoch: float, log_format: str, log_level: str
-) -> int:
+def serve(path: Path, *, log_format: str, log_level: str, clock: SystemClock | None = None) -> int:
     """Run the controller until SIGTERM or SIGINT; return the exit status.
 
-    Raises ConfigurationError. A `clock_scale` other than 1 is for the laboratory.
+    `clock` is the system's unless the laboratory gives a faster one. Raises ConfigurationError.
     """
     # A full disk is not an error of fleet.yaml: opening the store reports it in the log.
     configuration = load_for_service(path, try_store=False)
@@ -38,10 +36,9 @@ def serve(
     for line in config.not_in_force(configuration.settings):
         _log.warning("not_in_force", key=line)
     raise_file_limit()
-    clock = SystemClock(clock_scale, clock_epoch)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(_serve(configuration, clock))
+            runner.run(_serve(configuration, clock or SystemClock()))
     except (StoreError, ListenError) as error:
         _log.error("stopped", reason=str(error))
         return 1

@@ -155,7 +155,7 @@ def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
     script.write_text(render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA))
     programs = [
         path
-        for path in Path("autoscaler/lab/machines/programs").iterdir()
+        for path in Path("lab/machines/programs").iterdir()
         if path.read_bytes().startswith(b"#!/bin/")
     ]
     assert len(programs) == 5

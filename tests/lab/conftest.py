@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from autoscaler.lab.ec2.moto import MotoProcess
+from lab.ec2.moto import MotoProcess
 
 
 @pytest.fixture(scope="session")

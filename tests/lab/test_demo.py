@@ -21,12 +21,12 @@ import psutil
 import pytest
 from rich.console import Console
 
-from autoscaler.app.machine_steps import read_steps
-from autoscaler.lab.demo import DemoOptions, main
-from autoscaler.lab.verdict import Fault
-from autoscaler.lab.watch import Patience
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.runners import Runner
+from lab.demo import DemoOptions, main
+from lab.machine_steps import read_steps
+from lab.verdict import Fault
+from lab.watch import Patience
 from tests.lab.system.harness import records_in
 from tests.patience import PATIENCE
 
@@ -256,7 +256,7 @@ def test_red_when_something_is_wrong_that_nobody_planted(replays: dict[str, Repl
 def start(push: Path, folder: Path) -> subprocess.Popen[str]:
     """The demo as a process of its own, too slow to end by itself."""
     return subprocess.Popen(
-        [sys.executable, "-m", "autoscaler.cli", "demo", "--scale", "20", "--push", push],
+        [sys.executable, "-m", "lab", "--scale", "20", "--push", push],
         env=os.environ | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

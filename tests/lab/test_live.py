@@ -6,11 +6,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from autoscaler.lab.live import clock, screen
-from autoscaler.lab.push import read_example
-from autoscaler.lab.report import Report, SkuReport, print_left_out, print_report
-from autoscaler.lab.verdict import PASSED
-from autoscaler.lab.watch import Patience, Progress, SkuProgress
+from lab.live import clock, screen
+from lab.push import read_example
+from lab.report import Report, SkuReport, print_left_out, print_report
+from lab.verdict import PASSED
+from lab.watch import Patience, Progress, SkuProgress
 
 LONGEST = "linux.g6.4xlarge.experimental.nvidia.gpu"
 

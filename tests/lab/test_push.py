@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from autoscaler.lab.push import MOST_BYTES, PushError, read_example, read_push
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.providers.ec2.instance_types import instance_type
+from lab.push import MOST_BYTES, PushError, read_example, read_push
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trunk_push.yaml"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.lab.verdict import PASSED, Fault, Violation, verdict
+from lab.verdict import PASSED, Fault, Violation, verdict
 
 LOST = Violation("job build 1: started 0 times, queued, lost by the lab", planted=True)
 OTHER = Violation("job build 2: started 2 times, success")

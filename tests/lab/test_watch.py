@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from autoscaler.lab.github.records import JobStatus
-from autoscaler.lab.watch import Ending, Patience, Watch
+from lab.github.records import JobStatus
+from lab.watch import Ending, Patience, Watch
 
 if TYPE_CHECKING:
-    from autoscaler.lab.laboratory import Laboratory
+    from lab.laboratory import Laboratory
 
 
 @dataclass

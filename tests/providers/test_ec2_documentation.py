@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from autoscaler.lab.ec2.event_queue import LET_THROUGH
 from autoscaler.ledger.cooldowns import BACKOFFS
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.ec2.errors import MEANINGS, Meaning
@@ -13,6 +12,7 @@ from autoscaler.providers.ec2.notices import PARSERS
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.tags import FLEET
 from autoscaler.providers.ec2.throttle import FIRST_BACK_OFF, LONGEST_BACK_OFF
+from lab.ec2.event_queue import LET_THROUGH
 
 TEXT = (Path(__file__).parents[2] / "docs" / "ec2.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)

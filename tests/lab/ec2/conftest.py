@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from autoscaler.lab.ec2.identity import IdentitySigner
-from autoscaler.lab.ec2.lifecycle import Delays
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.ec2.service import Account, LabEc2
+from lab.ec2.identity import IdentitySigner
+from lab.ec2.lifecycle import Delays
+from lab.ec2.moto import MotoProcess
+from lab.ec2.service import Account, LabEc2
 from tests.lab.ec2.harness import (
     LISTED,
     PENDING,

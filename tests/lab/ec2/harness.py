@@ -6,9 +6,9 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from autoscaler.lab.ec2.seeding import Network
-from autoscaler.lab.ec2.service import LabEc2
-from autoscaler.lab.machine_host import LabMachine
+from lab.ec2.seeding import Network
+from lab.ec2.service import LabEc2
+from lab.machine_host import LabMachine
 
 PENDING, SHUTTING_DOWN, LISTED = 30.0, 40.0, 3600.0
 

@@ -4,8 +4,8 @@ import aiohttp
 import pytest
 from botocore.exceptions import ClientError
 
-from autoscaler.lab.ec2.quotas import BOUNDLESS, QUOTAS, quota_of, vcpus
 from autoscaler.model.catalogue import CapacityType
+from lab.ec2.quotas import BOUNDLESS, QUOTAS, quota_of, vcpus
 from tests.lab.ec2.harness import Fixture, connect, launched
 
 G_ON_DEMAND, G_SPOT, STANDARD = "L-DB2E81BA", "L-3819A6DF", "L-1216C47A"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from autoscaler.lab.ec2.event_queue import VISIBILITY
-from autoscaler.lab.ec2.instances import InstanceState
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.ec2.notices import parse_notice
+from lab.ec2.event_queue import VISIBILITY
+from lab.ec2.instances import InstanceState
 from tests.lab.ec2.harness import SHUTTING_DOWN, Fixture, connect
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pytest
 from botocore.exceptions import ClientError, HTTPClientError
 
-from autoscaler.lab.ec2.instances import InstanceState, Pool
 from autoscaler.model.catalogue import CapacityType
+from lab.ec2.instances import InstanceState, Pool
 from tests.lab.ec2.harness import PENDING, Fixture, launched
 from tests.patience import PATIENCE
 

@@ -6,8 +6,8 @@ import time
 import pytest
 from botocore.exceptions import ClientError, HTTPClientError
 
-from autoscaler.lab.ec2.instances import Pool
 from autoscaler.model.catalogue import CapacityType
+from lab.ec2.instances import Pool
 from tests.lab.ec2.harness import PENDING, Fixture, launched
 
 

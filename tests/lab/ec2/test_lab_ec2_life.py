@@ -6,7 +6,7 @@ import base64
 import pytest
 from botocore.exceptions import ClientError
 
-from autoscaler.lab.ec2.instances import InstanceState
+from lab.ec2.instances import InstanceState
 from tests.lab.ec2.harness import LISTED, PENDING, SHUTTING_DOWN, Fixture, launched
 
 

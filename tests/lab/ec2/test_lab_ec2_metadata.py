@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from asn1crypto import cms
 
-from autoscaler.lab.ec2.identity import IdentitySigner
+from lab.ec2.identity import IdentitySigner
 from tests.lab.ec2.harness import Fixture, launched
 
 TTL = "X-aws-ec2-metadata-token-ttl-seconds"

@@ -9,12 +9,12 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from autoscaler.lab.ec2.service import LabEc2
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.providers.ec2.clients import Clients
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.price_reading import read_on_demand, read_spot
 from autoscaler.providers.ec2.price_regions import pricing_region
+from lab.ec2.service import LabEc2
 from tests.lab.ec2.harness import Fixture, connect
 
 LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS

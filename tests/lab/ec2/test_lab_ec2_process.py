@@ -11,15 +11,15 @@ import aiohttp
 import pytest
 
 from autoscaler.controller.system import SystemClock
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.ec2.service import LabEc2
+from lab.ec2.moto import MotoProcess
+from lab.ec2.service import LabEc2
 from tests.lab.ec2.harness import FakeHost
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PARENT = """
 import time
-from autoscaler.lab.ec2.moto import MotoProcess
+from lab.ec2.moto import MotoProcess
 moto = MotoProcess()
 moto.start()
 print(moto.url, flush=True)

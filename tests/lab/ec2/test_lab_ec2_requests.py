@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.lab.ec2.query import Ec2Error, Tree, nest, parse_query
+from lab.ec2.query import Ec2Error, Tree, nest, parse_query
 from tests.lab.ec2.harness import Fixture
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from botocore.exceptions import ClientError
 
-from autoscaler.lab.ec2.query import Ec2Error
-from autoscaler.lab.ec2.throttling import (
+from lab.ec2.query import Ec2Error
+from lab.ec2.throttling import (
     LAUNCHING,
     LISTING,
     PUBLISHED,

@@ -7,8 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from autoscaler.lab.github.server import LabGitHub
-from autoscaler.lab.github.settings import (
+from lab.github.server import LabGitHub
+from lab.github.settings import (
     LabApp,
     LabGitHubOptions,
     LabOrganization,

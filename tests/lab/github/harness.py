@@ -15,8 +15,8 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from autoscaler.lab.github.server import LabGitHub
-from autoscaler.lab.github.settings import JobSpec
+from lab.github.server import LabGitHub
+from lab.github.settings import JobSpec
 from tests.patience import PATIENCE
 
 EPOCH = 1_800_000_000.0

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.lab.github.actions import (
+from lab.github.actions import (
     Actions,
     JobCancelledError,
     NotTheirJobError,
     RunnerBusyError,
 )
-from autoscaler.lab.github.directory import Directory
-from autoscaler.lab.github.matching import Matching, fits
-from autoscaler.lab.github.records import Job, JobStatus, Runner
-from autoscaler.lab.github.runners import RunnerGoneError, RunnerScope
-from autoscaler.lab.github.settings import LabOrganization, Patience
-from autoscaler.lab.github.timers import Timers
-from autoscaler.lab.github.workflows import Workflows
+from lab.github.directory import Directory
+from lab.github.matching import Matching, fits
+from lab.github.records import Job, JobStatus, Runner
+from lab.github.runners import RunnerGoneError, RunnerScope
+from lab.github.settings import LabOrganization, Patience
+from lab.github.timers import Timers
+from lab.github.workflows import Workflows
 from tests.lab.github.harness import HandClock, job, settle
 
 REFUSALS = (NotTheirJobError, RunnerGoneError, JobCancelledError, RunnerBusyError)

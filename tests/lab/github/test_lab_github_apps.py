@@ -2,8 +2,8 @@
 
 import aiohttp
 
-from autoscaler.lab.github.server import LabGitHub
-from autoscaler.lab.github.settings import LabApp, LabGitHubOptions, Limits
+from lab.github.server import LabGitHub
+from lab.github.settings import LabApp, LabGitHubOptions, Limits
 from tests.lab.github.conftest import ORGANIZATIONS
 from tests.lab.github.harness import APP, SECRET, Client, HandClock, Key, Listener, job
 

@@ -6,8 +6,8 @@ from collections import Counter
 import aiohttp
 
 from autoscaler.controller.system import SystemClock
-from autoscaler.lab.github.server import LabGitHub
-from autoscaler.lab.github.settings import LabApp, LabGitHubOptions, LabOrganization
+from lab.github.server import LabGitHub
+from lab.github.settings import LabApp, LabGitHubOptions, LabOrganization
 from tests.lab.github.harness import APP, SECRET, Client, Key, Listener, job
 from tests.patience import PATIENCE
 

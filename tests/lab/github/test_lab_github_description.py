@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from autoscaler.lab.github.server import LabGitHub
-from autoscaler.lab.github.settings import LabApp, LabGitHubOptions, Limits, Patience
+from lab.github.server import LabGitHub
+from lab.github.settings import LabApp, LabGitHubOptions, Limits, Patience
 from tests.lab.github.conftest import ORGANIZATIONS
 from tests.lab.github.description import Exchange, description
 from tests.lab.github.harness import (

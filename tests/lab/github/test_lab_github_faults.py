@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 import pytest
 
-from autoscaler.lab.github.settings import AnswerFault, Limits
+from lab.github.settings import AnswerFault, Limits
 from tests.lab.github.harness import Client, HandClock, job, until
 
 Make = Callable[..., Awaitable[Client]]

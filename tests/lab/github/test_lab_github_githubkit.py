@@ -9,7 +9,7 @@ from githubkit import AppAuthStrategy, AppInstallationAuthStrategy, GitHub
 from githubkit.cache import MemCacheStrategy
 from githubkit.exception import RequestFailed, SecondaryRateLimitExceeded
 
-from autoscaler.lab.github.settings import Limits
+from lab.github.settings import Limits
 from tests.lab.github.harness import APP, EPOCH, Client, Key, Listener, StandIn, job
 
 Make = Callable[..., Awaitable[Client]]

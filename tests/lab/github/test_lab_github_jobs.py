@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from autoscaler.lab.github.records import JobStatus
-from autoscaler.lab.github.settings import JobSpec, Patience
+from lab.github.records import JobStatus
+from lab.github.settings import JobSpec, Patience
 from tests.lab.github.harness import Client, HandClock, job, until
 from tests.patience import PATIENCE
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.lab.github.limits import Bucket
-from autoscaler.lab.github.settings import Limits
+from lab.github.limits import Bucket
+from lab.github.settings import Limits
 from tests.lab.github.harness import EPOCH, Client, HandClock
 
 Make = Callable[..., Awaitable[Client]]

@@ -6,10 +6,10 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.lab.github.directory import Directory
-from autoscaler.lab.github.matching import Matching, fits
-from autoscaler.lab.github.records import JobClass, RunnerClass
-from autoscaler.lab.github.settings import LabOrganization, LabRunnerGroup
+from lab.github.directory import Directory
+from lab.github.matching import Matching, fits
+from lab.github.records import JobClass, RunnerClass
+from lab.github.settings import LabOrganization, LabRunnerGroup
 
 
 def wants(*labels: str, repository: str = "rocket", group: str | None = None) -> JobClass:

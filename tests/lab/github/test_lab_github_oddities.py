@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.lab.github.settings import JobSpec, Oddity, Patience
+from lab.github.settings import JobSpec, Oddity, Patience
 from tests.lab.github.harness import Client, HandClock, Listener, job
 
 Make = Callable[..., Awaitable[Client]]

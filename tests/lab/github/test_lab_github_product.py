@@ -13,9 +13,9 @@ from aiohttp import web
 from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.lab.github.settings import AnswerFault
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
+from lab.github.settings import AnswerFault
 from tests.github.doubles import ManualClock, RememberingTelemetry
 from tests.lab.github.description import Exchange, description
 from tests.lab.github.harness import APP, EPOCH, Client, Key, Listener, job

@@ -9,10 +9,10 @@ from autoscaler.controller.system import SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.reruns import RunAgain
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.lab.github.records import Job
-from autoscaler.lab.github.settings import AnswerFault
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import RerunOutcome
+from lab.github.records import Job
+from lab.github.settings import AnswerFault
 from tests.github.doubles import RememberingTelemetry
 from tests.lab.github.harness import APP, REPOSITORY, Client, Key, job
 

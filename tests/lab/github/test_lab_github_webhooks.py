@@ -5,7 +5,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable
 
-from autoscaler.lab.github.settings import DeliveryFaults
+from lab.github.settings import DeliveryFaults
 from tests.lab.github.harness import APP, SECRET, Client, HandClock, Listener, job, until
 
 Make = Callable[..., Awaitable[Client]]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.lab.machine_host import MachineHost
-from autoscaler.lab.machines.crowd import CrowdHost
-from autoscaler.lab.machines.process import ProcessHost
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.user_data import render_user_data
+from lab.machine_host import MachineHost
+from lab.machines.crowd import CrowdHost
+from lab.machines.process import ProcessHost
 from tests.lab.machines.world import World
 
 AGENT = Path("autoscaler/agent/agent.py").read_bytes()

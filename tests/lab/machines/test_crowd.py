@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from autoscaler.lab.machines import crowd_machine
-from autoscaler.lab.machines.crowd import CrowdHost
-from autoscaler.lab.machines.settings import controller_settings, lab_runner
+from lab.machines import crowd_machine
+from lab.machines.crowd import CrowdHost
+from lab.machines.settings import controller_settings, lab_runner
 from tests.lab.machines.conftest import UserData
 from tests.lab.machines.world import World, running, until
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from autoscaler.lab.machines.crowd import CrowdHost
-from autoscaler.lab.machines.interception import Said
-from autoscaler.lab.machines.overheard_host import OverheardHost
+from lab.machines.crowd import CrowdHost
+from lab.machines.interception import Said
+from lab.machines.overheard_host import OverheardHost
 from tests.lab.machines.conftest import UserData
 from tests.lab.machines.world import World, running, until
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.lab.machines.process import ProcessHost
-from autoscaler.lab.machines.process_tree import members
+from lab.machines.process import ProcessHost
+from lab.machines.process_tree import members
 from tests.lab.machines.conftest import AGENT, UserData
 from tests.lab.machines.world import World, running, until
 from tests.lab.system.pace import yielding

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.lab.machines.process import ProcessHost
-from autoscaler.lab.machines.systemd import DEFAULT_TIMEOUT, Unit, parse_unit
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.user_data import render_user_data
+from lab.machines.process import ProcessHost
+from lab.machines.systemd import DEFAULT_TIMEOUT, Unit, parse_unit
 from tests.lab.machines.conftest import AGENT, UserData
 from tests.lab.machines.world import World, running, until
 

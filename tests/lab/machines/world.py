@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from autoscaler.lab.machine_host import LabMachine
+from lab.machine_host import LabMachine
 from tests.patience import PATIENCE
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest_asyncio
 
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.laboratory import LabFleet, Laboratory
+from lab.ec2.moto import MotoProcess
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import ec2_sku
 from tests.lab.system.pace import yielding
 

@@ -17,14 +17,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from autoscaler.lab.github.records import Job as PushedJob
-from autoscaler.lab.github.settings import JobSpec
-from autoscaler.lab.laboratory import Laboratory
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.store.codec import decode_job, decode_launch_request, decode_machine, decode_runner
+from lab.github.records import Job as PushedJob
+from lab.github.settings import JobSpec
+from lab.laboratory import Laboratory
 from tests.lab.system.pace import stretched
 
 ORGANIZATION = "acme"

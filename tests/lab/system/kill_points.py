@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from autoscaler.lab.github.settings import AnswerFault
-from autoscaler.lab.laboratory import APP_ID, Laboratory
-from autoscaler.lab.machines.interception import Said
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.runners import Runner, RunnerState
+from lab.github.settings import AnswerFault
+from lab.laboratory import APP_ID, Laboratory
+from lab.machines.interception import Said
 from tests.lab.system.harness import CALL_TAG, Records, records_in
 from tests.lab.system.mortal_controller import LastWrite, unwritten
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autoscaler.lab.ec2.instances import Instance
-from autoscaler.lab.github.records import Job as PushedJob
-from autoscaler.lab.github.server import RegisteredRunnerView
-from autoscaler.lab.laboratory import LabFleet, Laboratory
-from autoscaler.lab.machines.misbehaving_host import Misdeed
-from autoscaler.lab.machines.misbehaviour import Misbehaviour
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from lab.ec2.instances import Instance
+from lab.github.records import Job as PushedJob
+from lab.github.server import RegisteredRunnerView
+from lab.laboratory import LabFleet, Laboratory
+from lab.machines.misbehaving_host import Misdeed
+from lab.machines.misbehaviour import Misbehaviour
 from tests.lab.system.harness import SKU_TAG, Records, ec2_sku, read_records, until
 from tests.lab.system.pace import PATIENCE, yielding
 

@@ -98,9 +98,9 @@ def main(order: Path) -> None:
     event.listen(Engine, "do_connect", watch)
     event.listen(Engine, "begin", fate.begin)
     event.listen(Engine, "commit", fate.commit)
-    from autoscaler.cli import commands
+    from lab.serve import command
 
-    commands()
+    command()
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 import pytest
 
-from autoscaler.lab.github.settings import DeliveryFaults, Limits
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.catalogue import RegistrationRate
+from lab.github.settings import DeliveryFaults, Limits
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import (
     Records,
     at_rest,

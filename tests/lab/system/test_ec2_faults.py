@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.lab.ec2.instances import Instance, Pool
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.ec2.throttling import Bucket, RequestLimits
-from autoscaler.lab.github.records import Job as PushedJob
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.ledger.lists import ABSENCE_CONFIRMED_AFTER
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
+from lab.ec2.instances import Instance, Pool
+from lab.ec2.moto import MotoProcess
+from lab.ec2.throttling import Bucket, RequestLimits
+from lab.github.records import Job as PushedJob
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import (
     CALL_TAG,
     SKU_TAG,

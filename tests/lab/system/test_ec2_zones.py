@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.github.records import Job as PushedJob
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.cooldowns import offering_key
 from autoscaler.model.launch_requests import LaunchRequest
+from lab.ec2.moto import MotoProcess
+from lab.github.records import Job as PushedJob
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import (
     SKU_TAG,
     Operator,

@@ -13,14 +13,14 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from autoscaler.lab.ec2.instances import Instance, Pool
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.github.records import Job as PushedJob
-from autoscaler.lab.github.records import JobStatus
-from autoscaler.lab.github.settings import AnswerFault, DeliveryFaults
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
+from lab.ec2.instances import Instance, Pool
+from lab.ec2.moto import MotoProcess
+from lab.github.records import Job as PushedJob
+from lab.github.records import JobStatus
+from lab.github.settings import AnswerFault, DeliveryFaults
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import (
     SKU_TAG,
     at_rest,

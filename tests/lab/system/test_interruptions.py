@@ -5,11 +5,11 @@ With notice and without, at work and ready, with a proper shutdown and as if the
 
 from dataclasses import replace
 
-from autoscaler.lab.ec2.instances import Instance, InstanceState
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import ExitReason, Machine, MachineState, TerminationReason
+from lab.ec2.instances import Instance, InstanceState
+from lab.ec2.moto import MotoProcess
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import (
     SKU_TAG,
     ec2_sku,

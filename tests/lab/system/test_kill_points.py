@@ -9,9 +9,9 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.identifiers import Seconds
+from lab.ec2.moto import MotoProcess
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import (
     at_rest,
     copied_store,

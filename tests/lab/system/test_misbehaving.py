@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from autoscaler.lab.ec2.lifecycle import BY_ITSELF, BY_USER
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.laboratory import Laboratory
-from autoscaler.lab.machines.misbehaving_host import PANIC
-from autoscaler.lab.machines.misbehaviour import Misbehaviour
 from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import RunnerState
+from lab.ec2.lifecycle import BY_ITSELF, BY_USER
+from lab.ec2.moto import MotoProcess
+from lab.laboratory import Laboratory
+from lab.machines.misbehaving_host import PANIC
+from lab.machines.misbehaviour import Misbehaviour
 from tests.lab.system.harness import job, read_records, told_of
 from tests.lab.system.misbehaving import EARLY, STORIES, Outcome, Sample, fleet, live
 

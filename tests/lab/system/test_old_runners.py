@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from autoscaler.lab.ec2.lifecycle import RUNNER_TAG
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.machines import ExitReason
+from lab.ec2.lifecycle import RUNNER_TAG
+from lab.ec2.moto import MotoProcess
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import SKU_TAG, at_rest, ec2_sku, job, read_records, until
 from tests.lab.system.pace import PATIENCE, yielding
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.failures import FailureClass
+from lab.ec2.moto import MotoProcess
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import at_rest, job, log_lines, read_records, shows, until
 from tests.lab.system.pace import PATIENCE, yielding
 

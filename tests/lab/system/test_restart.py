@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from autoscaler.lab.ec2.instances import Instance
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
+from lab.ec2.instances import Instance
+from lab.ec2.moto import MotoProcess
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import SKU_TAG, ec2_sku, job, read_records, until, wrong_slots
 from tests.lab.system.pace import PATIENCE, yielding
 

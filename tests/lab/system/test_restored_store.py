@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.lab.ec2.instances import IN_USE
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.github.records import Job as PushedJob
-from autoscaler.lab.laboratory import LabFleet, Laboratory
-from autoscaler.lab.machines.interception import Said
 from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import TerminationReason
+from lab.ec2.instances import IN_USE
+from lab.ec2.moto import MotoProcess
+from lab.github.records import Job as PushedJob
+from lab.laboratory import LabFleet, Laboratory
+from lab.machines.interception import Said
 from tests.lab.system.harness import (
     CALL_TAG,
     Operator,

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from autoscaler.lab.ec2.instances import Instance, InstanceState, Pool
-from autoscaler.lab.github.records import Job as PushedJob
-from autoscaler.lab.github.records import JobStatus
-from autoscaler.lab.laboratory import Laboratory
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from lab.ec2.instances import Instance, InstanceState, Pool
+from lab.github.records import Job as PushedJob
+from lab.github.records import JobStatus
+from lab.laboratory import Laboratory
 from tests.lab.system.harness import (
     SKU_TAG,
     job,

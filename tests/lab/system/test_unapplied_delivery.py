@@ -4,11 +4,11 @@ import json
 from datetime import UTC, datetime
 
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.github.settings import AnswerFault
-from autoscaler.lab.laboratory import LabFleet, Laboratory
 from autoscaler.model.identifiers import JobId
 from autoscaler.store.sqlite import SqliteStore
+from lab.ec2.moto import MotoProcess
+from lab.github.settings import AnswerFault
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import ec2_sku, read_records, until
 from tests.lab.system.pace import PATIENCE, yielding
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from autoscaler.lab.ec2.moto import MotoProcess
-from autoscaler.lab.github.settings import DeliveryFaults, Limits
-from autoscaler.lab.laboratory import LabFleet, Laboratory
+from lab.ec2.moto import MotoProcess
+from lab.github.settings import DeliveryFaults, Limits
+from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import at_rest, ec2_sku, job, read_records, until
 from tests.lab.system.pace import PATIENCE, yielding
 

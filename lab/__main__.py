@@ -1,0 +1,71 @@
+"""`python -m lab` (`make demo`): replay one push to a large repository against the laboratory."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from autoscaler.model.catalogue import OperatingSystem
+
+command = typer.Typer(add_completion=False)
+
+
+@command.command()
+def demo(
+    scale: Annotated[
+        float | None, typer.Option(min=1, max=100_000, help="How many times faster than real time.")
+    ] = None,
+    lose_job: Annotated[
+        bool,
+        typer.Option(
+            "--lose-job", help="Have the laboratory lose a job, to see that the demo reports it."
+        ),
+    ] = False,
+    leak_machine: Annotated[
+        bool,
+        typer.Option(
+            "--leak-machine",
+            help="Have the laboratory keep a machine, to see that the demo reports it.",
+        ),
+    ] = False,
+    push: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Replay this push instead of the built-in one."),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Keep the controller's log, configuration and store in this folder.",
+        ),
+    ] = None,
+) -> None:
+    """Replay one push to a large repository against a simulated GitHub and EC2 on this host."""
+    if lose_job and leak_machine:
+        raise typer.BadParameter("--lose-job and --leak-machine: choose one")
+    # Importing all of it takes seconds where the disk or the processors are busy.
+    typer.echo("Loading the laboratory ...")
+    sys.stdout.flush()
+    from lab.demo import DEFAULT_SCALE, DemoOptions
+    from lab.demo import main as run
+    from lab.machine_steps import read_steps
+    from lab.verdict import Fault
+
+    fault = Fault.LOST_JOB if lose_job else Fault.LEAKED_MACHINE if leak_machine else None
+    options = DemoOptions(
+        scale=DEFAULT_SCALE if scale is None else scale, fault=fault, push=push, keep=keep
+    )
+    raise typer.Exit(run(price_of=price_of, steps_of=read_steps, options=options))
+
+
+def price_of(instance_type: str, os: "OperatingSystem") -> float:
+    """Return an instance type's dollars an hour. Raises ValueError if it is unknown or has no price."""
+    from autoscaler.providers.ec2.instance_types import instance_type as find
+
+    return find(instance_type).dollars_per_hour(os)
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,186 @@
+"""Which actions the front answers itself, and which go to moto.
+
+moto does not know the lab's instances, so every action on instances is answered here or refused;
+what has no instance in it (networks, security groups, instance types) is moto's.
+"""
+
+import base64
+from collections.abc import Awaitable, Callable
+
+from lab.ec2.describing import InstanceList, found, state_shown
+from lab.ec2.fleets import create_fleet
+from lab.ec2.idempotency import ClientTokens
+from lab.ec2.instances import InstanceState
+from lab.ec2.launching import Launcher, run_instances
+from lab.ec2.paging import empty_page
+from lab.ec2.price_list import PriceList
+from lab.ec2.query import Ec2Error, Tree, answer, element, nest, timestamp
+from lab.ec2.volumes import Volumes
+
+Handler = Callable[[dict[str, str], Tree], Awaitable[str]]
+MAX_TERMINATED = 1000
+MAX_CONSOLE = 64 * 1024
+"""Bytes of console output that EC2 keeps, the last ones (EC2 User Guide, "Instance console output")."""
+RESULTS = {
+    "DescribeInstances": "reservationSet",
+    "DescribeLaunchTemplates": "launchTemplates",
+    "DescribeSpotPriceHistory": "spotPriceHistorySet",
+    "DescribeVolumes": "volumeSet",
+}
+"""The element that a list's results stand in, by its action: these may begin with an empty page."""
+
+REFUSED = frozenset(
+    {
+        "AttachVolume",
+        "DeleteFleets",
+        "DescribeFleetInstances",
+        "DescribeFleets",
+        "CopyImage",
+        "CreateImage",
+        "CreateVolume",
+        "DescribeInstanceAttribute",
+        "DescribeInstanceStatus",
+        "DescribeTags",
+        "DetachVolume",
+        "ModifyFleet",
+        "ModifyInstanceAttribute",
+        "RebootInstances",
+        "RegisterImage",
+        "RequestSpotFleet",
+        "RequestSpotInstances",
+        "StartInstances",
+        "StopInstances",
+    }
+)
+
+
+class Actions:
+    """The actions of one account's EC2."""
+
+    def __init__(
+        self, launcher: Launcher, listing: InstanceList, volumes: Volumes, prices: PriceList
+    ) -> None:
+        self._launcher = launcher
+        self._listing = listing
+        self._tokens = ClientTokens()
+        images, templates = launcher.images, launcher.templates
+        self._handlers: dict[str, Handler] = {
+            "CreateFleet": self._create_fleet,
+            "RunInstances": self._run_instances,
+            "TerminateInstances": self._terminate,
+            "DescribeInstances": _plain(listing.describe),
+            "DescribeInstanceTypeOfferings": _plain(launcher.sales.describe),
+            "DescribeSpotPriceHistory": _plain(prices.spot_history),
+            "DescribeVolumes": _plain(volumes.describe),
+            "DeleteVolume": _plain(volumes.delete),
+            "DescribeImages": _plain(images.describe),
+            "DeregisterImage": _plain(images.deregister),
+            "GetConsoleOutput": _plain(self._console),
+            "CreateLaunchTemplate": self._create_template,
+            "CreateLaunchTemplateVersion": _plain(templates.create_version),
+            "DeleteLaunchTemplate": _plain(templates.delete),
+            "DescribeLaunchTemplates": _plain(templates.describe),
+            "DescribeLaunchTemplateVersions": _plain(templates.describe_versions),
+            "ModifyLaunchTemplate": _plain(templates.modify),
+        }
+
+    def answers(self, fields: dict[str, str]) -> bool:
+        """Whether the front answers this request, be it with a refusal."""
+        return fields["Action"] in self._handlers or fields["Action"] in REFUSED or _tags(fields)
+
+    async def perform(self, fields: dict[str, str]) -> str:
+        """Answer a request that the front answers. Raises Ec2Error."""
+        action = fields["Action"]
+        if action in REFUSED:
+            raise Ec2Error("UnsupportedOperation", f"The lab does not do {action}.")
+        if fields.get("DryRun", "false") == "true":
+            raise Ec2Error(
+                "DryRunOperation", "Request would have succeeded, but DryRun flag is set."
+            )
+        params = nest(fields)
+        if action in RESULTS and self._launcher.faults.begins_empty(params):
+            return empty_page(action, RESULTS[action], params)
+        handler = self._tag if _tags(fields) else self._handlers[action]
+        return await handler(fields, params)
+
+    async def _create_fleet(self, fields: dict[str, str], params: Tree) -> str:
+        return await self._tokens.once(fields, lambda: create_fleet(self._launcher, params))
+
+    async def _run_instances(self, fields: dict[str, str], params: Tree) -> str:
+        async def run() -> str:
+            launched = await run_instances(self._launcher, params)
+            return answer("RunInstances", self._listing.reservation(launched))
+
+        return await self._tokens.once(fields, run)
+
+    async def _create_template(self, fields: dict[str, str], params: Tree) -> str:
+        async def create() -> str:
+            return self._launcher.templates.create(params)
+
+        return await self._tokens.once(fields, create)
+
+    def _console(self, params: Tree) -> str:
+        launcher = self._launcher
+        (one,) = found(launcher.instances, launcher.lifecycle, [params.text("InstanceId")])
+        written = launcher.lifecycle.console(one)
+        shown = base64.b64encode(written.encode()[-MAX_CONSOLE:]).decode()
+        return answer(
+            "GetConsoleOutput",
+            element("instanceId", one.id)
+            + element("timestamp", timestamp(launcher.now()))
+            + element("output", shown),
+        )
+
+    async def _terminate(self, _: dict[str, str], params: Tree) -> str:
+        ids = dict.fromkeys(params.texts("InstanceId"))
+        if not ids or len(ids) > MAX_TERMINATED:
+            raise Ec2Error("InvalidParameterValue", f"Name 1 to {MAX_TERMINATED} instances")
+        launcher = self._launcher
+        named = found(launcher.instances, launcher.lifecycle, ids)
+        launcher.throttling.terminate(len(named))
+        changes = []
+        for one in named:
+            before = one.state
+            launcher.lifecycle.terminate(one)
+            ended = one.state is InstanceState.TERMINATED
+            # What leaks is answered as if it ended: that is the fault.
+            after = InstanceState.TERMINATED if ended else InstanceState.SHUTTING_DOWN
+            changes.append(
+                {
+                    "instanceId": one.id,
+                    "currentState": state_shown(after),
+                    "previousState": state_shown(before),
+                }
+            )
+        return answer("TerminateInstances", element("instancesSet", changes))
+
+    async def _tag(self, fields: dict[str, str], params: Tree) -> str:
+        launcher, adding = self._launcher, fields["Action"] == "CreateTags"
+        said = {
+            tag.text("Key"): tag.text("Value") if "Value" in tag else None
+            for tag in params.structures("Tag")
+        }
+        for one in found(launcher.instances, launcher.lifecycle, params.texts("ResourceId")):
+            if adding:
+                one.tags = one.tags | {key: value or "" for key, value in said.items()}
+            else:
+                one.tags = {
+                    key: value
+                    for key, value in one.tags.items()
+                    if not (key in said and said[key] in (None, value))
+                }
+        return answer(fields["Action"], element("return", True))
+
+
+def _tags(fields: dict[str, str]) -> bool:
+    """Whether a request tags instances; EC2 allows a mixture of resources, the lab does not."""
+    if fields["Action"] not in ("CreateTags", "DeleteTags"):
+        return False
+    return fields.get("ResourceId.1", "").startswith("i-")
+
+
+def _plain(handler: Callable[[Tree], str]) -> Handler:
+    async def handle(_: dict[str, str], params: Tree) -> str:
+        return handler(params)
+
+    return handle

@@ -1,0 +1,50 @@
+"""EC2's filters: all of them must hold, any value of one suffices, `*` and `?` are wildcards.
+
+Decides whether one thing passes. Never which things there are.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from lab.ec2.query import Ec2Error, Tree
+
+
+class Filters:
+    """A request's filters, for a kind of thing that has attributes of the `known` names."""
+
+    def __init__(self, params: Tree, known: frozenset[str]) -> None:
+        """Raises Ec2Error for a filter that this kind of thing does not have."""
+        self._filters = [
+            (one.text("Name"), one.texts("Value")) for one in params.structures("Filter")
+        ]
+        for name, _ in self._filters:
+            if name not in known and name != "tag-key" and not name.startswith("tag:"):
+                raise Ec2Error("InvalidParameterValue", f"The filter '{name[:60]}' is invalid")
+
+    def admit(self, attributes: Mapping[str, str], tags: Mapping[str, str]) -> bool:
+        """Whether a thing with these attributes, by filter name, and tags passes."""
+        return all(_passes(attributes, tags, name, values) for name, values in self._filters)
+
+
+def _passes(
+    attributes: Mapping[str, str], tags: Mapping[str, str], name: str, values: list[str]
+) -> bool:
+    if name == "tag-key":
+        return any(_matches(value, key) for value in values for key in tags)
+    if name.startswith("tag:"):
+        tag = tags.get(name.removeprefix("tag:"))
+        return tag is not None and any(_matches(value, tag) for value in values)
+    return any(_matches(value, attributes[name]) for value in values)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    if "*" not in pattern and "?" not in pattern:
+        return pattern == text
+    return _compiled(pattern).fullmatch(text) is not None
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    escaped = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.compile(escaped, re.DOTALL)

@@ -1,0 +1,158 @@
+"""The loopback server: takes requests for AWS's API and for the machines' metadata.
+
+Decides who answers (the front's own actions, Service Quotas' stand-in, or moto), counts every
+call, and breaks connections where a fault says so. Checks no credentials; a request for another
+region is refused, for nothing of it is here.
+"""
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from lab.ec2 import event_queue, price_list, service_quotas
+from lab.ec2.actions import Actions
+from lab.ec2.event_queue import EventQueue
+from lab.ec2.faults import Faults
+from lab.ec2.moto import MotoAnswer, MotoClient
+from lab.ec2.price_list import PriceList
+from lab.ec2.query import Ec2Error, parse_query
+from lab.ec2.service_quotas import ServiceQuotas
+from lab.ec2.subnets import Subnets
+from lab.ec2.throttling import Throttling
+
+MAX_REQUEST = 4 * 1024 * 1024
+CREDENTIAL_SCOPE = re.compile(r"Credential=[^/,]*/\d{8}/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
+PASSED_ON = ("Authorization", "Content-Type", "X-Amz-Target", "X-Amz-Date")
+
+
+@dataclass(frozen=True, slots=True)
+class Answerers:
+    """Who answers what, and what stands in the way. `sleep` and `now` are lab time."""
+
+    actions: Actions
+    quotas: ServiceQuotas
+    prices: PriceList
+    events: EventQueue
+    subnets: Subnets
+    moto: MotoClient
+    faults: Faults
+    throttling: Throttling
+    sleep: Callable[[float], Awaitable[None]]
+    now: Callable[[], float]
+
+
+class Front:
+    """Serves one account in one region."""
+
+    def __init__(self, answerers: Answerers, region: str) -> None:
+        self._to = answerers
+        self._region = region
+        self._runner: web.AppRunner | None = None
+        self.calls: Counter[str] = Counter()
+        self.errors: Counter[tuple[str, str]] = Counter()
+        self.sendings: defaultdict[str, list[str]] = defaultdict(list)
+        self.first_sent: dict[str, float] = {}
+        self.url = ""
+
+    async def start(self, routes: Sequence[web.RouteDef]) -> None:
+        """Listen on a free port of loopback, with these routes beside the API."""
+        app = web.Application(client_max_size=MAX_REQUEST)
+        app.add_routes([*routes, web.post("/{path:.*}", self._handle)])
+        # Short: who waits for a message at the end of a lab waits in vain.
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+
+    async def close(self) -> None:
+        """Stop listening. Idempotent."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        scope = CREDENTIAL_SCOPE.search(request.headers.get("Authorization", ""))
+        if scope is not None and scope[2] != "ec2":
+            return await self._other_service(request, scope[2], scope[1], body)
+        action, silence = "?", None
+        try:
+            fields = parse_query(body)
+            action = fields["Action"]
+            self.calls[action] += 1
+            self._check_region(scope[1] if scope is not None else self._region)
+            if "ClientToken" in fields:
+                self.sendings[fields["ClientToken"]].append(hashlib.sha256(body).hexdigest())
+                self.first_sent.setdefault(fields["ClientToken"], self._to.now())
+            if self._to.faults.cuts_call(fields):
+                return _break_off(request)
+            self._to.throttling.admit(fields)
+            self._to.faults.check_call(action)
+            response = await self._answer(fields, body)
+            silence = self._to.faults.loses_answer(fields)
+        except Ec2Error as error:
+            self.calls["?"] += action == "?"
+            self.errors[action, error.code] += 1
+            response = web.Response(status=error.status, text=error.body(), content_type="text/xml")
+        if silence is None:
+            return response
+        if silence:
+            await self._to.sleep(silence)
+        return _break_off(request)
+
+    def _check_region(self, region: str) -> None:
+        if region != self._region:
+            raise Ec2Error("AuthFailure", f"The lab is {self._region}, not {region}.")
+
+    async def _answer(self, fields: dict[str, str], body: bytes) -> web.Response:
+        to, action = self._to, fields["Action"]
+        if to.actions.answers(fields):
+            text = await to.actions.perform(fields)
+            return web.Response(text=text, content_type="text/xml")
+        answer = await to.moto.forward(body)
+        to.subnets.forwarded(action)
+        if "xml" not in answer.content_type:
+            # moto's way of saying that it has no such action.
+            raise Ec2Error("InvalidAction", f"Neither the lab nor moto does {action}.")
+        if action == "DescribeSubnets" and answer.status == 200:
+            answer = answer._replace(body=to.subnets.corrected(answer.body))
+        return _passed_back(answer)
+
+    async def _other_service(
+        self, request: web.Request, service: str, region: str, body: bytes
+    ) -> web.StreamResponse:
+        """Service Quotas, the price list and SQS here; the rest is moto's, by the caller's headers."""
+        self.calls[service] += 1
+        if service == event_queue.SERVICE:
+            target = request.headers.get("X-Amz-Target", "")
+            status, text = await self._to.events.answer(target, body)
+            return web.Response(status=status, text=text, content_type=event_queue.CONTENT_TYPE)
+        if service == price_list.SERVICE:
+            target = request.headers.get("X-Amz-Target", "")
+            status, text = self._to.prices.answer(target, region, body)
+            return web.Response(status=status, text=text, content_type=price_list.CONTENT_TYPE)
+        if service == service_quotas.SERVICE:
+            target = request.headers.get("X-Amz-Target", "")
+            status, text = self._to.quotas.answer(target, body)
+            return web.Response(status=status, text=text, content_type=service_quotas.CONTENT_TYPE)
+        headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+        path = request.rel_url.raw_path_qs.lstrip("/")
+        return _passed_back(await self._to.moto.forward(body, path, headers))
+
+
+def _break_off(request: web.Request) -> web.Response:
+    """Cut the connection; the response is for aiohttp's books only."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)
+
+
+def _passed_back(answer: MotoAnswer) -> web.Response:
+    return web.Response(
+        status=answer.status, body=answer.body, headers={"Content-Type": answer.content_type}
+    )

@@ -1,0 +1,177 @@
+"""Machine images, kept by the front: moto gives every image the same 15 GiB root disk.
+
+Decides what DescribeImages and DeregisterImage answer. Never makes an image by itself.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from lab.ec2.filters import Filters
+from lab.ec2.query import Ec2Error, Tree, answer, element, tag_set, timestamp
+
+FILTERS = frozenset(
+    {
+        "architecture",
+        "image-id",
+        "image-type",
+        "is-public",
+        "name",
+        "owner-id",
+        "platform",
+        "root-device-name",
+        "root-device-type",
+        "state",
+        "virtualization-type",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image of this account. `created_at` is Unix seconds of lab time.
+
+    `platform` is linux or windows, `architecture` EC2's x86_64 or arm64.
+    """
+
+    id: str
+    name: str
+    platform: str
+    architecture: str
+    root_device: str
+    snapshot_gb: int
+    created_at: float
+    tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def snapshot_id(self) -> str:
+        """Its root snapshot."""
+        return "snap-" + self.id.removeprefix("ami-")
+
+
+class Images:
+    """The account's images, each created later than the one before it."""
+
+    def __init__(self, account: str, now: Callable[[], float]) -> None:
+        self._account = account
+        self._now = now
+        self._by_id: dict[str, Image] = {}
+        self._latest = 0.0
+
+    def add(
+        self,
+        name: str,
+        *,
+        platform: str = "linux",
+        architecture: str = "x86_64",
+        root_device: str = "/dev/xvda",
+        snapshot_gb: int = 30,
+        tags: Mapping[str, str] | None = None,
+    ) -> Image:
+        """Register an image owned by `self`; at least a second newer than every other."""
+        # A day in the past, so that several seeded at once are not from the future.
+        self._latest = max(self._latest + 1, self._now() - 86_400)
+        image = Image(
+            id="ami-" + secrets.token_hex(9)[:17],
+            name=name,
+            platform=platform,
+            architecture=architecture,
+            root_device=root_device,
+            snapshot_gb=snapshot_gb,
+            created_at=self._latest,
+            tags=dict(tags or {}),
+        )
+        self._by_id[image.id] = image
+        return image
+
+    def publish(self, older: Image, name: str, tags: Mapping[str, str] | None = None) -> Image:
+        """Register a newer image like another one, created now: what a rebuild of it gives."""
+        self._latest = max(self._latest + 1, self._now())
+        newer = replace(
+            older,
+            id="ami-" + secrets.token_hex(9)[:17],
+            name=name,
+            created_at=self._latest,
+            tags=dict(older.tags if tags is None else tags),
+        )
+        self._by_id[newer.id] = newer
+        return newer
+
+    def named(self, pattern: str) -> list[Image]:
+        """The images whose names fit a glob, the newest last."""
+        return [one for one in self._by_id.values() if fnmatchcase(one.name, pattern)]
+
+    def find(self, image_id: str) -> Image:
+        """Raises Ec2Error for an image that is not there."""
+        if not image_id.startswith("ami-"):
+            raise Ec2Error("InvalidAMIID.Malformed", f'Invalid id: "{image_id}"')
+        image = self._by_id.get(image_id)
+        if image is None:
+            raise Ec2Error("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
+        return image
+
+    def describe(self, params: Tree) -> str:
+        """Answer DescribeImages."""
+        filters = Filters(params, FILTERS)
+        ids = params.texts("ImageId")
+        images = [self.find(image_id) for image_id in ids] if ids else list(self._by_id.values())
+        owners = set(params.texts("Owner") or ["self"])
+        if not owners & {"self", self._account}:
+            images = []
+        chosen = [image for image in images if filters.admit(self._attributes(image), image.tags)]
+        return answer("DescribeImages", element("imagesSet", [self._shown(i) for i in chosen]))
+
+    def deregister(self, params: Tree) -> str:
+        """Answer DeregisterImage."""
+        del self._by_id[self.find(params.text("ImageId")).id]
+        return answer("DeregisterImage", element("return", True))
+
+    def _attributes(self, image: Image) -> dict[str, str]:
+        return {
+            "architecture": image.architecture,
+            "image-id": image.id,
+            "image-type": "machine",
+            "is-public": "false",
+            "name": image.name,
+            "owner-id": self._account,
+            "platform": "windows" if image.platform == "windows" else "",
+            "root-device-name": image.root_device,
+            "root-device-type": "ebs",
+            "state": "available",
+            "virtualization-type": "hvm",
+        }
+
+    def _shown(self, image: Image) -> dict[str, object]:
+        windows = image.platform == "windows"
+        return {
+            "imageId": image.id,
+            "imageLocation": f"{self._account}/{image.name}",
+            "imageState": "available",
+            "imageOwnerId": self._account,
+            "creationDate": timestamp(image.created_at),
+            "isPublic": False,
+            "architecture": image.architecture,
+            "imageType": "machine",
+            "platform": "windows" if windows else None,
+            "platformDetails": "Windows" if windows else "Linux/UNIX",
+            "name": image.name,
+            "rootDeviceType": "ebs",
+            "rootDeviceName": image.root_device,
+            "blockDeviceMapping": [
+                {
+                    "deviceName": image.root_device,
+                    "ebs": {
+                        "snapshotId": image.snapshot_id,
+                        "volumeSize": image.snapshot_gb,
+                        "volumeType": "gp3",
+                        "deleteOnTermination": True,
+                        "encrypted": False,
+                    },
+                }
+            ],
+            "virtualizationType": "hvm",
+            "hypervisor": "xen",
+            "enaSupport": True,
+            "tagSet": tag_set(image.tags),
+        }

@@ -1,0 +1,194 @@
+"""The lab's instances: what each is and when it did what, and the few sums over all of them.
+
+Decides which instances EC2 would still list. Never changes an instance's state: see `lifecycle`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from autoscaler.model.catalogue import CapacityType
+from lab.ec2.images import Image
+
+
+class InstanceState(StrEnum):
+    """EC2's own names; `code` is the number that goes with each."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SHUTTING_DOWN = "shutting-down"
+    TERMINATED = "terminated"
+    STOPPED = "stopped"
+
+    @property
+    def code(self) -> int:
+        """EC2's number."""
+        return STATE_CODES[self]
+
+
+STATE_CODES = {
+    InstanceState.PENDING: 0,
+    InstanceState.RUNNING: 16,
+    InstanceState.SHUTTING_DOWN: 32,
+    InstanceState.TERMINATED: 48,
+    InstanceState.STOPPED: 80,
+}
+IN_USE = frozenset({InstanceState.PENDING, InstanceState.RUNNING})
+TAKING_CAPACITY = frozenset(
+    {InstanceState.PENDING, InstanceState.RUNNING, InstanceState.SHUTTING_DOWN}
+)
+
+
+class Pool(NamedTuple):
+    """What capacity is counted by: instance type x zone x capacity type."""
+
+    instance_type: str
+    zone: str
+    capacity_type: CapacityType
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """A subnet as moto has it. `addresses` are those of its CIDR block, less EC2's own five."""
+
+    id: str
+    zone: str
+    vpc: str
+    addresses: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpecification:
+    """One kind of instance to launch: template, override and request merged.
+
+    `user_data` is base64 as EC2 keeps it. `tags` and `volume_tags` are those at launch.
+    `disk_gb` is the root volume's size, `delete_disk` whether it goes with the instance.
+    """
+
+    image: Image
+    instance_type: str
+    subnet: Subnet
+    user_data: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    volume_tags: dict[str, str] = field(default_factory=dict)
+    security_groups: tuple[str, ...] = ()
+    instance_profile: str = ""
+    metadata_options: dict[str, str] = field(default_factory=dict)
+    shutdown_behavior: str = "stop"
+    disk_gb: int = 8
+    delete_disk: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """One instance. Moments are Unix seconds of lab time. Read only, but for `lifecycle` and tags.
+
+    `tags` is replaced, never changed in place.
+    `running_at` is None if it never ran; `ended_at` is when it began to end (billing stops).
+    Before `visible_at` no call but the one that made it knows it. `leaves_disk` is whether its
+    root volume outlives it.
+    """
+
+    id: str
+    number: int
+    reservation: str
+    specification: LaunchSpecification
+    capacity_type: CapacityType
+    tags: dict[str, str]
+    client_token: str
+    launched_at: float
+    volume_id: str
+    private_ip: str
+    state: InstanceState = InstanceState.PENDING
+    running_at: float | None = None
+    ended_at: float | None = None
+    terminated_at: float | None = None
+    reason: tuple[str, str] | None = None
+    transition: str = ""
+    visible_at: float = 0.0
+    pending_late: float = 0.0
+    leaves_disk: bool = False
+
+    @property
+    def instance_type(self) -> str:
+        """Such as g5.4xlarge."""
+        return self.specification.instance_type
+
+    @property
+    def zone(self) -> str:
+        """Such as us-east-1a."""
+        return self.specification.subnet.zone
+
+    @property
+    def pool(self) -> Pool:
+        """What its capacity counts against."""
+        return Pool(self.instance_type, self.zone, self.capacity_type)
+
+    def billed_seconds(self, now: float) -> float:
+        """Lab seconds in `running`, up to `now`; EC2's minimum of 60 s is not applied."""
+        if self.running_at is None:
+            return 0.0
+        return (now if self.ended_at is None else self.ended_at) - self.running_at
+
+
+class Instances:
+    """Every instance that ever was, in the order of launch."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Instance] = {}
+        self._taken: Counter[Pool] = Counter()
+        self._in_use: Counter[Pool] = Counter()
+        self._addresses: Counter[str] = Counter()
+        self._alive = 0
+        self.peak = 0
+        self.on_move: Callable[[Instance], None] = lambda _: None
+
+    def __iter__(self) -> Iterator[Instance]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    @property
+    def alive(self) -> int:
+        """How many are not terminated."""
+        return self._alive
+
+    def taken(self, pool: Pool) -> int:
+        """How many hold capacity of this pool now."""
+        return self._taken[pool]
+
+    def in_use(self) -> Iterator[tuple[Pool, int]]:
+        """How many are pending or running, by pool."""
+        return ((pool, machines) for pool, machines in self._in_use.items() if machines)
+
+    def addresses_taken(self, subnet: str) -> int:
+        """How many addresses of a subnet are taken: one for each instance not terminated."""
+        return self._addresses[subnet]
+
+    def find(self, instance_id: str) -> Instance | None:
+        """By id, listed or long gone."""
+        return self._by_id.get(instance_id)
+
+    def add(self, instance: Instance) -> None:
+        """Take up a fresh instance in `pending`."""
+        self._by_id[instance.id] = instance
+        self._taken[instance.pool] += 1
+        self._in_use[instance.pool] += 1
+        self._addresses[instance.specification.subnet.id] += 1
+        self._alive += 1
+        self.peak = max(self.peak, self._alive)
+
+    def move(self, instance: Instance, state: InstanceState) -> None:
+        """Put an instance in a state, and keep the sums right."""
+        before = instance.state
+        self._taken[instance.pool] += (state in TAKING_CAPACITY) - (before in TAKING_CAPACITY)
+        self._in_use[instance.pool] += (state in IN_USE) - (before in IN_USE)
+        ended = InstanceState.TERMINATED
+        lives = (before is ended) - (state is ended)
+        self._addresses[instance.specification.subnet.id] += lives
+        self._alive += lives
+        instance.state = state
+        self.on_move(instance)

@@ -1,0 +1,82 @@
+"""What a launch template or a request says about the instances to launch.
+
+Decides how the parameters are read and which of two says more. Never looks anything up.
+"""
+
+from dataclasses import dataclass, field
+
+from lab.ec2.query import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchData:
+    """What a template or a request says about instances; empty where it says nothing."""
+
+    image: str = ""
+    instance_type: str = ""
+    subnet: str = ""
+    user_data: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    volume_tags: dict[str, str] = field(default_factory=dict)
+    security_groups: tuple[str, ...] = ()
+    instance_profile: str = ""
+    metadata_options: dict[str, str] = field(default_factory=dict)
+    shutdown_behavior: str = ""
+    disks: dict[str, dict[str, str]] = field(default_factory=dict)
+    market: str = ""
+
+    def overlaid(self, other: "LaunchData") -> "LaunchData":
+        """This, with what `other` says put over it; tags of both, the other's first."""
+        return LaunchData(
+            image=other.image or self.image,
+            instance_type=other.instance_type or self.instance_type,
+            subnet=other.subnet or self.subnet,
+            user_data=other.user_data or self.user_data,
+            tags=self.tags | other.tags,
+            volume_tags=self.volume_tags | other.volume_tags,
+            security_groups=other.security_groups or self.security_groups,
+            instance_profile=other.instance_profile or self.instance_profile,
+            metadata_options=self.metadata_options | other.metadata_options,
+            shutdown_behavior=other.shutdown_behavior or self.shutdown_behavior,
+            disks=self.disks | other.disks,
+            market=other.market or self.market,
+        )
+
+
+def launch_data(params: Tree) -> LaunchData:
+    """Read the launch data of a RunInstances request, or that within CreateLaunchTemplate's.
+
+    Both name their parameters alike. Raises Ec2Error.
+    """
+    profile = params.structure("IamInstanceProfile")
+    return LaunchData(
+        image=params.text("ImageId"),
+        instance_type=params.text("InstanceType"),
+        subnet=params.text("SubnetId"),
+        user_data=params.text("UserData"),
+        tags=requested_tags(params, "instance"),
+        volume_tags=requested_tags(params, "volume"),
+        security_groups=tuple(params.texts("SecurityGroupId")),
+        instance_profile=profile.text("Name") or profile.text("Arn"),
+        metadata_options=_lower_first(params.structure("MetadataOptions")),
+        shutdown_behavior=params.text("InstanceInitiatedShutdownBehavior"),
+        disks={
+            disk.text("DeviceName"): _lower_first(disk.structure("Ebs"))
+            for disk in params.structures("BlockDeviceMapping")
+        },
+        market=params.structure("InstanceMarketOptions").text("MarketType"),
+    )
+
+
+def requested_tags(params: Tree, kind: str) -> dict[str, str]:
+    """The tags that a request's TagSpecifications give to a kind of resource."""
+    return {
+        tag.text("Key"): tag.text("Value")
+        for specification in params.structures("TagSpecification")
+        if specification.text("ResourceType") == kind
+        for tag in specification.structures("Tag")
+    }
+
+
+def _lower_first(fields: Tree) -> dict[str, str]:
+    return {name[:1].lower() + name[1:]: value for name, value in fields.plain().items()}

@@ -1,0 +1,207 @@
+"""Launches: what a kind of instance is, how many a pool gives, and RunInstances.
+
+Decides what launch data means and what is refused and how. Never spreads a request over pools:
+that is `fleets`. What the lab does not do is refused, never ignored.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from autoscaler.model.catalogue import CapacityType
+from lab.ec2.faults import NO_CAPACITY, NO_SPOT_ROLE, Faults
+from lab.ec2.images import Images
+from lab.ec2.instances import Instance, Instances, LaunchSpecification, Pool
+from lab.ec2.launch_data import LaunchData, launch_data
+from lab.ec2.lifecycle import Lifecycle
+from lab.ec2.query import Ec2Error, Tree, whole_number
+from lab.ec2.quotas import Quotas
+from lab.ec2.sales import Sales
+from lab.ec2.subnets import Subnets
+from lab.ec2.templates import LaunchTemplates
+from lab.ec2.throttling import Throttling
+
+MAX_USER_DATA = 16 * 1024
+"""Bytes before base64 (EC2 User Guide, instance user data)."""
+NETWORK = 10 << 24
+MAX_DISK_GB = 65_536
+NO_ADDRESSES = (
+    "InsufficientFreeAddressesInSubnet",
+    "The specified subnet does not have enough free addresses to satisfy the request.",
+)
+Bound = tuple[int, tuple[str, str]]
+"""How many instances there is room for, and the code and message for any more."""
+RUN_PARAMETERS = frozenset(
+    {
+        "Action",
+        "Version",
+        "BlockDeviceMapping",
+        "ClientToken",
+        "DryRun",
+        "IamInstanceProfile",
+        "ImageId",
+        "InstanceInitiatedShutdownBehavior",
+        "InstanceMarketOptions",
+        "InstanceType",
+        "LaunchTemplate",
+        "MaxCount",
+        "MetadataOptions",
+        "MinCount",
+        "SecurityGroupId",
+        "SubnetId",
+        "TagSpecification",
+        "UserData",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """So many instances of one kind, out of one pool."""
+
+    specification: LaunchSpecification
+    capacity_type: CapacityType
+    client_token: str
+    system_tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def pool(self) -> Pool:
+        """What the order draws on."""
+        specification = self.specification
+        return Pool(specification.instance_type, specification.subnet.zone, self.capacity_type)
+
+
+@dataclass(slots=True)
+class Launcher:
+    """Makes instances within what pools, quotas and subnets give."""
+
+    instances: Instances
+    lifecycle: Lifecycle
+    faults: Faults
+    images: Images
+    templates: LaunchTemplates
+    subnets: Subnets
+    sales: Sales
+    quotas: Quotas
+    throttling: Throttling
+    now: Callable[[], float]
+
+    async def specify(self, data: LaunchData) -> LaunchSpecification:
+        """Resolve everything that launch data names. Raises Ec2Error."""
+        if not data.instance_type:
+            raise Ec2Error(
+                "MissingParameter", "The request must contain the parameter InstanceType"
+            )
+        if len(data.user_data) * 3 // 4 > MAX_USER_DATA + 2:
+            raise Ec2Error("InvalidUserData.Malformed", "User data is limited to 16384 bytes")
+        image = self.images.find(data.image)
+        disk = data.disks.get(image.root_device, {})
+        asked = disk.get("volumeSize") or str(image.snapshot_gb)
+        size = whole_number(asked, "VolumeSize", 1, MAX_DISK_GB)
+        if size < image.snapshot_gb:
+            raise Ec2Error(
+                "InvalidBlockDeviceMapping",
+                f"Volume of size {size}GB is smaller than snapshot '{image.snapshot_id}', "
+                f"expect size >= {image.snapshot_gb}GB",
+            )
+        return LaunchSpecification(
+            image=image,
+            instance_type=data.instance_type,
+            subnet=await self.subnets.find(data.subnet),
+            user_data=data.user_data,
+            tags=data.tags,
+            volume_tags=data.volume_tags,
+            security_groups=data.security_groups,
+            instance_profile=data.instance_profile,
+            metadata_options=data.metadata_options,
+            shutdown_behavior=data.shutdown_behavior or "stop",
+            disk_gb=size,
+            delete_disk=disk.get("deleteOnTermination", "true") == "true",
+        )
+
+    def room(self, order: Order, wanted: int) -> tuple[int, tuple[str, str] | None]:
+        """How many of these can be had now, and the error for the rest: that of the closest bound.
+
+        Raises Ec2Error for a type that a quota cannot be counted for.
+        """
+        tightest, error = wanted, None
+        for bound in (*self._account_bounds(order), *self._pool_bounds(order)):
+            if bound[0] < tightest:
+                tightest, error = bound
+        return tightest, error
+
+    def _account_bounds(self, order: Order) -> Iterator[Bound]:
+        if order.capacity_type is CapacityType.SPOT and not self.faults.spot_role:
+            yield 0, NO_SPOT_ROLE
+        quota = self.quotas.room(order.pool)
+        if quota is not None:
+            yield quota
+
+    def _pool_bounds(self, order: Order) -> Iterator[Bound]:
+        pool, subnet = order.pool, order.specification.subnet
+        refusal = self.faults.refusal(pool)
+        if refusal is not None:
+            yield 0, refusal
+        yield self.subnets.free(subnet.id, subnet.addresses), NO_ADDRESSES
+        room = self.faults.room(pool, self.instances.taken(pool))
+        if room is not None:
+            message = (
+                f"There is no {pool.capacity_type} capacity for {pool.instance_type} left in "
+                f"{pool.zone}."
+            )
+            yield room, (NO_CAPACITY, message)
+
+    def launch(self, order: Order, count: int) -> list[Instance]:
+        """Make instances, all in one reservation."""
+        reservation = "r-" + secrets.token_hex(9)[:17]
+        return [self._launch_one(order, reservation) for _ in range(count)]
+
+    def _launch_one(self, order: Order, reservation: str) -> Instance:
+        number = len(self.instances)
+        address = NETWORK + 10 + number
+        instance = Instance(
+            id="i-" + secrets.token_hex(9)[:17],
+            number=number,
+            reservation=reservation,
+            specification=order.specification,
+            capacity_type=order.capacity_type,
+            tags=order.specification.tags | order.system_tags,
+            client_token=order.client_token,
+            # EC2 gives whole seconds, the same in DescribeInstances and in the identity document.
+            launched_at=float(int(self.now())),
+            volume_id="vol-" + secrets.token_hex(9)[:17],
+            leaves_disk=not order.specification.delete_disk,
+            private_ip=".".join(str(byte) for byte in address.to_bytes(4, "big")),
+        )
+        self.instances.add(instance)
+        self.lifecycle.launch(instance)
+        return instance
+
+
+def capacity_type_of(lifecycle: str) -> CapacityType:
+    """EC2's word for a way of buying. Raises Ec2Error for one that the lab does not sell."""
+    try:
+        return CapacityType(lifecycle)
+    except ValueError as error:
+        raise Ec2Error("UnsupportedOperation", f"The lab sells no {lifecycle}.") from error
+
+
+async def run_instances(launcher: Launcher, params: Tree) -> list[Instance]:
+    """RunInstances: at least MinCount of one kind, or Ec2Error and nothing."""
+    unknown = params.keys() - RUN_PARAMETERS
+    if unknown:
+        raise Ec2Error("UnsupportedOperation", f"The lab does not do {sorted(unknown)[0]}.")
+    data = launch_data(params)
+    if "LaunchTemplate" in params:
+        data = launcher.templates.find(params.structure("LaunchTemplate")).data.overlaid(data)
+    specification = await launcher.specify(data)
+    highest = whole_number(params.text("MaxCount"), "MaxCount", 1, 1000)
+    lowest = whole_number(params.text("MinCount"), "MinCount", 1, highest)
+    capacity_type = capacity_type_of(data.market or CapacityType.ON_DEMAND)
+    order = Order(specification, capacity_type, params.text("ClientToken"))
+    launcher.throttling.launch(highest)
+    launcher.sales.check(order.pool, "Unsupported")
+    room, error = launcher.room(order, highest)
+    if room < lowest and error is not None:
+        raise Ec2Error(*error)
+    return launcher.launch(order, room)

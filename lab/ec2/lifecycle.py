@@ -1,0 +1,182 @@
+"""What happens to an instance in time: pending, running, shutting down, terminated.
+
+Decides when an instance moves on, and has its machine booted and killed. Never launches one.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from autoscaler.controller.ports.clock import Clock
+from lab.ec2.faults import Faults
+from lab.ec2.instances import Instance, Instances, InstanceState
+from lab.ec2.query import timestamp
+from lab.machine_host import RUNNER_VERSION, LabMachine, MachineHost
+
+BY_USER = ("Client.UserInitiatedShutdown", "User initiated shutdown")
+TAKEN_BACK = ("Server.SpotInstanceTermination", "Spot instance termination")
+BY_ITSELF = ("Client.InstanceInitiatedShutdown", "Instance initiated shutdown")
+
+RUNNER_TAG = "lab:runner-version"
+"""The tag of an image that says which version of actions/runner is in it."""
+
+
+@dataclass(slots=True)
+class Delays:
+    """Lab seconds; may be changed at any time and hold for what begins after that.
+
+    `listed` is how long a terminated instance is still described (EC2: about an hour).
+    """
+
+    pending: float = 5.0
+    shutting_down: float = 5.0
+    listed: float = 3600.0
+
+
+class Lifecycle:
+    """Moves instances, with one task for each that is under way."""
+
+    def __init__(
+        self, instances: Instances, host: MachineHost, clock: Clock, faults: Faults, delays: Delays
+    ) -> None:
+        self._instances = instances
+        self._host = host
+        self._clock = clock
+        self._faults = faults
+        self._delays = delays
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self.metadata_root = ""
+
+    def launch(self, instance: Instance) -> None:
+        """Let a fresh instance, already added, come up in its time, or fail to."""
+        self._faults.launched(instance)
+        task = asyncio.create_task(self._start(instance))
+        self._starting[instance.id] = task
+        task.add_done_callback(lambda _: self._starting.pop(instance.id, None))
+
+    def terminate(self, instance: Instance) -> None:
+        """End an instance as TerminateInstances does: at once in name, in its time in fact.
+
+        EC2 tries to shut the operating system down (User Guide, "How instance termination works").
+        """
+        if self._faults.leaks(instance):
+            return
+        if instance.state is InstanceState.STOPPED:
+            self._terminated(instance)
+            return
+        if instance.ended_at is not None:
+            return
+        starting = self._starting.get(instance.id)
+        if starting is not None and instance.state is InstanceState.PENDING:
+            starting.cancel()
+        self._end(instance, BY_USER, "User initiated")
+        self._spawn(self._end_and_terminate(instance, starting, self._host.shut_down))
+
+    def take_back(self, instance: Instance, properly: bool = True) -> None:
+        """End an instance as spot does: at once, whatever it is at.
+
+        `properly` says whether its operating system is shut down: EC2 tries, and guarantees nothing.
+        """
+        if instance.ended_at is None:
+            starting = self._starting.get(instance.id)
+            self._end(instance, TAKEN_BACK, "")
+            end = self._host.shut_down if properly else self._host.kill
+            self._spawn(self._end_and_terminate(instance, starting, end))
+
+    async def powered_off(self, instance: Instance) -> None:
+        """The machine has gone down by itself; what that means is the shutdown behavior's."""
+        if self._faults.leaks(instance) or instance.ended_at is not None:
+            return
+        stops = instance.specification.shutdown_behavior != "terminate"
+        self._end(instance, BY_ITSELF, "")
+        if stops:
+            self._instances.move(instance, InstanceState.STOPPED)
+        else:
+            self._spawn(self._terminated_later(instance))
+
+    def listed(self, instance: Instance) -> bool:
+        """Whether EC2 would describe it: already, and still."""
+        now = self._clock.now()
+        if instance.terminated_at is not None:
+            return now < instance.terminated_at + self._delays.listed
+        return instance.visible_at <= now
+
+    def console(self, instance: Instance) -> str:
+        """What an instance wrote, as of now; whoever asks for less than the latest gets it too."""
+        return self._host.console(instance.id)
+
+    async def close(self) -> None:
+        """Stop every timer. Idempotent."""
+        tasks = [*self._starting.values(), *self._ending]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _start(self, instance: Instance) -> None:
+        await self._clock.sleep(self._delays.pending)
+        failure = self._faults.start_failure(instance)
+        if failure is not None:
+            # EC2 shows such an instance in `terminated` at once, and never in `running`.
+            self._end(instance, failure, "")
+            self._terminated(instance)
+            return
+        instance.running_at = self._clock.now()
+        self._instances.move(instance, InstanceState.RUNNING)
+        await self._host.boot(self._machine(instance))
+
+    def _machine(self, instance: Instance) -> LabMachine:
+        return LabMachine(
+            instance_id=instance.id,
+            instance_type=instance.instance_type,
+            platform=instance.specification.image.platform,
+            user_data=decoded(instance.specification.user_data).decode(errors="replace"),
+            metadata_url=f"{self.metadata_root}/{instance.id}",
+            powered_off=lambda: self.powered_off(instance),
+            sku=instance.tags.get("autoscaler:sku", ""),
+            runner_version=instance.specification.image.tags.get(RUNNER_TAG, RUNNER_VERSION),
+        )
+
+    def _end(self, instance: Instance, reason: tuple[str, str], transition: str) -> None:
+        now = self._clock.now()
+        instance.ended_at = now
+        instance.reason = (reason[0], f"{reason[0]}: {reason[1]}")
+        moment = timestamp(now, "").replace("T", " ").replace("Z", " GMT")
+        instance.transition = f"{transition} ({moment})" if transition else ""
+        self._instances.move(instance, InstanceState.SHUTTING_DOWN)
+
+    async def _end_and_terminate(
+        self,
+        instance: Instance,
+        starting: asyncio.Task[None] | None,
+        end: Callable[[str], Awaitable[None]],
+    ) -> None:
+        if starting is not None:
+            # A boot under way is let finish: cancelled half-way it could leave a process behind.
+            await asyncio.wait([starting])
+        await end(instance.id)
+        await self._terminated_later(instance)
+
+    async def _terminated_later(self, instance: Instance) -> None:
+        await self._clock.sleep(self._delays.shutting_down)
+        self._terminated(instance)
+
+    def _terminated(self, instance: Instance) -> None:
+        instance.terminated_at = self._clock.now()
+        self._instances.move(instance, InstanceState.TERMINATED)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+
+def decoded(user_data: str) -> bytes:
+    """User data as the machine reads it; what is not base64 stays as it is."""
+    try:
+        return base64.b64decode(user_data, validate=True)
+    except binascii.Error:
+        return user_data.encode()

@@ -1,0 +1,100 @@
+"""moto in a process of its own, and the way to ask it something.
+
+Decides nothing about EC2. Never answers by itself what moto can answer.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import aiohttp
+
+from lab.ec2.query import read_xml
+
+API_VERSION = "2016-11-15"
+
+
+class MotoAnswer(NamedTuple):
+    """An HTTP answer."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class MotoProcess:
+    """One moto server. Several LabEc2 may share it: each account has a world of its own."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def start(self) -> None:
+        """Start it and wait until it listens (1 to 2 s). Blocks. Raises RuntimeError if it fails."""
+        root = str(Path(__file__).resolve().parents[3])
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "lab.ec2.moto_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # Ctrl-C is for the lab, which closes this one last.
+            start_new_session=True,
+            # Seeded images are the front's own; moto's stock images cost a second to load.
+            env=os.environ | {"PYTHONPATH": path, "MOTO_EC2_LOAD_DEFAULT_AMIS": "false"},
+        )
+        stdout = self._process.stdout
+        port = stdout.readline().strip() if stdout is not None else b""
+        if not port.isdigit():
+            self.close()
+            raise RuntimeError("moto did not start; is the `lab` extra installed?")
+        self.url = f"http://127.0.0.1:{int(port)}/"
+
+    def close(self) -> None:
+        """Have it leave, and wait. Blocks. Idempotent."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.communicate()
+
+
+class MotoClient:
+    """Asks moto as one account in one region."""
+
+    def __init__(self, url: str, account: str, region: str) -> None:
+        self._url = url
+        # moto picks the backend by the credential scope and this header; it checks no signature.
+        self._headers = {
+            "Authorization": "AWS4-HMAC-SHA256 Credential=lab/20260101/"
+            f"{region}/ec2/aws4_request, SignedHeaders=host, Signature=0",
+            "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
+            "x-moto-account-id": account,
+        }
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(force_close=True, limit=8),
+            timeout=aiohttp.ClientTimeout(total=60),
+        )
+
+    async def forward(
+        self, body: bytes, path: str = "", headers: Mapping[str, str] | None = None
+    ) -> MotoAnswer:
+        """Pass a request on; `headers` (the caller's own) say which service is meant, else EC2."""
+        sent = self._headers | dict(headers or {})
+        async with self._session.post(self._url + path, data=body, headers=sent) as response:
+            content_type = response.headers.get("Content-Type", "text/xml")
+            return MotoAnswer(response.status, content_type, await response.read())
+
+    async def ask(self, action: str, **fields: str) -> Any:
+        """Call an action with query fields. Returns the answer as `read_xml` does; raises Ec2Error."""
+        form = {"Action": action, "Version": API_VERSION} | fields
+        return read_xml((await self.forward(urlencode(form).encode())).body)
+
+    async def close(self) -> None:
+        """Release connections. Idempotent."""
+        await self._session.close()
+        # Lets closing transports finish, so that none is collected while open.
+        await asyncio.sleep(0)

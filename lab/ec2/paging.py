@@ -1,0 +1,60 @@
+"""Pages of a list: MaxResults, and a NextToken that goes on after the last thing shown.
+
+Decides where a page begins and ends. Things that come or go meanwhile never move the others.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from lab.ec2.query import Ec2Error, Tree, answer, element, whole_number
+
+Thing = TypeVar("Thing")
+MOST = 1000
+START = -1
+"""What a token for the beginning of a list goes on after."""
+
+
+def page_of(
+    params: Tree,
+    things: Iterable[Thing],
+    number: Callable[[Thing], int],
+    smallest: int = 5,
+) -> tuple[list[Thing], str]:
+    """The page that a request asks for, and its `nextToken` element; `number` rises from 0 on.
+
+    Raises Ec2Error.
+    """
+    paged = "MaxResults" in params
+    size = whole_number(params.text("MaxResults"), "MaxResults", smallest, MOST) if paged else None
+    after = _read(params.text("NextToken")) if "NextToken" in params else START
+    rest = [thing for thing in things if number(thing) > after]
+    page = rest[:size]
+    more = len(rest) > len(page)
+    return page, element("nextToken", _token(number(page[-1]))) if more else ""
+
+
+def empty_page(action: str, results: str, params: Tree) -> str:
+    """An answer without a result, whose token goes on where this request would have begun.
+
+    `results` is the element that the action's results stand in.
+    """
+    token = params.text("NextToken") or _token(START)
+    return answer(action, element(results, []) + element("nextToken", token))
+
+
+def _token(number: int) -> str:
+    return base64.urlsafe_b64encode(f"after {number}".encode()).decode()
+
+
+def _read(token: str) -> int:
+    try:
+        word, _, number = base64.urlsafe_b64decode(token).decode().partition(" ")
+    except (binascii.Error, ValueError):
+        word, number = "", ""
+    if (word, number) == ("after", str(START)):
+        return START
+    if word != "after" or not (number.isascii() and number.isdecimal()):
+        raise Ec2Error("InvalidNextToken", "The token is not valid")
+    return int(number[:18])

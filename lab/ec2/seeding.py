@@ -1,0 +1,38 @@
+"""A network for the lab: one VPC, one subnet a zone, one security group, made in moto.
+
+Decides their addresses. Never makes a machine or an image.
+"""
+
+from dataclasses import dataclass
+
+from lab.ec2.moto import MotoClient
+
+MAX_ZONES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What a provider's configuration names. `subnets` and `zones` go together, in order."""
+
+    vpc: str
+    zones: tuple[str, ...]
+    subnets: tuple[str, ...]
+    security_group: str
+
+
+async def seed_network(moto: MotoClient, region: str, zones: int) -> Network:
+    """Make a network with so many zones (1 to 6; a to f). Raises Ec2Error, ValueError."""
+    if not 1 <= zones <= MAX_ZONES:
+        raise ValueError(f"zones must be 1 to {MAX_ZONES}, not {zones}")
+    vpc = (await moto.ask("CreateVpc", CidrBlock="10.0.0.0/16"))["vpc"]["vpcId"]
+    names = tuple(f"{region}{letter}" for letter in "abcdef"[:zones])
+    subnets = []
+    for number, zone in enumerate(names):
+        made = await moto.ask(
+            "CreateSubnet", VpcId=vpc, CidrBlock=f"10.0.{number * 32}.0/19", AvailabilityZone=zone
+        )
+        subnets.append(made["subnet"]["subnetId"])
+    group = await moto.ask(
+        "CreateSecurityGroup", GroupName="runners", GroupDescription="Runners", VpcId=vpc
+    )
+    return Network(vpc, names, tuple(subnets), group["groupId"])

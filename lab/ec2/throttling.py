@@ -1,0 +1,118 @@
+"""EC2's own request limits: token buckets for requests and for the instances that they touch.
+
+Decides which request is refused with RequestLimitExceeded. Never makes one wait: that is the
+client's to do. Off until limits are set, and off again once they are lifted.
+
+Sizes: EC2 Developer Guide, "Request throttling for the Amazon EC2 API"; each API has a bucket of
+its own, for each account and region.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from lab.ec2.query import Ec2Error
+
+THROTTLED = "RequestLimitExceeded"
+READING_VERBS = ("Describe", "Get", "List", "Search")
+LISTING = "DescribeInstances without filter or page"
+LAUNCHING = "instances launched"
+TERMINATING = "instances terminated"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Holds so many tokens at most, and so many come back each lab second."""
+
+    capacity: float
+    refill: float
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """As EC2 publishes them. `requests` are APIs with a size of their own.
+
+    CreateFleet is in no published list, so it counts as any other mutating call; what it launches
+    draws on the bucket of RunInstances.
+    """
+
+    requests: Mapping[str, Bucket] = field(
+        default_factory=lambda: {
+            "CreateTags": Bucket(100, 10),
+            "RunInstances": Bucket(5, 2),
+            "StartInstances": Bucket(5, 2),
+            "TerminateInstances": Bucket(100, 5),
+        }
+    )
+    reading: Bucket = Bucket(100, 20)
+    listing: Bucket = Bucket(50, 10)
+    mutating: Bucket = Bucket(50, 5)
+    launched: Bucket = Bucket(1000, 2)
+    terminated: Bucket = Bucket(1000, 20)
+
+    def bucket(self, api: str) -> Bucket:
+        """The size of one bucket, by API or by one of this module's names."""
+        known = {LISTING: self.listing, LAUNCHING: self.launched, TERMINATING: self.terminated}
+        if api in known:
+            return known[api]
+        if api in self.requests:
+            return self.requests[api]
+        return self.reading if api.startswith(READING_VERBS) else self.mutating
+
+
+PUBLISHED = RequestLimits()
+
+
+@dataclass(slots=True)
+class _Level:
+    tokens: float
+    at: float
+
+
+class Throttling:
+    """One account's buckets. `refused` counts what was refused, by bucket."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._limits: RequestLimits | None = None
+        self._levels: dict[str, _Level] = {}
+        self.refused: Counter[str] = Counter()
+
+    @property
+    def limits(self) -> RequestLimits | None:
+        """In force from now on; `None` refuses nothing. Setting them fills every bucket."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: RequestLimits | None) -> None:
+        self._limits = limits
+        self._levels.clear()
+
+    def admit(self, fields: Mapping[str, str]) -> None:
+        """Take a token for a request. Raises Ec2Error if there is none."""
+        action = fields["Action"]
+        self._take(LISTING if action == "DescribeInstances" and _lists_all(fields) else action, 1)
+
+    def launch(self, instances: int) -> None:
+        """Take tokens for a launch of so many instances. Raises Ec2Error, and takes none."""
+        self._take(LAUNCHING, instances)
+
+    def terminate(self, instances: int) -> None:
+        """Take tokens for the end of so many instances. Raises Ec2Error, and takes none."""
+        self._take(TERMINATING, instances)
+
+    def _take(self, api: str, tokens: int) -> None:
+        if self._limits is None:
+            return
+        bucket, now = self._limits.bucket(api), self._now()
+        level = self._levels.setdefault(api, _Level(bucket.capacity, now))
+        level.tokens = min(bucket.capacity, level.tokens + (now - level.at) * bucket.refill)
+        level.at = now
+        if level.tokens < tokens:
+            self.refused[api] += 1
+            raise Ec2Error(THROTTLED, "Request limit exceeded.")
+        level.tokens -= tokens
+
+
+def _lists_all(fields: Mapping[str, str]) -> bool:
+    return not any(name.startswith(("Filter.", "InstanceId.", "MaxResults")) for name in fields)

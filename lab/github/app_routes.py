@@ -1,0 +1,152 @@
+"""What an App may ask for itself: installations, tokens, and its webhook's deliveries.
+
+Shapes and statuses: GitHub's REST documentation, "GitHub Apps" and "App webhooks".
+"""
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from autoscaler.controller.ports.clock import Clock
+from lab.github.credentials import Caller, Credentials, Installation
+from lab.github.deliveries import Delivery
+from lab.github.directory import Directory
+from lab.github.gateway import (
+    Gateway,
+    NotFoundError,
+    RefusedError,
+    page_of,
+    whole_number,
+)
+from lab.github.records import Organization
+from lab.github.shapes import PERMISSIONS, Shapes, timestamp
+from lab.github.webhooks import Webhook
+
+_CURSOR = "v1_"
+
+
+class AppRoutes:
+    """Handlers for callers with an App's JWT."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        directory: Directory,
+        credentials: Credentials,
+        shapes: Shapes,
+    ) -> None:
+        self._gateway = gateway
+        self._directory = directory
+        self._credentials = credentials
+        self._shapes = shapes
+
+    def routes(self) -> list[web.RouteDef]:
+        """Installations and tokens."""
+        add = self._gateway.for_app
+        return [
+            add("GET", "/app/installations", self._installations),
+            add("POST", "/app/installations/{installation_id}/access_tokens", self._token),
+            add("GET", "/orgs/{org}/installation", self._of_organization),
+            add("GET", "/repos/{owner}/{repo}/installation", self._of_repository),
+        ]
+
+    async def _installations(self, request: web.Request, caller: Caller) -> web.Response:
+        page = page_of(request)
+        found = self._directory.installations_of(caller.app_id)
+        shapes = [self._shape(installation) for installation in page.cut(found)]
+        headers = self._gateway.page_links(request, page, len(found))
+        return web.json_response(shapes, headers=headers)
+
+    async def _token(self, request: web.Request, caller: Caller) -> web.Response:
+        number = whole_number(request.match_info["installation_id"], 0)
+        installation = self._directory.installation(number)
+        if installation is None or installation.app_id != caller.app_id:
+            raise NotFoundError
+        token, expires = self._credentials.token(installation)
+        body = {
+            "token": token,
+            "expires_at": timestamp(expires),
+            "permissions": PERMISSIONS,
+            "repository_selection": "all",
+        }
+        return web.json_response(body, status=201)
+
+    async def _of_organization(self, request: web.Request, caller: Caller) -> web.Response:
+        return self._answer(caller, self._directory.organization(request.match_info["org"]))
+
+    async def _of_repository(self, request: web.Request, caller: Caller) -> web.Response:
+        owner, name = request.match_info["owner"], request.match_info["repo"]
+        if self._directory.repository(owner, name) is None:
+            raise NotFoundError
+        return self._answer(caller, self._directory.organization(owner))
+
+    def _answer(self, caller: Caller, organization: Organization | None) -> web.Response:
+        if organization is None:
+            raise NotFoundError
+        installation = self._directory.installations[caller.app_id, organization.login]
+        return web.json_response(self._shape(installation))
+
+    def _shape(self, installation: Installation) -> dict[str, object]:
+        account = self._directory.organizations[installation.organization.lower()]
+        return self._shapes.installation(installation, account)
+
+
+class DeliveryRoutes:
+    """Handlers about webhook deliveries, each App's own; `webhooks` are by App id."""
+
+    def __init__(self, gateway: Gateway, webhooks: Mapping[int, Webhook], clock: Clock) -> None:
+        self._gateway = gateway
+        self._webhooks = webhooks
+        self._clock = clock
+
+    def routes(self) -> list[web.RouteDef]:
+        """List, one, and redelivery."""
+        add = self._gateway.for_app
+        one = "/app/hook/deliveries/{delivery_id}"
+        return [
+            add("GET", "/app/hook/deliveries", self._list),
+            add("GET", one, self._one),
+            add("POST", f"{one}/attempts", self._attempt),
+        ]
+
+    async def _list(self, request: web.Request, caller: Caller) -> web.Response:
+        size = page_of(request).size
+        before = self._cursor(request.query.get("cursor"))
+        status = request.query.get("status")
+        if status not in {None, "success", "failure"}:
+            raise RefusedError(422, "Invalid status")
+        succeeded = None if status is None else status == "success"
+        log = self._webhooks[caller.app_id].log
+        found, cursor = log.page(before, size, self._clock.now(), succeeded)
+        headers = {}
+        if cursor is not None:
+            link = self._gateway.link(request, per_page=size, cursor=f"{_CURSOR}{cursor}")
+            headers["Link"] = f'<{link}>; rel="next"'
+        return web.json_response([delivery.shape() for delivery in found], headers=headers)
+
+    async def _one(self, request: web.Request, caller: Caller) -> web.Response:
+        webhook, delivery = self._find(request, caller)
+        headers = webhook.headers(delivery.message, delivery.message.body())
+        return web.json_response(delivery.details(webhook.url, headers))
+
+    async def _attempt(self, request: web.Request, caller: Caller) -> web.Response:
+        webhook, delivery = self._find(request, caller)
+        webhook.redeliver(delivery)
+        return web.json_response({}, status=202)
+
+    def _find(self, request: web.Request, caller: Caller) -> tuple[Webhook, Delivery]:
+        webhook = self._webhooks[caller.app_id]
+        number = whole_number(request.match_info["delivery_id"], 0)
+        delivery = webhook.log.find(number, self._clock.now())
+        if delivery is None:
+            raise NotFoundError
+        return webhook, delivery
+
+    @staticmethod
+    def _cursor(text: str | None) -> int | None:
+        if text is None:
+            return None
+        number = whole_number(text.removeprefix(_CURSOR), 0)
+        if not text.startswith(_CURSOR) or number == 0:
+            raise RefusedError(400, "Invalid cursor")
+        return number

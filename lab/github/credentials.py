@@ -1,0 +1,132 @@
+"""Who is calling: an App by its JWT, an installation by its token.
+
+Real wall time, as tokens outlive no lab. It never says what a caller may do.
+"""
+
+import base64
+import binascii
+import json
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from lab.github.settings import LabApp
+
+JWT_LIFETIME = 600.0
+CLOCK_DRIFT = 60.0
+
+
+class CredentialsRefusedError(Exception):
+    """Answered with 401; the message is GitHub's own wording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """One App on one organization (its login)."""
+
+    id: int
+    app_id: int
+    organization: str
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An authenticated caller; `installation` is None for an App by its JWT."""
+
+    app_id: int
+    installation: Installation | None
+
+    @property
+    def key(self) -> str:
+        """Names this caller's rate limits."""
+        if self.installation is None:
+            return f"app {self.app_id}"
+        return f"installation {self.installation.id}"
+
+
+def _part(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _public_key(pem: bytes) -> RSAPublicKey:
+    key = load_pem_public_key(pem)
+    if not isinstance(key, RSAPublicKey):
+        raise TypeError("an App's key is an RSA key")
+    return key
+
+
+class Credentials:
+    """Checks JWTs, gives tokens and knows them again. `wall` is the real time, Unix seconds."""
+
+    def __init__(
+        self, apps: Iterable[LabApp], wall: Callable[[], float], token_lifetime: float
+    ) -> None:
+        self._keys = {app.id: _public_key(app.public_key) for app in apps}
+        self._wall = wall
+        self._lifetime = token_lifetime
+        self._tokens: dict[str, tuple[Installation, float]] = {}
+
+    def app(self, jwt: str) -> Caller:
+        """The App that signed this JWT. Raises CredentialsRefusedError."""
+        claims = self._verified(jwt)
+        now = self._wall()
+        issued, expires = claims.get("iat"), claims.get("exp")
+        if not isinstance(issued, int) or issued > now + CLOCK_DRIFT:
+            raise CredentialsRefusedError(
+                "'Issued at' claim ('iat') must be an Integer in the past"
+            )
+        if not isinstance(expires, int) or expires <= now:
+            raise CredentialsRefusedError(
+                "'Expiration time' claim ('exp') must be a numeric value representing "
+                "the future time at which the assertion expires"
+            )
+        if expires > now + JWT_LIFETIME:
+            raise CredentialsRefusedError(
+                "'Expiration time' claim ('exp') is too far in the future"
+            )
+        return Caller(int(str(claims["iss"])), None)
+
+    def token(self, installation: Installation) -> tuple[str, float]:
+        """A fresh installation token and when it expires (real Unix seconds)."""
+        token = f"ghs_{secrets.token_hex(18)}"
+        expires = self._wall() + self._lifetime
+        self._tokens[token] = (installation, expires)
+        return token, expires
+
+    def installation(self, token: str) -> Caller:
+        """Whose token this is. Raises CredentialsRefusedError for unknown and expired ones."""
+        found = self._tokens.get(token)
+        if found is None or found[1] <= self._wall():
+            self._tokens.pop(token, None)
+            raise CredentialsRefusedError("Bad credentials")
+        return Caller(found[0].app_id, found[0])
+
+    def _verified(self, jwt: str) -> dict[str, object]:
+        """The claims, once algorithm, issuer and signature are right."""
+        undecodable = CredentialsRefusedError("A JSON web token could not be decoded")
+        try:
+            head, body, signature = jwt.split(".")
+            header, claims = json.loads(_part(head)), json.loads(_part(body))
+            signed = _part(signature)
+        except (ValueError, binascii.Error, RecursionError):
+            raise undecodable from None
+        if not isinstance(header, dict) or not isinstance(claims, dict):
+            raise undecodable
+        issuer = str(claims.get("iss"))
+        known = issuer.isascii() and issuer.isdigit() and len(issuer) < 20
+        key = self._keys.get(int(issuer)) if known else None
+        if key is None:
+            raise CredentialsRefusedError("Integration not found")
+        if header.get("alg") != "RS256":
+            raise undecodable
+        try:
+            key.verify(signed, f"{head}.{body}".encode(), PKCS1v15(), SHA256())
+        except InvalidSignature:
+            raise undecodable from None
+        return claims

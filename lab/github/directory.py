@@ -1,0 +1,93 @@
+"""Who is on this GitHub: organizations, repositories and groups, and the Apps installed there.
+
+Made once from the settings; finding is without regard to case, as at GitHub.
+"""
+
+from collections.abc import Sequence
+
+from lab.github.credentials import Installation
+from lab.github.records import Organization, Repository, RunnerGroup
+from lab.github.settings import DEFAULT_GROUP, LabApp, LabOrganization, LabRunnerGroup
+
+_FIRST_ORGANIZATION = 21_000_001
+_FIRST_REPOSITORY = 650_000_001
+_FIRST_INSTALLATION = 51_000_001
+
+
+def _organization(settings: LabOrganization, index: int) -> Organization:
+    number = _FIRST_ORGANIZATION + index
+    groups = {1: _group(settings, LabRunnerGroup(DEFAULT_GROUP), 1)}
+    for group in settings.runner_groups:
+        group_id = len(groups) + 1 + 100 * index
+        groups[group_id] = _group(settings, group, group_id)
+    public = frozenset(name.lower() for name in settings.public)
+    repositories_by_name = {
+        name.lower(): Repository(
+            _FIRST_REPOSITORY + 1000 * index + place,
+            settings.login,
+            number,
+            name,
+            private=name.lower() not in public,
+        )
+        for place, name in enumerate(settings.repositories)
+    }
+    return Organization(number, settings.login, groups, repositories_by_name)
+
+
+def _group(settings: LabOrganization, group: LabRunnerGroup, number: int) -> RunnerGroup:
+    listed = group.repositories
+    chosen = None if listed is None else frozenset(name.lower() for name in listed)
+    open_to = chosen
+    if settings.public and not group.allows_public_repositories:
+        every = chosen or frozenset(name.lower() for name in settings.repositories)
+        open_to = every - {name.lower() for name in settings.public}
+    workflows = None if group.workflows is None else frozenset(group.workflows)
+    return RunnerGroup(
+        number, group.name, chosen, open_to, group.allows_public_repositories, workflows
+    )
+
+
+class Directory:
+    """All of it. Every App is installed on every organization."""
+
+    def __init__(self, apps: Sequence[LabApp], organizations: Sequence[LabOrganization]) -> None:
+        self.organizations: dict[str, Organization] = {
+            settings.login.lower(): _organization(settings, index)
+            for index, settings in enumerate(organizations)
+        }
+        self.installations: dict[tuple[int, str], Installation] = {}
+        self._by_id: dict[int, Installation] = {}
+        for app in apps:
+            for organization in self.organizations.values():
+                number = _FIRST_INSTALLATION + len(self._by_id)
+                installation = Installation(number, app.id, organization.login)
+                self.installations[app.id, organization.login] = installation
+                self._by_id[number] = installation
+
+    def installation(self, number: int) -> Installation | None:
+        """By id."""
+        return self._by_id.get(number)
+
+    def installations_of(self, app_id: int) -> list[Installation]:
+        """One App's, in the order of the organizations."""
+        return [found for found in self._by_id.values() if found.app_id == app_id]
+
+    def organization(self, login: str) -> Organization | None:
+        """By login."""
+        return self.organizations.get(login.lower())
+
+    def create_repository(self, owner: str, name: str, at: float) -> Repository:
+        """Make a private repository. Raises ValueError for an unknown owner and a taken name."""
+        organization = self.organization(owner)
+        if organization is None or name.lower() in organization.repositories:
+            raise ValueError(f"{owner}/{name} cannot be created")
+        first = min(one.id for one in organization.repositories.values())
+        number = first + len(organization.repositories)
+        made = Repository(number, organization.login, organization.id, name, created_at=at)
+        organization.repositories[name.lower()] = made
+        return made
+
+    def repository(self, owner: str, name: str) -> Repository | None:
+        """By owner and short name."""
+        organization = self.organization(owner)
+        return organization.repositories.get(name.lower()) if organization is not None else None

@@ -1,0 +1,116 @@
+"""What goes wrong between the REST API and its caller: HTML, refusals, silence, cut bodies.
+
+It decides which request meets a fault and what the caller then gets to see. Whether the request
+was carried out is the fault's own word (`done`); it never changes what a request does.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+
+from aiohttp import web
+
+from lab.github.settings import AnswerFault
+
+UNANSWERED = 0
+"""The status under which a request is counted whose answer never left."""
+
+_HTML = "<!DOCTYPE html>\n<html><head><title>Unicorn! &middot; GitHub</title></head></html>\n"
+_MESSAGES = {
+    403: "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.",
+    429: "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.",
+    503: "Service unavailable",
+}
+
+Serve = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class AnswerFaults:
+    """The faults in force. `met` counts those that struck, by kind; shares are drawn by `seed`."""
+
+    def __init__(self, faults: Sequence[AnswerFault], seed: int) -> None:
+        self.met: Counter[str] = Counter()
+        self._random = random.Random(f"{seed} answers")  # noqa: S311 - faults
+        self._left: list[tuple[AnswerFault, float]] = []
+        self.set(faults)
+
+    def set(self, faults: Sequence[AnswerFault]) -> None:
+        """Put these in force instead of all others; the first that fits a request strikes."""
+        self._left = [(one, float("inf") if one.times is None else one.times) for one in faults]
+
+    async def serve(
+        self, name: str, request: web.Request, handle: Serve
+    ) -> tuple[web.StreamResponse, int]:
+        """The answer to a request of the route `name`, and the status to count it under."""
+        fault = self._strike(name)
+        if fault is None:
+            response = await handle(request)
+            return response, response.status
+        self.met[fault.kind] += 1
+        if fault.kind in {"cut", "garbled"}:
+            response = await handle(request)
+            fault.then()
+            return await _halved(request, response, fault)
+        if fault.done:
+            await handle(request)
+        fault.then()
+        if fault.kind == "stall":
+            # Until the caller hangs up, which cancels this, or the server is closed.
+            await asyncio.Event().wait()
+        if fault.kind == "dropped":
+            return _hung_up(request), UNANSWERED
+        return _instead(fault), fault.status
+
+    def _strike(self, name: str) -> AnswerFault | None:
+        for index, (fault, left) in enumerate(self._left):
+            if fault.route not in {None, name} or self._random.random() >= fault.share:
+                continue
+            if left <= 1:
+                del self._left[index]
+            else:
+                self._left[index] = (fault, left - 1)
+            return fault
+        return None
+
+
+def _instead(fault: AnswerFault) -> web.Response:
+    """An answer that a machine in front of GitHub gives, or GitHub before it looks closer."""
+    headers = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
+    if fault.kind == "html":
+        return web.Response(
+            text=_HTML, content_type="text/html", status=fault.status, headers=headers
+        )
+    if fault.kind == "html_as_json":
+        return web.Response(
+            text=_HTML, content_type="application/json", status=fault.status, headers=headers
+        )
+    message = _MESSAGES.get(fault.status, "Server Error")
+    return web.json_response({"message": message}, status=fault.status, headers=headers)
+
+
+async def _halved(
+    request: web.Request, response: web.Response, fault: AnswerFault
+) -> tuple[web.StreamResponse, int]:
+    """The first half of the body: with a length that says so, or with the connection gone."""
+    body = response.body if isinstance(response.body, bytes) else b""
+    half = body[: len(body) // 2]
+    headers = {name: value for name, value in response.headers.items() if name != "Content-Length"}
+    if fault.kind == "garbled":
+        return web.Response(body=half, status=response.status, headers=headers), response.status
+    partial = web.StreamResponse(status=response.status, headers=headers)
+    partial.content_length = len(body) + 1
+    await partial.prepare(request)
+    await partial.write(half)
+    _hang_up(request)
+    return partial, UNANSWERED
+
+
+def _hung_up(request: web.Request) -> web.Response:
+    _hang_up(request)
+    return web.Response()
+
+
+def _hang_up(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.close()

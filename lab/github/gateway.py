@@ -1,0 +1,294 @@
+"""The door of the REST API: who calls, whether limits let them, how answers and refusals look.
+
+Every request that comes in is counted by route and status. What a route does is decided elsewhere.
+
+Statuses, messages and headers as GitHub's documentation of the REST API and its limits has them.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from autoscaler.controller.ports.clock import Clock
+from lab.github.credentials import Caller, Credentials, CredentialsRefusedError
+from lab.github.faults import AnswerFaults
+from lab.github.limits import LimitHit, RateLimits
+from lab.github.settings import ENTERPRISE_VERSION, LabGitHubOptions
+
+CORE = "core"
+REGISTRATION = "actions_runner_registration"
+DOCUMENTATION = "https://docs.github.com/rest"
+_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+Handle = Callable[[web.Request, Caller], Awaitable[web.Response]]
+OpenHandle = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class RefusedError(Exception):
+    """An answer that is none of the good ones."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(f"{status} {message}")
+        self.status = status
+        self.message = message
+        self.headers = dict(headers or {})
+
+
+class NotFoundError(RefusedError):
+    """404, which GitHub also says of what a caller may not see."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "Not Found")
+
+
+class LimitedError(RefusedError):
+    """A limit was hit: 403 with an empty bucket, or 429 with how long to wait."""
+
+    def __init__(self, hit: LimitHit, caller: Caller) -> None:
+        if hit.primary:
+            who = f"installation ID {caller.installation.id}" if caller.installation else "App"
+            super().__init__(403, f"API rate limit exceeded for {who}.")
+            return
+        super().__init__(
+            429,
+            "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.",
+            {"retry-after": str(hit.retry_after)},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list, `number` from 1, as the query asks for it."""
+
+    number: int
+    size: int
+
+    def cut(self, items: Sequence[Any]) -> Sequence[Any]:
+        """This page's items."""
+        return items[(self.number - 1) * self.size : self.number * self.size]
+
+
+def whole_number(text: str | None, otherwise: int) -> int:
+    """A number in a path or query; `otherwise` where there is none, as GitHub does."""
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > 18:
+        return otherwise
+    return int(text)
+
+
+def page_of(request: web.Request) -> Page:
+    """`page` and `per_page` (30, at most 100)."""
+    size = whole_number(request.query.get("per_page"), 30)
+    number = whole_number(request.query.get("page"), 1)
+    return Page(max(number, 1), min(max(size, 1), 100))
+
+
+ANONYMOUS_AN_HOUR = 60
+
+
+class Gateway:
+    """Wraps handlers. `calls` counts by (`METHOD /route`, status).
+
+    `anonymous` counts the requests without credentials that GitHub takes off the 60 an hour of
+    everything behind one address ("Rate limits for the REST API"); /rate_limit costs nothing.
+
+    `origin` is the server's URL; the API's has the base path behind it.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        limits: RateLimits,
+        clock: Clock,
+        faults: AnswerFaults,
+        options: LabGitHubOptions,
+    ) -> None:
+        self.origin = ""
+        self.base_path = options.base_path
+        self.limits = limits
+        self.faults = faults
+        self.calls: Counter[tuple[str, int]] = Counter()
+        self.anonymous = 0
+        self._credentials = credentials
+        self._clock = clock
+        self._latency = options.latency
+
+    def for_app(self, method: str, path: str, handle: Handle) -> web.RouteDef:
+        """A route for an App with its JWT."""
+        return self._route(method, path, handle, self._credentials.app, CORE)
+
+    def for_installation(
+        self, method: str, path: str, handle: Handle, resource: str | None = CORE
+    ) -> web.RouteDef:
+        """A route for an installation's token; `resource` names its bucket, None is free."""
+        return self._route(method, path, handle, self._credentials.installation, resource)
+
+    def for_anyone(self, method: str, path: str, handle: OpenHandle) -> web.RouteDef:
+        """A route without credentials and limits."""
+
+        async def serve(request: web.Request) -> web.Response:
+            self.anonymous += "Authorization" not in request.headers
+            try:
+                return await handle(request)
+            except RefusedError as refused:
+                return self._refusal(refused)
+
+        return self._counted(method, path, serve)
+
+    def paged(
+        self, request: web.Request, page: Page, total: int, body: Mapping[str, Any]
+    ) -> web.Response:
+        """A page of a list of `total`, counted and linked."""
+        headers = self.page_links(request, page, total)
+        return web.json_response({"total_count": total, **body}, headers=headers)
+
+    def page_links(self, request: web.Request, page: Page, total: int) -> dict[str, str]:
+        """GitHub's Link header, where there is more than one page."""
+        last = max((total + page.size - 1) // page.size, 1)
+        links = []
+        if page.number > 1:
+            links += [("prev", min(page.number - 1, last)), ("first", 1)]
+        if page.number < last:
+            links += [("next", page.number + 1), ("last", last)]
+        header = ", ".join(
+            f'<{self.link(request, page=number, per_page=page.size)}>; rel="{rel}"'
+            for rel, number in links
+        )
+        return {"Link": header} if header else {}
+
+    def link(self, request: web.Request, **query: object) -> str:
+        """This request's URL with parts of its query replaced."""
+        return f"{self.origin}{request.path}?{urlencode({**request.query, **query})}"
+
+    def charge_registration(self, caller: Caller, organization: str) -> None:
+        """Take one registration from an organization's five minutes. Raises LimitedError."""
+        hit = self.limits.register(organization, self._clock.now())
+        if hit is not None:
+            raise LimitedError(hit, caller)
+
+    def _route(
+        self,
+        method: str,
+        path: str,
+        handle: Handle,
+        authenticate: Callable[[str], Caller],
+        resource: str | None,
+    ) -> web.RouteDef:
+        name = f"{method} {path}"
+
+        async def serve(request: web.Request) -> web.Response:
+            caller: Caller | None = None
+            entered: str | None = None
+            if "Authorization" not in request.headers:
+                if resource is None:
+                    left = max(0, ANONYMOUS_AN_HOUR - self.anonymous)
+                    return web.json_response(
+                        {"rate": {"limit": ANONYMOUS_AN_HOUR, "remaining": left}}
+                    )
+                self.anonymous += 1
+            try:
+                caller = authenticate(_bearer(request))
+                self._enter(caller)
+                entered = caller.key
+                self._charge(caller, name, resource, write=method in _WRITES)
+                response = self._if_changed(
+                    request, await handle(request, caller), resource, caller
+                )
+            except CredentialsRefusedError as refused:
+                response = self._refusal(RefusedError(401, str(refused)))
+            except RefusedError as refused:
+                response = self._refusal(refused)
+            finally:
+                if entered is not None:
+                    self.limits.leave(entered)
+            if caller is not None and resource is not None:
+                self._show_limit(response, caller, resource)
+            return response
+
+        return self._counted(method, path, serve)
+
+    def _counted(self, method: str, path: str, handle: OpenHandle) -> web.RouteDef:
+        """A route whose answers may be spoiled on their way, and are counted as they leave."""
+        name = f"{method} {path}"
+
+        async def serve(request: web.Request) -> web.StreamResponse:
+            await asyncio.sleep(self._latency)
+            response, status = await self.faults.serve(name, request, handle)
+            if self.base_path:
+                response.headers.setdefault("X-GitHub-Enterprise-Version", ENTERPRISE_VERSION)
+            self.calls[name, status] += 1
+            return response
+
+        return web.route(method, self.base_path + path, serve)
+
+    def _if_changed(
+        self, request: web.Request, response: web.Response, resource: str | None, caller: Caller
+    ) -> web.Response:
+        """The answer with its ETag; 304 and nothing of the hour where the caller has it already."""
+        if (
+            request.method != "GET"
+            or response.status != 200
+            or not isinstance(response.body, bytes)
+        ):
+            return response
+        etag = f'W/"{hashlib.sha256(response.body).hexdigest()}"'
+        if request.headers.get("If-None-Match") == etag:
+            if resource is not None:
+                self.limits.give_back(caller.key, resource, self._clock.now())
+            response = web.Response(status=304)
+        response.headers["ETag"] = etag
+        return response
+
+    def _enter(self, caller: Caller) -> None:
+        hit = self.limits.enter(caller.key)
+        if hit is not None:
+            raise LimitedError(hit, caller)
+
+    def _charge(self, caller: Caller, name: str, resource: str | None, *, write: bool) -> None:
+        if resource is None:
+            return
+        hit = self.limits.charge(caller.key, name, resource, self._clock.now(), write=write)
+        if hit is not None:
+            raise LimitedError(hit, caller)
+
+    def _show_limit(self, response: web.Response, caller: Caller, resource: str) -> None:
+        bucket = self.limits.hourly(caller.key, resource, self._clock.now())
+        if bucket is not None:
+            response.headers["x-ratelimit-limit"] = str(bucket.limit)
+            response.headers["x-ratelimit-remaining"] = str(bucket.remaining)
+            response.headers["x-ratelimit-used"] = str(bucket.used)
+            response.headers["x-ratelimit-reset"] = str(int(bucket.reset))
+            response.headers["x-ratelimit-resource"] = resource
+
+    @staticmethod
+    def _refusal(refused: RefusedError) -> web.Response:
+        body = {
+            "message": refused.message,
+            "documentation_url": DOCUMENTATION,
+            "status": str(refused.status),
+        }
+        return web.json_response(body, status=refused.status, headers=refused.headers)
+
+
+def _bearer(request: web.Request) -> str:
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() not in {"bearer", "token"} or not secret:
+        raise CredentialsRefusedError("Requires authentication")
+    return secret.strip()
+
+
+async def json_object(request: web.Request) -> dict[str, Any]:
+    """A request's body. Raises RefusedError: 400 for what is no JSON, 422 for no object."""
+    try:
+        body = json.loads(await request.read())
+    except (ValueError, RecursionError):
+        raise RefusedError(400, "Problems parsing JSON") from None
+    if not isinstance(body, dict):
+        raise RefusedError(422, "Invalid request.\n\nFor 'links/0/schema', the body is no object.")
+    return body

@@ -1,0 +1,138 @@
+"""GitHub's rate limits: what a request costs, and whether there is room for it.
+
+Pure: the moment is given, and what is answered to a refused caller is decided elsewhere. A
+refused request costs nothing. Windows begin with their first request, as GitHub's do.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from lab.github.settings import Limits
+
+HOUR = 3600.0
+MINUTE = 60.0
+REGISTRATION_WINDOW = 300.0
+CONCURRENT_PAUSE = 60
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A fixed window of `length` seconds with room for `limit`."""
+
+    limit: int
+    length: float
+    used: int = 0
+    reset: float = 0.0
+
+    def roll(self, now: float) -> None:
+        """Begin a new window when the last has ended."""
+        if now >= self.reset:
+            self.used = 0
+            self.reset = now + self.length
+
+    def take(self, cost: int, now: float) -> bool:
+        """Charge `cost` if there is room for it."""
+        self.roll(now)
+        if self.used + cost > self.limit:
+            return False
+        self.used += cost
+        return True
+
+    @property
+    def remaining(self) -> int:
+        """What is left of this window."""
+        return max(self.limit - self.used, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitHit:
+    """A request is refused. `primary`: the hourly bucket; else a secondary limit.
+
+    `retry_after` is whole seconds, at least 1.
+    """
+
+    primary: bool
+    retry_after: int
+
+
+def _hit(bucket: Bucket, now: float, *, primary: bool) -> LimitHit:
+    return LimitHit(primary, max(math.ceil(bucket.reset - now), 1))
+
+
+class RateLimits:
+    """Every caller's buckets. A caller is an installation or an App, by a key of its own."""
+
+    def __init__(self, limits: Limits | None) -> None:
+        self._limits = limits
+        self._hourly: dict[tuple[str, str], Bucket] = {}
+        self._points: dict[tuple[str, str], Bucket] = {}
+        self._registrations: dict[str, Bucket] = {}
+        self._inside: Counter[str] = Counter()
+
+    def set(self, limits: Limits | None) -> None:
+        """Put other limits in force, with all buckets full; None lifts them."""
+        self._limits = limits
+        self._hourly.clear()
+        self._points.clear()
+        self._registrations.clear()
+
+    def enter(self, caller: str) -> LimitHit | None:
+        """One more request of this caller is at work, until `leave`; or why it may not be."""
+        if self._limits is not None and self._inside[caller] >= self._limits.concurrent:
+            return LimitHit(primary=False, retry_after=CONCURRENT_PAUSE)
+        self._inside[caller] += 1
+        return None
+
+    def leave(self, caller: str) -> None:
+        """A request that was let in has been answered."""
+        self._inside[caller] -= 1
+
+    def hourly(self, caller: str, resource: str, now: float) -> Bucket | None:
+        """A caller's bucket, rolled to now; None when limits are lifted."""
+        if self._limits is None:
+            return None
+        bucket = self._hourly.get((caller, resource))
+        if bucket is None:
+            limit = (
+                self._limits.registrations_per_hour
+                if resource == "actions_runner_registration"
+                else self._limits.requests_per_hour
+            )
+            bucket = self._hourly[caller, resource] = Bucket(limit, HOUR)
+        bucket.roll(now)
+        return bucket
+
+    def charge(
+        self, caller: str, endpoint: str, resource: str, now: float, *, write: bool
+    ) -> LimitHit | None:
+        """Charge one request, or say why not."""
+        hourly = self.hourly(caller, resource, now)
+        if self._limits is None or hourly is None:
+            return None
+        if not hourly.remaining:
+            return _hit(hourly, now, primary=True)
+        points = self._points.get((caller, endpoint))
+        if points is None:
+            points = self._points[caller, endpoint] = Bucket(self._limits.points_per_minute, MINUTE)
+        if not points.take(5 if write else 1, now):
+            return _hit(points, now, primary=False)
+        hourly.take(1, now)
+        return None
+
+    def give_back(self, caller: str, resource: str, now: float) -> None:
+        """A charged request was answered 304, which costs nothing of the hour."""
+        hourly = self.hourly(caller, resource, now)
+        if hourly is not None:
+            hourly.used = max(hourly.used - 1, 0)
+
+    def register(self, organization: str, now: float) -> LimitHit | None:
+        """Charge one registration to an organization, or say why not."""
+        if self._limits is None:
+            return None
+        bucket = self._registrations.get(organization)
+        if bucket is None:
+            bucket = self._registrations[organization] = Bucket(
+                self._limits.registrations_per_5_minutes, REGISTRATION_WINDOW
+            )
+        return None if bucket.take(1, now) else _hit(bucket, now, primary=False)

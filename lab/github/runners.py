@@ -1,0 +1,199 @@
+"""The registrations: who is registered where, under which name, who is online and who is idle.
+
+It keeps names unique within an organization or repository, and tells the matching of idle
+runners: those with an open poll and no job. It never decides which job runs.
+"""
+
+import asyncio
+import math
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from autoscaler.controller.ports.clock import Clock
+from lab.github.matching import Matching
+from lab.github.records import (
+    Job,
+    Organization,
+    Repository,
+    Runner,
+    RunnerClass,
+    RunnerGroup,
+)
+from lab.github.settings import Patience
+from lab.github.timers import Timers
+
+
+class NameTakenError(Exception):
+    """409: a runner of this name is registered already."""
+
+
+class RunnerGoneError(Exception):
+    """404: this registration does not stand any more, or has had its one job."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerScope:
+    """Where a runner is registered: an organization, or one repository of it."""
+
+    organization: Organization
+    repository: Repository | None
+
+    @property
+    def key(self) -> str:
+        """`org` or `org/repo`, in lower case."""
+        if self.repository is not None:
+            return self.repository.full_name.lower()
+        return self.organization.login.lower()
+
+
+class Runners:
+    """Every registration that stands; those that are away or idle for too long are removed."""
+
+    def __init__(
+        self, clock: Clock, timers: Timers, matching: Matching, patience: Patience
+    ) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._matching = matching
+        self._patience = patience
+        self.by_id: dict[int, Runner] = {}
+        self._by_name: dict[tuple[str, str], Runner] = {}
+        self._of_scope: dict[str, dict[int, Runner]] = {}
+        self.registered = 0
+        self.names: Counter[str] = Counter()
+
+    def add(
+        self,
+        scope: RunnerScope,
+        group: RunnerGroup,
+        name: str,
+        labels: Sequence[str],
+    ) -> Runner:
+        """Register a runner, offline until it connects. Raises NameTakenError."""
+        key = (scope.key, name.casefold())
+        if key in self._by_name:
+            raise NameTakenError(name)
+        self.registered += 1
+        self.names[name] += 1
+        now = self._clock.now()
+        runner = Runner(
+            id=self.registered,
+            name=name,
+            scope=scope.key,
+            group=group,
+            labels=tuple(labels),
+            kind=RunnerClass(
+                scope.organization.login.lower(),
+                scope.repository.name.lower() if scope.repository is not None else None,
+                group.name.lower(),
+                group.open_to,
+                frozenset(label.lower() for label in labels),
+                group.workflows,
+            ),
+            token=secrets.token_hex(20),
+            seen_at=now,
+        )
+        self.by_id[runner.id] = self._by_name[key] = runner
+        self._of_scope.setdefault(scope.key, {})[runner.id] = runner
+        self._timers.at(now + self._patience.removal, partial(self._remove_if_away, runner))
+        return runner
+
+    def connect(self, runner: Runner) -> None:
+        """Its listener has started. Raises RunnerGoneError."""
+        self.seen(runner)
+        runner.connected = True
+        if self._patience.idle < math.inf:
+            until = self._clock.now() + self._patience.idle
+            self._timers.at(until, partial(self._remove_if_idle, runner))
+
+    def remove(self, runner: Runner) -> None:
+        """Forget a registration and answer its poll; nothing happens if it is gone."""
+        if self.by_id.pop(runner.id, None) is None:
+            return
+        runner.gone = True
+        self.close_poll(runner, None)
+        del self._by_name[runner.scope, runner.name.casefold()]
+        del self._of_scope[runner.scope][runner.id]
+
+    def of_scope(self, scope: RunnerScope) -> list[Runner]:
+        """An organization's or a repository's own runners, in the order of registration."""
+        return list(self._of_scope.get(scope.key, {}).values())
+
+    def named(self, scope: RunnerScope, name: str) -> Runner | None:
+        """By its exact name."""
+        runner = self._by_name.get((scope.key, name.casefold()))
+        return runner if runner is not None and runner.name == name else None
+
+    def taken(self, scope: RunnerScope, name: str) -> bool:
+        """Whether a registration has this name there, in any case."""
+        return (scope.key, name.casefold()) in self._by_name
+
+    def find(self, scope: RunnerScope, number: int) -> Runner | None:
+        """By its id, if it is registered there."""
+        return self._of_scope.get(scope.key, {}).get(number)
+
+    def seen(self, runner: Runner) -> None:
+        """It spoke. Raises RunnerGoneError."""
+        if runner.gone or runner.spent:
+            raise RunnerGoneError
+        runner.seen_at = self._clock.now()
+
+    def online(self, runner: Runner) -> bool:
+        """Whether it was heard of lately."""
+        if not runner.connected or runner.spent:
+            return False
+        return (
+            runner.poll is not None or self._clock.now() - runner.seen_at < self._patience.presence
+        )
+
+    def open_poll(self, runner: Runner) -> "asyncio.Future[Job | None]":
+        """It waits for a job, and is idle if it has none; an earlier poll of its ends."""
+        if runner.poll is not None:
+            self.close_poll(runner, None)
+        runner.poll = asyncio.get_running_loop().create_future()
+        if runner.job is None and runner.connected:
+            self._matching.add_runner(runner.kind, runner.id)
+        return runner.poll
+
+    async def wait(self, runner: Runner, seconds: float) -> Job | None:
+        """What its poll brings within so many real seconds."""
+        poll = self.open_poll(runner)
+        try:
+            async with asyncio.timeout(seconds):
+                return await poll
+        except TimeoutError:
+            return None
+        finally:
+            if runner.poll is poll:
+                self.close_poll(runner, None)
+
+    def close_poll(self, runner: Runner, answer: Job | None) -> None:
+        """It is idle no longer; its poll, if there is one, is answered."""
+        self._matching.remove_runner(runner.kind, runner.id)
+        poll, runner.poll = runner.poll, None
+        if poll is not None and not poll.done():
+            poll.set_result(answer)
+
+    def close_polls(self) -> None:
+        """Answer every open poll."""
+        for runner in self.by_id.values():
+            if runner.poll is not None:
+                self.close_poll(runner, None)
+
+    def _remove_if_idle(self, runner: Runner) -> None:
+        if not runner.gone and runner.job is None:
+            self.remove(runner)
+
+    def _remove_if_away(self, runner: Runner) -> None:
+        """An ephemeral runner that was offline for long enough is removed."""
+        if runner.gone:
+            return
+        due = runner.seen_at + self._patience.removal
+        if self._clock.now() >= due and runner.job is None and not self.online(runner):
+            self.remove(runner)
+            return
+        later = max(due, self._clock.now() + self._patience.presence)
+        self._timers.at(later, partial(self._remove_if_away, runner))

@@ -1,0 +1,307 @@
+"""The lab's GitHub as one thing: start it, push jobs, look at what became of them, close it.
+
+It wires the parts together and decides nothing itself.
+"""
+
+import asyncio
+import random
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from autoscaler.controller.ports.clock import Clock
+from lab.github.actions import Actions
+from lab.github.app_routes import AppRoutes, DeliveryRoutes
+from lab.github.credentials import Credentials
+from lab.github.deliveries import Delivery
+from lab.github.directory import Directory
+from lab.github.events import Events
+from lab.github.faults import AnswerFaults
+from lab.github.gateway import Gateway
+from lab.github.job_routes import JobRoutes, SelfRoutes
+from lab.github.limits import RateLimits
+from lab.github.matching import Matching
+from lab.github.protocol_routes import ProtocolRoutes
+from lab.github.records import Job, Run
+from lab.github.rerun_routes import RerunRoutes
+from lab.github.runner_routes import RunnerRoutes
+from lab.github.settings import (
+    AnswerFault,
+    DeliveryFaults,
+    JobSpec,
+    LabApp,
+    LabGitHubOptions,
+    LabOrganization,
+    Limits,
+)
+from lab.github.shapes import Shapes
+from lab.github.timers import Timers
+from lab.github.webhooks import Webhook
+from lab.github.workflows import Workflows
+
+_BACKLOG = 4096
+_SHUTDOWN = 1.0
+_FIRST_HOOK = 400_000_001
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredRunnerView:
+    """A registration that stands; `job` is the id of the job it has."""
+
+    id: int
+    name: str
+    scope: str
+    group: str
+    labels: tuple[str, ...]
+    online: bool
+    job: int | None
+
+
+def _free_port() -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", 0))
+    return listener
+
+
+class LabGitHub:
+    """A GitHub for the given Apps and organizations, on loopback, at a port of the system's choice.
+
+    `clock` is the lab's (`options.scale` lab seconds a real second); `wall` is what JWTs and
+    tokens are checked by, Unix seconds: the time that the client's App signs with.
+    """
+
+    def __init__(
+        self,
+        apps: Sequence[LabApp],
+        organizations: Sequence[LabOrganization],
+        clock: Clock,
+        options: LabGitHubOptions | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._options = options if options is not None else LabGitHubOptions()
+        self._clock = clock
+        self._timers = Timers(clock)
+        self._directory = Directory(apps, organizations)
+        self._credentials = Credentials(apps, wall, self._options.token_lifetime)
+        self._webhooks = {
+            app.id: Webhook(app, _FIRST_HOOK + index, clock, self._timers, self._options)
+            for index, app in enumerate(apps)
+        }
+        self._workflows = Workflows(self._directory.organizations)
+        chooser = random.Random(self._options.seed)  # noqa: S311 - which runner, not a secret
+        self._actions = Actions(
+            clock,
+            self._timers,
+            Matching(chooser.randrange if self._options.pick == "arbitrary" else None),
+            self._workflows,
+            self._options.patience.at(self._options.scale),
+            lambda job, action: self._events.job(job, action),
+        )
+        self._actions.lose = self._options.lose_jobs
+        self._events: Events
+        self._protocol = ProtocolRoutes(
+            self._actions, self._options.scale, self._options.oldest_runner
+        )
+        self._limits = RateLimits(self._options.limits)
+        self._faults = AnswerFaults(self._options.answer_faults, self._options.seed)
+        self._gateway = Gateway(self._credentials, self._limits, clock, self._faults, self._options)
+        self._server: web.AppRunner | None = None
+        self._timing: asyncio.Task[None] | None = None
+        self.api_url = ""
+
+    async def start(self) -> None:
+        """Listen, and ping the webhooks that are set."""
+        application = web.Application(client_max_size=1 << 20)
+        self._server = web.AppRunner(
+            application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN
+        )
+        listener = _free_port()
+        self._gateway.origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.api_url = self._gateway.origin + self._options.base_path
+        application.add_routes(self._routes())
+        await self._server.setup()
+        await web.SockSite(self._server, listener, backlog=_BACKLOG).start()
+        self._timing = asyncio.create_task(self._timers.run())
+        for webhook in self._webhooks.values():
+            webhook.start()
+            self._events.ping(webhook, self._clock.now())
+
+    async def close(self) -> None:
+        """Stop listening and sending. Idempotent. Raises what broke a part that ran by itself."""
+        self._actions.runners.close_polls()
+        if self._server is not None:
+            await self._server.cleanup()
+            self._server = None
+        for webhook in self._webhooks.values():
+            await webhook.close()
+        timing, self._timing = self._timing, None
+        if timing is not None:
+            timing.cancel()
+            (end,) = await asyncio.gather(timing, return_exceptions=True)
+            if isinstance(end, Exception):
+                raise end
+
+    # What people do at GitHub.
+
+    def push(self, jobs: Sequence[JobSpec]) -> list[Job]:
+        """Queue jobs; what they become shows in the records that are returned.
+
+        Raises ValueError for unknown repositories, needs that are not there or go in a circle;
+        RuntimeError before `start`.
+        """
+        if self._timing is None:
+            raise RuntimeError("this GitHub has not been started")
+        return self._actions.push(jobs)
+
+    def create_repository(self, full_name: str) -> None:
+        """Make a repository now. Raises ValueError for an unknown owner and a taken name."""
+        owner, _, name = full_name.partition("/")
+        self._directory.create_repository(owner, name, self._clock.now())
+
+    def cancel(self, job: Job) -> None:
+        """Cancel a job, queued or running."""
+        self._actions.cancel(job)
+
+    def end(self, job: Job) -> None:
+        """End a job well before its seconds are over, within 3 lab minutes."""
+        self._actions.end(job)
+
+    def rerun_failed(self, run: Run) -> list[Job]:
+        """Run again what did not succeed in a run, under new ids; the rest says `completed` anew.
+
+        Raises ValueError while the run has not ended.
+        """
+        return self._actions.rerun_failed(run)
+
+    def lose(self, job: Job) -> bool:
+        """Have a job vanish from the queue without an end; False if a runner has it already."""
+        return self._actions.lose_job(job)
+
+    def lose_next(self, count: int) -> None:
+        """Lose the next jobs that are queued."""
+        self._actions.lose = count
+
+    def point_webhook(self, url: str | None, app_id: int | None = None) -> None:
+        """Deliver there from now on (all Apps, or one), beginning with a ping; None: nowhere."""
+        for webhook in self._webhooks.values():
+            if app_id in {None, webhook.app_id}:
+                webhook.url = url
+                self._events.ping(webhook, self._clock.now())
+
+    def limit(self, limits: Limits | None) -> None:
+        """Put limits in force, with all buckets full; None lifts them."""
+        self._limits.set(limits)
+
+    def disturb(self, faults: DeliveryFaults) -> None:
+        """From now on lose, repeat and delay this share of the deliveries."""
+        for webhook in self._webhooks.values():
+            webhook.faults = faults
+
+    def spoil(self, *faults: AnswerFault) -> None:
+        """From now on these go wrong with REST answers, instead of what did."""
+        self._faults.set(faults)
+
+    async def settled(self) -> None:
+        """Return once every job that was pushed has ended. A lost one never does."""
+        await self._actions.settled.wait()
+
+    async def delivered(self) -> None:
+        """Return once every delivery that is due has been tried."""
+        for webhook in self._webhooks.values():
+            await webhook.sent()
+
+    # What there is to see.
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Every job, in the order of pushing: times, conclusion, who started it how often."""
+        return list(self._workflows.jobs.values())
+
+    @property
+    def unfinished(self) -> int:
+        """How many jobs have not ended."""
+        return self._actions.unfinished
+
+    @property
+    def calls(self) -> Counter[tuple[str, int]]:
+        """REST requests by (`METHOD /route/{template}`, status)."""
+        return self._gateway.calls
+
+    @property
+    def spoiled(self) -> Counter[str]:
+        """Faults of REST answers that struck, by kind."""
+        return self._faults.met
+
+    @property
+    def anonymous_calls(self) -> int:
+        """Requests without credentials that count in the hour of their address."""
+        return self._gateway.anonymous
+
+    @property
+    def protocol_calls(self) -> Counter[tuple[str, int]]:
+        """Runners' requests by (step, status)."""
+        return self._protocol.calls
+
+    @property
+    def registered_ever(self) -> int:
+        """How many runners were ever registered."""
+        return self._actions.runners.registered
+
+    @property
+    def names_registered(self) -> Counter[str]:
+        """How often each name was ever registered."""
+        return self._actions.runners.names
+
+    @property
+    def runners(self) -> list[RegisteredRunnerView]:
+        """The registrations that stand now."""
+        found = self._actions.runners
+        return [
+            RegisteredRunnerView(
+                id=runner.id,
+                name=runner.name,
+                scope=runner.scope,
+                group=runner.group.name,
+                labels=runner.labels,
+                online=found.online(runner),
+                job=runner.job.id if runner.job is not None else None,
+            )
+            for runner in found.by_id.values()
+        ]
+
+    @property
+    def deliveries(self) -> Counter[str]:
+        """Deliveries of all Apps by outcome: ok, failed, redelivered, and each fault's doing."""
+        total: Counter[str] = Counter()
+        for webhook in self._webhooks.values():
+            total += webhook.outcomes
+        return total
+
+    def delivery_log(self, app_id: int) -> list[Delivery]:
+        """One App's deliveries, oldest first."""
+        return list(self._webhooks[app_id].log.entries)
+
+    def _routes(self) -> list[web.RouteDef]:
+        """Every route; needs the URL, which is part of what they answer."""
+        shapes = Shapes(self.api_url, self._gateway.origin, self._clock.now())
+        directory, gateway = self._directory, self._gateway
+        clock, options = self._clock, self._options
+        itself = SelfRoutes(gateway, self._clock)
+        self._events = Events(
+            shapes, self._webhooks, directory.installations, directory.organizations
+        )
+        return [
+            *AppRoutes(gateway, directory, self._credentials, shapes).routes(),
+            *DeliveryRoutes(gateway, self._webhooks, self._clock).routes(),
+            *RunnerRoutes(gateway, directory, self._actions, shapes, clock, options).routes(),
+            *JobRoutes(gateway, directory, self._workflows, shapes).routes(),
+            *RerunRoutes(gateway, directory, self._workflows, self._actions).routes(),
+            *self._protocol.routes(),
+            *itself.routes(),
+            itself.catch_all(),
+        ]

@@ -1,0 +1,300 @@
+"""A whole small world on loopback: GitHub, EC2, machines, and a controller that knows no better.
+
+It decides how they are put together; what happens then is up to them.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from autoscaler.controller.system import SystemClock
+from lab.controller_process import ControllerProcess
+from lab.ec2.lifecycle import RUNNER_TAG
+from lab.ec2.moto import MotoProcess
+from lab.ec2.seeding import Network
+from lab.ec2.service import Account, LabEc2
+from lab.github.server import LabGitHub
+from lab.github.settings import (
+    DeliveryFaults,
+    LabApp,
+    LabGitHubOptions,
+    LabOrganization,
+    LabRunnerGroup,
+    Limits,
+)
+from lab.machine_host import RUNNER_VERSION, MachineHost
+from lab.machines.crowd import CrowdHost
+from lab.machines.interception import Ear
+from lab.machines.misbehaving_host import MisbehavingHost, Misdeed
+from lab.machines.misbehaviour import Misbehaviour
+from lab.machines.overheard_host import OverheardHost
+from lab.machines.process import ProcessHost
+
+APP_ID = 1234
+MOST_PROCESSES = 100
+"""Up to so many machines at once are real agents in processes of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabFleet:
+    """What the lab is to be like. `skus` is the section of that name in fleet.yaml, less `image`.
+
+    `scale` is lab seconds per real second; `most_machines` how many there may be at once;
+    `limits` GitHub's, `None` for none. `registrations` is that section of fleet.yaml.
+    `github_latency` is what each call to GitHub takes at least, in real seconds.
+    `group_repositories` are those (short names) that the runner group is open to, `None` for all.
+    `misbehaving` is what the first machines of a SKU do wrong, for up to `MOST_PROCESSES` machines.
+    `runner_versions` are those in the images, by SKU, where they are not the lab's usual one.
+    `ear` listens in on every machine. `program` is what Python runs as `autoscaler`.
+    """
+
+    organization: str
+    repositories: tuple[str, ...]
+    skus: Mapping[str, Mapping[str, Any]]
+    scale: float = 60.0
+    most_machines: int = MOST_PROCESSES
+    limits: Limits | None = None
+    github_latency: float = 0.0
+    faults: DeliveryFaults = field(default_factory=DeliveryFaults)
+    registrations: Mapping[str, float] = field(
+        default_factory=lambda: {"burst": 100_000, "per_second": 100_000.0}
+    )
+    lose_jobs: int = 0
+    pick: str = "fifo"
+    seed: int = 0
+    group_repositories: tuple[str, ...] | None = None
+    misbehaving: Mapping[str, Sequence[Misbehaviour]] = field(default_factory=dict)
+    runner_versions: Mapping[str, str] = field(default_factory=dict)
+    ear: Ear | None = None
+    program: tuple[str, ...] = ("-m", "lab.serve")
+
+
+class Laboratory:
+    """Use as an async context manager. Everything it starts has ended on return from `close`.
+
+    A `moto` that is given is shared with others, in an account of the lab's own, and left running.
+    """
+
+    def __init__(
+        self,
+        fleet: LabFleet,
+        moto: MotoProcess | None = None,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`report` is called with what is about to be started."""
+        self.fleet = fleet
+        self._moto = moto
+        self._report = report
+        self.clock = SystemClock(fleet.scale, time.time())
+        self.folder = Path(tempfile.mkdtemp(prefix="autoscaler-lab-"))
+        self.github: LabGitHub
+        self.ec2: LabEc2
+        self.controller: ControllerProcess
+        self.misdeeds: Mapping[str, Sequence[Misdeed]] = {}
+        self._machines: MachineHost
+        self._closing = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Start GitHub and EC2, and write a fleet.yaml; the controller is the caller's to start."""
+        async with AsyncExitStack() as stack:
+            stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            # Machines run as an ordinary user: they must get into their folders.
+            self.folder.chmod(0o755)
+            key = await asyncio.to_thread(rsa.generate_private_key, 65537, 2048)
+            host = self._host()
+            if self.fleet.ear is not None:
+                host = OverheardHost(host, self.fleet.ear)
+            stack.push_async_callback(host.close)
+            self._machines = host
+            account = Account() if self._moto is None else Account(_account_id())
+            self.ec2 = LabEc2(host, self.clock, account=account, moto=self._moto)
+            stack.push_async_callback(self.ec2.close)
+            self._report("EC2 (moto, with a front for what it lacks)")
+            await self.ec2.start()
+            network = await self.ec2.seed_network(3)
+            secret = secrets.token_hex(20)
+            self.github = self._github(key, secret)
+            stack.push_async_callback(self.github.close)
+            self._report("GitHub")
+            await self.github.start()
+            self._write_secrets(key, secret)
+            self.controller = self._controller(self._write_fleet_file(network))
+            stack.push_async_callback(self.controller.terminate)
+            self._closing = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End everything, the controller first."""
+        await self.close()
+
+    async def close(self) -> None:
+        """End everything. Idempotent."""
+        await self._closing.aclose()
+
+    async def start_controller(self) -> None:
+        """Start the controller, wait until it is ready, and point GitHub's webhook at it."""
+        self._report("the controller (autoscaler serve)")
+        await self.controller.start()
+        await self.controller.ready()
+        self.github.point_webhook(f"{self.controller.url}/webhook")
+
+    async def hang(self, instance_id: str) -> None:
+        """Have a machine stand still: nothing of it runs any more, and EC2 shows it as running."""
+        await self._machines.kill(instance_id)
+
+    def left(self) -> list[str]:
+        """What should not be there once all jobs have ended, in words."""
+        found = [
+            f"machine {one.id} ({one.tags.get('autoscaler:sku', '?')}, {one.state})"
+            for one in self.ec2.machines_left()
+        ]
+        found += [f"volume {volume}" for volume in self.ec2.volumes.left()]
+        found += [f"registration {runner.name}" for runner in self.github.runners]
+        return found
+
+    def wrong_jobs(self) -> list[str]:
+        """Jobs that did not run exactly once, in words."""
+        return [
+            f"job {job.spec.name} ({job.status}) was started {len(job.starts)} times"
+            for job in self.github.jobs
+            if not job.cancelled and (len(job.starts) != 1 or job.conclusion != "success")
+        ]
+
+    def _host(self) -> MachineHost:
+        if self.fleet.most_machines > MOST_PROCESSES:
+            return CrowdHost(self.fleet.scale)
+        agent = files("autoscaler.agent") / "agent.py"
+        folder = self.folder / "machines"
+        folder.mkdir(mode=0o755)
+        host = ProcessHost(folder, agent.read_bytes(), self.fleet.scale)
+        if not self.fleet.misbehaving:
+            return host
+        misbehaving = MisbehavingHost(host, self.fleet.misbehaving, self.clock)
+        self.misdeeds = misbehaving.misdeeds
+        return misbehaving
+
+    def _github(self, key: rsa.RSAPrivateKey, secret: str) -> LabGitHub:
+        public = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        fleet = self.fleet
+        group = LabRunnerGroup("gpu", fleet.group_repositories)
+        return LabGitHub(
+            [LabApp(APP_ID, public, secret)],
+            [LabOrganization(fleet.organization, fleet.repositories, (group,))],
+            self.clock,
+            LabGitHubOptions(
+                scale=fleet.scale,
+                limits=fleet.limits,
+                latency=fleet.github_latency,
+                faults=fleet.faults,
+                lose_jobs=fleet.lose_jobs,
+                pick="arbitrary" if fleet.pick == "arbitrary" else "fifo",
+                seed=fleet.seed,
+            ),
+        )
+
+    def _write_secrets(self, key: rsa.RSAPrivateKey, secret: str) -> None:
+        pem = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        for name, content in (
+            ("github-app.pem", pem),
+            ("webhook-secret", secret.encode()),
+            ("admin-token", secrets.token_hex(32).encode()),
+            ("identity.pem", self.ec2.certificate_pem),
+        ):
+            path = self.folder / name
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+
+    def _write_fleet_file(self, network: Network) -> Path:
+        for sku, section in self.fleet.skus.items():
+            self.ec2.images.add(
+                f"{sku}-1",
+                platform=str(section.get("os", "linux")),
+                architecture="arm64" if section.get("arch") == "arm64" else "x86_64",
+                snapshot_gb=8,
+                tags={RUNNER_TAG: self.fleet.runner_versions.get(sku, RUNNER_VERSION)},
+            )
+        address = f"127.0.0.1:{_free_port()}"
+        path = self.folder / "fleet.yaml"
+        path.write_text(yaml.safe_dump(self._settings(network, address), sort_keys=False))
+        return path
+
+    def _settings(self, network: Network, address: str) -> dict[str, Any]:
+        return {
+            "fleet": "lab",
+            "github": {
+                "api_url": self.github.api_url,
+                "apps": [{"id": APP_ID, "private_key_file": "github-app.pem"}],
+                "webhook_secret_file": "webhook-secret",
+                "scopes": [{"org": self.fleet.organization, "runner_group": "gpu"}],
+                "registrations": dict(self.fleet.registrations),
+            },
+            "server": {
+                "listen": address,
+                "public_url": f"http://{address}",
+                "admin_token_file": "admin-token",
+            },
+            "store": "sqlite:///state.db",
+            "limits": {"machines": self.fleet.most_machines},
+            "providers": {
+                "lab": {
+                    "ec2": {
+                        "region": self.ec2.region,
+                        "subnets": list(network.subnets),
+                        "security_groups": [network.security_group],
+                        "identity_certificates": ["identity.pem"],
+                        "interruption_queue": self.ec2.queue_url,
+                    }
+                }
+            },
+            "skus": {
+                name: {**section, "image": {"name": f"{name}-*", "owner": "self"}}
+                for name, section in self.fleet.skus.items()
+            },
+        }
+
+    def _controller(self, fleet_file: Path) -> ControllerProcess:
+        listen = yaml.safe_load(fleet_file.read_text())["server"]["public_url"]
+        environment = {
+            "AWS_ENDPOINT_URL": self.ec2.endpoint_url,
+            "AWS_ACCESS_KEY_ID": "lab",
+            "AWS_SECRET_ACCESS_KEY": "lab",  # not a secret: the lab takes any
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "no_proxy": "127.0.0.1",
+        }
+        program = [*self.fleet.program, "-c", str(fleet_file)]
+        program += ["--clock-scale", str(self.clock.scale)]
+        program += ["--clock-epoch", repr(self.clock.epoch)]
+        return ControllerProcess(program, listen, self.folder / "controller.log", environment)
+
+
+def _account_id() -> str:
+    """Twelve digits, as AWS's are."""
+    return str(10**11 + secrets.randbelow(9 * 10**11))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,149 @@
+"""Shows how far a replay is: a table that renews itself on a terminal, lines of text elsewhere.
+
+It decides how often and how wide. It fits 80 columns.
+"""
+
+import time
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from lab.watch import Progress, SkuProgress
+
+PLAIN_EVERY = 5.0
+"""Real seconds between two reports in plain text."""
+
+_COLUMNS = ("waiting", "booting", "ready", "running")
+
+
+class Screen(Protocol):
+    """Where progress is shown; a context manager."""
+
+    def show(self, progress: Progress, *, last: bool) -> None:
+        """Show it, or leave it out if there was one a moment ago; the `last` one never is."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def screen(console: Console) -> Screen:
+    """What suits this console."""
+    return _Terminal(console) if console.is_terminal else _Lines(console)
+
+
+def clock(seconds: float) -> str:
+    """Lab time as `m:ss`, from an hour on as `h:mm:ss`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class _Terminal:
+    def __init__(self, console: Console) -> None:
+        self._began = time.monotonic()
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def show(self, progress: Progress, *, last: bool) -> None:  # noqa: ARG002 - none is left out
+        real = time.monotonic() - self._began
+        head = Text(
+            f"{clock(progress.seconds)} of lab time in {real:.0f} s; "
+            f"{progress.machines} machines at EC2",
+            style="bold",
+        )
+        self._live.update(Group(head, self._table(progress)), refresh=True)
+
+    def _table(self, progress: Progress) -> Table:
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, show_footer=True)
+        total = progress.total
+        table.add_column("SKU", "all", overflow="fold")
+        for name in _COLUMNS:
+            table.add_column(name, _shown(getattr(total, name)), justify="right", no_wrap=True)
+        table.add_column("done", _done(total), justify="right", no_wrap=True)
+        for sku, row in progress.skus.items():
+            numbers = (_shown(getattr(row, name)) for name in _COLUMNS)
+            table.add_row(sku, *numbers, _done(row), style=_style(row))
+        return table
+
+
+class _Lines:
+    """Every few seconds: a line for all, and one for each SKU that has changed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = time.monotonic()
+        self._shown: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def show(self, progress: Progress, *, last: bool) -> None:
+        if time.monotonic() < self._next and not last:
+            return
+        self._next = time.monotonic() + PLAIN_EVERY
+        words = _words(progress.total) + _left(progress)
+        self._print(f"{clock(progress.seconds)} lab time, all: {words}")
+        for sku, row in progress.skus.items():
+            words = _words(row)
+            if words != self._shown.get(sku, _words(SkuProgress(0, 0, 0, 0, 0, row.jobs))):
+                self._print(f"  {sku}: {words}")
+            self._shown[sku] = words
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True)
+
+
+def _words(row: SkuProgress) -> str:
+    counts = [f"{getattr(row, name)} {name}" for name in _COLUMNS if getattr(row, name)]
+    return ", ".join([*counts, f"{_done(row)} done"])
+
+
+def _left(progress: Progress) -> str:
+    """Once every job is done, what is waited for: the machines that are still there."""
+    total, machines = progress.total, progress.machines
+    if total.done < total.jobs or not machines:
+        return ""
+    return f", {machines} machine{'s' if machines > 1 else ''} left"
+
+
+def _shown(count: int) -> str:
+    return str(count) if count else "·"
+
+
+def _done(row: SkuProgress) -> str:
+    return f"{row.done}/{row.jobs}"
+
+
+def _style(row: SkuProgress) -> str:
+    if row.done == row.jobs:
+        return "green"
+    return "" if row.waiting or row.running or row.booting or row.ready else "dim"

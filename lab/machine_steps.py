@@ -1,0 +1,24 @@
+"""Reads from a controller's store when each runner's machine was ready and was given its registration."""
+
+from pathlib import Path
+
+from autoscaler.store.opening import open_store
+from lab.report import Steps
+
+
+async def read_steps(file: Path) -> dict[str, Steps]:
+    """Return the steps of each registration by the runner's name. The controller must have ended.
+
+    Raises StoreError.
+    """
+    store = await open_store(f"sqlite:///{file}")
+    try:
+        saved = await store.load(0.0)
+    finally:
+        await store.close()
+    machines = {machine.id: machine for machine in saved.machines}
+    return {
+        runner.name: Steps(machine.provider_id or "", machine.ready_at, runner.handed_over_at)
+        for runner in saved.runners
+        if (machine := machines.get(runner.machine)) is not None
+    }

@@ -1,0 +1,86 @@
+"""Many lab machines spoken for by one process, for fleets larger than a host has processes for.
+
+Decides when a machine of the crowd begins and ends; `crowd_machine` is what each one does. No user
+data is run here and no agent: the controller's settings are read out of the user data.
+"""
+
+import asyncio
+
+import aiohttp
+
+from lab.machine_host import LabMachine
+from lab.machines.crowd_machine import CrowdMachine
+from lab.machines.wire import Wire
+
+ARMED = 1200.0
+"""After how many lab seconds a machine without an agent powers off."""
+
+
+class CrowdHost:
+    """A `MachineHost` of coroutines. `scale` is lab seconds per real second."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self._scale = scale
+        self._wire: Wire | None = None
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._machines: dict[str, CrowdMachine] = {}
+        self._off: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def boot(self, machine: LabMachine) -> None:
+        """Start the machine's life."""
+        if self._closed or machine.instance_id in self._running:
+            return
+        if self._wire is None:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
+            timeout = aiohttp.ClientTimeout(total=60)
+            session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+            self._wire = Wire(session, self._scale)
+        made = self._machines[machine.instance_id] = CrowdMachine(self._wire, machine)
+        life = asyncio.create_task(self._live(self._wire, made))
+        self._running[machine.instance_id] = life
+
+    async def shut_down(self, instance_id: str) -> None:
+        """Have the machine say what it says when it is stopped, then end it."""
+        machine = self._machines.get(instance_id)
+        await self.kill(instance_id)
+        if machine is not None:
+            await machine.stop()
+
+    async def kill(self, instance_id: str) -> None:
+        """Stop the machine where it stands; `powered_off` is not called."""
+        life = self._running.pop(instance_id, None)
+        self._machines.pop(instance_id, None)
+        if life is not None:
+            life.cancel()
+            await asyncio.wait({life})
+
+    def console(self, instance_id: str) -> str:
+        """These machines write nothing."""
+        del instance_id
+        return ""
+
+    async def close(self) -> None:
+        """Stop all machines and close every connection. Idempotent."""
+        self._closed = True
+        await asyncio.gather(*(self.kill(name) for name in list(self._running)))
+        this = asyncio.current_task()
+        await asyncio.gather(*(task for task in self._off if task is not this))
+        if self._wire is not None:
+            await self._wire.session.close()
+            self._wire = None
+
+    async def _live(self, wire: Wire, machine: CrowdMachine) -> None:
+        try:
+            await machine.live()
+        except ValueError:
+            # No agent would have started: the shutdown that the user data armed comes due.
+            await wire.sleep(ARMED)
+        # From here on the machine is off: a kill finds nothing, unless it came just before.
+        life = self._running.pop(machine.lab.instance_id, None)
+        if life is None:
+            return
+        del self._machines[machine.lab.instance_id]
+        self._off.add(life)
+        life.add_done_callback(self._off.discard)
+        await machine.lab.powered_off()

@@ -1,0 +1,130 @@
+"""The disk of a lab machine: its folders, its stand-in commands, its runner, its host file.
+
+Decides what a lab machine finds on disk when it boots, and as whom its runner runs.
+"""
+
+import json
+import os
+import pwd
+import shutil
+import stat
+import sys
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from lab.machine_host import RUNNER_VERSION
+
+_COMMANDS = ("shutdown", "systemctl")
+_TOOLS = ("base64", "bash", "cat", "env", "mkdir", "mv", "setsid", "sh", "sha256sum", "sleep")
+"""What the user data and the stand-ins call. Nothing else is on a lab machine's PATH."""
+
+UNPRIVILEGED = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """One machine's root folder and what is where in it."""
+
+    root: Path
+
+    @property
+    def power(self) -> Path:
+        """The pipe that its stand-in for shutdown writes to."""
+        return self.root / "run" / "power"
+
+    @property
+    def host_file(self) -> Path:
+        """What its agent is told of the lab."""
+        return self.root / "etc" / "runner-agent" / "host.json"
+
+    @property
+    def runner(self) -> Path:
+        """Where its runner is installed."""
+        return self.root / "opt" / "actions-runner"
+
+    @property
+    def logs(self) -> Path:
+        """Output of its user data and of its agent."""
+        return self.root / "var" / "log"
+
+
+class Image:
+    """What all machines of one host share, in `folder`: commands, tools, runner, perhaps the agent.
+
+    `baked` says whether machines find the agent on their disk or must fetch it.
+    """
+
+    def __init__(self, folder: Path, agent: bytes, baked: bool, scale: float) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.agent = folder / "agent.py"
+        self._programs = folder / "runner"
+        self._baked = baked
+        self._scale = scale
+        for made in (folder, self.bin, self._programs):
+            made.mkdir(mode=0o755, parents=True)
+            made.chmod(0o755)
+        self.agent.write_bytes(agent)
+        with as_file(files(__package__) / "programs") as programs:
+            for program in programs.iterdir():
+                target = self.bin if program.name in _COMMANDS else self._programs
+                shutil.copyfile(program, target / program.name)
+                (target / program.name).chmod(0o755)
+        for tool in _TOOLS:
+            found = shutil.which(tool)
+            if found is None:
+                raise RuntimeError(f"the lab's machines need {tool}")
+            (self.bin / tool).symlink_to(found)
+        (self.bin / "python3").symlink_to(Path(sys.executable).resolve())
+
+    def make_disk(
+        self, root: Path, metadata_url: str, runner_version: str = RUNNER_VERSION
+    ) -> Disk:
+        """A fresh disk for one machine."""
+        disk = Disk(root)
+        for name in ("etc/systemd/system", "opt", "run/systemd/system", "var/log"):
+            (root / name).mkdir(mode=0o755, parents=True)
+        for name in ("etc/runner-agent", "opt/runner-agent", "var/lib/runner-agent"):
+            (root / name).mkdir(mode=0o700, parents=True)
+        if self._baked:
+            (root / "opt" / "runner-agent" / "agent.py").symlink_to(self.agent)
+        self._install_runner(disk, runner_version)
+        os.mkfifo(disk.power, 0o600)
+        disk.host_file.touch(0o600)
+        disk.host_file.write_text(json.dumps(self._host(disk, metadata_url)), encoding="utf-8")
+        return disk
+
+    def _install_runner(self, disk: Disk, version: str) -> None:
+        (disk.runner / "bin").mkdir(parents=True)
+        (disk.runner / "bin" / "version").write_text(f"{version}\n")
+        (disk.runner / "run.sh").symlink_to(self._programs / "run.sh")
+        for name in ("Runner.Listener", "Runner.Worker"):
+            (disk.runner / "bin" / name).symlink_to(self._programs / name)
+        if os.geteuid() == 0:
+            account = pwd.getpwnam(UNPRIVILEGED)
+            os.chown(disk.runner, account.pw_uid, account.pw_gid)
+
+    def _host(self, disk: Disk, metadata_url: str) -> dict[str, object]:
+        shutdown = str(self.bin / "shutdown")
+        return {
+            "root": str(disk.root),
+            "metadata": metadata_url,
+            "power_off": [shutdown, "-P", "now"],
+            "disarm": [shutdown, "-c"],
+            "time_scale": self._scale,
+            "runner_user": UNPRIVILEGED if os.geteuid() == 0 else None,
+            "runner_directory": str(disk.runner),
+        }
+
+
+def check_reachable(folder: Path) -> None:
+    """Raises ValueError for a folder that machines cannot use, or as root the runner's user cannot."""
+    if len(str(folder).split()) != 1:
+        # It becomes part of command lines, in the unit that the user data writes.
+        raise ValueError(f"{folder} has a blank in its name: lab machines need a folder without")
+    if os.geteuid() != 0:
+        return
+    for part in (folder.resolve(), *folder.resolve().parents):
+        if not part.stat().st_mode & stat.S_IXOTH:
+            raise ValueError(f"{part} is closed to other users: lab machines need an open folder")

@@ -1,0 +1,137 @@
+"""Stands between machines and their controller, and lets a listener hear, break and forge.
+
+Decides nothing itself: what is not broken passes through as it is.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import aiohttp
+from aiohttp import web
+
+from lab.machines.settings import controller_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One request of a machine. `machine` is empty in a hello, `step` its last word."""
+
+    machine: str
+    step: str
+    authorization: str
+    body: dict[str, Any]
+
+    def __repr__(self) -> str:
+        """Without the nonce."""
+        return f"Said({self.step!r})"
+
+
+class Ear(Protocol):
+    """What listens in on one machine."""
+
+    async def before(self, said: Said) -> bool:
+        """Before a request is passed on; False breaks the connection instead."""
+
+    async def after(self, said: Said, status: int, answer: dict[str, Any]) -> None:
+        """Before the answer is passed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    controller: str
+    ear: Ear
+
+
+class Interception:
+    """A server on loopback that machines take for their controller; over plain HTTP only."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, _Line] = {}
+        self._runner: web.AppRunner | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._starting = asyncio.Lock()
+        self._url = ""
+
+    async def divert(self, instance_id: str, user_data: str, ear: Ear) -> str:
+        """User data that have a machine call this server, which passes on what it says.
+
+        Raises ValueError for user data that name no controller.
+        """
+        controller = controller_settings(user_data).url
+        async with self._starting:
+            if self._runner is None:
+                await self._start()
+        self._lines[instance_id] = _Line(controller, ear)
+        return user_data.replace(controller, f"{self._url}/{instance_id}")
+
+    async def say(self, controller: str, said: Said) -> int:
+        """Say something to a controller in a machine's name; the status, 0 without an answer."""
+        place = f"machines/{said.machine}/{said.step}" if said.machine else said.step
+        status, _, _ = await self._ask(f"{controller}/bootstrap/{place}", said)
+        return status
+
+    def controller_of(self, instance_id: str) -> str:
+        """Whom this machine would have called."""
+        return self._lines[instance_id].controller
+
+    async def close(self) -> None:
+        """Stop listening. Idempotent."""
+        if self._runner is not None and self._session is not None:
+            await self._runner.cleanup()
+            await self._session.close()
+            self._runner = None
+
+    async def _start(self) -> None:
+        app = web.Application()
+        app.router.add_get("/{instance}/bootstrap/agent.py", self._send_agent)
+        app.router.add_post("/{instance}/bootstrap/hello", self._hear)
+        app.router.add_post("/{instance}/bootstrap/machines/{machine}/{step}", self._hear)
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self._url = f"http://{host}:{port}"
+
+    async def _send_agent(self, request: web.Request) -> web.Response:
+        assert self._session is not None
+        url = f"{self.controller_of(request.match_info['instance'])}/bootstrap/agent.py"
+        async with self._session.get(url, params=request.query) as answer:
+            return web.Response(status=answer.status, body=await answer.read())
+
+    async def _hear(self, request: web.Request) -> web.StreamResponse:
+        line = self._lines[request.match_info["instance"]]
+        where = request.match_info
+        authorization = request.headers.get("Authorization", "")
+        body = await request.json()
+        said = Said(where.get("machine", ""), where.get("step", "hello"), authorization, body)
+        if not await line.ear.before(said):
+            return _broken(request)
+        place = request.path.partition("/bootstrap/")[2]
+        status, headers, value = await self._ask(f"{line.controller}/bootstrap/{place}", said)
+        if not status:
+            return _broken(request)
+        await line.ear.after(said, status, value)
+        if status == HTTPStatus.NO_CONTENT:
+            return web.Response(status=status)
+        return web.json_response(value, status=status, headers=headers)
+
+    async def _ask(self, url: str, said: Said) -> tuple[int, dict[str, str], dict[str, Any]]:
+        assert self._session is not None
+        headers = {"Authorization": said.authorization} if said.authorization else {}
+        try:
+            async with self._session.post(url, json=said.body, headers=headers) as answer:
+                kept = {k: v for k, v in answer.headers.items() if k == "Retry-After"}
+                empty = answer.status == HTTPStatus.NO_CONTENT
+                return answer.status, kept, {} if empty else await answer.json()
+        except (aiohttp.ClientError, TimeoutError):
+            return 0, {}, {}
+
+
+def _broken(request: web.Request) -> web.Response:
+    """Nothing is answered: the connection ends."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=HTTPStatus.BAD_GATEWAY)

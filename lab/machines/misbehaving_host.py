@@ -1,0 +1,239 @@
+"""A host some of whose machines misbehave on purpose, by SKU and in the order of their boot.
+
+Decides when a misbehaving machine does what; the machine itself is a real one, with a real agent.
+It never tells the controller anything that a machine could not.
+"""
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autoscaler.controller.ports.clock import Clock
+from lab.machine_host import LabMachine
+from lab.machines.interception import Interception, Said
+from lab.machines.misbehaviour import AT_WORK, Misbehaviour, sabotaged
+from lab.machines.process import ProcessHost
+
+_M = Misbehaviour
+
+_HANG = (_M.HANGS_IDLE, _M.NO_WORKER, _M.HANGS_AT_WORK, _M.STOPS_AFTER_WORK)
+"""Where the listener's stand-in does the misdeed, some time after the acknowledgement."""
+
+PANIC = "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n"
+
+
+@dataclass(slots=True)
+class Misdeed:
+    """What one machine does wrong. `at` is the clock's time once it has done it.
+
+    `machine` is the controller's name for it, `attestations` and `exits` how many times it said those,
+    `answers` the status that each of its lies was answered with.
+    """
+
+    kind: Misbehaviour
+    instance_id: str
+    at: float | None = None
+    machine: str = ""
+    attestations: int = 0
+    exits: int = 0
+    answers: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+
+class MisbehavingHost:
+    """A `MachineHost` over a `ProcessHost`, which is the caller's no more: `close` closes both.
+
+    `misbehaving` says, by SKU, what the first machine does wrong, what the second, and so on; those
+    that come after them behave.
+    """
+
+    def __init__(
+        self,
+        host: ProcessHost,
+        misbehaving: Mapping[str, Sequence[Misbehaviour]],
+        clock: Clock,
+    ) -> None:
+        self._host = host
+        self._to_come = {sku: list(kinds) for sku, kinds in misbehaving.items()}
+        self._clock = clock
+        self._interception = Interception()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._dead: set[str] = set()
+        self.misdeeds: dict[str, list[Misdeed]] = {sku: [] for sku in misbehaving}
+
+    async def boot(self, machine: LabMachine) -> None:
+        """Start it, with what it is to do wrong."""
+        kinds = self._to_come.get(machine.sku)
+        if not kinds:
+            await self._host.boot(machine)
+            return
+        misdeed = Misdeed(kinds.pop(0), machine.instance_id)
+        self.misdeeds[machine.sku].append(misdeed)
+        if misdeed.kind in (_M.NEVER_BOOTS, _M.NO_AGENT, _M.FAILS_HEALTH_CHECKS):
+            misdeed.at = self._clock.now()
+        if misdeed.kind is _M.NEVER_BOOTS:
+            self._dead.add(machine.instance_id)
+            return
+        saboteur = _Saboteur(self, misdeed)
+        text = sabotaged(machine.user_data, misdeed.kind)
+        text = await self._interception.divert(machine.instance_id, text, saboteur)
+        machine = replace(machine, user_data=text)
+        if misdeed.kind is _M.STAYS_ON:
+            machine = replace(machine, powered_off=saboteur.stay_on)
+        await self._host.boot(machine)
+
+    async def shut_down(self, instance_id: str) -> None:
+        """Shut its operating system down."""
+        await self._host.shut_down(instance_id)
+
+    async def kill(self, instance_id: str) -> None:
+        """Pull the plug."""
+        await self._host.kill(instance_id)
+
+    def console(self, instance_id: str) -> str:
+        """What it wrote; of one that never boots, what stands on its screen."""
+        if instance_id in self._dead:
+            return PANIC
+        return self._host.console(instance_id)
+
+    async def close(self) -> None:
+        """Kill every machine, and stop listening in. Idempotent."""
+        await self._host.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._interception.close()
+
+    def now(self) -> float:
+        """Lab seconds."""
+        return self._clock.now()
+
+    def reboot(self, instance_id: str) -> None:
+        """Have a machine reboot, soon."""
+        self._spawn(self._host.reboot(instance_id))
+
+    def claim(self, misdeed: Misdeed, lie: str, said: Said) -> None:
+        """Have something said in a machine's name, soon, and its answer noted."""
+        self._spawn(self._claim(misdeed, lie, said))
+
+    def others(self, machine: str) -> list[str]:
+        """The controller's names for the other misbehaving machines."""
+        known = [deed.machine for deeds in self.misdeeds.values() for deed in deeds]
+        return [name for name in known if name and name != machine]
+
+    async def _claim(self, misdeed: Misdeed, lie: str, said: Said) -> None:
+        controller = self._interception.controller_of(misdeed.instance_id)
+        misdeed.answers[lie, await self._interception.say(controller, said)] += 1
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class _Saboteur:
+    """Listens in on one machine, and does its misdeed when its moment has come."""
+
+    def __init__(self, host: MisbehavingHost, misdeed: Misdeed) -> None:
+        self._host = host
+        self._misdeed = misdeed
+        self._hello: Said | None = None
+        self._beats: int | None = None
+        self._down = False
+
+    async def before(self, said: Said) -> bool:
+        """Whether the machine's words are passed on."""
+        deed = self._misdeed
+        if said.step == "hello":
+            self._hello, self._down = said, False
+            deed.attestations += 1
+        elif self._down:
+            return False
+        elif said.step == "exit":
+            deed.exits += 1
+            if deed.kind is _M.STAYS_ON and deed.at is None:
+                deed.at = self._host.now()
+        if said.step == "poll" and deed.at is None:
+            if deed.kind is _M.VANISHES_READY:
+                return await self._vanish()
+            if deed.kind is _M.REBOOTS_READY:
+                return self._reboot()
+        if said.step == "heartbeat" and self._beats is not None:
+            self._beats += 1
+            if self._beats == AT_WORK:
+                return self._at_work(said)
+        return not (deed.kind is _M.SILENT_AT_WORK and deed.at is not None)
+
+    async def after(self, said: Said, status: int, answer: dict[str, Any]) -> None:
+        """The controller has answered; the machine has not heard it yet."""
+        deed = self._misdeed
+        if said.step == "hello" and status == 200:
+            deed.machine = str(answer["machine"])
+        elif said.step == "poll" and answer.get("state") == "assigned":
+            if deed.kind is _M.VANISHES_HANDED:
+                await self._vanish()
+            elif deed.kind is _M.REBOOTS_HANDED and deed.at is None:
+                self._reboot()
+        elif said.step == "acknowledge" and status == 204:
+            self._beats = 0
+            if deed.kind is _M.VANISHES_ACKNOWLEDGED:
+                await self._vanish()
+            elif deed.kind in _HANG:
+                deed.at = self._host.now()
+
+    async def stay_on(self) -> None:
+        """In place of the end: everything in it has stopped, and EC2 is not told."""
+
+    async def _vanish(self) -> bool:
+        self._misdeed.at = self._host.now()
+        await self._host.kill(self._misdeed.instance_id)
+        return False
+
+    def _reboot(self) -> bool:
+        # What is still on its way when a machine goes down is not heard any more.
+        self._misdeed.at, self._down = self._host.now(), True
+        self._host.reboot(self._misdeed.instance_id)
+        return False
+
+    def _at_work(self, said: Said) -> bool:
+        match self._misdeed.kind:
+            case _M.REBOOTS_AT_WORK:
+                return self._reboot()
+            case _M.SILENT_AT_WORK:
+                self._misdeed.at = self._host.now()
+                return False
+            case _M.EXITS_AT_WORK:
+                self._misdeed.at = self._host.now()
+                exit_report = replace(said, step="exit", body={"detail": "not true"})
+                self._host.claim(self._misdeed, "its own exit under a job", exit_report)
+            case _M.LIES:
+                self._misdeed.at = self._host.now()
+                for lie, forged in self._lies(said):
+                    self._host.claim(self._misdeed, lie, forged)
+        return True
+
+    def _lies(self, said: Said) -> list[tuple[str, Said]]:
+        """What a job with root could say: it knows this machine's nonce and its proof."""
+        assert self._hello is not None
+        passed = {"passed": True, "checks": []}
+        made_up = f"Bearer {secrets.token_hex(32)}"
+        anew = {**self._hello.body, "nonce": secrets.token_hex(32)}
+        lies = [
+            ("its own gate, twice", replace(said, step="gate", body=passed)),
+            ("its own gate, failed", replace(said, step="gate", body={"passed": False})),
+            ("an assignment again", replace(said, step="poll", body={"wait": 1.0})),
+            ("another's runner", replace(said, step="acknowledge", body={"runner": "r-1"})),
+            ("a hello with another nonce", replace(self._hello, body=anew)),
+            ("nobody's poll", replace(said, machine="m-nobody", step="poll", body={"wait": 1.0})),
+        ]
+        for step, body in (("gate", passed), ("exit", {"detail": "not true"})):
+            forged = replace(said, step=step, body=body, authorization=made_up)
+            lies.append((f"{step} with a made-up nonce", forged))
+        for other in self._host.others(said.machine):
+            for step, body in (("exit", {"detail": "not true"}), ("release", {}), ("gate", passed)):
+                lies.append(
+                    (f"another's {step}", replace(said, machine=other, step=step, body=body))
+                )
+        return lies

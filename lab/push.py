@@ -1,0 +1,154 @@
+"""The push that a demo replays: read from a file, checked, and turned into the lab's jobs.
+
+It decides which job needs which, and never runs one.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from autoscaler.model.catalogue import Architecture, OperatingSystem
+from lab.github.settings import JobSpec
+
+MOST_BYTES = 1 << 20
+MOST_JOBS = 1000
+
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+Count = Annotated[int, Field(ge=1, le=MOST_JOBS)]
+
+
+class PushError(ValueError):
+    """A file that describes no push; the message names the file and every key that is wrong."""
+
+
+class _Section(BaseModel):
+    # Not strict: YAML has no enums, and `minutes: 45` is as good as 45.0.
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PushSku(_Section):
+    """What runs the jobs of one label. `disk_gb` is in GiB."""
+
+    instance_type: Word
+    os: OperatingSystem
+    arch: Architecture
+    disk_gb: Annotated[int, Field(ge=1, le=65536)]
+
+
+class PushJobs(_Section):
+    """Jobs that are alike. `minutes` is how long one runs in life."""
+
+    label: Word
+    count: Count
+    minutes: Annotated[float, Field(gt=0, le=7200)]
+
+
+class Phase(_Section):
+    """Jobs that start together, once every job of the phase before has succeeded."""
+
+    name: Word
+    jobs: Annotated[tuple[PushJobs, ...], Field(min_length=1, max_length=200)]
+
+
+class LeftOut(_Section):
+    """Jobs of the same push that are not replayed, and why not."""
+
+    label: Word
+    count: Count
+    why: Text
+
+
+class Push(_Section):
+    """A whole push. `skus` are by label, and each is asked for."""
+
+    about: Text
+    repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,39}/[A-Za-z0-9._-]{1,100}$")]
+    skus: Annotated[Mapping[Word, PushSku], Field(min_length=1, max_length=100)]
+    phases: Annotated[tuple[Phase, ...], Field(min_length=1, max_length=20)]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        asked = {jobs.label for phase in self.phases for jobs in phase.jobs}
+        if unknown := sorted(asked - set(self.skus)):
+            raise ValueError(f"jobs ask for what `skus` does not have: {', '.join(unknown)}")
+        if idle := sorted(set(self.skus) - asked):
+            raise ValueError(f"no job asks for {', '.join(idle)}")
+        names = [phase.name for phase in self.phases]
+        if len(set(names)) < len(names):
+            raise ValueError("two phases have the same name")
+        if self.count > MOST_JOBS:
+            raise ValueError(f"{self.count} jobs; at most {MOST_JOBS} can be replayed")
+        return self
+
+    @property
+    def count(self) -> int:
+        """How many jobs it has."""
+        return sum(jobs.count for phase in self.phases for jobs in phase.jobs)
+
+    @property
+    def jobs_by_label(self) -> Counter[str]:
+        """How many jobs ask for each label, in the order of `skus`."""
+        counts = Counter(dict.fromkeys(self.skus, 0))
+        for phase in self.phases:
+            for jobs in phase.jobs:
+                counts[jobs.label] += jobs.count
+        return counts
+
+    @property
+    def shortest_minutes(self) -> float:
+        """How long it takes at least in life: the longest job of each phase, one after another."""
+        return sum(max(jobs.minutes for jobs in phase.jobs) for phase in self.phases)
+
+    def job_specs(self) -> list[JobSpec]:
+        """Its jobs; a job's name is `PHASE / LABEL NUMBER`, and its only label the SKU's name."""
+        specs: list[JobSpec] = []
+        needs: tuple[str, ...] = ()
+        for phase in self.phases:
+            names: list[str] = []
+            numbers: Counter[str] = Counter()
+            for jobs in phase.jobs:
+                for _ in range(jobs.count):
+                    numbers[jobs.label] += 1
+                    names.append(f"{phase.name} / {jobs.label} {numbers[jobs.label]}")
+                    labels, seconds = (jobs.label,), jobs.minutes * 60
+                    specs.append(JobSpec(names[-1], self.repository, labels, seconds, needs))
+            needs = tuple(names)
+        return specs
+
+
+def read_push(path: Path) -> Push:
+    """Read a push file. Raises PushError."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise PushError(f"{path}: larger than {MOST_BYTES} bytes")
+        content = yaml.safe_load(text)
+    except OSError as error:
+        raise PushError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise PushError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise PushError(f"{path}: not a mapping")
+    try:
+        return Push.model_validate(content)
+    except ValidationError as error:
+        problems = [_problem(one) for one in error.errors(include_url=False)]
+        raise PushError("\n".join(f"{path}: {problem}" for problem in problems)) from error
+
+
+def read_example() -> Push:
+    """Return the push of the demo, examples/trunk_push.yaml."""
+    return read_push(Path(__file__).parents[1] / "examples" / "trunk_push.yaml")
+
+
+def _problem(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message

@@ -1,0 +1,255 @@
+"""Computes and prints what a replay came to: waits, machines, money and calls.
+
+Whether the demo has passed is `verdict`'s.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from autoscaler.model.catalogue import OperatingSystem
+from lab.ec2.instances import Instance
+from lab.github.records import Job
+from lab.laboratory import Laboratory
+from lab.live import clock
+from lab.push import Push
+
+PriceOf = Callable[[str, OperatingSystem], float]
+"""Dollars an hour of an EC2 instance type. Raises ValueError for one it does not know."""
+
+EC2_MINIMUM = 60.0
+"""Seconds that EC2 bills at least (EC2 pricing: per second, 60 seconds at least)."""
+
+_CALLS_SHOWN = 2
+_WIDTH = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What the controller recorded of a runner: its instance's id, and two moments of lab time.
+
+    `ready_at` is when its machine had passed its checks, `assigned_at` when the machine was given
+    the registration; None where that did not happen.
+    """
+
+    instance: str
+    ready_at: float | None
+    assigned_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SkuReport:
+    """One SKU. `waits` are lab seconds from queued to started; `added` is the controller's part of
+    them in real seconds; both are ascending. `dollars` are instances'."""
+
+    jobs: int
+    waits: tuple[float, ...]
+    added: tuple[float, ...]
+    machines: int
+    dollars: float
+
+    def wait(self, share: float) -> str:
+        """The wait that this share of the jobs did not exceed (nearest rank)."""
+        return clock(_rank(self.waits, share)) if self.waits else "-"
+
+    def controller(self, share: float) -> str:
+        """What the controller added to the waits of this share of the jobs at most."""
+        return f"{_rank(self.added, share):.1f}s" if self.added else "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All of it. `machine_hours` were billed; in `job_hours` of them a job ran.
+
+    `scale` is lab seconds a real second.
+    """
+
+    skus: Mapping[str, SkuReport]
+    seconds: float
+    scale: float
+    peak: int
+    machines_left: int
+    machine_hours: float
+    ended: int
+    job_hours: float
+    github_calls: Counter[str]
+    ec2_calls: Counter[str]
+
+    @property
+    def total(self) -> SkuReport:
+        """All SKUs together."""
+        rows = self.skus.values()
+        return SkuReport(
+            jobs=sum(row.jobs for row in rows),
+            waits=tuple(sorted(wait for row in rows for wait in row.waits)),
+            added=tuple(sorted(added for row in rows for added in row.added)),
+            machines=sum(row.machines for row in rows),
+            dollars=sum(row.dollars for row in rows),
+        )
+
+
+def make_report(
+    lab: Laboratory, push: Push, price_of: PriceOf, steps: Mapping[str, Steps]
+) -> Report:
+    """Compute it from what the lab has seen and the controller recorded, `steps` by runner.
+
+    Raises what `price_of` raises.
+    """
+    now = lab.clock.now()
+    machines: dict[str, list[Instance]] = {sku: [] for sku in push.skus}
+    for instance in lab.ec2.instances:
+        machines.setdefault(instance.tags.get("autoscaler:sku", "?"), []).append(instance)
+    jobs = lab.github.jobs
+    ended = [job.completed_at for job in jobs if job.completed_at is not None]
+    began = min((job.created_at for job in jobs), default=now)
+    return Report(
+        skus={
+            sku: _sku_report(
+                [job for job in jobs if job.spec.labels[0] == sku],
+                found,
+                price,
+                now,
+                lambda job: _added(lab, job, steps),
+            )
+            for sku, found, price in (
+                (sku, machines[sku], price_of(of.instance_type, of.os))
+                for sku, of in push.skus.items()
+            )
+        },
+        seconds=max(ended, default=now) - began,
+        scale=lab.fleet.scale,
+        peak=lab.ec2.instances.peak,
+        machines_left=len(lab.ec2.machines_left()),
+        machine_hours=lab.ec2.machine_hours(),
+        ended=len(ended),
+        job_hours=sum(_ran(job) for job in jobs) / 3600,
+        github_calls=_github_calls(lab),
+        ec2_calls=Counter(lab.ec2.calls),
+    )
+
+
+def print_report(console: Console, report: Report) -> None:
+    """The table and what stands below it: with seven SKUs, a screen of 80 x 24 holds all of it."""
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, show_footer=True)
+    cells = _cells(report.total)
+    table.add_column("SKU", "all", overflow="fold")
+    heads = ("jobs", "EC2", "added", "max", "wait", "max", "cost")
+    for head, cell in zip(heads, cells, strict=True):
+        table.add_column(head, cell, justify="right", no_wrap=True)
+    for sku, row in report.skus.items():
+        table.add_row(sku, *_cells(row))
+    console.print(table)
+    console.print(
+        "added: real seconds that half of the jobs, and all, waited at most for the\n"
+        "  controller. wait: the whole wait in lab time; the rest of it is booting,\n"
+        f"  which takes as long as on this host, times {report.scale:g}. EC2: instances."
+    )
+    console.print(_sentences(report))
+
+
+def print_left_out(console: Console, push: Push) -> None:
+    """How many jobs of the push were not replayed, and why."""
+    reasons: Counter[str] = Counter()
+    for one in push.left_out:
+        reasons[one.why] += one.count
+    if reasons:
+        words = ", ".join(f"{count} for {why}" for why, count in reasons.items())
+        console.print(f"Left out, as they do not run on EC2: {words}.")
+
+
+def _sentences(report: Report) -> str:
+    total = report.total
+    busy = report.job_hours / report.machine_hours if report.machine_hours else 0.0
+    return "\n".join(
+        (
+            f"{report.ended} of {total.jobs} jobs ended in {clock(report.seconds)} of lab time.",
+            f"Machines: {total.machines} launched, {report.peak} at the peak, "
+            f"{report.machines_left} left.",
+            f"Cost: ${total.dollars:,.2f} for {report.machine_hours:.1f} machine hours, "
+            f"{busy:.0%} of them with a job.",
+            _calls("GitHub", report.github_calls),
+            _calls("EC2", report.ec2_calls),
+        )
+    )
+
+
+def _calls(whom: str, calls: Counter[str]) -> str:
+    """How many in all, and those that were made most."""
+    line = f"Calls to {whom}: {calls.total()}."
+    for shown in range(1, _CALLS_SHOWN + 1):
+        most = ", ".join(f"{count} {name}" for name, count in calls.most_common(shown))
+        longer = f"Calls to {whom}: {calls.total()}, most of them {most}."
+        line = longer if len(longer) < _WIDTH else line
+    return line
+
+
+def _github_calls(lab: Laboratory) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    for (endpoint, _status), count in lab.github.calls.items():
+        # Not the controller's: by this one each machine sees, before its job, that it has a way out.
+        if endpoint != "GET /":
+            calls[endpoint] += count
+    return calls
+
+
+def _sku_report(
+    jobs: Sequence[Job],
+    machines: Sequence[Instance],
+    price: float,
+    now: float,
+    added: Callable[[Job], float | None],
+) -> SkuReport:
+    waits = [
+        job.started_at - job.queued_at
+        for job in jobs
+        if job.started_at is not None and job.queued_at is not None
+    ]
+    billed = (one.billed_seconds(now) for one in machines)
+    seconds = sum(max(ran, EC2_MINIMUM) for ran in billed if ran > 0)
+    parts = sorted(part for job in jobs if (part := added(job)) is not None)
+    return SkuReport(
+        len(jobs), tuple(sorted(waits)), tuple(parts), len(machines), seconds / 3600 * price
+    )
+
+
+def _added(lab: Laboratory, job: Job, steps: Mapping[str, Steps]) -> float | None:
+    """What the controller added to a job's wait, real seconds; None where it is not known.
+
+    The time from `queued` to the launch of the machine that it ran on, and from that machine's being
+    ready to its being given the registration. The controller is not slower for the faster clock.
+    """
+    step = steps.get(job.starts[0]) if job.starts else None
+    machine = lab.ec2.instances.find(step.instance) if step is not None else None
+    if step is None or machine is None or job.queued_at is None:
+        return None
+    if step.ready_at is None or step.assigned_at is None:
+        return None
+    launching = max(0.0, machine.launched_at - job.queued_at)
+    assigning = max(0.0, step.assigned_at - max(step.ready_at, job.queued_at))
+    return (launching + assigning) / lab.fleet.scale
+
+
+def _rank(ascending: Sequence[float], share: float) -> float:
+    """What this share of them does not exceed (nearest rank)."""
+    return ascending[max(0, math.ceil(share * len(ascending)) - 1)]
+
+
+def _cells(row: SkuReport) -> tuple[str, ...]:
+    shares = (0.5, 1.0)
+    return (
+        str(row.jobs),
+        str(row.machines),
+        *(row.controller(share) for share in shares),
+        *(row.wait(share) for share in shares),
+        f"${row.dollars:,.2f}",
+    )
+
+
+def _ran(job: Job) -> float:
+    if job.started_at is None or job.completed_at is None:
+        return 0.0
+    return job.completed_at - job.started_at

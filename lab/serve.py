@@ -1,0 +1,30 @@
+"""`python -m lab.serve`: `autoscaler serve`, the same composition, on the laboratory's clock."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autoscaler.app import serve
+from autoscaler.controller.system import SystemClock
+
+command = typer.Typer(add_completion=False)
+
+
+@command.command()
+def run(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The configuration, fleet.yaml.")],
+    clock_scale: Annotated[
+        float, typer.Option(min=0.001, max=100_000, help="How many times faster the clock runs.")
+    ] = 1.0,
+    clock_epoch: Annotated[
+        float, typer.Option(min=0, help="The Unix time at which the faster clock starts.")
+    ] = 0.0,
+) -> None:
+    """Run the controller on a faster clock until SIGTERM."""
+    clock = SystemClock(clock_scale, clock_epoch)
+    raise typer.Exit(serve(config, log_format="json", log_level="info", clock=clock))
+
+
+if __name__ == "__main__":
+    command()

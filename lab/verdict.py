@@ -1,0 +1,98 @@
+"""Decides whether a replay has passed, and says so in its last line.
+
+Without a planted fault: every job ran exactly once and nothing is left. With one: the fault was
+noticed, and nothing else went wrong.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from lab.github.records import Job, JobStatus
+from lab.laboratory import Laboratory
+from lab.watch import Ending
+
+PASSED = "PASSED: every job ran exactly once, and nothing is left."
+
+
+class Fault(Enum):
+    """What the lab was told to do wrong, as a sentence's subject."""
+
+    LOST_JOB = "the job that the lab's GitHub lost"
+    LEAKED_MACHINE = "the machine that the lab's EC2 did not terminate"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that should not be. `planted` says that the lab was told to cause it."""
+
+    text: str
+    planted: bool = False
+
+
+def violations(lab: Laboratory, ending: Ending, why: str, status: int) -> list[Violation]:
+    """Return what went wrong: an early end, wrong jobs, what is left, a controller that failed.
+
+    `why` is the ending in words, `status` the controller's exit status.
+    """
+    found = [*_jobs(lab), *_left(lab)]
+    if ending is not Ending.FINISHED:
+        expected = {Ending.STUCK: _lost(lab), Ending.LEFT: bool(_leaked(lab))}
+        found.insert(0, Violation(f"given up: {why}", expected.get(ending, False)))
+    if status:
+        found.append(Violation(f"the controller ended with status {status}"))
+    return found
+
+
+def verdict(found: list[Violation], fault: Fault | None) -> tuple[bool, list[str]]:
+    """Return whether the replay has passed, and the lines that say so."""
+    wrong = [one.text for one in found if not (one.planted and fault)]
+    noticed = [one.text for one in found if one.planted and fault]
+    lines = [f"Noticed: {text}" for text in noticed]
+    if fault is not None and not noticed:
+        wrong.append(f"{fault.value} was not noticed")
+    if wrong:
+        return False, [*lines, *(f"FAILED: {text}" for text in wrong)]
+    last = PASSED if fault is None else f"PASSED: {fault.value} was noticed, as expected."
+    return True, [*lines, last]
+
+
+def _jobs(lab: Laboratory) -> Iterator[Violation]:
+    """Every job that did not run exactly once and succeed."""
+    jobs = lab.github.jobs
+    blocked = [job for job in jobs if job.status is JobStatus.BLOCKED]
+    for job in jobs:
+        if job.status is not JobStatus.BLOCKED and not _is_right(job):
+            yield Violation(_words(job), job.lost)
+    if blocked:
+        what = f"{len(blocked)} jobs were never queued: they need jobs that have not ended"
+        yield Violation(what, _lost(lab))
+
+
+def _left(lab: Laboratory) -> Iterator[Violation]:
+    """Once all jobs have ended, what is left: until then a machine may be there for one that waits."""
+    if lab.github.unfinished:
+        return
+    leaked = _leaked(lab)
+    for thing in lab.left():
+        yield Violation(f"left: {thing}", any(one in thing for one in leaked))
+
+
+def _lost(lab: Laboratory) -> bool:
+    return any(job.lost for job in lab.github.jobs)
+
+
+def _leaked(lab: Laboratory) -> set[str]:
+    """The ids of the machines that the lab does not terminate, and of their volumes."""
+    leaked = [one for one in lab.ec2.machines_left() if lab.ec2.faults.leaks(one)]
+    return {one.id for one in leaked} | {one.volume_id for one in leaked}
+
+
+def _is_right(job: Job) -> bool:
+    return len(job.starts) == 1 and job.conclusion == "success"
+
+
+def _words(job: Job) -> str:
+    state = job.conclusion or job.status.value.replace("_", " ")
+    lost = ", lost by the lab" if job.lost else ""
+    return f"job {job.spec.name}: started {len(job.starts)} times, {state}{lost}"
