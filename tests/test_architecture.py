@@ -65,6 +65,7 @@ PLANTS = {
         "metrics", {"controller/signals.py": "from prometheus_client import Counter"}
     ),
     "moto in a provider": Plant("moto", {"providers/ec2/tags.py": "import moto"}),
+    "the laboratory in the product": Plant("lab", {"app/running.py": "import lab.demo"}),
     "kubernetes anywhere": Plant("kubernetes", {"config/files.py": "import kubernetes.client"}),
 }
 
@@ -89,8 +90,7 @@ def lint_imports(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
 
 def copy_of_the_package(folder: Path) -> Path:
     shutil.copyfile(ROOT / ".importlinter", folder / ".importlinter")
-    sources = (ROOT / "autoscaler").rglob("*.py")
-    for source in sources:
+    for source in [*(ROOT / "autoscaler").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]:
         target = folder / source.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
