@@ -75,7 +75,7 @@ def test_cooldown_keys_tell_what_is_held() -> None:
     assert quota_key("east/G") == "quota:east/G"
     assert throttle_key(ProviderName("east")) == "throttle:east"
     assert launch_option_key(SkuName("gpu"), 2) == "option:gpu/2"
-    assert registration_key("org:acme") == "mint:org:acme"
+    assert registration_key("org:acme") == "register:org:acme"
 
 
 @pytest.mark.parametrize(("now", "expected"), [(99.0, True), (100.0, False), (101.0, False)])
