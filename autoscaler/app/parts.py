@@ -34,7 +34,7 @@ from autoscaler.controller.guarded_github import GuardedGitHub
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launching import Launcher
+from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.opening import Opening
 from autoscaler.controller.ports.store import SavedState
 from autoscaler.controller.quotas import KeptQuotas

@@ -11,7 +11,7 @@ from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.ending import Terminator
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launching import Launcher
+from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.ports.clock import Ids
 from autoscaler.controller.registrar import Registrar
 from autoscaler.model import events as e
@@ -52,7 +52,7 @@ class Executor:
         journal: Journal,
         ids: Ids,
         effects: Effects,
-        launching: Launcher,
+        launcher: Launcher,
         registrar: Registrar,
         ending: Terminator,
         asking: GitHubReader,
@@ -60,7 +60,7 @@ class Executor:
         self._journal = journal
         self._ids = ids
         self._effects = effects
-        self._launching = launching
+        self._launcher = launcher
         self._registrar = registrar
         self._ending = ending
         self._asking = asking
@@ -111,7 +111,7 @@ class Executor:
                 return (self._launch(intent, now),)
             case ResendLaunchRequest(call):
                 self._journal.note(e.LaunchRequestSent(now, call))
-                return (self._launching.send(call),)
+                return (self._launcher.send(call),)
             case CancelLaunchRequest() | MarkUnverified():
                 self._journal.note(_without_effect(intent, now))
                 return ()
@@ -159,7 +159,7 @@ class Executor:
                 self._ids.token(),
             )
         )
-        return self._launching.launch(call)
+        return self._launcher.launch(call)
 
     def _assign(self, intent: Assign, now: float) -> Effect:
         state = self._journal.ledger.state

@@ -14,7 +14,7 @@ from autoscaler.controller.ending import Terminator
 from autoscaler.controller.executor import Executor
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launching import Launcher
+from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.poller import Poller
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.reconciler import Pace, Reconciler
@@ -101,7 +101,7 @@ class Controller:
         )
         self.intake = Intake(world.store, self.journal, parse)
         self.asking = GitHubReader(self.journal, world.github)
-        self.launching = Launcher(self.journal, world.providers)
+        self.launcher = Launcher(self.journal, world.providers)
         self.ending = Terminator(self.journal, world.providers, world.clock)
         self.pace = pace
         self.running: asyncio.Task[None] | None = None
@@ -122,7 +122,7 @@ class Controller:
             self.journal,
             world.ids,
             self.effects,
-            self.launching,
+            self.launcher,
             self.registrar,
             self.ending,
             self.asking,

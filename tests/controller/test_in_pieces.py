@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from autoscaler.controller.executor import ENDED_AT_ONCE, LAUNCHED_AT_ONCE, RECORDED_AT_ONCE
 from autoscaler.controller.intake import APPLIED_AT_ONCE
-from autoscaler.controller.launching import ANSWERED_AT_ONCE
+from autoscaler.controller.launcher import ANSWERED_AT_ONCE
 from autoscaler.controller.reconciler import LARGE_FLEET
 from autoscaler.ledger.jobs import EXPIRED_AT_ONCE
 from autoscaler.model.catalogue import IdlePolicy, Limits

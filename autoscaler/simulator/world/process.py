@@ -19,7 +19,7 @@ from autoscaler.controller.ending import Terminator
 from autoscaler.controller.executor import Executor
 from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launching import Launcher
+from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.noticing import NoticeReader
 from autoscaler.controller.opening import Opening
 from autoscaler.controller.poller import Duty, Poller
