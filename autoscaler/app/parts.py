@@ -28,7 +28,6 @@ from autoscaler.app.watching import World, make_poller
 from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.ending import Terminator
 from autoscaler.controller.executor import Executor
 from autoscaler.controller.guarded_github import GuardedGitHub
 from autoscaler.controller.guarded_providers import GuardedProvider
@@ -42,6 +41,7 @@ from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.releasing import RegistrationReleaser
 from autoscaler.controller.system import RandomIds, SystemClock
+from autoscaler.controller.terminator import Terminator
 from autoscaler.controller.unmatched import UnmatchedJobs
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job

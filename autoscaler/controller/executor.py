@@ -9,11 +9,11 @@ from typing import Any
 
 from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.ending import Terminator
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.ports.clock import Ids
 from autoscaler.controller.registrar import Registrar
+from autoscaler.controller.terminator import Terminator
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.plan import (
@@ -54,7 +54,7 @@ class Executor:
         effects: Effects,
         launcher: Launcher,
         registrar: Registrar,
-        ending: Terminator,
+        terminator: Terminator,
         asking: GitHubReader,
     ) -> None:
         self._journal = journal
@@ -62,7 +62,7 @@ class Executor:
         self._effects = effects
         self._launcher = launcher
         self._registrar = registrar
-        self._ending = ending
+        self._terminator = terminator
         self._asking = asking
 
     async def carry_out(self, plan: Plan) -> None:
@@ -124,7 +124,7 @@ class Executor:
                 unused = self._unused_registration(machine)
                 self._journal.note(e.TerminationRequested(now, machine, reason_code, reason))
                 self._registrar.wake(machine)
-                ending = self._ending.end(machine)
+                ending = self._terminator.end(machine)
                 return (ending,) if unused is None else (self._registrar.discard(unused), ending)
             case ReadRunner(machine):
                 self._journal.note(e.RunnerReadRequested(now, machine))

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.ending import Terminator
 from autoscaler.controller.executor import Executor
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
@@ -20,6 +19,7 @@ from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.reconciler import Pace, Reconciler
 from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.releasing import RegistrationReleaser
+from autoscaler.controller.terminator import Terminator
 from autoscaler.controller.unmatched import UnmatchedJobs
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
 from autoscaler.ledger.state import LedgerState
@@ -102,7 +102,7 @@ class Controller:
         self.intake = Intake(world.store, self.journal, parse)
         self.asking = GitHubReader(self.journal, world.github)
         self.launcher = Launcher(self.journal, world.providers)
-        self.ending = Terminator(self.journal, world.providers, world.clock)
+        self.terminator = Terminator(self.journal, world.providers, world.clock)
         self.pace = pace
         self.running: asyncio.Task[None] | None = None
         self.resumed = False
@@ -124,7 +124,7 @@ class Controller:
             self.effects,
             self.launcher,
             self.registrar,
-            self.ending,
+            self.terminator,
             self.asking,
         )
         self.loop = Reconciler(

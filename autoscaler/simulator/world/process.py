@@ -15,7 +15,6 @@ from autoscaler.controller.circuits import Circuits
 from autoscaler.controller.confirming import OperatorActions
 from autoscaler.controller.consoles import Consoles
 from autoscaler.controller.effects import Effects
-from autoscaler.controller.ending import Terminator
 from autoscaler.controller.executor import Executor
 from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.journal import Journal
@@ -36,6 +35,7 @@ from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.releasing import RegistrationReleaser
 from autoscaler.controller.rerunning import Rerunner
 from autoscaler.controller.syncing import Syncing
+from autoscaler.controller.terminator import Terminator
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
