@@ -57,7 +57,9 @@ PLANTS = {
     "a clock in the planner": Plant("pure", {"planner/schedule.py": "import time"}),
     "files in the ledger": Plant("pure", {"ledger/lists.py": "from pathlib import Path"}),
     "chance in the model": Plant("pure", {"model/jobs.py": "from random import choice"}),
-    "pydantic in the controller": Plant("controller", {"controller/asking.py": "import pydantic"}),
+    "pydantic in the controller": Plant(
+        "controller", {"controller/github_reader.py": "import pydantic"}
+    ),
     "boto3 in the store": Plant("aws", {"store/fields.py": "import boto3.session"}),
     "gidgethub in the server": Plant("gidgethub", {"server/answers.py": "import gidgethub"}),
     "sqlite3 at GitHub": Plant("database", {"github/targets.py": "import sqlite3"}),

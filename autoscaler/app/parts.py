@@ -25,10 +25,10 @@ from autoscaler.app.translation import (
     server_settings,
 )
 from autoscaler.app.watching import World, make_poller
-from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.executor import Executor
+from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.guarded_github import GuardedGitHub
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.intake import Intake

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.effects import Effects
+from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.ports.clock import Ids
@@ -55,7 +55,7 @@ class Executor:
         launcher: Launcher,
         registrar: Registrar,
         terminator: Terminator,
-        asking: GitHubReader,
+        github_reader: GitHubReader,
     ) -> None:
         self._journal = journal
         self._ids = ids
@@ -63,7 +63,7 @@ class Executor:
         self._launcher = launcher
         self._registrar = registrar
         self._terminator = terminator
-        self._asking = asking
+        self._github_reader = github_reader
 
     async def carry_out(self, plan: Plan) -> None:
         """Record every intent, then start its effects. Raises StoreError.
@@ -128,13 +128,13 @@ class Executor:
                 return (ending,) if unused is None else (self._registrar.discard(unused), ending)
             case ReadRunner(machine):
                 self._journal.note(e.RunnerReadRequested(now, machine))
-                return (self._asking.read_runner(machine),)
+                return (self._github_reader.read_runner(machine),)
             case ReadJob(job):
                 self._journal.note(e.JobReadRequested(now, job))
-                return (self._asking.read_job(job),)
+                return (self._github_reader.read_job(job),)
             case ReadRun(repository, run_id):
                 self._journal.note(e.RunReadRequested(now, run_id))
-                return (self._asking.read_run(repository, run_id),)
+                return (self._github_reader.read_run(repository, run_id),)
 
     def _unused_registration(self, machine: MachineId) -> Runner | None:
         state = self._journal.ledger.state

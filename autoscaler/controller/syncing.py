@@ -12,7 +12,7 @@ from itertools import count
 
 import structlog
 
-from autoscaler.controller.asking import GitHubReader
+from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
@@ -118,7 +118,7 @@ class _AccountSync:
         self._journal = journal
         self._lists = lists
         self._github = github
-        self._asking = GitHubReader(journal, github)
+        self._github_reader = GitHubReader(journal, github)
         self._recall = recall
         self._clock = clock
         self._under_way: set[Read] = set()
@@ -265,7 +265,7 @@ class _AccountSync:
         if findings.events:
             await self._journal.record(*findings.events)
         for job in findings.ask:
-            await self._asking.read_job(job)
+            await self._github_reader.read_job(job)
         return listed.calls
 
     async def _read_runners(self, scope: str, began_at: Instant) -> int:

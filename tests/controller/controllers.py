@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.executor import Executor
+from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launcher import Launcher
@@ -100,7 +100,7 @@ class Controller:
             self.journal, world.github, self.registrar, self.effects
         )
         self.intake = Intake(world.store, self.journal, parse)
-        self.asking = GitHubReader(self.journal, world.github)
+        self.github_reader = GitHubReader(self.journal, world.github)
         self.launcher = Launcher(self.journal, world.providers)
         self.terminator = Terminator(self.journal, world.providers, world.clock)
         self.pace = pace
@@ -125,7 +125,7 @@ class Controller:
             self.launcher,
             self.registrar,
             self.terminator,
-            self.asking,
+            self.github_reader,
         )
         self.loop = Reconciler(
             self.journal,

@@ -15,7 +15,7 @@ from autoscaler.model.machines import ExitReason
 from tests.controller.agents import Agent, launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_lists import FakeLists
-from tests.controller.test_asking import answer
+from tests.controller.test_github_reader import answer
 from tests.controller.virtual_time import on_virtual_time
 
 REFUSED = (

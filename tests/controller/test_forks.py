@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.asking import RUN_READS_AT_ONCE
+from autoscaler.controller.github_reader import RUN_READS_AT_ONCE
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.model.catalogue import Access, Catalogue
 from autoscaler.model.events import JobObserved

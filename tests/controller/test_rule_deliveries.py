@@ -120,7 +120,7 @@ def test_what_was_lost_and_is_found_by_asking_is_the_same_ledger(
             assert last is not None
             have.world.github.jobs[last.id] = replace(last, read=True)
         for job in tuple(have.state.jobs):
-            await have.asking.read_job(job)
+            await have.github_reader.read_job(job)
         assert shown(have) == shown(want)
 
     run(scenario())

@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from autoscaler.controller.asking import GitHubReader
 from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.circuits import Circuits
 from autoscaler.controller.confirming import OperatorActions
 from autoscaler.controller.consoles import Consoles
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.executor import Executor
+from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launcher import Launcher
