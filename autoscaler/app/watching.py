@@ -11,7 +11,7 @@ from autoscaler.controller.guarded_providers import GuardedNotices, GuardedProvi
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.loop_lag import LoopLag
-from autoscaler.controller.noticing import NoticeReader
+from autoscaler.controller.notice_reader import NoticeReader
 from autoscaler.controller.poller import Duty, Poller
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Store

@@ -19,7 +19,7 @@ from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launcher import Launcher
-from autoscaler.controller.noticing import NoticeReader
+from autoscaler.controller.notice_reader import NoticeReader
 from autoscaler.controller.opening import Opening
 from autoscaler.controller.poller import Duty, Poller
 from autoscaler.controller.ports.clock import Clock, Ids

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.noticing import FIRST_PAUSE, LONGEST_PAUSE, WAIT, NoticeReader
+from autoscaler.controller.notice_reader import FIRST_PAUSE, LONGEST_PAUSE, WAIT, NoticeReader
 from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
@@ -90,12 +90,12 @@ def test_a_ready_machine_is_ended_and_another_launched_once_the_notice_is_durabl
     async def scenario() -> None:
         world = World()
         controller, _ = await ready(world)
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
         queue.put(said(SPOT, machine.provider_id))
         before = len(world.store.commits)
-        assert await noticing.read(EAST) == 1
+        assert await reader.read(EAST) == 1
         assert queue.settled == ["r"]
         assert queue.commits_when_settled == [before + 1]
         assert world.store.machine(machine.id).interruption is SPOT
@@ -116,13 +116,13 @@ def test_a_state_that_changed_is_looked_at_and_the_machine_is_gone_at_once() -> 
     async def scenario() -> None:
         world = World()
         controller, _ = await launched(world)
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
         world.east.terminate(machine.provider_id)
         stranger = ProviderMachineId("i-of-others")
         queue.put(said(STATE, machine.provider_id, stranger))
-        await noticing.read(EAST)
+        await reader.read(EAST)
         assert queue.looked_at == [(machine.provider_id,)]
         assert controller.state.machines[machine.id].state is MachineState.TERMINATED
         assert world.store.machine(machine.id).state is MachineState.TERMINATED
@@ -137,12 +137,12 @@ def test_a_notice_says_no_reason_so_the_machine_is_looked_at_for_the_class_of_it
     async def scenario() -> None:
         world = World()
         controller, (agent,) = await launched(world)
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         instance = agent.instance
         instance.leaving, instance.failure = True, FailureClass.QUOTA
         instance.reason = "Client.VolumeLimitExceeded: words"
         queue.put(said(STATE, instance.id))
-        await noticing.read(EAST)
+        await reader.read(EAST)
         await controller.turn()
         (machine,) = (
             m for m in controller.state.machines.values() if m.launch_request == instance.call
@@ -151,7 +151,7 @@ def test_a_notice_says_no_reason_so_the_machine_is_looked_at_for_the_class_of_it
         assert (machine.reason, world.east.ended) == (instance.reason, [])
         instance.terminated = True
         queue.put(said(STATE, instance.id))
-        await noticing.read(EAST)
+        await reader.read(EAST)
         assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.QUOTA)
         assert world.telemetry.said.count(("launch_failures", "gpu", FailureClass.QUOTA)) == 1
 
@@ -163,9 +163,9 @@ def test_a_forged_state_change_ends_no_ready_machine() -> None:
     async def scenario() -> None:
         world = World()
         controller, agent = await ready(world)
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         queue.put(said(STATE, agent.instance.id))
-        await noticing.read(EAST)
+        await reader.read(EAST)
         await controller.turn()
         assert world.east.ended == []
         assert controller.only_machine().state is MachineState.ASSIGNED
@@ -179,11 +179,11 @@ def test_a_lie_about_a_state_ends_no_machine_at_work() -> None:
         world = World()
         controller, (agent,) = await launched(world)
         await agent.start_runner()
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
         queue.put(said(STATE, machine.provider_id))
-        await noticing.read(EAST)
+        await reader.read(EAST)
         await controller.turn()
         assert machine.state is MachineState.ASSIGNED
         assert world.east.ended == []
@@ -196,13 +196,13 @@ def test_poison_is_counted_and_taken_off_and_stops_nothing_beside_it() -> None:
     async def scenario() -> None:
         world = World()
         controller, _ = await ready(world)
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
         poison = Message("m-1", "r-1", poison="no JSON", excerpt="{")
         queue.put(poison, Message("m-2", "r-2"), said(SPOT, machine.provider_id, receipt="r-3"))
         with capture_logs() as logs:
-            assert await noticing.read(EAST) == 3
+            assert await reader.read(EAST) == 3
         (line,) = logs
         assert (line["event"], line["provider"]) == ("notice_set_aside", EAST)
         assert (line["message"], line["reason"], line["excerpt"]) == ("m-1", "no JSON", "{")
@@ -219,15 +219,15 @@ def test_what_could_not_be_looked_at_stays_in_the_queue() -> None:
     async def scenario() -> None:
         world = World()
         controller, _ = await launched(world)
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
         queue.put(said(STATE, machine.provider_id))
         queue.shows.append(OutcomeUnknownError("no answer"))
         with pytest.raises(OutcomeUnknownError):
-            await noticing.read(EAST)
+            await reader.read(EAST)
         assert queue.settled == []
-        await noticing.read(EAST)
+        await reader.read(EAST)
         assert queue.settled == ["r"]
 
     scenario()
@@ -238,14 +238,14 @@ def test_an_interruption_does_not_wait_for_a_look_that_fails() -> None:
     async def scenario() -> None:
         world = World()
         controller, _ = await ready(world)
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
         queue.put(said(STATE, machine.provider_id, receipt="state"))
         queue.put(said(SPOT, machine.provider_id, receipt="spot"))
         queue.shows.append(OutcomeUnknownError("no answer"))
         with pytest.raises(OutcomeUnknownError):
-            await noticing.read(EAST)
+            await reader.read(EAST)
         assert machine.interruption is SPOT
         assert queue.settled == ["spot"]
 
@@ -257,13 +257,13 @@ def test_what_is_not_durable_stays_in_the_queue() -> None:
     async def scenario() -> None:
         world = World()
         controller, _ = await ready(world)
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
         queue.put(said(SPOT, machine.provider_id))
         world.store.failure = StoreError("disk full")
         with pytest.raises(StoreError):
-            await noticing.read(EAST)
+            await reader.read(EAST)
         assert queue.settled == []
 
     scenario()
@@ -274,10 +274,10 @@ def test_a_queue_in_trouble_is_asked_ever_more_seldom_and_then_as_before() -> No
     async def scenario() -> None:
         world = World()
         controller = Controller(world)
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         refused = ProviderError(FailureClass.CONFIGURATION, "AccessDenied", "words")
         queue.script.extend([refused] * 8)
-        (duty,) = noticing.duties
+        (duty,) = reader.duties
         task = asyncio.ensure_future(duty())
         await asyncio.sleep(2000.0)
         task.cancel()
@@ -294,13 +294,13 @@ def test_the_words_of_a_notice_are_in_the_machine_s_history() -> None:
     async def scenario() -> None:
         world = World()
         controller, _ = await ready(world)
-        noticing, queue = attend(controller)
+        reader, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
         message = said(SPOT, machine.provider_id)
         assert message.notice is not None
         queue.put(replace(message, notice=replace(message.notice, detail="to terminate")))
-        await noticing.read(EAST)
+        await reader.read(EAST)
         rows = await world.store.history("machine", machine.id)
         assert [row.detail for row in rows if row.event == "interrupted"] == [
             "spot_interruption: to terminate"
