@@ -39,7 +39,7 @@ from autoscaler.controller.ports.store import SavedState
 from autoscaler.controller.quotas import KeptQuotas
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.registrar import Registrar
-from autoscaler.controller.releasing import RegistrationReleaser
+from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.controller.terminator import Terminator
 from autoscaler.controller.unmatched import UnmatchedJobs

@@ -20,7 +20,7 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.provider import ProofRefusedError, ProvenIdentity, Provider
 from autoscaler.controller.registrar import Registrar
-from autoscaler.controller.releasing import RegistrationReleaser
+from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import (
     MachineId,
@@ -65,7 +65,7 @@ class BootstrapService:
         self,
         journal: Journal,
         registrar: Registrar,
-        releasing: RegistrationReleaser,
+        releaser: RegistrationReleaser,
         providers: Mapping[ProviderName, Provider],
         gates: Mapping[SkuName, dict[str, Any]],
         list_soon: Callable[[ProviderName, Seconds], Awaitable[None]],
@@ -73,7 +73,7 @@ class BootstrapService:
     ) -> None:
         self._journal = journal
         self._registrar = registrar
-        self._releasing = releasing
+        self._releaser = releaser
         self._providers = providers
         self._gates = gates
         self._list_soon = list_soon
@@ -157,7 +157,7 @@ class BootstrapService:
             return
         if record.state is not RunnerState.REGISTERED:
             raise BootstrapRefusedError(409, "expired")
-        if self._releasing.is_replacing(runner):
+        if self._releaser.is_replacing(runner):
             raise BootstrapRefusedError(409, "expired")
         await self._journal.record(e.RunnerListening(self._journal.now, runner))
 
@@ -168,11 +168,11 @@ class BootstrapService:
 
     async def may_release(self, machine: MachineId, nonce: str) -> bool:
         """Whether a DELETE of its idle registration could be sent at once."""
-        return self._releasing.allowed(self._runner_of(self._authenticated(machine, nonce)))
+        return self._releaser.allowed(self._runner_of(self._authenticated(machine, nonce)))
 
     async def release(self, machine: MachineId, nonce: str) -> int:
         """Delete its registration; GitHub's status, which decides whether it may leave."""
-        return await self._releasing.release(self._runner_of(self._authenticated(machine, nonce)))
+        return await self._releaser.release(self._runner_of(self._authenticated(machine, nonce)))
 
     async def exited(
         self,
@@ -288,7 +288,7 @@ class BootstrapService:
         if runner.listening_at is not None or runner.state is RunnerState.BUSY:
             raise BootstrapRefusedError(409, "second_grant")
         if runner.handed_over_at is not None or runner.state is RunnerState.DONE:
-            await self._releasing.replace(machine, runner)
+            await self._releaser.replace(machine, runner)
             return None
         if runner.state is not RunnerState.REGISTERED or not self._registrar.has_secret(
             runner.name

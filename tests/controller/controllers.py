@@ -18,7 +18,7 @@ from autoscaler.controller.poller import Poller
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.reconciler import Pace, Reconciler
 from autoscaler.controller.registrar import Registrar
-from autoscaler.controller.releasing import RegistrationReleaser
+from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.controller.terminator import Terminator
 from autoscaler.controller.unmatched import UnmatchedJobs
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
@@ -96,7 +96,7 @@ class Controller:
         UnmatchedJobs(self.journal, world.telemetry)
         self.effects = Effects(self._crashed)
         self.registrar = Registrar(self.journal, world.github, world.clock)
-        self.releasing = RegistrationReleaser(
+        self.releaser = RegistrationReleaser(
             self.journal, world.github, self.registrar, self.effects
         )
         self.intake = Intake(world.store, self.journal, parse)
@@ -116,7 +116,7 @@ class Controller:
         self.lists_asked_for: list[ProviderName] = []
         gates = dict.fromkeys(world.catalogue.skus, HEALTH_CHECK)
         self.desk = BootstrapService(
-            self.journal, self.registrar, self.releasing, world.providers, gates, self._list_soon
+            self.journal, self.registrar, self.releaser, world.providers, gates, self._list_soon
         )
         self.executor = Executor(
             self.journal,

@@ -93,7 +93,7 @@ class Fleet:
         self.desk = parts.desk(
             self.controller.journal,
             self.controller.registrar,
-            self.controller.releasing,
+            self.controller.releaser,
             world.providers,
             {},
             self.controller.poller.list_soon,

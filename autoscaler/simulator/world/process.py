@@ -32,7 +32,7 @@ from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace, Reconciler
 from autoscaler.controller.registrar import Registrar
-from autoscaler.controller.releasing import RegistrationReleaser
+from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.controller.rerunning import Rerunner
 from autoscaler.controller.syncing import Syncing
 from autoscaler.controller.terminator import Terminator

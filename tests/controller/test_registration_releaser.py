@@ -225,7 +225,7 @@ async def test_answers_are_remembered_for_a_minute_and_no_longer() -> None:
         await agent.start_runner()
         assert await release(agent) == 204
         await world.clock.sleep(30.0)
-    remembered = controller.releasing._answers
+    remembered = controller.releaser._answers
     assert len(remembered) <= 3
 
 
