@@ -17,7 +17,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.quotas import KeptQuotas
-from autoscaler.controller.rerunning import Rerunner
+from autoscaler.controller.rerunner import Rerunner
 from autoscaler.controller.syncing import Syncing
 from autoscaler.controller.watching_groups import GroupWatch
 from autoscaler.github.client import GitHubClient

@@ -33,7 +33,7 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace, Reconciler
 from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.registration_releaser import RegistrationReleaser
-from autoscaler.controller.rerunning import Rerunner
+from autoscaler.controller.rerunner import Rerunner
 from autoscaler.controller.syncing import Syncing
 from autoscaler.controller.terminator import Terminator
 from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger

@@ -8,7 +8,7 @@ import pytest
 
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
-from autoscaler.controller.rerunning import Rerunner
+from autoscaler.controller.rerunner import Rerunner
 from autoscaler.ledger.interruptions import FIRST_ASKED_AFTER
 from autoscaler.model.events import JobObserved, MachineNoticed
 from autoscaler.model.identifiers import JobId
@@ -80,9 +80,9 @@ def outcome(world: World) -> RerunOutcome | None:
     return rerun.outcome
 
 
-async def ask_when_due(world: World, rerunning: Rerunner) -> None:
+async def ask_when_due(world: World, rerunner: Rerunner) -> None:
     """Ask, and let the time until the next try pass."""
-    await rerunning.ask_for_due()
+    await rerunner.ask_for_due()
     (rerun,) = world.store.of_kind(Rerun)
     if rerun.due is not None:
         await world.clock.sleep(rerun.due - world.clock.now())
@@ -91,10 +91,10 @@ async def ask_when_due(world: World, rerunning: Rerunner) -> None:
 def test_github_refuses_until_the_run_is_complete_and_then_runs_it_again() -> None:
     @on_virtual_time
     async def scenario() -> None:
-        world, _, reruns, rerunning = await killed()
+        world, _, reruns, rerunner = await killed()
         reruns.script.extend([NOT_YET, OperatorError("403"), NOT_YET, ACCEPTED])
         for _ in range(5):
-            await ask_when_due(world, rerunning)
+            await ask_when_due(world, rerunner)
         assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))] * 4
         assert reruns.durable == [1, 2, 3, 4], "recorded first, then sent"
         gaps = [b - a for a, b in zip(reruns.asked_at, reruns.asked_at[1:], strict=False)]
@@ -108,10 +108,10 @@ def test_github_refuses_until_the_run_is_complete_and_then_runs_it_again() -> No
 def test_nothing_is_asked_before_its_time() -> None:
     @on_virtual_time
     async def scenario() -> None:
-        _, _, reruns, rerunning = await killed()
+        _, _, reruns, rerunner = await killed()
         reruns.script.append(NOT_YET)
-        await rerunning.ask_for_due()
-        await rerunning.ask_for_due()
+        await rerunner.ask_for_due()
+        await rerunner.ask_for_due()
         assert len(reruns.asked) == 1
 
     scenario()
@@ -120,11 +120,11 @@ def test_nothing_is_asked_before_its_time() -> None:
 def test_a_request_whose_answer_was_lost_is_not_done_twice() -> None:
     @on_virtual_time
     async def scenario() -> None:
-        world, _, reruns, rerunning = await killed()
+        world, _, reruns, rerunner = await killed()
         superseded = RerunAnswer((JOB,), RerunOutcome.SUPERSEDED, "attempt 2")
         reruns.script.extend([RerunUnknownError("it broke", 30.0, (JOB,)), superseded])
         for _ in range(3):
-            await ask_when_due(world, rerunning)
+            await ask_when_due(world, rerunner)
         assert len(reruns.asked) == 2
         assert outcome(world) is RerunOutcome.ACCEPTED
 
@@ -136,12 +136,12 @@ def test_beside_jobs_that_failed_by_themselves_each_of_ours_is_asked_for_alone()
 
     @on_virtual_time
     async def scenario() -> None:
-        world, controller, reruns, rerunning = await killed()
+        world, controller, reruns, rerunner = await killed()
         both = (JOB, JobId(2))
         controller.state.add(replace(controller.state.reruns[JOB], job=both[1]))
         apart = RerunAnswer(both, None, "others failed too", apart=True)
         reruns.script.extend([apart, ACCEPTED])
-        await rerunning.ask_for_due()
+        await rerunner.ask_for_due()
         assert [jobs for *_, jobs in reruns.asked] == [both, (JOB,)]
         found = {rerun.job: rerun for rerun in world.store.of_kind(Rerun)}
         assert found[JOB].outcome is RerunOutcome.ACCEPTED
@@ -155,13 +155,13 @@ def test_beside_jobs_that_failed_by_themselves_each_of_ours_is_asked_for_alone()
 def test_a_request_that_never_left_claims_nobody_elses_attempt(error: GitHubError) -> None:
     @on_virtual_time
     async def scenario() -> None:
-        world, _, reruns, rerunning = await killed()
+        world, _, reruns, rerunner = await killed()
         superseded = RerunAnswer((JOB,), RerunOutcome.SUPERSEDED, "attempt 2")
         reruns.script.extend([error, superseded])
-        await ask_when_due(world, rerunning)
+        await ask_when_due(world, rerunner)
         assert world.store.of_kind(Rerun)[0].reason == str(error)
         for _ in range(2):
-            await ask_when_due(world, rerunning)
+            await ask_when_due(world, rerunner)
         assert outcome(world) is RerunOutcome.SUPERSEDED
 
     scenario()
@@ -185,11 +185,11 @@ def test_the_list_outlives_the_controller() -> None:
 def test_jobs_that_were_asked_for_together_are_not_asked_for_alone_too() -> None:
     @on_virtual_time
     async def scenario() -> None:
-        _, controller, reruns, rerunning = await killed()
+        _, controller, reruns, rerunner = await killed()
         both = (JOB, JobId(2))
         controller.state.add(replace(controller.state.reruns[JOB], job=both[1]))
         reruns.script.append(RerunAnswer(both, RerunOutcome.ACCEPTED))
-        await rerunning.ask_for_due()
+        await rerunner.ask_for_due()
         assert [jobs for *_, jobs in reruns.asked] == [both]
 
     scenario()
