@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from autoscaler import config
-from autoscaler.controller.confirming import OperatorActions
 from autoscaler.controller.guarded_github import GuardedGitHubLists
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.client import GitHubClient

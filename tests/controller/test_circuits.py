@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.circuits import LOOK_EVERY, Circuits
-from autoscaler.controller.confirming import OperatorActions
+from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.identifiers import JobId

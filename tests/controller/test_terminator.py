@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.confirming import OperatorActions
 from autoscaler.controller.executor import ENDED_AT_ONCE
+from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError
 from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError

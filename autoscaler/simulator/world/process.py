@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.circuits import Circuits
-from autoscaler.controller.confirming import OperatorActions
 from autoscaler.controller.consoles import Consoles
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.executor import Executor
@@ -21,6 +20,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.notice_reader import NoticeReader
 from autoscaler.controller.opening import Opening
+from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.poller import Duty, Poller
 from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.confirming import OperatorActions
+from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.confirmations import (
     OperatorRequestRefusedError,
     OperatorRequests,
@@ -53,7 +53,7 @@ class Desk:
         self.controller = Controller(self.world)
         await self.controller.resume()
         await self.controller.poller.sweep(EAST)
-        self.confirming = OperatorActions(
+        self.operator_actions = OperatorActions(
             self.controller.journal, self.lists, [EAST], self.told.append
         )
         return self
@@ -61,13 +61,13 @@ class Desk:
     async def refused(self, machine: str, *, force: bool = False) -> OperatorRequestRefusedError:
         """Why a machine is not given up."""
         with pytest.raises(OperatorRequestRefusedError) as caught:
-            await self.confirming.orphan(machine, force=force)
+            await self.operator_actions.orphan(machine, force=force)
         return caught.value
 
     async def not_taken(self, installation: str, *, force: bool = False) -> str:
         """Why an installation is not taken over."""
         with pytest.raises(OperatorRequestRefusedError) as caught:
-            await self.confirming.installation(installation, force=force)
+            await self.operator_actions.installation(installation, force=force)
         assert caught.value.kind is RefusalKind.CONTRADICTED
         assert self.told == []
         return caught.value.reason
@@ -81,7 +81,7 @@ class Desk:
 async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> None:
     for name in ("x-i-1", "i-1"):
         desk = await Desk().open()
-        port: OperatorRequests = desk.confirming
+        port: OperatorRequests = desk.operator_actions
         assert [one.machine for one in port.unverified()] == ["x-i-1"]
         assert await port.orphan(name) == "x-i-1"
         assert (
@@ -96,12 +96,12 @@ async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> N
 @on_virtual_time
 async def test_a_provider_is_unlisted_until_a_list_of_it_was_whole_since_the_start() -> None:
     desk = await Desk().open()
-    port: OperatorRequests = desk.confirming
+    port: OperatorRequests = desk.operator_actions
     assert port.unlisted() == []
     await desk.controller.kill()
     desk.world.east.list_script.append(OutcomeUnknownError("half a list"))
     await desk.open()
-    port = desk.confirming
+    port = desk.operator_actions
     assert port.unlisted() == [EAST]
     await desk.controller.poller.sweep(EAST)
     assert port.unlisted() == []
@@ -110,7 +110,7 @@ async def test_a_provider_is_unlisted_until_a_list_of_it_was_whole_since_the_sta
 @on_virtual_time
 async def test_a_confirmation_that_was_taken_outlives_its_process() -> None:
     desk = await Desk().open()
-    await desk.confirming.orphan("i-1")
+    await desk.operator_actions.orphan("i-1")
     await desk.controller.kill()
     await desk.open()
     await desk.controller.turn()
@@ -129,7 +129,7 @@ async def test_a_machine_that_may_be_at_work_is_kept_until_the_operator_insists(
     await desk.controller.turn()
     assert desk.world.east.ended == []
     asked = desk.lists.asked["runners"]
-    await desk.confirming.orphan("i-1", force=True)
+    await desk.operator_actions.orphan("i-1", force=True)
     assert desk.lists.asked["runners"] == asked
     await desk.controller.turn()
     assert desk.world.east.ended == [("i-1",)]
@@ -139,7 +139,7 @@ async def test_a_machine_that_may_be_at_work_is_kept_until_the_operator_insists(
 async def test_a_registration_that_does_nothing_keeps_no_machine() -> None:
     desk = await Desk().open()
     desk.at_work(f"ci-{INSTALLATION}-m-1")
-    await desk.confirming.orphan("i-1")
+    await desk.operator_actions.orphan("i-1")
 
 
 @on_virtual_time
@@ -149,14 +149,14 @@ async def test_a_machine_is_kept_while_github_cannot_be_asked() -> None:
     refused = await desk.refused("i-1")
     assert refused.kind is RefusalKind.UNREACHABLE
     assert "secondary rate limit" in refused.reason
-    assert [one.machine for one in desk.confirming.unverified()] == ["x-i-1"]
+    assert [one.machine for one in desk.operator_actions.unverified()] == ["x-i-1"]
 
 
 @on_virtual_time
 async def test_nothing_else_is_ended_on_an_operator_s_word() -> None:
     desk = await Desk().open()
     assert (await desk.refused("i-2", force=True)).kind is RefusalKind.UNKNOWN
-    await desk.confirming.orphan("i-1")
+    await desk.operator_actions.orphan("i-1")
     again = await desk.refused("i-1", force=True)
     assert (again.kind, "is assigned" in again.reason) == (RefusalKind.CONTRADICTED, True)
     strange = await Desk(OLD).open()
@@ -172,27 +172,27 @@ async def test_a_word_that_is_not_durable_was_not_taken() -> None:
     desk = await Desk().open()
     desk.world.store.failure = StoreError("disk full")
     with pytest.raises(StoreError):
-        await desk.confirming.orphan("i-1")
+        await desk.operator_actions.orphan("i-1")
 
 
 @on_virtual_time
 async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_not_ended() -> None:
     desk = await Desk(OLD).open()
-    assert [one.installation for one in desk.confirming.unverified()] == [OLD]
+    assert [one.installation for one in desk.operator_actions.unverified()] == [OLD]
     assert "shown are: 01d01d01" in await desk.not_taken("2bad2bad")
     assert "already" in await desk.not_taken(INSTALLATION, force=True)
     with capture_logs() as logs:
-        assert await desk.confirming.installation(OLD) == OLD
+        assert await desk.operator_actions.installation(OLD) == OLD
     (line,) = [one for one in logs if one["event"] == "installation_taken_over"]
     assert line["installation"] == OLD
     assert desk.told == [OLD]
     saved = await desk.world.store.load(0.0)
     assert saved.installations == Installations(OLD, (INSTALLATION,))
-    assert [one.machine for one in desk.confirming.unverified()] == ["x-i-1"]
+    assert [one.machine for one in desk.operator_actions.unverified()] == ["x-i-1"]
     await desk.controller.turn()
     assert desk.world.telemetry.counts.machines_foreign == 0
     assert desk.world.east.ended == []
-    await desk.confirming.orphan("x-i-1")
+    await desk.operator_actions.orphan("x-i-1")
     await desk.controller.turn()
     assert desk.world.east.ended == [("i-1",)]
 
@@ -200,7 +200,7 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
 @on_virtual_time
 async def test_what_an_operator_s_take_over_gave_up_is_ours_in_the_next_process_too() -> None:
     desk = await Desk(OLD).open()
-    await desk.confirming.installation(OLD)
+    await desk.operator_actions.installation(OLD)
     saved = await desk.world.store.load(0.0)
     await desk.controller.kill()
     desk.world.catalogue = desk.world.catalogue.with_installations(saved.installations)
@@ -210,13 +210,13 @@ async def test_what_an_operator_s_take_over_gave_up_is_ours_in_the_next_process_
     )
     desk.world.east.instances[late] = made
     await desk.open()
-    assert [one.machine for one in desk.confirming.unverified()] == ["x-i-1", "x-i-2"]
+    assert [one.machine for one in desk.operator_actions.unverified()] == ["x-i-1", "x-i-2"]
     assert "had before" in await _refused(desk, INSTALLATION)
 
 
 async def _refused(desk: Desk, installation: str) -> str:
     with pytest.raises(OperatorRequestRefusedError) as caught:
-        await desk.confirming.installation(installation, force=True)
+        await desk.operator_actions.installation(installation, force=True)
     return caught.value.reason
 
 
