@@ -11,7 +11,7 @@ from aiohttp import web
 from typer.testing import CliRunner, Result
 
 from autoscaler.cli import commands
-from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError, RefusalKind
+from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.model.identifiers import (
     InstallationId,
     MachineId,

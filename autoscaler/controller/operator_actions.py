@@ -10,9 +10,9 @@ from typing import NoReturn
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.ledger.circuits import open_circuits
 from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unverified
 from autoscaler.model.events import CircuitClosed, InstallationTakenOver, MachineReleasedByOperator

@@ -12,7 +12,7 @@ from functools import partial
 
 from aiohttp import web
 
-from autoscaler.controller.ports.confirmations import (
+from autoscaler.controller.ports.operator_requests import (
     OperatorRequestRefusedError,
     OperatorRequests,
     RefusalKind,

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.controller.circuits import LOOK_EVERY, Circuits
 from autoscaler.controller.operator_actions import OperatorActions
-from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError, RefusalKind
+from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState

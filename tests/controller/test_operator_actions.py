@@ -4,12 +4,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.operator_actions import OperatorActions
-from autoscaler.controller.ports.confirmations import (
+from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
+from autoscaler.controller.ports.operator_requests import (
     OperatorRequestRefusedError,
     OperatorRequests,
     RefusalKind,
 )
-from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import (

@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from autoscaler.controller.executor import ENDED_AT_ONCE
 from autoscaler.controller.operator_actions import OperatorActions
-from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError
 from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
+from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.ledger.confirming import unverified

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from autoscaler.controller.ports.confirmations import (
+from autoscaler.controller.ports.operator_requests import (
     OperatorRequestRefusedError,
     OperatorRequests,
     RefusalKind,

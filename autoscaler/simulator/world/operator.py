@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from autoscaler.controller.ports.confirmations import OperatorRequestRefusedError
+from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.unverified import UnverifiedMachine
