@@ -4,7 +4,6 @@ An event says what happened, never what to do about it. `at` is the controller's
 holds the facts of one record, or of one who speaks.
 """
 
-from autoscaler.model.events.confirmations import InstallationTakenOver, MachineReleasedByOperator
 from autoscaler.model.events.controller import CircuitClosed, ControllerStarted, TimePassed
 from autoscaler.model.events.event import Event
 from autoscaler.model.events.interruptions import MachineNoticed, RerunAnswered, RerunRequested
@@ -38,6 +37,7 @@ from autoscaler.model.events.machines import (
     TerminationAnswered,
     TerminationRequested,
 )
+from autoscaler.model.events.operator import InstallationTakenOver, MachineReleasedByOperator
 from autoscaler.model.events.providers import ListedMachine, MachinesListed, QuotasRead
 from autoscaler.model.events.runners import (
     RunnerClosed,
