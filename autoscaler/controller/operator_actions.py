@@ -14,7 +14,7 @@ from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.ledger.circuits import open_circuits
-from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unverified
+from autoscaler.ledger.operator_requests import life_of, refusal_of_takeover, unverified
 from autoscaler.model.events import CircuitClosed, InstallationTakenOver, MachineReleasedByOperator
 from autoscaler.model.identifiers import (
     InstallationId,

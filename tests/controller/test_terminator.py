@@ -12,7 +12,7 @@ from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.ledger.confirming import unverified
+from autoscaler.ledger.operator_requests import unverified
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.jobs import JobState

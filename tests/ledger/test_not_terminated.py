@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from autoscaler.ledger.confirming import unverified
+from autoscaler.ledger.operator_requests import unverified
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.confirming import life_of, refusal_of_takeover, unverified
+from autoscaler.ledger.operator_requests import life_of, refusal_of_takeover, unverified
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import (
     InstallationId,
