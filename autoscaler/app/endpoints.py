@@ -48,5 +48,7 @@ def admin_endpoints(
         for provider in providers.values():
             provider.take_over(installation)
 
-    confirming = OperatorActions(journal, GuardedGitHubLists(client.lists), providers, tag_with)
-    return [AdminEndpoint(confirming, tokens)]
+    operator_actions = OperatorActions(
+        journal, GuardedGitHubLists(client.lists), providers, tag_with
+    )
+    return [AdminEndpoint(operator_actions, tokens)]

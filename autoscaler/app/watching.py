@@ -55,10 +55,10 @@ def make_poller(
         for name, provider in world.ec2.items()
         if provider.notices is not None
     }
-    noticing = NoticeReader(journal, queues, world.telemetry, world.clock)
+    notice_reader = NoticeReader(journal, queues, world.telemetry, world.clock)
     consoles = Consoles(journal, world.providers)
     circuits = Circuits(journal, world.providers, world.clock)
-    rerunning = Rerunner(journal, GuardedReruns(world.client.reruns), world.clock)
+    rerunner = Rerunner(journal, GuardedReruns(world.client.reruns), world.clock)
     return Poller(
         journal,
         world.store,
@@ -70,11 +70,11 @@ def make_poller(
             *own,
             syncing.run,
             groups.run,
-            rerunning.run,
+            rerunner.run,
             circuits.run,
             LoopLag(world.telemetry).run,
             keep_out_of_collections,
-            *noticing.duties,
+            *notice_reader.duties,
             *consoles.duties,
         ),
         quotas.take_in,

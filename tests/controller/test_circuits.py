@@ -185,9 +185,11 @@ async def test_no_image_is_read_while_no_breaker_is_open() -> None:
 async def test_an_operator_closes_the_breaker() -> None:
     world = World()
     controller, _ = await refused(world, jobs=1)
-    confirming = OperatorActions(controller.journal, FakeLists(world.clock.now), world.providers)
+    operator_actions = OperatorActions(
+        controller.journal, FakeLists(world.clock.now), world.providers
+    )
     assert len(world.east.sent) == 1
-    assert await confirming.circuit("gpu") == "gpu"
+    assert await operator_actions.circuit("gpu") == "gpu"
     await world_settles(controller)
     assert len(world.east.sent) == 2
     rows = await world.store.history("sku", "gpu")
@@ -196,5 +198,5 @@ async def test_an_operator_closes_the_breaker() -> None:
     ]
     for sku, kind in (("gpu", RefusalKind.CONTRADICTED), ("cpu", RefusalKind.UNKNOWN)):
         with pytest.raises(OperatorRequestRefusedError) as refusal:
-            await confirming.circuit(sku)
+            await operator_actions.circuit(sku)
         assert refusal.value.kind is kind

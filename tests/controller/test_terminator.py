@@ -140,11 +140,11 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
                 assert len(unverified(controller.state)) == min(expected, 1)
                 await world.clock.sleep(600.0)
         words = "OperationNotPermitted: protected" if refused else "running"
-        confirming = OperatorActions(
+        operator_actions = OperatorActions(
             controller.journal, FakeLists(world.clock.now), world.providers
         )
         with pytest.raises(OperatorRequestRefusedError, match=f"east does not do it: {words}"):
-            await confirming.orphan(agent.machine)
+            await operator_actions.orphan(agent.machine)
         assert told[-1] == {
             "event": "machine_not_terminated",
             "log_level": "warning",

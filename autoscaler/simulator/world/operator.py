@@ -46,18 +46,18 @@ class Operator:
             await asyncio.sleep(LOOKS_EVERY)
 
     async def _look(self) -> None:
-        for one in self._process().ready.confirming.unverified():
+        for one in self._process().ready.operator_actions.unverified():
             if one.installation != STRANGER:
                 await self._confirm(one)
 
     async def _confirm(self, one: UnverifiedMachine) -> None:
         process = self._process()
-        confirming = process.ready.confirming
+        operator_actions = process.ready.operator_actions
         try:
             if one.machine is None:
-                await process.serve(confirming.installation(one.installation, force=True))
+                await process.serve(operator_actions.installation(one.installation, force=True))
             else:
-                await process.serve(confirming.orphan(one.machine))
+                await process.serve(operator_actions.orphan(one.machine))
         except OperatorRequestRefusedError:
             self.refused += 1
         else:

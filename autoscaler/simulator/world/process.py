@@ -183,7 +183,9 @@ class Parts:
         self.intake = Intake(ports.store, self.journal, ports.parse)
         arrived = saved.arrived_until if saved.arrived_until is not None else ports.clock.now()
         ports.tag(saved.installations.own)
-        self.confirming = OperatorActions(self.journal, ports.lists, self._providers, ports.tag)
+        self.operator_actions = OperatorActions(
+            self.journal, ports.lists, self._providers, ports.tag
+        )
         opening = Opening(ports.providers, self._list, self._sell, ports.clock)
         self._poller = Poller(
             self.journal,

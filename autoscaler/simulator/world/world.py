@@ -267,7 +267,7 @@ class SimulatedWorld:
         process = self.supervisor.process
         if process is None or process.parts is None or self.supervisor.rewound_at is not None:
             return  # a store that was rewound knows of fewer requests
-        listed = {one.provider_id for one in process.parts.confirming.unverified()}
+        listed = {one.provider_id for one in process.parts.operator_actions.unverified()}
         for instance in self.machines.running:
             if instance.asked_to_end >= REPORTED_FROM_ATTEMPT and instance.id not in listed:
                 self.invariants.note(f"{instance.id} does not terminate, and no operator is told")
