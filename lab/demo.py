@@ -164,6 +164,7 @@ class _Demo:
             await stack.enter_async_context(lab)
             if self._options.keep is not None:
                 stack.callback(_keep, lab.folder, self._options.keep)
+            self._list_prices(lab)
             await lab.start_controller()
         except (RuntimeError, ValueError, OSError) as error:
             raise _CannotStartError(str(error)) from error
@@ -176,6 +177,12 @@ class _Demo:
         watch = Watch(lab, self._options.patience, self._push.shortest_minutes * 60)
         ending = await self._watch(watch)
         return await self._conclude(lab, ending, watch.why(ending))
+
+    def _list_prices(self, lab: Laboratory) -> None:
+        """Put the push's instance types on the lab's price list, as AWS lists all of its types."""
+        for sku in self._push.skus.values():
+            dollars = self._price_of(sku.instance_type, sku.os)
+            lab.ec2.prices.set_on_demand(sku.instance_type, dollars, sku.os)
 
     async def _watch(self, watch: Watch) -> Ending:
         with screen(self._console) as shown:
@@ -243,7 +250,7 @@ def lab_fleet(push: Push, scale: float) -> LabFleet:
     seconds = _DEADLINE * scale
     deadlines = {
         stage: f"{max(least, seconds):.0f}s"
-        for stage, least in (("boot", 1800.0), ("gate", 600.0), ("ready_silence", 300.0))
+        for stage, least in (("boot", 1800.0), ("health_checks", 600.0), ("ready_silence", 300.0))
     }
     return LabFleet(
         organization=owner,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from autoscaler.app import serve
+from autoscaler.config import ConfigurationError
 from autoscaler.controller.system import SystemClock
 
 command = typer.Typer(add_completion=False)
@@ -23,7 +24,12 @@ def run(
 ) -> None:
     """Run the controller on a faster clock until SIGTERM."""
     clock = SystemClock(clock_scale, clock_epoch)
-    raise typer.Exit(serve(config, log_format="json", log_level="info", clock=clock))
+    try:
+        status = serve(config, log_format="json", log_level="info", clock=clock)
+    except ConfigurationError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    raise typer.Exit(status)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class MotoProcess:
         port = stdout.readline().strip() if stdout is not None else b""
         if not port.isdigit():
             self.close()
-            raise RuntimeError("moto did not start; is the `lab` extra installed?")
+            raise RuntimeError("moto did not start: run `make setup`, which installs it into .venv")
         self.url = f"http://127.0.0.1:{int(port)}/"
 
     def close(self) -> None:

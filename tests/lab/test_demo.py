@@ -188,6 +188,13 @@ def test_the_table_and_what_stands_below_it(replays: dict[str, Replay]) -> None:
     assert "Left out, as they do not run on EC2: 4 for macOS." in output
 
 
+def test_the_controller_reads_the_prices_of_all_instance_types(replays: dict[str, Replay]) -> None:
+    kept = replays[GREEN].kept
+    metrics = (kept / "metrics.txt").read_text().splitlines()
+    assert 'autoscaler_prices{capacity_type="on-demand",provider="lab",source="api"} 3' in metrics
+    assert "prices_not_read" not in (kept / "controller.log").read_text()
+
+
 def test_what_the_controller_added_stands_apart_from_the_whole_wait(
     replays: dict[str, Replay],
 ) -> None:
