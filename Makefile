@@ -41,13 +41,15 @@ fresh: ## Run both commands of the README on a fresh Debian (as root; before eac
 
 check: lint types contracts ## What holds without running anything.
 
-lint: setup ## Ruff (rules and format) and ShellCheck.
+lint: setup ## Ruff (rules and format), ShellCheck and codespell.
 	@echo '==> ruff check'
 	@$(BIN)/ruff check --quiet .
 	@echo '==> ruff format'
 	@$(BIN)/ruff format --check --quiet .
 	@echo '==> shellcheck'
 	@$(BIN)/shellcheck scripts/*.sh .ci/run
+	@echo '==> codespell'
+	@$(BIN)/codespell
 
 types: setup ## Mypy, strict: package and tests.
 	@echo '==> mypy'

@@ -238,8 +238,8 @@ class GitHubClient:
                 first = first or error
         if first is not None and not done:
             raise first
-        untils = [one.arrived_until for one in done] + ([since] if first is not None else [])
-        return Redelivered(sum(one.asked for one in done), min(untils))
+        ends = [one.arrived_until for one in done] + ([since] if first is not None else [])
+        return Redelivered(sum(one.asked for one in done), min(ends))
 
     async def close(self) -> None:
         """Release connections. Idempotent."""

@@ -111,7 +111,7 @@ def _new_job(state: LedgerState, event: JobObserved) -> Job:
 def _merge(state: LedgerState, job: Job, event: JobObserved) -> None:
     before, forward = job.state, event.state in JOB_TRANSITIONS[job.state]
     back = job.state in JOB_TRANSITIONS[event.state]
-    level = forward is back  # the same state, or between two that GitHub goes to and fro
+    level = forward is back  # the same state, or GitHub moves a job both ways
     with state.changing(job):
         run_id = job.run_id
         _fill(job, event)

@@ -51,7 +51,7 @@ def unprivileged() -> Iterator[Folder]:
         ("New York", "write America/New_York"),
         ("Berlin", "write Europe/Berlin"),
         ("America/Berlin", "write Europe/Berlin"),
-        ("Amercia/New_York", "write America/New_York"),
+        ("Amercia/New_York", "write America/New_York"),  # codespell:ignore amercia
         ("Europe/Berln", "write Europe/Berlin"),
         ("Louisville", "write America/Louisville or America/Kentucky/Louisville"),
         ("utc", "write UTC"),

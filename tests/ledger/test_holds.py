@@ -416,7 +416,7 @@ def test_history_tells_who_passed_over_whom() -> None:
     world.after(600)
     leaves_idle(world, "d")
     world.starts(2, "x")
-    names = [f"ci-0badcafe-{m}0-1" for m in "abd"]
+    names = [f"ci-0badcafe-{m}0-1" for m in "abd"]  # codespell:ignore abd
     asked = [("disputed", f"{name} was not given it, or has it") for name in names]
     rows = [(r.event, r.detail) for r in world.ledger.take_changes().history if r.kind == "job"]
     assert rows[1:-1] == [

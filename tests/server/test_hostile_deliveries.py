@@ -21,7 +21,7 @@ async def test_what_either_live_secret_signed_is_kept(front: Front, secret: byte
 async def test_a_signed_body_sent_again_under_an_id_does_not_keep_that_id_s_own_out(
     front: Front,
 ) -> None:
-    """The signature covers the body alone: an id can be pre-empted, its delivery cannot."""
+    """The signature covers the body alone: an id can be preempted, its delivery cannot."""
     captured = json.dumps(JOB | {"action": "completed"}).encode()
     assert await front.send(captured, headers(captured)) == 202
     assert await front.send(BODY, headers(BODY)) == 202
