@@ -204,4 +204,4 @@ def kind_and_key(record: Record) -> tuple[str, str]:
         return "runner", record.name
     if isinstance(record, Rerun):
         return "rerun", str(record.job)
-    return "call", record.id
+    return "launch_request", record.id

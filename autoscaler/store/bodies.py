@@ -1,10 +1,9 @@
-"""Compresses webhook bodies with a dictionary of what every workflow_job body repeats.
+"""Compresses webhook bodies with a dictionary of the text that every workflow_job body repeats.
 
-A body is mostly field names and addresses in a known order (octokit/webhooks, workflow_job). What
-`DICTIONARY` says must never change: the bodies that are stored can only be read with it.
+A body is mostly field names and URLs in a known order (octokit/webhooks, workflow_job). `DICTIONARY`
+must never change, because stored bodies can only be read with the dictionary that wrote them.
 """
 
-import zlib
 from collections.abc import Sequence
 from functools import cache
 from threading import local
@@ -13,12 +12,10 @@ from typing import Final
 import zstandard
 
 _LEVEL = 3
-"""As quick as 1 on a body of 12 KB, and a tenth smaller."""
+"""As fast as level 1 on a body of 12 KB, with output a tenth smaller."""
 
-_LONGEST: Final = 2 * 2**20
-"""Bytes; a delivery has 1 MiB at most. A damaged row must not claim gigabytes."""
-
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_MAX_BODY_BYTES: Final = 2 * 2**20
+"""Twice the largest delivery (1 MiB). A damaged row must not allocate gigabytes."""
 
 _REPOSITORY_URLS = (
     "forks keys{/key_id} collaborators{/collaborator} teams hooks issue_events:issues/events{/number} "
@@ -42,7 +39,7 @@ _PAGE = "https://github.com/acme/widgets"
 
 
 def _urls(named: str, at: str) -> str:
-    """`name:path` words, or paths that begin with their names, as GitHub writes them out."""
+    """Return URL fields as GitHub writes them, from `name:path` words or paths that start with a name."""
     written = []
     for word in named.split():
         name, colon, path = word.partition(":")
@@ -111,7 +108,7 @@ def _organisation() -> str:
 
 
 def _dictionary() -> bytes:
-    """The longest match is dearest where it is farthest back, so the usual comes last."""
+    """Return the dictionary, the most frequent text last: a near match takes fewer bytes."""
     none = '"runner_id":null,"runner_name":null,"runner_group_id":null,"runner_group_name":null'
     some = '"runner_id":100001,"runner_name":"","runner_group_id":1,"runner_group_name":"Default"'
     return "".join(
@@ -133,19 +130,19 @@ def _dictionary() -> bytes:
 DICTIONARY: Final = _dictionary()
 
 _of_thread = local()
-"""A compressor serves one thread at a time."""
+"""Holds a compressor for each thread, because a compressor is not thread-safe."""
 
 
 def compress(body: bytes) -> bytes:
-    """Return the body as one Zstandard frame, which names its own length."""
+    """Return the body as one Zstandard frame that states the body's length."""
     return _compressor().compress(body)
 
 
 def compress_all(bodies: Sequence[bytes]) -> list[bytes]:
     """Return each body as `compress` does.
 
-    The interpreter's lock is given up once for all of them, and not once for each: to have it back
-    takes up to 5 ms while the event loop computes.
+    Releases the interpreter lock once for all bodies instead of once per body, because getting the
+    lock back takes up to 5 ms while the event loop computes.
     """
     if len(bodies) < 2 or not any(bodies):
         return [compress(body) for body in bodies]
@@ -154,31 +151,29 @@ def compress_all(bodies: Sequence[bytes]) -> list[bytes]:
 
 
 def decompress(stored: bytes) -> bytes:
-    """Return a body as it came. Raises ValueError when it is damaged.
+    """Return the original body.
 
-    Earlier releases stored zlib streams.
+    Raises: ValueError if the stored bytes are damaged.
     """
     try:
-        if not stored.startswith(_ZSTD_MAGIC):
-            return zlib.decompress(stored)
         length = zstandard.frame_content_size(stored)
-        if not 0 <= length <= _LONGEST:
-            raise ValueError("a body of no known length")
+        if not 0 <= length <= _MAX_BODY_BYTES:
+            raise ValueError(f"the frame states no length up to {_MAX_BODY_BYTES} bytes")
         return zstandard.ZstdDecompressor(dict_data=_dictionary_data()).decompress(stored)
-    except (zlib.error, zstandard.ZstdError) as error:
+    except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
 
 
 @cache
 def _dictionary_data() -> zstandard.ZstdCompressionDict:
-    made = zstandard.ZstdCompressionDict(DICTIONARY, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-    made.precompute_compress(level=_LEVEL)
-    return made
+    data = zstandard.ZstdCompressionDict(DICTIONARY, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    data.precompute_compress(level=_LEVEL)
+    return data
 
 
 def _compressor() -> zstandard.ZstdCompressor:
-    mine: zstandard.ZstdCompressor | None = getattr(_of_thread, "compressor", None)
-    if mine is None:
-        mine = zstandard.ZstdCompressor(level=_LEVEL, dict_data=_dictionary_data())
-        _of_thread.compressor = mine
-    return mine
+    compressor: zstandard.ZstdCompressor | None = getattr(_of_thread, "compressor", None)
+    if compressor is None:
+        compressor = zstandard.ZstdCompressor(level=_LEVEL, dict_data=_dictionary_data())
+        _of_thread.compressor = compressor
+    return compressor

@@ -8,7 +8,15 @@ from collections.abc import Collection
 from sqlalchemy import Connection, Integer, delete, literal, select, tuple_
 
 from autoscaler.model.identifiers import Instant
-from autoscaler.store.tables import calls, cooldowns, history, jobs, machines, reruns, runners
+from autoscaler.store.tables import (
+    cooldowns,
+    history,
+    jobs,
+    launch_requests,
+    machines,
+    reruns,
+    runners,
+)
 
 LOOK_AT_ONCE = 500
 """Rows of history that one transaction looks at."""
@@ -18,7 +26,13 @@ Cursor = tuple[Instant, int]
 
 START: Cursor = (0.0, -1)
 
-_KINDS = {"job": jobs, "call": calls, "machine": machines, "runner": runners, "rerun": reruns}
+_KINDS = {
+    "job": jobs,
+    "launch_request": launch_requests,
+    "machine": machines,
+    "runner": runners,
+    "rerun": reruns,
+}
 
 
 def prune_history(connection: Connection, before: Instant, after: Cursor) -> Cursor | None:

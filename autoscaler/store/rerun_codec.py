@@ -33,14 +33,12 @@ def encode_rerun(rerun: Rerun) -> str:
 def decode_rerun(text: str) -> Rerun:
     """Back from `encode_rerun`. Raises CorruptRecordError."""
     of = Fields.parse(text)
-    run_attempt = of.whole("run_attempt")
     return Rerun(
         job=JobId(of.whole("job")),
         repository=of.text("repository"),
         run_id=of.whole("run_id"),
-        run_attempt=run_attempt,
-        # A row from before it was told apart: the one after which its run was tried again.
-        died_in=of.whole("died_in", run_attempt),
+        run_attempt=of.whole("run_attempt"),
+        died_in=of.whole("died_in"),
         sku=SkuName(of.text("sku")),
         machine=MachineId(of.text("machine")),
         state=of.choice("state", RerunState),
@@ -48,8 +46,8 @@ def decode_rerun(text: str) -> Rerun:
         created_at=of.number("created_at"),
         due=of.number_or_none("due"),
         ended_at=of.number_or_none("ended_at"),
-        asked=of.whole("asked", 0),
-        unanswered=of.whole("unanswered", 0),
+        asked=of.whole("asked"),
+        unanswered=of.whole("unanswered"),
         outcome=of.choice_or_none("outcome", RerunOutcome),
-        reason=of.text("reason", ""),
+        reason=of.text("reason"),
     )

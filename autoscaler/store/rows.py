@@ -57,7 +57,7 @@ def record_row(record: Record) -> tuple[Table, Row]:
             case Job():
                 return tables.jobs, _job_row(record)
             case LaunchRequest():
-                return tables.calls, _call_row(record)
+                return tables.launch_requests, _launch_request_row(record)
             case Machine():
                 return tables.machines, _machine_row(record)
             case Runner():
@@ -95,7 +95,7 @@ def cooldown_row(cooldown: Cooldown) -> Row:
     return {
         "key": name(cooldown.key, "cooldown key"),
         "until": moment(cooldown.until, "cooldown"),
-        "strikes": cooldown.failures,
+        "failures": cooldown.failures,
         "reason": _readable(cooldown.reason),
         "failure": cooldown.failure.value,
         "image": _readable(cooldown.image),
@@ -145,13 +145,13 @@ def _job_row(job: Job) -> Row:
     }
 
 
-def _call_row(call: LaunchRequest) -> Row:
-    ended = call.state is LaunchRequestState.SETTLED
+def _launch_request_row(request: LaunchRequest) -> Row:
+    ended = request.state is LaunchRequestState.SETTLED
     return {
-        "id": name(call.id, "call id"),
-        "state": call.state.value,
-        "ended_at": _first(call.settled_at, call.created_at) if ended else None,
-        "record": codec.encode_launch_request(call),
+        "id": name(request.id, "launch request id"),
+        "state": request.state.value,
+        "ended_at": _first(request.settled_at, request.created_at) if ended else None,
+        "record": codec.encode_launch_request(request),
     }
 
 
@@ -159,7 +159,7 @@ def _machine_row(machine: Machine) -> Row:
     # A failed slot that never became a machine is over too: it counts in no cap any more.
     return {
         "id": name(machine.id, "machine id"),
-        "call": name(machine.launch_request, "machine's call"),
+        "launch_request": name(machine.launch_request, "machine's launch request"),
         "state": machine.state.value,
         "ended_at": None if machine.occupies else machine.prunable_from,
         "record": codec.encode_machine(machine),

@@ -1,7 +1,7 @@
-"""One SQLite file, held by one process: opened, locked, brought up to date, and spoken to.
+"""Opens, locks and migrates one SQLite file, and runs transactions on it.
 
-Used from one thread only. Everything that is SQLite's own (pragmas, the file and its lock, error
-words) stands here, the bulk writes in `sqlite_bulk`; it decides nothing about what is written.
+One process uses the file, from one thread. Code that is specific to SQLite (pragmas, the file and its
+lock, error texts) is here and in `sqlite_bulk`.
 """
 
 import fcntl
@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import structlog
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -25,43 +24,36 @@ Answer = TypeVar("Answer")
 
 _BEGIN = "BEGIN IMMEDIATE"
 _OWNER_ONLY = 0o600
-_INCREMENTAL = 2
-_WAL_AT_MOST = 16 * 2**20
-"""Bytes that the write-ahead log keeps on disk between writes. A VACUUM makes it as large as the file."""
+_MAX_WAL_BYTES = 16 * 2**20
+"""Largest size of the write-ahead log between writes."""
 
 _PAGES_AT_ONCE = 256
-"""Of 4 KB, freed in one transaction."""
-
-_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-
-_FIX = (
-    "the store works without it, and each start tries again: make room of twice the file's size in "
-    "its folder, and of its size in the folder for temporary files"
-)
-
-_log = structlog.get_logger(__name__)
+"""Maximum number of 4 KB pages that one transaction frees."""
 
 _ERROR_WORDS = {
     "SQLITE_FULL": "the disk is full: make room on it, then start again",
-    # No room for the write-ahead log's index, which opening a store begins with.
-    "SQLITE_IOERR_SHMSIZE": "the disk is full, or a quota or limit of size is reached: make room on "
+    # Opening a store creates the index of the write-ahead log, and there is no room for it.
+    "SQLITE_IOERR_SHMSIZE": "the disk is full, or a quota or size limit is reached: make room on "
     "it, then start again",
     "SQLITE_READONLY": "the file or its folder is read-only: let this user write to both",
     "SQLITE_CORRUPT": "the file is damaged: keep a copy, then restore a backup",
-    "SQLITE_NOTADB": "the file is not a SQLite database: it is another program's, or damaged and "
-    "a backup is to be restored",
-    "SQLITE_IOERR": "the disk failed to read or write: look at its errors, quotas and limits of size",
-    "SQLITE_BUSY": "another program holds the file locked: end it",
-    "SQLITE_LOCKED": "another program holds the file locked: end it",
-    "SQLITE_CANTOPEN": "the file cannot be opened: look at its folder and permissions",
+    "SQLITE_NOTADB": "the file is not a SQLite database: it belongs to another program, or it is "
+    "damaged: name another file, or restore a backup",
+    "SQLITE_IOERR": "the disk failed to read or write: check its errors, quotas and size limits",
+    "SQLITE_BUSY": "another program has locked the file: stop that program",
+    "SQLITE_LOCKED": "another program has locked the file: stop that program",
+    "SQLITE_CANTOPEN": "the file cannot be opened: check its folder and permissions",
 }
 
 
 class SqliteFile:
-    """An open file. Made, used and closed in the same thread."""
+    """An open SQLite file. One thread creates, uses and closes it."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file and migrate it. Raises StoreError and holds nothing then."""
+        """Open or create the file and migrate it.
+
+        Raises: StoreError. File and lock are released then.
+        """
         self.path = path
         with ExitStack() as undo:
             undo.callback(os.close, self._lock())
@@ -72,18 +64,20 @@ class SqliteFile:
                 self._connection = undo.enter_context(engine.connect())
             except SQLAlchemyError as error:
                 raise self._explained(error) from error
-            self._make_shrinkable()
             self.transaction(migrate)
             self._release = undo.pop_all()
 
     def transaction(self, do: Callable[[Connection], Answer]) -> Answer:
-        """Run `do` in a transaction of its own: durable on return, undone if StoreError is raised."""
+        """Run `do` in its own transaction and return its answer, once the transaction is durable.
+
+        Raises: StoreError after a rollback.
+        """
         return self._explaining(partial(self._in_transaction, do))
 
     def bulk_transaction(self, do: Callable[[Connection], Answer]) -> Answer:
-        """Do as `transaction` does, for a `do` that speaks to the driver alone, as `SqliteDialect` does.
+        """Like `transaction`, for a `do` that only calls the driver, as `SqliteDialect` does.
 
-        SQLAlchemy takes some 40 us to begin and to commit, of which the event loop has nothing.
+        Saves the 40 us that SQLAlchemy takes to begin and commit, during which the event loop stops.
         """
         return self._explaining(partial(self._in_bulk, do))
 
@@ -98,7 +92,7 @@ class SqliteFile:
             answer = do(self._connection)
             driver.execute("COMMIT")
         except BaseException:
-            # SQLite itself has undone it after some errors.
+            # After some errors SQLite has already rolled back; then this does nothing.
             driver.rollback()
             raise
         return answer
@@ -112,14 +106,16 @@ class SqliteFile:
             raise StoreError(f"{self.path}: {error}") from error
 
     def shrink(self) -> bool:
-        """Give some of the file's free pages back to the disk; False when there are none left.
+        """Return some of the file's free pages to the disk. Return False if none are left.
 
-        A short transaction, so that deliveries need not wait long. Raises StoreError.
+        One call is one short transaction, so that deliveries do not wait long.
+
+        Raises: StoreError.
         """
         try:
             free = self._driver().execute("PRAGMA freelist_count").fetchone()[0]
             if free:
-                # A step frees a page, and only a script is run to its end.
+                # Each step of this pragma frees one page, and only executescript runs all steps.
                 vacuum = f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})"
                 self._driver().executescript(f"BEGIN IMMEDIATE; {vacuum}; COMMIT")
         except sqlite3.Error as error:
@@ -127,7 +123,7 @@ class SqliteFile:
         return bool(free > _PAGES_AT_ONCE)
 
     def close(self) -> None:
-        """Release file and lock. Idempotent."""
+        """Release the file and its lock. Idempotent."""
         self._release.close()
 
     def _driver(self) -> sqlite3.Connection:
@@ -135,58 +131,38 @@ class SqliteFile:
         assert isinstance(driver, sqlite3.Connection)
         return driver
 
-    def _make_shrinkable(self) -> None:
-        """Rewrite a file of an earlier release, once: only then can its pages be given back.
-
-        The store works without: only a damaged file is an error here. A file that cannot be used for
-        another reason fails at the migration. Takes up to twice the file's size on disk for a while
-        (sqlite.org/lang_vacuum.html).
-        """
-        path = str(self.path)
-        try:
-            if self._driver().execute("PRAGMA auto_vacuum").fetchone()[0] == _INCREMENTAL:
-                return
-            _log.info("store_compacting", path=path, bytes=self.path.stat().st_size)
-            self._driver().execute("PRAGMA auto_vacuum = INCREMENTAL")
-            self._driver().execute("VACUUM")
-            _log.info("store_compacted", path=path, bytes=self.path.stat().st_size)
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorname", "").startswith(_DAMAGED):
-                raise self._explained(error) from error
-            _log.warning("store_not_compacted", path=path, reason=str(error), fix=_FIX)
-
     def _lock(self) -> int:
-        # Never on the database file itself: closing any descriptor of it drops SQLite's locks.
+        # The lock is a file of its own: closing any descriptor of the database drops SQLite's locks.
         lock = self.path.with_name(self.path.name + ".lock")
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
         except OSError as error:
             raise StoreError(
-                f"{self.path}: {lock} cannot be opened: {error.strerror}; the folder must be there, "
-                "with room for it, and let this user write"
+                f"{self.path}: {lock} cannot be opened: {error.strerror}; the folder must exist, "
+                "have free space, and let this user write"
             ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
             raise StoreError(
-                f"{self.path}: in use by another process: a SQLite store takes one at a time"
+                f"{self.path}: in use by another process: only one process can use a SQLite store"
             ) from error
         return descriptor
 
     def _keep_private(self) -> None:
         try:
-            # SQLite gives its -wal and -shm files the mode of this one.
+            # SQLite creates its -wal and -shm files with the mode of this file.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY))
             self.path.chmod(_OWNER_ONLY)
-            # Those that an earlier process or another tool left have a mode of their own.
+            # An earlier process or another tool may have left such files with another mode.
             for suffix in ("-wal", "-shm", ".lock"):
                 with suppress(FileNotFoundError):
                     self.path.with_name(self.path.name + suffix).chmod(_OWNER_ONLY)
         except OSError as error:
             raise StoreError(
-                f"{self.path}: cannot be opened: {error.strerror}; it must be a file of this user's "
-                "own that it may write to"
+                f"{self.path}: cannot be opened: {error.strerror}; it must be a file that this "
+                "user owns and may write to"
             ) from error
 
     def _explained(self, error: SQLAlchemyError | sqlite3.Error) -> StoreError:
@@ -204,7 +180,7 @@ def _engine(path: Path) -> Engine:
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         poolclass=NullPool,
-        # Bodies and records must not appear in error messages.
+        # Error messages must not show bodies and records.
         hide_parameters=True,
     )
     event.listen(engine, "connect", _prepare)
@@ -213,15 +189,19 @@ def _engine(path: Path) -> Engine:
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
-    # sqlite3 would begin transactions too late, and not at all before CREATE TABLE.
+    # sqlite3 would begin transactions too late, and begin none before CREATE TABLE.
     connection.isolation_level = None
-    # Before anything is written to a new file, or it has no effect.
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        # Has an effect only before the first write to a new file, and writes to any other file.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
-        raise sqlite3.OperationalError(f"this file system allows no WAL (journal mode {mode})")
+        raise sqlite3.OperationalError(
+            f"this file system does not support a write-ahead log (journal mode {mode}): "
+            "put the store on a local disk"
+        )
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA journal_size_limit = {_WAL_AT_MOST}")
+    connection.execute(f"PRAGMA journal_size_limit = {_MAX_WAL_BYTES}")
 
 
 def _begin(connection: Connection) -> None:

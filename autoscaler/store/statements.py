@@ -40,11 +40,11 @@ from autoscaler.store.fields import CorruptRecordError, Fields
 from autoscaler.store.rerun_codec import decode_rerun
 from autoscaler.store.rows import InboxRow, Row, read_history
 from autoscaler.store.tables import (
-    calls,
     cooldowns,
     history,
     inbox,
     jobs,
+    launch_requests,
     machines,
     meta,
     reruns,
@@ -105,7 +105,7 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
     heartbeat = _get_meta(connection, "heartbeat")
     arrived_until = _get_meta(connection, "arrived_until")
     kept = select(machines.c.id).where(_kept(machines, horizon))
-    their_calls = select(machines.c.launch_request).where(_kept(machines, horizon))
+    of_machines = select(machines.c.launch_request).where(_kept(machines, horizon))
     return SavedState(
         installations=Installations(
             _installation(connection, dialect), _former_installations(connection)
@@ -114,8 +114,8 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
         jobs=_read(connection, jobs, _kept(jobs, horizon), decode_job),
         launch_requests=_read(
             connection,
-            calls,
-            or_(_kept(calls, horizon), calls.c.id.in_(their_calls)),
+            launch_requests,
+            or_(_kept(launch_requests, horizon), launch_requests.c.id.in_(of_machines)),
             decode_launch_request,
         ),
         machines=_read(connection, machines, _kept(machines, horizon), decode_machine),
@@ -155,12 +155,18 @@ def read_rows_of(
 def forget(connection: Connection, before: Instant) -> int:
     """Delete some of one kind of what ended before this moment; how many. 0 when none are left."""
     # A machine's call and runners stay as long as it does, so that they can be found from it.
-    used = select(machines.c.id).where(machines.c.launch_request == calls.c.id).exists()
+    used = select(machines.c.id).where(machines.c.launch_request == launch_requests.c.id).exists()
     carried = select(machines.c.id).where(machines.c.id == runners.c.machine).exists()
     return (
         _forget_some(connection, "job", jobs, jobs.c.ended_at < before)
         or _forget_some(connection, "machine", machines, machines.c.ended_at < before)
-        or _forget_some(connection, "call", calls, calls.c.ended_at < before, not_(used))
+        or _forget_some(
+            connection,
+            "launch_request",
+            launch_requests,
+            launch_requests.c.ended_at < before,
+            not_(used),
+        )
         or _forget_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
         or _forget_some(connection, "rerun", reruns, reruns.c.ended_at < before)
     )

@@ -34,26 +34,26 @@ jobs = Table(
     Index("jobs_ended_at", "ended_at"),
 )
 
-calls = Table(
-    "calls",
+launch_requests = Table(
+    "launch_requests",
     metadata,
     Column("id", Text, primary_key=True),
     Column("state", Text, nullable=False),
     Column("ended_at", Double),
     Column("record", Text, nullable=False),
-    Index("calls_ended_at", "ended_at"),
+    Index("launch_requests_ended_at", "ended_at"),
 )
 
 machines = Table(
     "machines",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("call", Text, nullable=False),
+    Column("launch_request", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("ended_at", Double),
     Column("record", Text, nullable=False),
     Index("machines_ended_at", "ended_at"),
-    Index("machines_call", "call"),
+    Index("machines_launch_request", "launch_request"),
 )
 
 runners = Table(
@@ -118,10 +118,10 @@ cooldowns = Table(
     metadata,
     Column("key", Text, primary_key=True),
     Column("until", Double, nullable=False),
-    Column("strikes", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("failure", Text, nullable=False, server_default="unknown"),
-    Column("image", Text, nullable=False, server_default=""),
+    Column("failure", Text, nullable=False),
+    Column("image", Text, nullable=False),
 )
 
 readings = Table(
@@ -134,16 +134,6 @@ readings = Table(
     Column("read_at", Double, nullable=False),
 )
 """The numbers that providers gave last, such as prices and quotas (see `ReadingCache`)."""
-
-lease = Table(
-    "lease",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("holder", Text, nullable=False),
-    Column("epoch", _serial, nullable=False),
-    Column("expires", Double, nullable=False),
-)
-"""Who leads among several replicas; SQLite has one process, so nobody writes it there."""
 
 meta = Table(
     "meta",

@@ -59,7 +59,7 @@ def stored(*requests: str, slots: int = 10) -> Invariants:
             LaunchRequestState.SENT,
             0.0,
         )
-        store.records["call", call.id] = call
+        store.records["launch_request", call.id] = call
     return Invariants(CATALOGUE, store)
 
 

@@ -51,13 +51,13 @@ def test_from_a_call_to_a_ready_machine() -> None:
     )
     fewer = "the provider gave fewer and no reason"
     assert rows == [
-        (1.0, "call", "c", "recorded", "2 x gpu"),
+        (1.0, "launch_request", "c", "recorded", "2 x gpu"),
         (1.0, "machine", "c0", "requested", "call c"),
         (1.0, "machine", "c1", "requested", "call c"),
-        (3.0, "call", "c", "sent", "attempt 1"),
+        (3.0, "launch_request", "c", "sent", "attempt 1"),
         (4.0, "machine", "c0", "launched", "i-1"),
         (4.0, "machine", "c1", "failed", fewer),
-        (4.0, "call", "c", "answered", f"1 of 2: {fewer}"),
+        (4.0, "launch_request", "c", "answered", f"1 of 2: {fewer}"),
         (5.0, "machine", "c0", "booted", ""),
         (5.0, "machine", "c0", "hello", ""),
         (6.0, "machine", "c0", "stage", "drivers"),
@@ -121,11 +121,11 @@ def test_a_call_that_is_never_answered() -> None:
     world.lists()
     rows += told(world)
     assert rows == [
-        (1.0, "call", "c", "unknown", "timed out"),
-        (2.0, "call", "c", "sent", "attempt 2"),
-        (3.0, "call", "c", "unknown", "timed out again"),
+        (1.0, "launch_request", "c", "unknown", "timed out"),
+        (2.0, "launch_request", "c", "sent", "attempt 2"),
+        (3.0, "launch_request", "c", "unknown", "timed out again"),
         (64.0, "machine", "c0", "failed", "no answer, and in no list"),
-        (64.0, "call", "c", "written_off", "1 of 1 slots"),
+        (64.0, "launch_request", "c", "written_off", "1 of 1 slots"),
     ]
     assert world.call().settled_at == world.now
 
@@ -142,9 +142,9 @@ def test_calls_that_are_withdrawn_and_wholly_given() -> None:
     )
     assert rows == [
         (1.0, "machine", "c0", "failed", "withdrawn"),
-        (1.0, "call", "c", "withdrawn", "its job went away"),
+        (1.0, "launch_request", "c", "withdrawn", "its job went away"),
         (2.0, "machine", "d0", "launched", "i-1"),
-        (2.0, "call", "d", "answered", "1 of 1"),
+        (2.0, "launch_request", "d", "answered", "1 of 1"),
     ]
 
 
@@ -310,8 +310,8 @@ def test_a_restart_tells_of_the_calls_it_interrupted() -> None:
     world.restart(30.0)
     assert told(world) == [
         (30.0, "machine", "c0", "failed", "withdrawn"),
-        (30.0, "call", "c", "withdrawn", "not sent before a restart"),
-        (30.0, "call", "d", "unknown", "we were restarted"),
+        (30.0, "launch_request", "c", "withdrawn", "not sent before a restart"),
+        (30.0, "launch_request", "d", "unknown", "we were restarted"),
     ]
 
 

@@ -42,7 +42,7 @@ def test_every_kind_of_record_has_its_key() -> None:
         ("job", "1"),
         ("machine", "c0"),
         ("runner", name),
-        ("call", "c"),
+        ("launch_request", "c"),
     ]
 
 

@@ -182,7 +182,11 @@ def test_history_tells_the_calls_story() -> None:
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
     world.do(e.LaunchRequestSent, LaunchRequestId("c"))
     world.answer("c", "i-1")
-    rows = [(r.event, r.detail) for r in world.ledger.take_changes().history if r.kind == "call"]
+    rows = [
+        (r.event, r.detail)
+        for r in world.ledger.take_changes().history
+        if r.kind == "launch_request"
+    ]
     assert rows == [
         ("recorded", "2 x gpu"),
         ("sent", "attempt 1"),

@@ -101,7 +101,7 @@ async def goes_on(served: Served) -> None:
 
 SHORT_BY = ("limit", "disk") if may_mount() else ("limit",)
 WORDS = {
-    "limit": "the disk failed to read or write: look at its errors, quotas and limits",
+    "limit": "the disk failed to read or write: check its errors, quotas and size limits",
     "disk": "the disk is full: make room on it, then start again",
 }
 
@@ -164,7 +164,9 @@ async def test_a_full_disk_is_named_at_the_start_and_the_store_is_kept(
     if kind == "disk":
         disk.leave_no_room(2**20)
     reason = await refused_to_start(served, *wrapper)
-    assert reason.startswith(f"{served.store}: the disk is full, or a quota or limit of size")
+    assert reason.startswith(
+        f"{served.store}: the disk is full, or a quota or size limit is reached"
+    )
     if kind == "disk":
         disk.change("size=8m")
     assert await served.kept() == JOBS

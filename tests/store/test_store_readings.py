@@ -4,15 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from alembic import command
-from sqlalchemy import NullPool, create_engine, update
+from sqlalchemy import update
 
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.model.prices import Price, price_of
 from autoscaler.model.readings import Reading, ReadingKind
-from autoscaler.store.schema import _config
 from autoscaler.store.sqlite import SqliteStore
 from autoscaler.store.sqlite_file import SqliteFile
 from autoscaler.store.tables import readings
@@ -73,26 +69,3 @@ async def test_a_reading_that_cannot_be_stored_is_refused_and_nothing_changes(
         await store.save_readings(EAST, SPOT, [reading])
     assert await store.load_readings(EAST, SPOT) == (B,)
     await store.close()
-
-
-async def test_prices_of_the_seventh_schema_stay(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
-    with engine.begin() as connection:
-        command.upgrade(_config(connection), "0007")
-        connection.exec_driver_sql(
-            "INSERT INTO prices VALUES ('east', 'spot', 'g5.xlarge', 'linux', 'us-east-1a', 0.41, 5.0),"
-            " ('east', 'on-demand', 'g5.xlarge', 'windows', '', 1.19, 6.0)"
-        )
-    engine.dispose()
-    store = await SqliteStore.open(path)
-    (spot,) = await store.load_readings(EAST, SPOT)
-    (on_demand,) = await store.load_readings(EAST, ReadingKind.ON_DEMAND_PRICE)
-    await store.close()
-    linux, windows = OperatingSystem.LINUX, OperatingSystem.WINDOWS
-    assert price_of(CapacityType.SPOT, spot) == Price(
-        CapacityType.SPOT, "g5.xlarge", linux, "us-east-1a", 0.41, 5.0
-    )
-    assert price_of(CapacityType.ON_DEMAND, on_demand) == Price(
-        CapacityType.ON_DEMAND, "g5.xlarge", windows, "", 1.19, 6.0
-    )

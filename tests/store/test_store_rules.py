@@ -105,7 +105,7 @@ def kind_and_key(record: Record) -> tuple[str, str]:
         case Job():
             return "job", str(record.id)
         case LaunchRequest():
-            return "call", record.id
+            return "launch_request", record.id
         case Machine():
             return "machine", record.id
         case Runner():
@@ -173,7 +173,7 @@ class Model:
         for kind, name in tuple(found):
             carrier = self.records[kind, name]
             if isinstance(carrier, Machine):
-                found |= {("call", carrier.launch_request)} & set(self.records)
+                found |= {("launch_request", carrier.launch_request)} & set(self.records)
                 found |= {
                     key
                     for key, r in self.records.items()

@@ -43,11 +43,11 @@ CHARACTERS = "holds characters that cannot be stored"
         (replace(job(1), id=JobId(-1)), "a job id is not a 64-bit number"),
         (replace(job(1), id=JobId(2**63)), "a job id is not a 64-bit number"),
         (replace(rerun(1), job=JobId(-1)), "a job id is not a 64-bit number"),
-        (replace(call("c"), id=LaunchRequestId("\0")), f"a call id {CHARACTERS}"),
+        (replace(call("c"), id=LaunchRequestId("\0")), f"a launch request id {CHARACTERS}"),
         (replace(machine("m"), id=MachineId("\0")), f"a machine id {CHARACTERS}"),
         (
             replace(machine("m"), launch_request=LaunchRequestId("\0")),
-            f"a machine's call {CHARACTERS}",
+            f"a machine's launch request {CHARACTERS}",
         ),
         (replace(runner("r"), name=RunnerName("\0")), f"a runner name {CHARACTERS}"),
         (replace(runner("r"), machine=MachineId("\0")), f"a runner's machine {CHARACTERS}"),
@@ -158,14 +158,14 @@ def test_a_file_that_is_a_folder_is_named_with_what_to_do(path: Path) -> None:
     with pytest.raises(StoreError) as refused:
         SqliteFile(path)
     assert str(refused.value) == (
-        f"{path}: cannot be opened: Is a directory; it must be a file of this user's own that it "
-        "may write to"
+        f"{path}: cannot be opened: Is a directory; it must be a file that this user owns "
+        "and may write to"
     )
 
 
 def test_a_file_without_a_write_ahead_log_is_refused() -> None:
     connection = sqlite3.connect(":memory:")
-    words = r"this file system allows no WAL \(journal mode memory\)"
+    words = r"this file system does not support a write-ahead log \(journal mode memory\): put the store"
     with pytest.raises(sqlite3.OperationalError, match=words):
         _prepare(connection, None)
     connection.close()
@@ -174,9 +174,12 @@ def test_a_file_without_a_write_ahead_log_is_refused() -> None:
 @pytest.mark.parametrize(
     ("stored", "words"),
     [
-        (b"\0", "Error -. while decompressing data"),
+        (b"\0", "error when determining content size"),
         (compress(b"{}")[:-1], "decompress"),
-        (zstandard.ZstdCompressor().compress(bytes(2 * 2**20 + 1)), "a body of no known length"),
+        (
+            zstandard.ZstdCompressor().compress(bytes(2 * 2**20 + 1)),
+            "the frame states no length up to 2097152 bytes",
+        ),
     ],
 )
 def test_a_damaged_body_is_named(stored: bytes, words: str) -> None:

@@ -74,7 +74,7 @@ class Invariants:
     def launching(self, request: str, *, repeated: bool) -> None:
         """A request to launch arrives at a provider."""
         order = json.loads(request)
-        call = self._store.records.get(("call", order["call"]))
+        call = self._store.records.get(("launch_request", order["call"]))
         if not isinstance(call, LaunchRequest) or call.body != request:
             self.note(f"call {order['call']} was sent before it was stored")
         elif order["count"] > len(call.slots):

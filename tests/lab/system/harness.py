@@ -34,7 +34,7 @@ SKU_TAG = "autoscaler:sku"
 _LOOK_EVERY = 0.05
 _OPEN_ROWS = " UNION ALL ".join(
     f"SELECT 1 FROM {table} WHERE ended_at IS NULL"
-    for table in ("jobs", "calls", "machines", "runners")
+    for table in ("jobs", "launch_requests", "machines", "runners")
 ).join(("SELECT count(*) FROM (", ")"))
 
 
@@ -69,7 +69,7 @@ def records_in(file: sqlite3.Connection) -> Records:
 
     return Records(
         tuple(map(decode_job, texts("jobs"))),
-        tuple(map(decode_launch_request, texts("calls"))),
+        tuple(map(decode_launch_request, texts("launch_requests"))),
         tuple(map(decode_machine, texts("machines"))),
         tuple(map(decode_runner, texts("runners"))),
     )

@@ -228,8 +228,8 @@ POINTS: dict[str, tuple[Place, ...]] = {
     "after the mint": (registered,),
     "inside a commit": (
         commit_of("inbox", "workflow_job", "event"),
-        commit_of("calls", "recorded"),
-        commit_of("calls", "settled"),
+        commit_of("launch_requests", "recorded"),
+        commit_of("launch_requests", "settled"),
         commit_of("runners", "registered"),
         commit_of("runners", "acknowledged"),
     ),

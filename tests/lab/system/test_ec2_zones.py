@@ -67,7 +67,7 @@ def _calls(lab: Laboratory, sku: str) -> list[LaunchRequest]:
 
 def _held_back(lab: Laboratory) -> set[str]:
     with closing(sqlite3.connect(lab.folder / "state.db")) as store:
-        return {key for (key,) in store.execute("SELECT key FROM cooldowns WHERE strikes > 0")}
+        return {key for (key,) in store.execute("SELECT key FROM cooldowns WHERE failures > 0")}
 
 
 def _zones_asked(call: LaunchRequest) -> set[str]:

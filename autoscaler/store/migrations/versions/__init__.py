@@ -1,1 +1,1 @@
-"""One file a step; a step that was released is never changed."""
+"""One file per schema version. A version that was released never changes."""

@@ -1,4 +1,4 @@
-"""The first schema: records, inbox, history, cooldowns, lease, meta."""
+"""Create the first schema: records, inbox, history, cooldowns, readings, meta."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ _serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create every table."""
     _records()
     _inbox()
     _history()
@@ -20,15 +20,18 @@ def upgrade() -> None:
         "cooldowns",
         sa.Column("key", sa.Text(), primary_key=True),
         sa.Column("until", sa.Double(), nullable=False),
-        sa.Column("strikes", sa.Integer(), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("failure", sa.Text(), nullable=False),
+        sa.Column("image", sa.Text(), nullable=False),
     )
     op.create_table(
-        "lease",
+        "readings",
+        sa.Column("provider", sa.Text(), primary_key=True),
+        sa.Column("kind", sa.Text(), primary_key=True),
         sa.Column("name", sa.Text(), primary_key=True),
-        sa.Column("holder", sa.Text(), nullable=False),
-        sa.Column("epoch", _serial, nullable=False),
-        sa.Column("expires", sa.Double(), nullable=False),
+        sa.Column("value", sa.Double(), nullable=False),
+        sa.Column("read_at", sa.Double(), nullable=False),
     )
     op.create_table(
         "meta",
@@ -39,18 +42,19 @@ def upgrade() -> None:
 
 def _records() -> None:
     _record_table("jobs", sa.Column("id", _serial, primary_key=True, autoincrement=False))
-    _record_table("calls", sa.Column("id", sa.Text(), primary_key=True))
+    _record_table("launch_requests", sa.Column("id", sa.Text(), primary_key=True))
     _record_table(
         "machines",
         sa.Column("id", sa.Text(), primary_key=True),
-        sa.Column("call", sa.Text(), nullable=False),
+        sa.Column("launch_request", sa.Text(), nullable=False),
     )
-    op.create_index("machines_call", "machines", ["call"])
+    op.create_index("machines_launch_request", "machines", ["launch_request"])
     _record_table(
         "runners",
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("machine", sa.Text(), nullable=False),
     )
+    _record_table("reruns", sa.Column("job", _serial, primary_key=True, autoincrement=False))
 
 
 def _record_table(name: str, *first: sa.Column[int] | sa.Column[str]) -> None:
@@ -68,16 +72,22 @@ def _inbox() -> None:
     op.create_table(
         "inbox",
         sa.Column("seq", _serial, primary_key=True),
-        sa.Column("id", sa.Text(), nullable=False, unique=True),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("body_sha256", sa.LargeBinary(), nullable=False),
         sa.Column("event", sa.Text(), nullable=False),
         sa.Column("received_at", sa.Double(), nullable=False),
         sa.Column("applied", sa.Boolean(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.UniqueConstraint("body_sha256", name="inbox_body"),
     )
     op.create_index("inbox_received_at", "inbox", ["received_at"])
-    waiting = sa.text("NOT applied")
     op.create_index(
-        "inbox_unapplied", "inbox", ["seq"], sqlite_where=waiting, postgresql_where=waiting
+        "inbox_unapplied",
+        "inbox",
+        ["seq"],
+        # SQLite uses a partial index only for a query with the same text in its condition.
+        sqlite_where=sa.text("applied = 0"),
+        postgresql_where=sa.text("NOT applied"),
     )
 
 
