@@ -1,8 +1,8 @@
-"""GitHub's REST API as a caller uses it: authorised, repeated where that is harmless, in pages.
+"""Sends requests to GitHub's REST API: adds the token, retries reads, follows pages and redirects.
 
-Carries out what `policies` says: what is asked again, and when to give up; every failure leaves
-as one of the port's errors. Never repeats a request that makes or changes something, save after
-a 401, which says that nothing was done.
+Applies the table in `policies` to each outcome, and raises one of the port's errors for every failure.
+Repeats a request that creates or changes something only after a 401, because GitHub has then done
+nothing.
 """
 
 from collections.abc import AsyncGenerator
@@ -15,9 +15,9 @@ from autoscaler.controller.ports.github import GitHubError, RetryLaterError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.budget import delay_of, reading_of
 from autoscaler.github.exchange import BROKEN, Answer, Effect, NoAnswerError, NotSentError, Request
-from autoscaler.github.gate import Gate
 from autoscaler.github.policies import POLICIES, Action, Outcome, outcome_of
-from autoscaler.github.refusals import OUTAGE_DELAY, refusal, unanswered, words_of
+from autoscaler.github.refusals import OUTAGE_DELAY, error_for, summary_of, unusable_answer
+from autoscaler.github.request_queue import RequestQueue
 from autoscaler.github.transport import Transport
 from autoscaler.model.identifiers import Seconds
 
@@ -31,43 +31,42 @@ Shape = TypeVar("Shape", bound=BaseModel)
 
 
 class Caller(Protocol):
-    """Somebody GitHub knows: an App, or its installation on an account."""
+    """The identity that a request is sent with: an App, or its installation on an account."""
 
     @property
     def name(self) -> str:
-        """Whose limits count: one value for each App or installation."""
+        """The key of its rate limits: one value for each App or installation."""
 
     @property
     def app_id(self) -> int:
-        """The App."""
+        """The App's id."""
 
     @property
     def account(self) -> str:
-        """Where it is installed; empty for the App itself."""
+        """The account of the installation; empty for the App itself."""
 
     async def token(self) -> str:
-        """A token that GitHub accepts now. Raises GitHubError."""
+        """Return a valid token. Raises GitHubError."""
 
-    def refused(self, token: str) -> None:
-        """GitHub answered 401 to this token: the next one must be another."""
+    def reject_token(self, token: str) -> None:
+        """Do not use this token again: GitHub answered 401 to it."""
 
 
 class Api:
-    """Asks GitHub on a caller's behalf. Raises GitHubError's subclasses and nothing else."""
+    """Sends requests for a caller. Raises subclasses of GitHubError only."""
 
     def __init__(
-        self, transport: Transport, gate: Gate, clock: Clock, telemetry: Telemetry
+        self, transport: Transport, queue: RequestQueue, clock: Clock, telemetry: Telemetry
     ) -> None:
         self._transport = transport
-        self._gate = gate
+        self._queue = queue
         self._clock = clock
         self._telemetry = telemetry
 
     async def ask(self, request: Request, caller: Caller) -> Answer:
-        """A good answer, or one of the statuses that the request expects.
+        """Return a successful answer, or one with a status that the request expects.
 
-        Questions are asked three times over some seconds when no answer comes; limits are never
-        waited out here.
+        Sends a read up to three times, with pauses of 1 and 3 seconds. Does not wait for a rate limit.
         """
         pauses = _PAUSES if request.effect is Effect.READ else ()
         for pause in pauses:
@@ -81,7 +80,10 @@ class Api:
         raise outcome
 
     async def pages(self, request: Request, caller: Caller) -> AsyncGenerator[Answer, None]:
-        """Every page of a list, as GitHub links them. RetryLaterError if that never ends."""
+        """Yield every page of a list by following GitHub's links.
+
+        Raises RetryLaterError if the links form a loop, or after 10,000 pages.
+        """
         seen: set[str] = set()
         while True:
             answer = await self.ask(request, caller)
@@ -90,40 +92,41 @@ class Api:
             if url is None:
                 return
             if url in seen or len(seen) >= MAX_PAGES:
-                raise RetryLaterError(f"{request.endpoint}: pages without end", OUTAGE_DELAY)
+                text = f"{request.endpoint}: the links to the next pages never end"
+                raise RetryLaterError(text, OUTAGE_DELAY)
             seen.add(url)
             request = request.at(url)
 
     async def _attempt(self, request: Request, caller: Caller) -> Answer | GitHubError:
-        """An answer to return, or the error to raise once there are no attempts left."""
+        """Send once. Return the answer, or the error to raise if this was the last attempt."""
         delay = OUTAGE_DELAY
         try:
             answer = await self._follow(request, caller)
         except NotSentError as error:
             outcome = Outcome.BARRED if error.lasting else Outcome.NOT_SENT
-            words = str(error)
+            detail = str(error)
         except NoAnswerError as error:
             outcome = Outcome.UNREADABLE if error.outcome == BROKEN else Outcome.UNANSWERED
-            words = str(error)
+            detail = str(error)
         else:
             outcome = outcome_of(request, answer)
             if outcome is Outcome.ANSWERED:
                 return answer
-            words = words_of(outcome, answer)
+            detail = summary_of(outcome, answer)
             delay = self._delay(request, outcome, answer, caller)
-        refused = refusal(request, outcome, words, delay)
+        failure = error_for(request, outcome, detail, delay)
         if POLICIES[outcome].action(request.effect) is Action.AGAIN:
-            return refused
-        raise refused
+            return failure
+        raise failure
 
     def _delay(self, request: Request, outcome: Outcome, answer: Answer, caller: Caller) -> Seconds:
         now = self._clock.now()
         if outcome is Outcome.LIMITED:
-            return self._gate.budget.held(caller.name, request, now)
+            return self._queue.budget.backoff(caller.name, request, now)
         return delay_of(answer, now, OUTAGE_DELAY)
 
     async def _follow(self, request: Request, caller: Caller) -> Answer:
-        # A renamed repository or account answers with its new place, for questions only.
+        # GitHub redirects requests for a renamed repository or account. Only reads follow.
         answer = await self._authorised(request, caller)
         for _ in range(_MAX_REDIRECTS):
             if request.effect is not Effect.READ or answer.status not in _REDIRECTS:
@@ -135,43 +138,43 @@ class Api:
     async def _authorised(self, request: Request, caller: Caller) -> Answer:
         answer = await self._send(request, caller)
         if answer.status == 401:
-            # Revoked or run out; nothing was done, so even a mint may go once more.
+            # The token was revoked or has expired. GitHub did nothing, so any request may be repeated.
             answer = await self._send(request, caller)
         return answer
 
     async def _send(self, request: Request, caller: Caller) -> Answer:
-        self._gate.check(caller.name, request)
-        token = await caller.token()  # before the gate: it has requests of its own
-        await self._gate.enter(caller.name, request)
+        self._queue.check(caller.name, request)
+        token = await caller.token()  # before entering the queue: it may send requests of its own
+        await self._queue.enter(caller.name, request)
         answer = None
         try:
             answer = await self._transport.send(request, token)
         finally:
-            self._gate.leave(caller.name, request, answer)
+            self._queue.leave(caller.name, request, answer)
         if answer.status == 401:
-            caller.refused(token)
+            caller.reject_token(token)
         self._count(request, answer, caller)
         return answer
 
     def _count(self, request: Request, answer: Answer, caller: Caller) -> None:
-        resource = self._gate.budget.resource_of(request)
-        told = reading_of(answer, resource, self._clock.now())
+        resource = self._queue.budget.resource_of(request)
+        reading = reading_of(answer, resource, self._clock.now())
         self._telemetry.github_budget(
             caller.app_id,
             caller.account,
             resource,
-            told.remaining if told is not None else None,
-            told.limit if told is not None else None,
+            reading.remaining if reading is not None else None,
+            reading.limit if reading is not None else None,
         )
 
 
 def read_as(shape: type[Shape], request: Request, answer: Answer) -> Shape:
-    """The answer's data in this shape; an answer of another shape is no answer."""
+    """Return the answer's data as `shape`. Raises GitHubError if the data have another shape."""
     try:
         return shape.model_validate(answer.data)
     except ValidationError as error:
-        # Neither input nor context: the data may hold a token or a JIT configuration.
+        # Without input and context, because the data may contain a token or a JIT configuration.
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        text = f"{answer.status} of an unknown shape ({where} {first['type']})"
-        raise unanswered(request, text) from None
+        text = f"{answer.status} with data of an unknown shape ({where}: {first['type']})"
+        raise unusable_answer(request, text) from None

@@ -1,9 +1,9 @@
-"""Who we are to GitHub: an App, and its installation on an organisation or a user.
+"""Authenticates to GitHub as an App, and as its installation on an organization or a user.
 
-Decides when tokens are renewed. Keeps secrets in memory only, out of every repr and message.
+Renews tokens before they expire. Keeps secrets in memory only, and shows none in a repr or a message.
 
 Lifetimes: docs.github.com "Generating a JSON Web Token (JWT) for a GitHub App" (10 minutes at
-most, `iat` 60 s back against drift) and "installation access token" (1 hour).
+most, `iat` 60 s back against clock drift) and "installation access token" (1 hour).
 """
 
 from typing import Annotated
@@ -32,15 +32,15 @@ _TOKEN_MARGIN: Seconds = 300.0
 
 
 class _TokenAnswer(Received):
-    # Printable ASCII without blanks: it goes into a header.
+    # Visible ASCII only, because it is sent in a header.
     token: Annotated[str, Field(pattern=r"^[!-~]{1,1024}$", repr=False)]
     expires_at: str | None = None
 
 
 class App:
-    """One GitHub App. Its key is loaded once (28 ms) and its JWT kept for some minutes.
+    """One GitHub App. Loads its key once (28 ms) and reuses each JWT for six minutes.
 
-    Raises ValueError on a key that is no RSA private key in PEM.
+    Raises ValueError if the key is not an unencrypted RSA private key in PEM format.
     """
 
     def __init__(self, key: AppKey, clock: Clock) -> None:
@@ -53,11 +53,11 @@ class App:
 
     @property
     def name(self) -> str:
-        """`app 1234`."""
+        """The name in logs, such as `app 1234`."""
         return f"app {self.app_id}"
 
     async def token(self) -> str:
-        """A JWT with two minutes of life or more."""
+        """Return a JWT that is valid for two more minutes or longer."""
         now = self._clock.now()
         if now >= self._renew_at:
             claims = {
@@ -69,8 +69,8 @@ class App:
             self._renew_at = now + _JWT_LIFETIME - _JWT_MARGIN
         return self._token
 
-    def refused(self, token: str) -> None:
-        """Make another one next time."""
+    def reject_token(self, token: str) -> None:
+        """Create a new JWT for the next request."""
         if token == self._token:
             self._renew_at = 0.0
 
@@ -85,7 +85,7 @@ class Installation:
         self.app_id = app.app_id
         self.account = account
         self.id = installation_id
-        self.gone = False
+        self.uninstalled = False
         self._api = api
         self._clock = clock
         self._token = ""
@@ -94,27 +94,30 @@ class Installation:
 
     @property
     def name(self) -> str:
-        """`app 1234 on acme`."""
+        """The name in logs, such as `app 1234 on acme`."""
         return f"{self.app.name} on {self.account}"
 
     async def token(self) -> str:
-        """An access token with five minutes of life or more; asked for once however many want it."""
+        """Return an access token that is valid for five more minutes or longer.
+
+        Concurrent callers share one request for a new token.
+        """
         if self._clock.now() >= self._renew_at:
             return await self._flights.run("token", self._renew)
         return self._token
 
-    def refused(self, token: str) -> None:
-        """Ask for another one next time."""
+    def reject_token(self, token: str) -> None:
+        """Request a new access token for the next request."""
         if token == self._token:
             self._renew_at = 0.0
 
     async def close(self) -> None:
-        """Stop asking. Idempotent."""
+        """Cancel requests for tokens. Idempotent."""
         await self._flights.close()
 
     async def _renew(self) -> str:
         request = Request(
-            # A POST that may be repeated: a token nobody received harms nobody.
+            # This POST may be repeated: a token that was created and not received does no harm.
             "POST",
             "/app/installations/{installation_id}/access_tokens",
             {"installation_id": self.id},
@@ -125,29 +128,33 @@ class Installation:
         asked_at = self._clock.now()
         answer = await self._api.ask(request, self.app)
         if not answer.ok:
-            self.gone = True
-            raise NotAllowedError(f"{self.name}: the installation is gone")
-        granted = read_as(_TokenAnswer, request, answer)
-        self._token = granted.token
-        self._renew_at = _expiry(granted, asked_at) - _TOKEN_MARGIN
+            self.uninstalled = True
+            raise NotAllowedError(
+                f"{self.name}: the installation does not exist any more; install the App again"
+            )
+        created = read_as(_TokenAnswer, request, answer)
+        self._token = created.token
+        self._renew_at = _expiry(created, asked_at) - _TOKEN_MARGIN
         return self._token
 
 
 def _load(key: AppKey) -> RSAPrivateKey:
-    refused = ValueError(f"App {key.id}: the key is no unencrypted RSA private key in PEM")
+    invalid = ValueError(
+        f"App {key.id}: the key is not an unencrypted RSA private key in PEM format"
+    )
     try:
         loaded = load_pem_private_key(key.private_key_pem.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise refused from None
+        raise invalid from None
     if not isinstance(loaded, RSAPrivateKey):
-        raise refused
+        raise invalid
     return loaded
 
 
-def _expiry(granted: _TokenAnswer, asked_at: Instant) -> Instant:
-    # By both clocks, the earlier: ours may be behind GitHub's, or the answer's time unreadable.
-    ours = asked_at + _TOKEN_LIFETIME
+def _expiry(created: _TokenAnswer, asked_at: Instant) -> Instant:
+    # The earlier of the two times: the local clock may be behind GitHub's.
+    latest = asked_at + _TOKEN_LIFETIME
     try:
-        return min(instant_of(granted.expires_at) or ours, ours)
+        return min(instant_of(created.expires_at) or latest, latest)
     except (ValueError, OverflowError):
-        return ours
+        return latest

@@ -1,10 +1,9 @@
-"""How much of GitHub's limits each caller has left, and whether a request fits. Pure.
+"""Tracks how much of GitHub's rate limits each caller has left, and whether a request fits. Pure.
 
-Values in, a decision out: moments are given, nothing is sent or waited for. It decides who is
-held after a limit and what is kept back for more important requests, never when to ask again.
+Reserves a share of each limit for more important requests, and stops a caller after a rate limit.
 
 Limits: docs.github.com "Rate limits for the REST API": an hourly bucket for each App installation
-and resource, told in every answer; a secondary limit of 900 points a minute for one endpoint
+and resource, reported in every answer; a secondary limit of 900 points a minute for one endpoint
 (a read costs 1, a write 5); after a secondary limit `retry-after`, or at least a minute and
 longer each time.
 """
@@ -20,7 +19,7 @@ from autoscaler.model.identifiers import Instant, Seconds
 
 CORE = "core"
 REGISTRATION = "actions_runner_registration"
-"""GitHub's bucket for registering runners: 10,000 an hour where this was written."""
+"""GitHub's bucket for registering runners: 10,000 an hour on github.com."""
 
 RESERVES: Mapping[Importance, float] = {
     Importance.REGISTER: 0.0,
@@ -28,7 +27,7 @@ RESERVES: Mapping[Importance, float] = {
     Importance.REMOVE: 0.05,
     Importance.SYNC: 0.2,
 }
-"""The share of a bucket, or of the connections, that is left to what is more important."""
+"""The share of a bucket, and of the connections, that is reserved for more important requests."""
 
 _MINUTE = 60
 _SECONDARY: Seconds = 60.0
@@ -40,7 +39,7 @@ _MOST_BUCKETS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What GitHub said of one bucket. `reset_at` is when it is full again, by its clock."""
+    """The state of one bucket as GitHub reported it. `reset_at` is in GitHub's time."""
 
     resource: str
     limit: int
@@ -50,32 +49,32 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A request does not fit now; it may in so many seconds."""
+    """The reason a request does not fit now, and the seconds until it may."""
 
     seconds: Seconds
     why: str
 
 
 @dataclass(slots=True)
-class _Hold:
+class _Backoff:
     until: Instant = 0.0
     failures: int = 0
 
     def extend(self, answer: Answer, now: Instant) -> None:
-        if self.until <= now:  # refusals of requests that were under way together are one strike
+        if self.until <= now:  # refusals of concurrent requests count as one failure
             self.failures += 1
         delay = delay_of(answer, now, _SECONDARY * 2.0 ** min(self.failures - 1, _DOUBLINGS))
         self.until = max(self.until, now + delay)
 
 
 class _Points:
-    """Points spent on one endpoint over the last minute, by the second."""
+    """Points spent on one endpoint in each second of the last minute."""
 
     def __init__(self) -> None:
         self._spent: deque[tuple[int, int]] = deque()
         self.total = 0
 
-    def forget(self, now: Instant) -> None:
+    def prune(self, now: Instant) -> None:
         while self._spent and self._spent[0][0] + _MINUTE <= now:
             self.total -= self._spent.popleft()[1]
 
@@ -89,7 +88,7 @@ class _Points:
         self.total += cost
 
     def wait_for(self, cost: int, limit: int, now: Instant) -> Seconds:
-        """Seconds until `cost` more fits under `limit`; 0.0 when it does."""
+        """Return the seconds until `cost` more points fit under `limit`; 0.0 if they fit now."""
         excess = self.total + cost - limit
         for second, spent in self._spent:
             if excess <= 0:
@@ -101,43 +100,44 @@ class _Points:
 
 
 class Budget:
-    """Every caller's buckets, points and holds. Few: one for each App or installation and route.
+    """The buckets, points and back-offs of all callers, by App or installation and endpoint.
 
-    `points_per_minute` is GitHub's secondary limit for one endpoint; None where it has none.
+    `points_per_minute` is GitHub's secondary limit for one endpoint, or None for no limit.
     """
 
     def __init__(self, points_per_minute: int | None) -> None:
         self._points_per_minute = points_per_minute
-        self._holds: dict[tuple[str, bool], _Hold] = {}
+        self._backoffs: dict[tuple[str, bool], _Backoff] = {}
         self._buckets: dict[tuple[str, str], Reading] = {}
         self._under_way: dict[str, Counter[str]] = {}
         self._points: dict[tuple[str, str], _Points] = {}
         self._resources: dict[str, str] = {}
 
     def shortage(self, caller: str, request: Request, now: Instant) -> Shortage | None:
-        """Why this request has to stay here, or None."""
-        held = self.held(caller, request, now)
-        if held:
-            return Shortage(held, "held by an earlier limit")
+        """Return why this request may not be sent now, or None if it may."""
+        wait = self.backoff(caller, request, now)
+        if wait:
+            return Shortage(wait, "not sent: GitHub's rate limit stopped this App earlier")
         bucket = self._bucket(caller, request, now)
         if bucket is not None:
             reserve = math.floor(bucket.limit * RESERVES[request.importance])
             if self._left(caller, bucket) <= reserve:
-                why = f"held: what is left of {bucket.resource} is kept for what matters more"
+                why = f"not sent: the rest of {bucket.resource} is for more important requests"
                 if not reserve:
-                    why = f"held: {bucket.resource} is used up"
+                    why = f"not sent: the rate limit {bucket.resource} is used up"
                 return Shortage(self._until(bucket.reset_at, now), why)
         wait = self._wait_for_points(caller, request, now)
-        return Shortage(wait, "held: this minute's points are spent") if wait else None
+        why = "not sent: the points of this endpoint are spent for this minute"
+        return Shortage(wait, why) if wait else None
 
-    def held(self, caller: str, request: Request, now: Instant) -> Seconds:
-        """How long this caller must still leave GitHub alone after a limit."""
-        hold = self._holds.get(_hold_key(caller, request))
-        return max(0.0, hold.until - now) if hold is not None else 0.0
+    def backoff(self, caller: str, request: Request, now: Instant) -> Seconds:
+        """Return for how long this caller must send nothing, because it met a rate limit."""
+        backoff = self._backoffs.get(_backoff_key(caller, request))
+        return max(0.0, backoff.until - now) if backoff is not None else 0.0
 
-    def room(self, caller: str, request: Request, now: Instant) -> float:
-        """How many requests like this one fit now; infinity where GitHub has told no limit."""
-        if self.held(caller, request, now):
+    def headroom(self, caller: str, request: Request, now: Instant) -> float:
+        """Return how many requests like this one fit now; infinity if GitHub reported no limit."""
+        if self.backoff(caller, request, now):
             return 0.0
         bucket = self._bucket(caller, request, now)
         left = math.inf if bucket is None else float(max(0, self._left(caller, bucket)))
@@ -146,57 +146,57 @@ class Budget:
         free = self._points_per_minute - self.spent(caller, request, now)
         return min(left, float(max(0, free // request.points)))
 
-    def pace(self, caller: str, request: Request, now: Instant, untold: int | None) -> float:
-        """How many requests like this one a second fit until the hour is over.
+    def pace(self, caller: str, request: Request, now: Instant, assumed: int | None) -> float:
+        """Return how many requests like this one fit per second until the bucket is reset.
 
-        `untold` is what an hour is taken to hold where GitHub has not said; None for no limit.
+        `assumed` is the hourly limit until GitHub reports one, or None for no limit.
         """
-        if self.held(caller, request, now):
+        if self.backoff(caller, request, now):
             return 0.0
-        kept_back = RESERVES[request.importance]
+        reserve = RESERVES[request.importance]
         bucket = self._bucket(caller, request, now)
         if bucket is None:
-            return math.inf if untold is None else untold * (1.0 - kept_back) / _LONGEST
-        free = self._left(caller, bucket) - math.floor(bucket.limit * kept_back)
+            return math.inf if assumed is None else assumed * (1.0 - reserve) / _LONGEST
+        free = self._left(caller, bucket) - math.floor(bucket.limit * reserve)
         return max(0, free) / max(bucket.reset_at - now, _SHORTEST)
 
     def spent(self, caller: str, request: Request, now: Instant) -> int:
-        """Points that this caller has spent on the endpoint within the last minute."""
+        """Return the points that this caller spent on the endpoint in the last minute."""
         points = self._points.get((caller, request.endpoint))
         if points is None:
             return 0
-        points.forget(now)
+        points.prune(now)
         return points.total
 
-    def knows(self, caller: str, request: Request, now: Instant) -> bool:
-        """Whether GitHub has told what is left of the bucket that this request counts in."""
+    def has_reading(self, caller: str, request: Request, now: Instant) -> bool:
+        """Return whether GitHub has reported the bucket that this request counts in."""
         return self._bucket(caller, request, now) is not None
 
     def begin(self, caller: str, request: Request, now: Instant) -> None:
-        """The request is sent now."""
+        """Record that the request is sent now."""
         points = self._points.setdefault((caller, request.endpoint), _Points())
-        points.forget(now)
+        points.prune(now)
         points.add(request.points, now)
         self._resources.setdefault(request.endpoint, self.resource_of(request))
         self._under_way.setdefault(caller, Counter())[request.endpoint] += 1
 
     def finish(self, caller: str, request: Request, answer: Answer | None, now: Instant) -> None:
-        """It was answered, or nothing readable came back."""
+        """Record the answer to a request, or None if no readable answer arrived."""
         self._under_way[caller][request.endpoint] -= 1
         if answer is None:
             return
-        hold = self._holds.setdefault(_hold_key(caller, request), _Hold())
+        backoff = self._backoffs.setdefault(_backoff_key(caller, request), _Backoff())
         if is_limit(answer):
-            hold.extend(answer, now)
-        elif answer.ok and hold.until <= now:
-            hold.failures = 0
+            backoff.extend(answer, now)
+        elif answer.ok and backoff.until <= now:
+            backoff.failures = 0
         reading = reading_of(answer, self.resource_of(request), now)
         if reading is not None:
             self._resources[request.endpoint] = reading.resource
-            self.learn(caller, reading, now)
+            self.record(caller, reading, now)
 
-    def learn(self, caller: str, reading: Reading, now: Instant) -> None:
-        """Take in what GitHub said of a bucket. Answers overtake each other: the least counts."""
+    def record(self, caller: str, reading: Reading, now: Instant) -> None:
+        """Record a bucket. Keeps the smallest rest of an hour, because answers arrive out of order."""
         key = caller, reading.resource
         known = self._buckets.get(key)
         if known is not None and now < known.reset_at and _same_hour(known, reading):
@@ -205,7 +205,7 @@ class Budget:
             self._buckets[key] = reading
 
     def resource_of(self, request: Request) -> str:
-        """The bucket that the request counts in, as far as GitHub has told."""
+        """Return the bucket that the request counts in: GitHub's last report, or the usual one."""
         default = REGISTRATION if request.effect is Effect.REGISTER else CORE
         return self._resources.get(request.endpoint, default)
 
@@ -225,7 +225,7 @@ class Budget:
         points = self._points.get((caller, request.endpoint))
         if points is None or self._points_per_minute is None:
             return 0.0
-        points.forget(now)
+        points.prune(now)
         return points.wait_for(request.points, self._points_per_minute, now)
 
     @staticmethod
@@ -234,7 +234,7 @@ class Budget:
 
 
 def delay_of(answer: Answer, now: Instant, otherwise: Seconds) -> Seconds:
-    """How long to wait by the answer's own headers, within a second and an hour."""
+    """Return the wait that the answer's headers ask for, from a second to an hour."""
     delay: Seconds | None = number(answer.headers.get("retry-after"))
     if delay is None and answer.headers.get("x-ratelimit-remaining") == "0":
         reset = number(answer.headers.get("x-ratelimit-reset"))
@@ -243,7 +243,7 @@ def delay_of(answer: Answer, now: Instant, otherwise: Seconds) -> Seconds:
 
 
 def reading_of(answer: Answer, otherwise: str, now: Instant) -> Reading | None:
-    """What the answer's headers say of a bucket, `otherwise` where they do not name it."""
+    """Return the bucket in the answer's headers, or None. `otherwise` is its name by default."""
     remaining = number(answer.headers.get("x-ratelimit-remaining"))
     if remaining is None:
         return None
@@ -258,16 +258,16 @@ def reading_of(answer: Answer, otherwise: str, now: Instant) -> Reading | None:
 
 
 def number(text: str | None) -> int | None:
-    """A whole number of a header, of 15 digits at most; None for anything else."""
+    """Return a header's whole number, at most 10**15; None for any other text."""
     if text is None or not text.isascii() or not text.isdigit():
         return None
     return min(int(text[:16]), 10**15)
 
 
-def _same_hour(known: Reading, told: Reading) -> bool:
-    return abs(known.reset_at - told.reset_at) <= _SHORTEST * 2
+def _same_hour(known: Reading, reading: Reading) -> bool:
+    return abs(known.reset_at - reading.reset_at) <= _SHORTEST * 2
 
 
-def _hold_key(caller: str, request: Request) -> tuple[str, bool]:
-    # A limit on registering is no limit on questions, nor the other way round.
+def _backoff_key(caller: str, request: Request) -> tuple[str, bool]:
+    # GitHub limits registrations separately from all other requests.
     return caller, request.effect is Effect.REGISTER

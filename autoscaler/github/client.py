@@ -1,7 +1,6 @@
-"""The controller's GitHub: registrations, jobs and deliveries, over the REST API.
+"""Implements the port `GitHub` with the REST API: registrations, jobs, runs and deliveries.
 
-Implements the port `GitHub`. Decides which request answers which question and what its answers
-mean; never when to ask, and never to ask for a registration twice.
+Sends a request for a registration only once, because a repeat could register two runners.
 """
 
 from contextlib import aclosing
@@ -24,22 +23,22 @@ from autoscaler.controller.ports.github import (
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import App, Installation
+from autoscaler.github.app_selection import AppSelection
 from autoscaler.github.budget import Budget
 from autoscaler.github.deliveries import Redelivery
 from autoscaler.github.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.gate import Gate
 from autoscaler.github.installations import Installations
-from autoscaler.github.jobs import JOB_STATES, Sighting, WorkflowJob, observe
-from autoscaler.github.known_pages import KnownPages
+from autoscaler.github.jobs import JOB_STATES, Source, WorkflowJob, observe
 from autoscaler.github.list_pages import ListedRunner, RunnerPage
 from autoscaler.github.lists import Lists
+from autoscaler.github.page_cache import PageCache
 from autoscaler.github.received import Received
-from autoscaler.github.refusals import NotAllowedError, NotShownError, unanswered
-from autoscaler.github.reruns import RunAgain
+from autoscaler.github.refusals import NotAllowedError, NotShownError, unusable_answer
+from autoscaler.github.request_queue import RequestQueue
+from autoscaler.github.reruns import JobReruns
 from autoscaler.github.runner_groups import RunnerGroups
 from autoscaler.github.runs import WorkflowRun
 from autoscaler.github.settings import GitHubSettings
-from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
 from autoscaler.github.transport import Transport
 from autoscaler.model.access import RunnerGroup
@@ -59,11 +58,11 @@ class _JitAnswer(Received):
 
 
 class GitHubClient:
-    """One GitHub instance, seen by our Apps.
+    """A client for one GitHub instance, with one or several Apps.
 
-    `lists` reads lists within the same limits, `reruns` has jobs run again. `token_clock` is for
-    the life of JWTs and tokens, where GitHub lives in another time than `clock` (a lab that runs
-    faster, whose tokens do not). Raises ValueError on a private key that cannot be used.
+    `lists` reads lists within the same limits, and `reruns` re-runs jobs. `token_clock` is the clock
+    for the lifetime of JWTs and tokens, if it differs from `clock`: the lab's time runs faster, and
+    its tokens expire in real time. Raises ValueError if a private key cannot be used.
     """
 
     def __init__(
@@ -77,27 +76,27 @@ class GitHubClient:
         self._clock = clock
         self._transport = Transport(settings, clock, telemetry)
         budget = Budget(settings.points_per_minute)
-        gate = Gate(budget, clock, settings.concurrency)
-        self._api = Api(self._transport, gate, clock, telemetry)
+        queue = RequestQueue(budget, clock, settings.concurrency)
+        self._api = Api(self._transport, queue, clock, telemetry)
         apps = [App(key, tokens) for key in settings.apps]
         self._installations = Installations(apps, self._api, tokens)
-        self._sharing = Sharing(self._api, budget, clock)
+        self._apps = AppSelection(self._api, budget, clock)
         self._groups = RunnerGroups(self._api, clock)
         self.lists = Lists(
-            KnownPages(self._api, self._transport.url_of, clock),
+            PageCache(self._api, self._transport.url_of, clock),
             self._installations,
-            self._sharing,
+            self._apps,
             budget,
             clock,
             limited=settings.points_per_minute is not None,
         )
-        self.reruns = RunAgain(self._api, self._installations, self._sharing)
+        self.reruns = JobReruns(self._api, self._installations, self._apps)
         self._redeliveries = [Redelivery(app, self._api, clock) for app in apps]
 
     async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
     ) -> NewRegistration:
-        """Register a JIT runner, once. Raises as the port says."""
+        """Register a JIT runner, without retries. Raises the port's errors."""
         target = target_of_scope(scope)
         request = Request(
             "POST",
@@ -119,10 +118,10 @@ class GitHubClient:
             return NewRegistration(registered.runner.id, registered.encoded_jit_config)
 
         candidates = await self._installations.of_scope(target)
-        return await self._sharing.carry(candidates, target, request, by)
+        return await self._apps.run(candidates, target, request, by)
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
-        """Look a registration up by its exact name. Raises as the port says."""
+        """Return the registration with this exact name, or None. Raises the port's errors."""
         target = target_of_scope(scope)
         request = Request(
             "GET",
@@ -130,15 +129,15 @@ class GitHubClient:
             {**target.variables, "name": name, "per_page": 100},
         )
         candidates = await self._installations.of_scope(target)
-        return await self._sharing.carry(
+        return await self._apps.run(
             candidates, target, request, lambda caller: self._find(request, name, caller)
         )
 
     async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
-        """Return the registration with this id, or None for a 404. Raises as the port says.
+        """Return the registration with this id, or None for a 404. Raises the port's errors.
 
-        GitHub also answers 404 where an App may not see the runners. So the App that got the 404
-        must be able to list the scope's runners, or the 404 counts for nothing.
+        GitHub also answers 404 to an App that may not see the runners. A 404 therefore counts only
+        if the same App can list the scope's runners.
         Source: docs.github.com, REST "Self-hosted runners", "Get a self-hosted runner".
         """
         target = target_of_scope(scope)
@@ -149,12 +148,12 @@ class GitHubClient:
             expected=frozenset({404}),
         )
         candidates = await self._installations.of_scope(target)
-        return await self._sharing.carry(
+        return await self._apps.run(
             candidates, target, request, lambda caller: self._read(request, target, caller)
         )
 
     async def delete_runner(self, scope: str, github_id: int) -> bool:
-        """Delete a registration: True for 204, False for 404. Raises as the port says."""
+        """Delete a registration: True for 204, False for 404. Raises the port's errors."""
         target = target_of_scope(scope)
         request = Request(
             "DELETE",
@@ -165,17 +164,19 @@ class GitHubClient:
             expected=frozenset({404, 422}),
         )
         candidates = await self._installations.of_scope(target)
-        answer = await self._sharing.carry(
+        answer = await self._apps.run(
             candidates, target, request, lambda caller: self._api.ask(request, caller)
         )
         if answer.status == 422:
             raise RunnerBusyError(f"{request.endpoint}: 422 {answer.message}")
         if answer.status not in (204, 404):
-            raise unanswered(request, f"{answer.status}, which is not GitHub's own answer")
+            raise unusable_answer(
+                request, f"{answer.status}, a status that GitHub does not send here"
+            )
         return answer.ok
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
-        """GitHub's own answer about a job, with `read` set; None for 404. Raises as the port says."""
+        """Return a job as GitHub shows it, with `read` set; None for 404. Raises the port's errors."""
         target = target_of_repository(repository)
         request = Request(
             "GET",
@@ -189,14 +190,16 @@ class GitHubClient:
         read = read_as(WorkflowJob, request, answer)
         state = JOB_STATES.get(read.status or "")
         if state is None or read.id != job:
-            raise unanswered(request, f"an unknown status {read.status!r}, or another job")
+            raise unusable_answer(
+                request, f"an unknown status {read.status!r}, or another job's data"
+            )
         try:
-            return observe(read, state, Sighting(repository, now, read=True))
+            return observe(read, state, Source(repository, now, read=True))
         except (ValueError, OverflowError):
-            raise unanswered(request, "a time that is none") from None
+            raise unusable_answer(request, "an invalid timestamp") from None
 
     async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
-        """Return whether a run comes from a fork, None for 404. Raises as the port says."""
+        """Return whether a run comes from a fork; None for 404. Raises the port's errors."""
         target = target_of_repository(repository)
         request = Request(
             "GET",
@@ -209,31 +212,30 @@ class GitHubClient:
             return None
         read = read_as(WorkflowRun, request, answer)
         if read.id != run_id:
-            raise unanswered(request, "another run than the one that was asked for")
+            raise unusable_answer(request, "another run's data")
         return read.from_fork
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:
-        """Return an organization's runner group as it is now. Raises as the port says."""
+        """Return the current state of an organization's runner group. Raises the port's errors."""
         target = target_of_scope(scope)
         request = Request("GET", "/orgs/{org}/actions/runner-groups", target.variables)
         candidates = await self._installations.of_scope(target)
-        return await self._sharing.carry(
+        return await self._apps.run(
             candidates, target, request, lambda caller: self._groups.group(target, name, caller)
         )
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
-        """Have every App's failed deliveries repeated. Raises as the port says when all Apps fail.
+        """Ask GitHub to redeliver every App's failed deliveries, at most 50 for each App.
 
-        Where only some fail, `arrived_until` is `since`: their deliveries are looked at again.
-        At most 50 an App and call; what is left over is remembered for the next call.
+        If some Apps fail, `arrived_until` is `since`: the next call reads their deliveries again.
+        Raises the port's errors if all Apps fail.
         """
         done: list[Redelivered] = []
         first: GitHubError | None = None
         for redelivery in self._redeliveries:
-            # One App's trouble is not the others'.
             try:
                 done.append(await redelivery.run(since))
-            except GitHubError as error:
+            except GitHubError as error:  # the other Apps go on
                 _log.warning("redelivery_failed", app=redelivery.app_id, error=str(error))
                 first = first or error
         if first is not None and not done:
@@ -242,16 +244,16 @@ class GitHubClient:
         return Redelivered(sum(one.asked for one in done), min(ends))
 
     async def close(self) -> None:
-        """Release connections. Idempotent."""
+        """Cancel background requests and close all connections. Idempotent."""
         await self._groups.close()
-        await self._sharing.close()
+        await self._apps.close()
         await self._installations.close()
         await self._transport.close()
 
     async def _find(
         self, request: Request, name: RunnerName, caller: Installation
     ) -> RegisteredRunner | None:
-        # The filter is GitHub's and may be wider than we mean, or missing on an old GHES.
+        # GitHub's filter may match other names too, and an old Enterprise Server has none.
         async with aclosing(self._api.pages(request, caller)) as pages:
             async for answer in pages:
                 for runner in read_as(RunnerPage, request, answer).runners:
@@ -266,17 +268,17 @@ class GitHubClient:
         if answer.ok:
             runner = read_as(ListedRunner, request, answer).registered()
             if runner.github_id != request.variables["runner_id"]:
-                raise unanswered(request, "another runner than the one that was asked for")
+                raise unusable_answer(request, "another runner's data")
             return runner
         route = f"{target.route}/actions/runners{{?per_page}}"
         await self._api.ask(Request("GET", route, {**target.variables, "per_page": 1}), caller)
         return None
 
     async def _shown(self, target: Target, request: Request) -> Answer | None:
-        """Ask for something in a repository; None if it is shown to none of our Apps."""
+        """Return the answer about a repository's object, or None if every App gets a 404."""
         candidates = await self._installations.of_repository(target)
         try:
-            return await self._sharing.carry(
+            return await self._apps.run(
                 candidates, target, request, lambda caller: self._shown_to(request, caller)
             )
         except NotShownError:
@@ -285,7 +287,6 @@ class GitHubClient:
     async def _shown_to(self, request: Request, caller: Installation) -> Answer:
         answer = await self._api.ask(request, caller)
         if not answer.ok:
-            # Not there, or not among the repositories that this App may see.
             raise NotShownError(f"{request.endpoint}: {answer.status} {answer.message}")
         return answer
 
@@ -293,6 +294,6 @@ class GitHubClient:
         text = f"{request.endpoint}: {answer.status} {answer.message}"
         if answer.status == 409 or "already exists" in answer.message.lower():
             return RunnerExistsError(text)
-        # The group may have been made anew under its name.
-        self._groups.forget(target)
+        # The group may have been deleted and created again with another id.
+        self._groups.invalidate(target)
         return NotAllowedError(text) if answer.status == 404 else OperatorError(text)

@@ -1,11 +1,11 @@
-"""Webhook deliveries that failed at GitHub, and which of them to have repeated when.
+"""Finds webhook deliveries that failed, and asks GitHub to redeliver them.
 
-GitHub never repeats a delivery by itself. Decides by what GitHub lists: a delivery (one guid)
-none of whose tries succeeded is repeated at once, then 1, 2, 4 ... 15 minutes after the repeat
-before, while it goes on failing. Never looks at a delivery's content.
+GitHub does not redeliver by itself. A delivery (one guid) has failed if GitHub lists no successful
+attempt. The controller asks for redelivery at once, then after 1, 2, 4, 8, 15, 15 ... minutes while
+the delivery keeps failing.
 
-Fields: docs.github.com REST "App webhooks": a list newest first, cursor pages; a repeated
-delivery is a new entry with the same guid.
+Fields: docs.github.com REST "App webhooks": newest first, in cursor pages; each redelivery is a new
+entry with the same guid.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,19 +21,19 @@ from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import App
 from autoscaler.github.exchange import Answer, Effect, Importance, Request
 from autoscaler.github.received import Received
-from autoscaler.github.refusals import unanswered
+from autoscaler.github.refusals import unusable_answer
 from autoscaler.github.timestamps import instant_of
 from autoscaler.model.identifiers import Instant, Seconds
 
 MAX_REPEATS = 50
-"""In one pass. Every 20 s that is 150 writes a minute, of 5 points each: under GitHub's 900."""
+"""Redeliveries in one run. One run every 20 s makes 150 a minute, 750 of GitHub's 900 points."""
 
 PENDING_FOR: Seconds = 600.0
-"""GitHub waits 10 s for an answer: a try that has had no outcome for this long gets none."""
+"""Seconds after which a pending attempt counts as failed; GitHub waits 10 s for an answer."""
 
 OVERLAP: Seconds = 30.0
-"""A try may be listed only with its outcome, which takes GitHub 10 s at most and GHES 30, so this
-much of what was read is read again: more would only cost calls."""
+"""Seconds of the list that each run reads again. GitHub may list an attempt only once it has an
+outcome: after 10 s at most, after 30 s on an Enterprise Server."""
 
 _FIRST_WAIT: Seconds = 60.0
 _LONGEST_WAIT: Seconds = 900.0
@@ -52,8 +52,8 @@ class _DeliveryPage(RootModel[list[_ListedDelivery]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
-    """One attempt of GitHub's to deliver. `pending` is one that has no outcome yet, and may get one."""
+class Attempt:
+    """One attempt to deliver. `pending`: GitHub may still report its outcome."""
 
     id: int
     guid: str
@@ -64,7 +64,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class FailedDelivery:
-    """A delivery that never arrived, by its newest try."""
+    """A delivery without a successful attempt; `newest` and `at` are of its newest attempt."""
 
     guid: str
     newest: int
@@ -72,75 +72,74 @@ class FailedDelivery:
 
 
 @dataclass(frozen=True, slots=True)
-class _Repeats:
-    """How often a delivery was asked for, and when it may be again."""
+class _Redeliveries:
+    """How often a redelivery was requested, and the earliest time of the next request."""
 
     count: int
     again_at: Instant
 
 
 def failed_deliveries(
-    tries: Iterable[Try], left: Mapping[str, FailedDelivery]
+    attempts: Iterable[Attempt], known: Mapping[str, FailedDelivery]
 ) -> dict[str, FailedDelivery]:
-    """What has failed by these tries, and what was left from before and is not among them."""
-    failed = dict(left)
+    """Return the failed deliveries: those in `known`, updated with newly listed attempts."""
+    failed = dict(known)
     arrived = set()
-    listed: dict[str, list[Try]] = {}
-    for attempt in tries:
+    listed: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
         listed.setdefault(attempt.guid, []).append(attempt)
-    for guid, attempts in listed.items():
-        if any(attempt.succeeded or attempt.pending for attempt in attempts):
+    for guid, of_delivery in listed.items():
+        if any(attempt.succeeded or attempt.pending for attempt in of_delivery):
             arrived.add(guid)
             continue
-        newest = max(attempts, key=lambda attempt: (attempt.at, attempt.id))
+        newest = max(of_delivery, key=lambda attempt: (attempt.at, attempt.id))
         failed[guid] = FailedDelivery(guid, newest.id, newest.at)
     return {guid: delivery for guid, delivery in failed.items() if guid not in arrived}
 
 
 class Redelivery:
-    """Repeats one App's failed deliveries.
+    """Asks GitHub to redeliver one App's failed deliveries.
 
-    What has failed, and how often it was repeated, is kept until a try of it is listed that
-    arrived: each pass reads only what is new.
+    Keeps each failed delivery until an attempt succeeds, so that a run reads only new attempts.
     """
 
     def __init__(self, app: App, api: Api, clock: Clock) -> None:
         self._app = app
         self._api = api
         self._clock = clock
-        self._left: dict[str, FailedDelivery] = {}
-        self._repeats: dict[str, _Repeats] = {}
+        self._failed: dict[str, FailedDelivery] = {}
+        self._requested: dict[str, _Redeliveries] = {}
         self._read_until: Instant = 0.0
 
     @property
     def app_id(self) -> int:
-        """Whose deliveries these are."""
+        """The id of the App."""
         return self._app.app_id
 
     async def run(self, since: Instant) -> Redelivered:
-        """Repeat what failed since then, and shortly before. Raises as `Api.ask`."""
+        """Request the redelivery of what failed after `since - OVERLAP`. Raises as `Api.ask`."""
         began = self._clock.now()
-        tries = await self._read(max(since, self._read_until) - OVERLAP)
-        self._read_until = min([began, *(attempt.at for attempt in tries if attempt.pending)])
+        attempts = await self._read(max(since, self._read_until) - OVERLAP)
+        self._read_until = min([began, *(attempt.at for attempt in attempts if attempt.pending)])
         now = self._clock.now()
-        self._left = failed_deliveries(tries, self._left)
-        self._repeats = {
-            guid: repeats
-            for guid, repeats in self._repeats.items()
-            if guid in self._left or repeats.again_at > now
+        self._failed = failed_deliveries(attempts, self._failed)
+        self._requested = {
+            guid: requested
+            for guid, requested in self._requested.items()
+            if guid in self._failed or requested.again_at > now
         }
-        arrived_until = min([self._read_until, *(one.at for one in self._left.values())])
-        due = [one for one in self._left.values() if self._so_far(one.guid).again_at <= now]
+        arrived_until = min([self._read_until, *(one.at for one in self._failed.values())])
+        due = [one for one in self._failed.values() if self._so_far(one.guid).again_at <= now]
         due.sort(key=lambda delivery: delivery.at)
         asked = 0
         for delivery in due[:MAX_REPEATS]:
-            asked += await self._repeat(delivery)
+            asked += await self._redeliver(delivery)
         return Redelivered(asked, arrived_until)
 
-    def _so_far(self, guid: str) -> _Repeats:
-        return self._repeats.get(guid, _Repeats(0, 0.0))
+    def _so_far(self, guid: str) -> _Redeliveries:
+        return self._requested.get(guid, _Redeliveries(0, 0.0))
 
-    async def _repeat(self, delivery: FailedDelivery) -> bool:
+    async def _redeliver(self, delivery: FailedDelivery) -> bool:
         request = Request(
             "POST",
             "/app/hook/deliveries/{delivery_id}/attempts",
@@ -149,45 +148,45 @@ class Redelivery:
             importance=Importance.SYNC,
             expected=frozenset({400, 404, 422}),
         )
-        # Noted first: a try whose outcome we do not learn is a try all the same.
+        # Counted before it is sent: a request without an answer counts too.
         count, now = self._so_far(delivery.guid).count, self._clock.now()
         wait = min(_FIRST_WAIT * 2.0 ** min(count, 4), _LONGEST_WAIT)
-        self._repeats[delivery.guid] = _Repeats(count + 1, now + wait)
+        self._requested[delivery.guid] = _Redeliveries(count + 1, now + wait)
         answer = await self._api.ask(request, self._app)
         if not answer.ok:
-            # Past GitHub's window of three days, or not to be repeated: the others go on.
-            del self._left[delivery.guid]
+            # GitHub redelivers for three days only, and refuses some deliveries.
+            del self._failed[delivery.guid]
         return answer.ok
 
-    async def _read(self, since: Instant) -> list[Try]:
+    async def _read(self, since: Instant) -> list[Attempt]:
         request = Request(
             "GET",
             "/app/hook/deliveries{?per_page}",
             {"per_page": 100},
             importance=Importance.SYNC,
         )
-        tries: list[Try] = []
+        attempts: list[Attempt] = []
         async with aclosing(self._api.pages(request, self._app)) as pages:
             async for answer in pages:
-                page = _tries(request, answer, self._clock.now())
-                tries += [attempt for attempt in page if attempt.at >= since]
+                page = _attempts(request, answer, self._clock.now())
+                attempts += [attempt for attempt in page if attempt.at >= since]
                 if any(attempt.at < since for attempt in page):
                     break
-        return tries
+        return attempts
 
 
-def _tries(request: Request, answer: Answer, now: Instant) -> list[Try]:
+def _attempts(request: Request, answer: Answer, now: Instant) -> list[Attempt]:
     try:
-        return [_try(listed, now) for listed in read_as(_DeliveryPage, request, answer).root]
+        return [_attempt(listed, now) for listed in read_as(_DeliveryPage, request, answer).root]
     except (ValueError, OverflowError):
-        raise unanswered(request, "a delivery with a time that is none") from None
+        raise unusable_answer(request, "a delivery with an invalid timestamp") from None
 
 
-def _try(listed: _ListedDelivery, now: Instant) -> Try:
+def _attempt(listed: _ListedDelivery, now: Instant) -> Attempt:
     at = instant_of(listed.delivered_at) or 0.0
     status = (listed.status or "").lower()
     code = listed.status_code or 0
-    return Try(
+    return Attempt(
         id=listed.id,
         guid=listed.guid,
         at=at,

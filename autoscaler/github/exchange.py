@@ -1,6 +1,6 @@
-"""One request to GitHub and its answer, as values, and what may go wrong on the wire.
+"""Values for a request to GitHub and its answer, and the errors of the connection.
 
-Decides nothing: whether to ask again is `api`'s, what a status means is `refusals`'.
+`policies` defines what each status means, and `api` repeats requests.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from typing import Any
 
 
 class Effect(StrEnum):
-    """What a request does there, hence what may be done when no answer comes.
+    """What a request changes at GitHub. It decides what happens if no answer arrives.
 
-    read   nothing that counts: may be asked again
-    write  something that the caller asks for again later, if it still wants it
-    mint   makes a registration: never repeated, the outcome is looked up
+    read      changes nothing: the request is repeated
+    write     changes something: the caller repeats it later if it is still needed
+    register  creates a registration: not repeated, the caller looks the registration up
     """
 
     READ = "read"
@@ -23,12 +23,12 @@ class Effect(StrEnum):
 
 
 class Importance(IntEnum):
-    """Which request goes first where GitHub's limits are short: the lower, the earlier.
+    """The order of requests if GitHub's limits do not allow all: the lowest number goes first.
 
-    mint    a registration, and what it takes to make one: tokens, installations, groups
-    check   what GitHub says of a job or a runner, asked before a decision
-    remove  a registration that is not needed
-    sync    lists of jobs and runners, deliveries to be repeated: nothing waits for it
+    register  a registration, and what it needs: tokens, installations, runner groups
+    check     reads a job, a run or a runner before a decision
+    remove    deletes a registration that is not needed
+    sync      reads lists, and requests redelivery
     """
 
     REGISTER = 0
@@ -39,11 +39,11 @@ class Importance(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`route` is a URI template (RFC 6570) under the API's root; `url` overrides it for a next page.
+    """A request. `route` is a URI template (RFC 6570); `url`, for a next page, replaces it.
 
-    `expected` are statuses beside 2xx that the caller reads itself; they count only where the
-    body is GitHub's JSON, since a proxy's 404 proves nothing. `etag` names the answer that we
-    have: 304 says that it still stands, and does not count against the hourly limit.
+    `expected` are statuses besides 2xx that the caller handles. They count only with a body in
+    GitHub's own format, because a proxy's 404 proves nothing. `etag` is that of a cached answer:
+    GitHub answers 304 if it is still current, which does not count against the hourly limit.
     """
 
     method: str
@@ -58,22 +58,22 @@ class Request:
 
     @property
     def endpoint(self) -> str:
-        """The name for metrics: a set of values that the code bounds."""
+        """The name for metrics and messages: the method and the route, without values."""
         return f"{self.method} {self.route.partition('{?')[0]}"
 
     @property
     def points(self) -> int:
-        """What it costs of GitHub's secondary limit: a read 1, a write 5."""
+        """The points of GitHub's secondary limit that it costs: a read 1, a write 5."""
         return 1 if self.method == "GET" else 5
 
     def at(self, url: str) -> "Request":
-        """The same question at another URL of the same GitHub."""
+        """Return the same request with another URL."""
         return replace(self, url=url)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What GitHub answered. `data` is decoded JSON (None without any) and may hold secrets."""
+    """GitHub's answer. `data` is the decoded JSON, or None, and may contain secrets."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
@@ -82,26 +82,26 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether it was carried out."""
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
     @property
     def genuine(self) -> bool:
-        """Whether a refusal is in GitHub's own form, not a proxy's."""
+        """Whether an error has GitHub's own format, so that it is not from a proxy."""
         return isinstance(self.data, dict) and isinstance(self.data.get("message"), str)
 
     @property
     def message(self) -> str:
-        """GitHub's own words about a refusal, cut and printable; empty without any."""
+        """GitHub's error message, shortened and printable; empty if there is none."""
         if not self.genuine:
             return ""
         return "".join(c if c.isprintable() else " " for c in self.data["message"][:200])
 
 
 class NotSentError(Exception):
-    """The request has not left: no name, no connection, no TLS session. `outcome` is for metrics.
+    """The request was not sent: no DNS name, connection or TLS session. `outcome` is for metrics.
 
-    `lasting` says that it will not get better by waiting (a certificate that is not trusted).
+    `lasting`: a retry will not help, such as with a certificate that is not trusted.
     """
 
     def __init__(self, outcome: str, detail: str, *, lasting: bool = False) -> None:
@@ -111,11 +111,11 @@ class NotSentError(Exception):
 
 
 BROKEN = "broken"
-"""The outcome of an answer that came and cannot be read."""
+"""The outcome of an answer that arrived and cannot be read."""
 
 
 class NoAnswerError(Exception):
-    """The request may have been carried out; what came back, if anything, cannot be read."""
+    """GitHub may have carried the request out, but no readable answer arrived."""
 
     def __init__(self, outcome: str, detail: str) -> None:
         super().__init__(f"{outcome}: {detail}")

@@ -1,7 +1,7 @@
-"""Which Apps are installed where: each App is asked about each scope.
+"""Finds each App's installation on the account of each scope.
 
-Decides when an App is looked for again. An App without an installation is simply no candidate,
-and one App's trouble stays its own.
+Leaves out Apps without an installation, and looks for them again every five minutes. An error of one
+App does not affect the others.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import App, Installation
 from autoscaler.github.exchange import Importance, Request
 from autoscaler.github.received import Received
-from autoscaler.github.refusals import gravest
+from autoscaler.github.refusals import error_of_all
 from autoscaler.github.single_flight import SingleFlight
 from autoscaler.github.targets import Target
 from autoscaler.model.identifiers import Instant, Seconds
 
 _LOOK_AGAIN: Seconds = 300.0
-"""After which an App that was not found, or could not be asked, is looked for again."""
+"""Seconds until the controller looks again for an installation that it did not find."""
 
 _log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ class _InstallationAnswer(Received):
 
 
 class Installations:
-    """The installations in use, found when first asked for."""
+    """The known installations; finds each when it is first needed."""
 
     def __init__(self, apps: Sequence[App], api: Api, clock: Clock) -> None:
         self._apps = apps
@@ -44,9 +44,9 @@ class Installations:
         self._flights: SingleFlight[bool] = SingleFlight()
 
     async def of_scope(self, target: Target) -> tuple[Installation, ...]:
-        """Who may speak for a configured scope; every App is asked, once. Not empty.
+        """Return the installations on a configured scope, at least one, after looking for every App.
 
-        Raises OperatorError where no App is installed, and as `Api.ask` where none could be asked.
+        Raises OperatorError if no App is installed, and as `Api.ask` if every request fails.
         """
         place = str(target).lower()
         missing = [app for app in self._apps if self._live(app, target) is None]
@@ -55,28 +55,27 @@ class Installations:
             return await self._find(target, missing)
         for app in missing:
             if self._clock.now() >= self._looked_at[app.app_id, place] + _LOOK_AGAIN:
-                # Nothing waits for it: the others are there.
+                # In the background, because other installations can be used meanwhile.
                 self._start(app, target)
         return self._all(target)
 
     async def of_repository(self, target: Target) -> tuple[Installation, ...]:
-        """Who may speak for one repository of a scope's account. Raises as `of_scope`.
+        """Return the installations on the account of a repository. Raises as `of_scope`.
 
-        No App is asked where one is known: repositories are many, and installations mostly
-        cover an account's.
+        Sends no request if one is known, because an installation usually covers the whole account.
         """
         known = self._all(target)
         return known or await self._find(target, self._apps)
 
     async def close(self) -> None:
-        """Stop asking. Idempotent."""
+        """Cancel requests. Idempotent."""
         await self._flights.close()
         for installation in self._known.values():
             await installation.close()
 
     def _live(self, app: App, target: Target) -> Installation | None:
         known = self._known.get((app.app_id, target.account))
-        return known if known is not None and not known.gone else None
+        return known if known is not None and not known.uninstalled else None
 
     def _all(self, target: Target) -> tuple[Installation, ...]:
         found = (self._live(app, target) for app in self._apps)
@@ -91,8 +90,8 @@ class Installations:
         if unlisted := [error for error in errors if not isinstance(error, GitHubError)]:
             raise unlisted[0]
         if errors:
-            raise gravest([error for error in errors if isinstance(error, GitHubError)])
-        raise OperatorError(f"no configured App is installed on {target}")
+            raise error_of_all([error for error in errors if isinstance(error, GitHubError)])
+        raise OperatorError(f"no configured App is installed on {target}; install one there")
 
     def _start(self, app: App, target: Target) -> "asyncio.Task[bool]":
         place = str(target).lower()
@@ -110,7 +109,9 @@ class Installations:
             answer = await self._api.ask(request, app)
             found = read_as(_InstallationAnswer, request, answer) if answer.ok else None
         except GitHubError as error:
-            _log.warning("app_not_asked", app=app.app_id, scope=place, error=str(error))
+            _log.warning(
+                "installation_lookup_failed", app=app.app_id, scope=place, error=str(error)
+            )
             raise
         finally:
             self._looked_at[app.app_id, place] = self._clock.now()

@@ -1,9 +1,8 @@
-"""A workflow job as GitHub writes it, in webhooks and in REST answers, turned into a fact.
+"""Converts a workflow job from a webhook or a REST answer into a `JobObserved`. Pure.
 
-It decides which of GitHub's fields are to be believed in which state. It never decides what a
-fact means for the fleet, and it does no I/O.
+Uses each of GitHub's fields only in the states in which it is reliable.
 
-Fields and oddities: octokit/webhooks `workflow_job` schemas; docs.github.com "workflow jobs".
+Fields: octokit/webhooks `workflow_job` schemas; docs.github.com "workflow jobs".
 """
 
 import re
@@ -22,7 +21,7 @@ MAX_TEXT = 256
 MAX_LABELS = 100
 
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
-# Control characters are refused: a NUL in a text column would fail a whole batch in PostgreSQL.
+# Without control characters: PostgreSQL refuses a whole batch with a NUL in a text column.
 _Word = Annotated[str, StringConstraints(max_length=MAX_TEXT, pattern=r"^[^\x00-\x1f\x7f]*$")]
 _Timestamp = Annotated[str, StringConstraints(max_length=40)]
 
@@ -30,7 +29,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}$)[A-Za-z0-9_.-]{1,100
 
 
 def repository_name(text: str) -> str:
-    """`owner/name`, as given, if it can stand in a URL's path. Raises ValueError otherwise."""
+    """Return `text` if it is `owner/name` and fits into a URL's path. Raises ValueError otherwise."""
     if _REPOSITORY.fullmatch(text) is None:
         raise ValueError("not owner/name")
     return text
@@ -41,19 +40,19 @@ RepositoryName = Annotated[str, AfterValidator(repository_name)]
 JOB_STATES = {
     "queued": JobState.QUEUED,
     "waiting": JobState.WAITING,
-    # Held back by a concurrency group, or not yet looked at: nothing for a runner to take.
+    # A concurrency group holds it back, or GitHub has not processed it: no runner can take it.
     "pending": JobState.WAITING,
     "requested": JobState.WAITING,
     "in_progress": JobState.IN_PROGRESS,
     "completed": JobState.COMPLETED,
 }
-"""GitHub's words for a job in answers to questions."""
+"""The states of jobs by their `status` in REST answers."""
 
 _STARTED = (JobState.IN_PROGRESS, JobState.COMPLETED)
 
 
 class WorkflowJob(Received):
-    """The fields of a job that matter here; all but three may be missing or null."""
+    """The fields of a job that are used; all but `id` and `labels` may be missing or null."""
 
     id: Annotated[int, Field(gt=0, lt=2**63)]
     labels: Annotated[list[_Word], Field(max_length=MAX_LABELS)]
@@ -71,8 +70,8 @@ class WorkflowJob(Received):
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """Where and when the controller learned of a job. `read` is for answers to a question of ours."""
+class Source:
+    """The repository of a job, and when the controller got its data. `read`: from a REST answer."""
 
     repository: str
     at: Instant
@@ -80,7 +79,7 @@ class Sighting:
 
 
 class JobFields(Protocol):
-    """What a fact is made of; None where GitHub gave nothing."""
+    """The fields that `observe` reads; None if GitHub sent none."""
 
     @property
     def id(self) -> int:
@@ -88,57 +87,57 @@ class JobFields(Protocol):
 
     @property
     def labels(self) -> list[str]:
-        """As `runs-on` gives them."""
+        """The labels of `runs-on`."""
 
     @property
     def name(self) -> str | None:
-        """As GitHub shows it."""
+        """The job's name, as GitHub shows it."""
 
     @property
     def workflow_name(self) -> str | None:
-        """As GitHub shows it."""
+        """The workflow's name, as GitHub shows it."""
 
     @property
     def run_id(self) -> int | None:
-        """Of the workflow run."""
+        """The id of the workflow run."""
 
     @property
     def run_attempt(self) -> int | None:
-        """From 1 on."""
+        """The number of the run's attempt, from 1."""
 
     @property
     def runner_name(self) -> str | None:
-        """Empty for none."""
+        """The runner's name; empty for no runner."""
 
     @property
     def runner_id(self) -> int | None:
-        """0 for none."""
+        """The runner's id; 0 for no runner."""
 
     @property
     def conclusion(self) -> str | None:
-        """Of a completed job."""
+        """The conclusion of a completed job."""
 
     @property
     def created_at(self) -> str | None:
-        """ISO 8601."""
+        """When the job was created, in ISO 8601."""
 
     @property
     def started_at(self) -> str | None:
-        """ISO 8601."""
+        """When the job started, in ISO 8601."""
 
     @property
     def completed_at(self) -> str | None:
-        """ISO 8601."""
+        """When the job completed, in ISO 8601."""
 
 
-def observe(job: JobFields, state: JobState, sighting: Sighting) -> JobObserved:
-    """The fact that GitHub gave, in `state`. Raises ValueError on a timestamp that is none.
+def observe(job: JobFields, state: JobState, source: Source) -> JobObserved:
+    """Return the job in `state`. Raises ValueError if a timestamp is invalid.
 
-    - `queued_at` is `created_at`; where GitHub left that out `started_at`, which it sets on queued
-      jobs too; else the moment of learning.
-    - The runner and `started_at` count only once a job has started: GitHub sets `started_at` on
-      queued jobs and its example of a queued one carries runner fields (github/docs PR 12083).
-    - A completed job without a runner (skipped, cancelled in the queue) never started.
+    - `queued_at` is `created_at`. If GitHub left it out, it is `started_at`, which GitHub also sets on
+      queued jobs, or else the time when the controller got the data.
+    - The runner and `started_at` count only for a started job: GitHub sets `started_at` on queued
+      jobs, and its example of a queued job has a runner (github/docs PR 12083).
+    - A completed job without a runner (skipped, or cancelled while queued) never started.
     """
     runner = job.runner_name if state in _STARTED and job.runner_name else None
     started = instant_of(job.started_at) if state in _STARTED else None
@@ -146,12 +145,12 @@ def observe(job: JobFields, state: JobState, sighting: Sighting) -> JobObserved:
         started = None
     done = state is JobState.COMPLETED
     return JobObserved(
-        at=sighting.at,
+        at=source.at,
         id=JobId(job.id),
         state=state,
-        repository=sighting.repository,
+        repository=source.repository,
         labels=tuple(job.labels),
-        queued_at=instant_of(job.created_at) or instant_of(job.started_at) or sighting.at,
+        queued_at=instant_of(job.created_at) or instant_of(job.started_at) or source.at,
         name=_shown(job.name),
         workflow=_shown(job.workflow_name),
         run_id=job.run_id,
@@ -160,12 +159,12 @@ def observe(job: JobFields, state: JobState, sighting: Sighting) -> JobObserved:
         started_at=started,
         completed_at=instant_of(job.completed_at) if done else None,
         conclusion=job.conclusion if done else None,
-        read=sighting.read,
+        read=source.read,
         runner_id=(job.runner_id or None) if runner else None,
     )
 
 
 def _shown(text: str | None) -> str:
-    # For people only, so cut and cleaned rather than refused: a long matrix name loses no job.
+    # Only people read it. It is shortened, because refusing a long matrix name would lose the job.
     shown = (text or "")[:MAX_TEXT]
     return shown if shown.isprintable() else "".join(c if c.isprintable() else " " for c in shown)

@@ -1,4 +1,4 @@
-"""The pages of GitHub's lists: their shape, and what they say in the port's words."""
+"""The formats of the pages of GitHub's lists, and their conversion into the port's types."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -19,11 +19,11 @@ from autoscaler.controller.ports.github_lists import ListedRepository
 from autoscaler.github.jobs import (
     JOB_STATES,
     RepositoryName,
-    Sighting,
+    Source,
     WorkflowJob,
     observe,
 )
-from autoscaler.github.known_pages import JOB, Form
+from autoscaler.github.page_cache import JOB, PageFormat
 from autoscaler.github.received import Received
 from autoscaler.github.runs import WorkflowRun
 from autoscaler.github.timestamps import instant_of
@@ -53,28 +53,28 @@ class _NewRepository(_Repository):
 
 
 class _NewRepositories(RootModel[list[_NewRepository]]):
-    """A page of an organization's repositories: a list without a name."""
+    """A page of an organization's repositories: a plain JSON list."""
 
 
 class _RunPage(Received):
     workflow_runs: list[WorkflowRun]
 
 
-def _if_understood(job: object, read: ValidatorFunctionWrapHandler) -> WorkflowJob | None:
-    # Its labels are a stranger's to write: one job's must not hide the others.
+def _job_or_none(job: object, read: ValidatorFunctionWrapHandler) -> WorkflowJob | None:
+    # Anyone can write labels. Unreadable labels of one job must not hide the other jobs.
     try:
-        understood: WorkflowJob = read(job)
+        readable: WorkflowJob = read(job)
     except ValidationError:
         return None
-    return understood
+    return readable
 
 
 class _JobPage(Received):
-    jobs: list[Annotated[WorkflowJob | None, WrapValidator(_if_understood)]]
+    jobs: list[Annotated[WorkflowJob | None, WrapValidator(_job_or_none)]]
 
 
 class ListedRunner(Received):
-    """A registration as GitHub writes it."""
+    """A registered runner as GitHub lists it."""
 
     id: Annotated[int, Field(gt=0)]
     name: str
@@ -82,17 +82,17 @@ class ListedRunner(Received):
     busy: bool
 
     def registered(self) -> RegisteredRunner:
-        """The same in the port's words."""
+        """Return it as the port's type."""
         return RegisteredRunner(self.id, RunnerName(self.name), self.status == "online", self.busy)
 
 
 class RunnerPage(Received):
-    """A page of registrations."""
+    """A page of registered runners."""
 
     runners: list[ListedRunner]
 
 
-REPOSITORIES = Form(
+REPOSITORIES = PageFormat(
     _RepositoryPage,
     lambda page: tuple(
         ListedRepository(one.full_name, instant_of(one.pushed_at))
@@ -100,7 +100,7 @@ REPOSITORIES = Form(
         if not one.archived
     ),
 )
-NEWEST = Form(
+NEWEST = PageFormat(
     _NewRepositories,
     lambda page: tuple(
         ListedRepository(one.full_name, instant_of(one.pushed_at), instant_of(one.created_at))
@@ -108,27 +108,27 @@ NEWEST = Form(
         if not one.archived
     ),
 )
-RUNS = Form(_RunPage, lambda page: tuple(run.listed() for run in page.workflow_runs))
-RUN = Form(WorkflowRun, lambda run: (run.listed(),))
-RUNNERS = Form(RunnerPage, lambda page: tuple(one.registered() for one in page.runners))
+RUNS = PageFormat(_RunPage, lambda page: tuple(run.listed() for run in page.workflow_runs))
+RUN = PageFormat(WorkflowRun, lambda run: (run.listed(),))
+RUNNERS = PageFormat(RunnerPage, lambda page: tuple(one.registered() for one in page.runners))
 
 
-def jobs_form(seen: Sighting, run_id: int) -> Form[_JobPage, JobObserved]:
-    """Return the form of a page of a run's jobs. A job that is not understood is left out."""
-    return Form(_JobPage, lambda page: _facts(page, seen, run_id), JOB)
+def jobs_format(source: Source, run_id: int) -> PageFormat[_JobPage, JobObserved]:
+    """Return the format of a page of a run's jobs, which leaves out unreadable jobs."""
+    return PageFormat(_JobPage, lambda page: _jobs(page, source, run_id), JOB)
 
 
-def _facts(page: _JobPage, seen: Sighting, run_id: int) -> tuple[JobObserved, ...]:
-    found = tuple(_understood(page.jobs, seen))
-    if missed := len(page.jobs) - len(found):
-        _log.warning("jobs_not_understood", repository=seen.repository, run=run_id, jobs=missed)
+def _jobs(page: _JobPage, source: Source, run_id: int) -> tuple[JobObserved, ...]:
+    found = tuple(_observed(page.jobs, source))
+    if unreadable := len(page.jobs) - len(found):
+        _log.warning("jobs_unreadable", repository=source.repository, run=run_id, jobs=unreadable)
     return found
 
 
-def _understood(jobs: Iterable[WorkflowJob | None], seen: Sighting) -> Iterator[JobObserved]:
+def _observed(jobs: Iterable[WorkflowJob | None], source: Source) -> Iterator[JobObserved]:
     for job in jobs:
-        # GitHub may learn new words: one job's must not hide the others.
+        # GitHub may introduce new states. A job in such a state must not hide the other jobs.
         state = JOB_STATES.get(job.status or "") if job is not None else None
         if job is not None and state is not None:
-            with suppress(ValueError, OverflowError):  # a time that is none
-                yield observe(job, state, seen)
+            with suppress(ValueError, OverflowError):  # an invalid timestamp
+                yield observe(job, state, source)

@@ -1,7 +1,6 @@
-"""GitHub's lists over the REST API: repositories, runs, a run's jobs, runners.
+"""Implements the port `GitHubLists` with the REST API: repositories, runs, a run's jobs, runners.
 
-Implements the port `GitHubLists`. Everything here is of the lowest importance: it is refused
-first where GitHub's limits are short. It decides what an answer means; never what to read when.
+All requests have the lowest importance, so they fail first if GitHub's limits do not allow all.
 
 Routes: docs.github.com REST "Apps: installations", "Workflow runs", "Workflow jobs",
 "Self-hosted runners".
@@ -15,74 +14,74 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError, RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, Listing
 from autoscaler.github.app_auth import Installation
+from autoscaler.github.app_selection import AppSelection
 from autoscaler.github.budget import Budget
 from autoscaler.github.exchange import Importance, Request
 from autoscaler.github.installations import Installations
-from autoscaler.github.jobs import Sighting
-from autoscaler.github.known_pages import (
+from autoscaler.github.jobs import Source
+from autoscaler.github.list_pages import NEWEST, REPOSITORIES, RUN, RUNNERS, RUNS, jobs_format
+from autoscaler.github.page_cache import (
     MAX_PAGES,
     PER_PAGE,
-    Form,
     Item,
-    KnownPages,
+    PageCache,
+    PageFormat,
     Pages,
     Shape,
 )
-from autoscaler.github.list_pages import NEWEST, REPOSITORIES, RUN, RUNNERS, RUNS, jobs_form
-from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError, gravest
-from autoscaler.github.sharing import Sharing
+from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError, error_of_all
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 
 FASTEST = 10.0
-"""Questions a second for lists, where GitHub has no hourly limit (an Enterprise Server)."""
+"""Requests per second for lists, at most; the rate if GitHub has no hourly limit."""
 
 NEWEST_SHOWN = 30
 """How many of an organization's newest repositories are listed: GitHub's default page."""
 
-UNTOLD = 5_000
-"""Requests an hour: GitHub's least, believed until an answer tells the account's own."""
+ASSUMED_LIMIT = 5_000
+"""Requests an hour, assumed until an answer reports the limit: GitHub's smallest."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Lists:
-    """Reads lists by whichever App has most room, each page by its ETag once it has one."""
+    """Reads each list with the App that has the most headroom, and each known page with its ETag."""
 
     def __init__(
         self,
-        pages: KnownPages,
+        pages: PageCache,
         installations: Installations,
-        sharing: Sharing,
+        selection: AppSelection,
         budget: Budget,
         clock: Clock,
         limited: bool,
     ) -> None:
-        """`limited`: whether this GitHub has an hourly limit before its answers tell one."""
+        """`limited`: assume an hourly limit until GitHub's answers report one."""
         self._pages = pages
         self._installations = installations
-        self._sharing = sharing
+        self._apps = selection
         self._budget = budget
         self._clock = clock
         self._limited = limited
         self._callers: dict[str, tuple[Installation, ...]] = {}
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
-        """See `GitHubLists`. Archived ones run nothing and are left out.
+        """See `GitHubLists`. Leaves out archived repositories, which run no jobs.
 
-        An App that cannot be asked hides none of the others' repositories.
+        If an App fails, returns the repositories that the other Apps see.
         """
         target = target_of_scope(scope)
         if target.repository is not None:
             return Listing((ListedRepository(str(target)),))
-        request = _question("/installation/repositories{?per_page}", {"per_page": PER_PAGE})
+        request = _list_request("/installation/repositories{?per_page}", {"per_page": PER_PAGE})
         found: dict[str, ListedRepository] = {}
         errors: list[GitHubError] = []
         calls, whole = 0, True
         callers = await self._candidates(target)
         for caller in callers:
-            # Each App's installation may have been given other repositories.
+            # Each App's installation may have access to different repositories.
             try:
                 read = await self._pages.read(request, caller, REPOSITORIES)
             except GitHubError as error:
@@ -95,13 +94,13 @@ class Lists:
                 _log.warning("repositories_cut", app=caller.name, scope=scope, shown=len(found))
                 whole = False
         if len(errors) == len(callers):
-            raise gravest(errors)
+            raise error_of_all(errors)
         return Listing(tuple(found.values()), calls, whole and not errors)
 
     async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
         """See `GitHubLists`. docs.github.com, REST "Repositories": `sort=created`, newest first."""
         target = target_of_scope(scope)
-        request = _question(
+        request = _list_request(
             "/orgs/{org}/repos{?sort,direction,per_page}",
             {**target.variables, "sort": "created", "direction": "desc", "per_page": NEWEST_SHOWN},
         )
@@ -110,7 +109,7 @@ class Lists:
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
         """See `GitHubLists`."""
         target = target_of_repository(repository)
-        request = _question(
+        request = _list_request(
             f"{target.route}/actions/runs{{?per_page}}", {**target.variables, "per_page": PER_PAGE}
         )
         return await self._read(target, request, RUNS, most=1)
@@ -118,7 +117,7 @@ class Lists:
     async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
         """See `GitHubLists`."""
         target = target_of_repository(repository)
-        request = _question(
+        request = _list_request(
             f"{target.route}/actions/runs{{?status,per_page}}",
             {**target.variables, "status": status, "per_page": PER_PAGE},
         )
@@ -127,7 +126,7 @@ class Lists:
     async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
         """See `GitHubLists`."""
         target = target_of_repository(repository)
-        request = _question(
+        request = _list_request(
             f"{target.route}/actions/runs/{{run_id}}", {**target.variables, "run_id": run_id}
         )
         try:
@@ -136,15 +135,15 @@ class Lists:
             return Listing((), 1)
 
     async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
-        """See `GitHubLists`. A job that is not understood is left out."""
+        """See `GitHubLists`. Leaves out unreadable jobs."""
         target = target_of_repository(repository)
-        request = _question(
+        request = _list_request(
             f"{target.route}/actions/runs/{{run_id}}/jobs{{?filter,per_page}}",
             {**target.variables, "run_id": run_id, "filter": "latest", "per_page": PER_PAGE},
         )
-        form = jobs_form(Sighting(repository, now, read=True), run_id)
+        page_format = jobs_format(Source(repository, now, read=True), run_id)
         try:
-            read = await self._read(target, request, form)
+            read = await self._read(target, request, page_format)
         except NotShownError:
             return Listing((), 1)
         return Listing(tuple(replace(job, at=now) for job in read.items), read.calls)
@@ -152,7 +151,7 @@ class Lists:
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
         """See `GitHubLists`."""
         target = target_of_scope(scope)
-        request = _question(
+        request = _list_request(
             f"{target.route}/actions/runners{{?per_page}}",
             {**target.variables, "per_page": PER_PAGE},
         )
@@ -161,10 +160,10 @@ class Lists:
     def pace(self, scope: str) -> float:
         """See `GitHubLists`."""
         callers = self._callers.get(target_of_scope(scope).account, ())
-        untold = UNTOLD if self._limited else None
-        request, now = _question("/installation/repositories", {}), self._clock.now()
-        paces = [self._budget.pace(one.name, request, now, untold) for one in callers]
-        # Before the first answer there is no caller to tell of: one question finds them.
+        assumed = ASSUMED_LIMIT if self._limited else None
+        request, now = _list_request("/installation/repositories", {}), self._clock.now()
+        paces = [self._budget.pace(one.name, request, now, assumed) for one in callers]
+        # The first request finds the installations. Before it, one request a second is allowed.
         return min(FASTEST, sum(paces)) if paces else 1.0
 
     async def _candidates(self, target: Target) -> tuple[Installation, ...]:
@@ -177,17 +176,22 @@ class Lists:
         return found
 
     async def _read(
-        self, target: Target, request: Request, form: Form[Shape, Item], most: int = MAX_PAGES
+        self,
+        target: Target,
+        request: Request,
+        page_format: PageFormat[Shape, Item],
+        most: int = MAX_PAGES,
     ) -> Listing[Item]:
-        async def by(caller: Installation) -> Pages[Item]:
-            return await self._pages.read(request, caller, form, most)
+        async def read_with(caller: Installation) -> Pages[Item]:
+            return await self._pages.read(request, caller, page_format, most)
 
-        read = await self._sharing.carry(await self._candidates(target), target, request, by)
+        candidates = await self._candidates(target)
+        read = await self._apps.run(candidates, target, request, read_with)
         if most == MAX_PAGES and not read.whole:
-            # A part of it would be taken for all: of the registrations, that nobody else works.
+            # A caller would take a part for the whole list, and the other runners for absent.
             raise RetryLaterError(f"{request.endpoint}: more than {most} pages", OUTAGE_DELAY)
         return Listing(read.items, read.calls)
 
 
-def _question(route: str, variables: dict[str, str | int]) -> Request:
+def _list_request(route: str, variables: dict[str, str | int]) -> Request:
     return Request("GET", route, variables, importance=Importance.SYNC, expected=frozenset({404}))

@@ -115,7 +115,7 @@ POLICIES: Mapping[Outcome, Policy] = {
 
 UNCHANGED = 304
 _LIMIT_WORDS = ("rate limit", "abuse detection")
-_PROXIES_SAY_TOO = frozenset({403, 404, 409, 422})
+_SENT_BY_PROXIES_TOO = frozenset({403, 404, 409, 422})
 
 
 def outcome_of(request: Request, answer: Answer) -> Outcome:
@@ -132,7 +132,7 @@ def outcome_of(request: Request, answer: Answer) -> Outcome:
         return Outcome.MOVED
     if answer.status == 401:
         return Outcome.UNAUTHORISED
-    if answer.status in _PROXIES_SAY_TOO and not answer.genuine:
+    if answer.status in _SENT_BY_PROXIES_TOO and not answer.genuine:
         return Outcome.FOREIGN
     return Outcome.FORBIDDEN if answer.status == 403 else Outcome.REFUSED
 

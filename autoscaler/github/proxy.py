@@ -1,7 +1,7 @@
-"""The proxy that the environment names for GitHub: HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+"""Reads the proxy for GitHub from HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
 
-aiohttp's own `trust_env` would also read ~/.netrc, and refuse every request with our token where that
-has an entry for GitHub's host (`ClientSession._request`: "Cannot combine AUTHORIZATION header").
+aiohttp's `trust_env` would also read ~/.netrc. If that file has an entry for GitHub's host, aiohttp
+refuses every request with a token (`ClientSession._request`: "Cannot combine AUTHORIZATION header").
 """
 
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ from urllib.request import getproxies_environment, proxy_bypass
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the proxy's URL for requests to this one, or None to connect directly."""
+    """Return the URL of the proxy for requests to `url`, or None for a direct connection."""
     proxies = getproxies_environment()
     parts = urlsplit(url)
     if proxy_bypass(parts.netloc, proxies):
@@ -17,5 +17,5 @@ def proxy_for(url: str) -> str | None:
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy:
         return None
-    # As curl, a proxy without a scheme is one that is spoken to in plain HTTP.
+    # Without a scheme it is an HTTP proxy, as for curl.
     return proxy if "://" in proxy else f"http://{proxy}"

@@ -1,7 +1,6 @@
-"""Each outcome that is no answer becomes one of the port's errors, by what to do next.
+"""Creates the port's error for each outcome of a request, with its text and delay. Pure.
 
-Decides the words and the delay of an error. What is to be done stands in `policies`; nothing is
-sent from here.
+`policies` defines the action for each outcome.
 """
 
 from collections.abc import Sequence
@@ -17,53 +16,53 @@ from autoscaler.github.policies import POLICIES, Action, Outcome
 from autoscaler.model.identifiers import Seconds
 
 OUTAGE_DELAY: Seconds = 30.0
-"""After requests that found no GitHub, or a broken one."""
+"""The time until a retry after GitHub was unreachable or answered with an error of its own."""
 
 
 class LimitError(RetryLaterError):
-    """One App's limit: it was not carried out, and another App may carry it out now."""
+    """An App met a rate limit. GitHub did nothing, and another App may send the request now."""
 
 
 class NotAllowedError(OperatorError):
-    """This App may not do that: it was not carried out, and another App may be allowed to."""
+    """This App lacks the permission. GitHub did nothing, and another App may have the permission."""
 
 
 class NotShownError(NotAllowedError):
-    """404 to a question: it is not there, or not among what this App is shown."""
+    """404: the object does not exist, or this App may not see it."""
 
 
-def refusal(
+def error_for(
     request: Request, outcome: Outcome, text: str, delay: Seconds = OUTAGE_DELAY
 ) -> GitHubError:
-    """The port's error for this outcome. `delay` is how long to wait where waiting helps."""
+    """Return the port's error for an outcome. `delay` is the time until a retry, if one can help."""
     action = POLICIES[outcome].action(request.effect)
-    said = f"{request.endpoint}: {text}"
+    message = f"{request.endpoint}: {text}"
     if action is Action.HOLD:
-        return LimitError(said, delay)
+        return LimitError(message, delay)
     if action is Action.LOOK_UP:
-        return RegistrationOutcomeUnknownError(said)
+        return RegistrationOutcomeUnknownError(message)
     if action in (Action.AGAIN, Action.LATER):
-        return RetryLaterError(said, delay)
+        return RetryLaterError(message, delay)
     if action in (Action.RENEW, Action.OTHER_APP):
-        return NotAllowedError(said)
-    return OperatorError(said)
+        return NotAllowedError(message)
+    return OperatorError(message)
 
 
-def unanswered(request: Request, text: str) -> GitHubError:
-    """The port's error for an answer whose content is no answer to the request."""
-    return refusal(request, Outcome.MISSHAPEN, text)
+def unusable_answer(request: Request, text: str) -> GitHubError:
+    """Return the port's error for an answer with other data than the request asked for."""
+    return error_for(request, Outcome.MISSHAPEN, text)
 
 
-def words_of(outcome: Outcome, answer: Answer) -> str:
-    """An answer in a few words for people: no secret, no body but GitHub's own message."""
+def summary_of(outcome: Outcome, answer: Answer) -> str:
+    """Return an answer as short text for people, without secrets: status and GitHub's message."""
     text = f"{answer.status} {answer.message}".rstrip()
     if outcome is Outcome.MOVED:
         return f"{text}: moved; was the account or the repository renamed?"
-    return f"{text}, and not in GitHub's form" if outcome is Outcome.FOREIGN else text
+    return f"{text}, and not in GitHub's format" if outcome is Outcome.FOREIGN else text
 
 
-def gravest(errors: Sequence[GitHubError]) -> GitHubError:
-    """What to tell when every App failed: the soonest moment to try again, if waiting may help."""
+def error_of_all(errors: Sequence[GitHubError]) -> GitHubError:
+    """Return the error to raise if every App failed: the one with the earliest retry, or the first."""
     later = [error for error in errors if isinstance(error, RetryLaterError)]
     if later:
         return min(later, key=lambda error: error.retry_after)

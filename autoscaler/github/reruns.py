@@ -1,9 +1,8 @@
-"""Has GitHub run jobs again. Implements the port `Reruns`.
+"""Implements the port `Reruns`: asks GitHub to re-run jobs.
 
-It looks at the run first: GitHub refuses (403) while a run is not complete, and a run whose last
-attempt is not the one that is asked about was tried again already. A run that is not shown may be
-there still, for an App that gets its permission back: that is an error, and no refusal. It never
-decides whether a job ought to be run again, nor when to ask.
+Reads the run first. GitHub refuses a re-run with 403 until the run is completed. If the run has a
+later attempt, its jobs were already re-run. A 404 for the run is an error and not a error_for, because
+the App may get its permission back.
 
 Routes: docs.github.com REST "Workflow runs" (Get, Re-run a job, Re-run failed jobs) and "Workflow
 jobs". The App needs the permission Actions: write.
@@ -19,20 +18,20 @@ from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import Installation
+from autoscaler.github.app_selection import AppSelection
 from autoscaler.github.exchange import Answer, Effect, Request
 from autoscaler.github.installations import Installations
 from autoscaler.github.received import Received
 from autoscaler.github.refusals import OUTAGE_DELAY, LimitError, NotShownError
-from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target, target_of_repository
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import RerunOutcome
 
 _RUN_AGAIN = frozenset({"failure", "cancelled", "timed_out", "startup_failure"})
-"""Conclusions of jobs that "Re-run failed jobs" takes along."""
+"""Conclusions of the jobs that "Re-run failed jobs" re-runs."""
 
 _CREATED = 201
-"""GitHub's only word for yes here; another 2xx is a proxy's."""
+"""The status with which GitHub accepts a re-run; another 2xx is from a proxy."""
 
 
 class _Run(Received):
@@ -49,13 +48,13 @@ class _JobPage(Received):
     jobs: list[_Job]
 
 
-class RunAgain:
-    """Asks by whichever App has most room."""
+class JobReruns:
+    """Requests re-runs with the App that has the most headroom."""
 
-    def __init__(self, api: Api, installations: Installations, sharing: Sharing) -> None:
+    def __init__(self, api: Api, installations: Installations, selection: AppSelection) -> None:
         self._api = api
         self._installations = installations
-        self._sharing = sharing
+        self._apps = selection
 
     async def rerun(
         self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
@@ -64,16 +63,16 @@ class RunAgain:
         target, asked = target_of_repository(repository), tuple(jobs)
         run = await self._run(target, run_id)
         if run.run_attempt > run_attempt:
-            told = f"the run is at attempt {run.run_attempt}"
-            return RerunAnswer(asked, RerunOutcome.SUPERSEDED, told)
+            reason = f"the run is at attempt {run.run_attempt}"
+            return RerunAnswer(asked, RerunOutcome.SUPERSEDED, reason)
         if run.status != "completed" or run.run_attempt < run_attempt:
-            told = f"the run is {run.status}, at attempt {run.run_attempt}"
-            return RerunAnswer(asked, None, told)  # an earlier attempt: an answer out of a cache
+            reason = f"the run is {run.status}, at attempt {run.run_attempt}"
+            return RerunAnswer(asked, None, reason)  # an earlier attempt is from a stale cache
         if len(asked) == 1:
             return await self._ask(target, "jobs/{id}/rerun", asked[0], asked)
         if await self._failed_jobs(target, run_id) != set(asked):
             return RerunAnswer(asked, None, "other jobs of the run failed too", apart=True)
-        # All that failed are ours: one request, and they run side by side.
+        # One request re-runs exactly these jobs, at the same time.
         return await self._ask(target, "runs/{id}/rerun-failed-jobs", run_id, asked)
 
     async def _ask(
@@ -97,10 +96,10 @@ class RunAgain:
         if answer.status == _CREATED:
             return RerunAnswer(jobs, RerunOutcome.ACCEPTED)
         if answer.ok:
-            told = f"{request.endpoint}: {answer.status}, which is not GitHub's own answer"
-            raise RerunUnknownError(told, OUTAGE_DELAY, jobs)
-        told = f"{answer.status} {answer.message}".rstrip()
-        return RerunAnswer(jobs, RerunOutcome.REFUSED, told)
+            text = f"{request.endpoint}: {answer.status}, a status that GitHub does not send here"
+            raise RerunUnknownError(text, OUTAGE_DELAY, jobs)
+        reason = f"{answer.status} {answer.message}".rstrip()
+        return RerunAnswer(jobs, RerunOutcome.REFUSED, reason)
 
     async def _run(self, target: Target, run_id: int) -> _Run:
         request = Request(
@@ -129,10 +128,10 @@ class RunAgain:
             return found
 
         candidates = await self._installations.of_repository(target)
-        return await self._sharing.carry(candidates, target, request, by)
+        return await self._apps.run(candidates, target, request, by)
 
     async def _shown(self, target: Target, request: Request) -> Answer:
-        """An App's answer, of those that are shown what it is about. Raises NotShownError."""
+        """Return the answer of an App that may see the object. Raises NotShownError if none may."""
 
         async def shown(caller: Installation) -> Answer:
             answer = await self._api.ask(request, caller)
@@ -140,7 +139,7 @@ class RunAgain:
             return answer
 
         candidates = await self._installations.of_repository(target)
-        return await self._sharing.carry(candidates, target, request, shown)
+        return await self._apps.run(candidates, target, request, shown)
 
 
 def _must_be_shown(request: Request, answer: Answer) -> None:

@@ -1,8 +1,7 @@
-"""Runner groups by name: the ids that registrations need, and which repositories they admit.
+"""Reads runner groups by name: their ids for registrations, and the repositories that may use them.
 
-Decides when a list is read again: after an hour, when a name is missing, when GitHub refused an
-id. Each App has lists of its own, for one may see what another does not. Never creates or changes
-a group.
+Reads a list again after an hour, after a minute if a name is missing, and after GitHub refused an id.
+Caches a list for each App, because Apps may see different groups.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from autoscaler.model.access import RunnerGroup
 from autoscaler.model.identifiers import Instant, Seconds
 
 REPOSITORY_GROUP_ID = 1
-"""Repositories have the default group only (docs.github.com: runner groups are the organisation's)."""
+"""The id of a repository's only group, the default one (docs.github.com: organizations have groups)."""
 
 _KEPT: Seconds = 3600.0
 _MISS_KEPT: Seconds = 60.0
@@ -58,7 +57,7 @@ class _Listing:
 
 
 class RunnerGroups:
-    """The groups of every organisation in use, read once by each App."""
+    """The cached runner groups of every organization, for each App."""
 
     def __init__(self, api: Api, clock: Clock) -> None:
         self._api = api
@@ -67,13 +66,18 @@ class RunnerGroups:
         self._flights: SingleFlight[_Listing] = SingleFlight()
 
     async def id_of(self, target: Target, name: str, caller: Caller) -> int:
-        """The group's id. Raises NotShownError where the caller sees no such group, OperatorError
-        where there can be none, and as `Api.ask`.
+        """Return the group's id.
+
+        Raises NotShownError if the caller sees no such group, OperatorError if a repository cannot
+        have this group, and as `Api.ask`.
         """
         wanted = name.lower()
         if target.repository is not None:
             if wanted != "default":
-                raise OperatorError(f"{target}: a repository has no runner group {name!r}")
+                raise OperatorError(
+                    f"{target}: a repository has no runner group {name!r}; remove runner_group from "
+                    "its scope, or use the organization as the scope"
+                )
             return REPOSITORY_GROUP_ID
         listing = self._listings.get(target.account, {}).get(caller.name)
         if listing is None or self._stale(listing, wanted):
@@ -81,7 +85,7 @@ class RunnerGroups:
         return _named(listing, name, target).id
 
     async def group(self, target: Target, name: str, caller: Caller) -> RunnerGroup:
-        """Return a group of an organization as it is now. Raises as `id_of`."""
+        """Return the current state of an organization's group. Raises as `id_of`."""
         listing = await self._flights.run(caller.name, lambda: self._read(target, caller))
         found = _named(listing, name, target)
         chosen = None
@@ -94,12 +98,12 @@ class RunnerGroups:
             chosen,
         )
 
-    def forget(self, target: Target) -> None:
-        """GitHub refused something about this target: read its groups again next time."""
+    def invalidate(self, target: Target) -> None:
+        """Drop the cached groups of a target, because GitHub refused a request with one."""
         self._listings.pop(target.account, None)
 
     async def close(self) -> None:
-        """Stop reading. Idempotent."""
+        """Cancel requests. Idempotent."""
         await self._flights.close()
 
     def _stale(self, listing: _Listing, wanted: str) -> bool:
@@ -137,5 +141,8 @@ class RunnerGroups:
 def _named(listing: _Listing, name: str, target: Target) -> _Group:
     found = listing.groups.get(name.lower())
     if found is None:
-        raise NotShownError(f"{target} has no runner group {name!r} that the App can see")
+        raise NotShownError(
+            f"{target} has no runner group {name!r} that the App can see; create it, or correct "
+            "runner_group of the scope"
+        )
     return found

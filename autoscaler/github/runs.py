@@ -1,7 +1,7 @@
-"""A workflow run as GitHub writes it: whether it is over, has changed, and comes from a fork.
+"""Reads workflow runs: whether a run is completed, has changed, and comes from a fork.
 
-Fields: docs.github.com, REST "Workflow runs"; `repository` and `head_repository` are in every answer,
-the list's too, and `head_repository` is null where the fork was deleted since.
+Fields: docs.github.com, REST "Workflow runs". Every answer, also a list, has `repository` and
+`head_repository`; `head_repository` is null if the fork was deleted.
 """
 
 from sys import intern
@@ -25,7 +25,7 @@ class _Repository(Received):
 
 
 class WorkflowRun(Received):
-    """The fields of a run that matter here; all but the id may be missing."""
+    """The fields of a run that are used; all but the id may be missing."""
 
     id: Annotated[int, Field(gt=0, lt=2**63)]
     status: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
@@ -36,15 +36,15 @@ class WorkflowRun(Received):
 
     @property
     def from_fork(self) -> bool | None:
-        """Whether its commit is of another repository; None where the answer does not name them."""
+        """Whether its commit is from another repository; None if the answer lacks the repositories."""
         if self.repository is None or "head_repository" not in self.model_fields_set:
             return None
         return self.head_repository is None or self.head_repository.id != self.repository.id
 
     def listed(self) -> ListedRun:
-        """The same in the port's words."""
+        """Return it as the port's type."""
         completed = self.status == "completed"
         mark = f"{self.status} {self.run_attempt}"
-        # Nearly all that are kept are over: those share their marks, which are most of what a run takes.
+        # Most cached runs are completed. They share their marks, which take most of a run's memory.
         mark = intern(mark) if completed else f"{mark} {self.updated_at}"
         return ListedRun(self.id, _STATUSES[completed, self.from_fork], mark)

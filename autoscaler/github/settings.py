@@ -1,4 +1,4 @@
-"""What the GitHub edge is given: where GitHub is and as which Apps to speak to it. Values only."""
+"""The settings of the GitHub client: the API's URL, the Apps and the bounds."""
 
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -6,15 +6,15 @@ from urllib.parse import urlsplit
 from autoscaler.model.identifiers import Seconds
 
 MAX_CONCURRENCY = 100
-"""GitHub's bound on concurrent requests (docs.github.com: REST API rate limits)."""
+"""GitHub's limit of concurrent requests (docs.github.com: REST API rate limits)."""
 
 PUBLISHED_POINTS = 900
-"""GitHub's bound on one endpoint's points a minute (docs.github.com: REST API rate limits)."""
+"""GitHub's limit of points a minute for one endpoint (docs.github.com: REST API rate limits)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppKey:
-    """A GitHub App: its id and its RSA private key as PEM text, a secret."""
+    """A GitHub App: its id, and its RSA private key in PEM format, which is a secret."""
 
     id: int
     private_key_pem: str = field(repr=False)
@@ -22,11 +22,11 @@ class AppKey:
 
 @dataclass(frozen=True, slots=True)
 class GitHubSettings:
-    """`api_url` is https://api.github.com, or a GHES's `https://ghe.example.com/api/v3`.
+    """`api_url` is https://api.github.com, or `https://HOST/api/v3` of an Enterprise Server.
 
-    Those of `apps` that are installed on an account share its work. `timeout` (seconds, of real
-    time) bounds one request; `concurrency` the requests under way at once.
-    Raises ValueError on settings that cannot work.
+    All of `apps` that are installed on an account share its requests. `timeout` (seconds of real
+    time) limits one request; `concurrency` limits the requests in flight.
+    Raises ValueError if a setting is invalid.
     """
 
     api_url: str
@@ -37,10 +37,10 @@ class GitHubSettings:
 
     @property
     def points_per_minute(self) -> int | None:
-        """The secondary limit to keep to. A GHES has none unless its administrator sets one.
+        """The secondary limit to keep, or None. An Enterprise Server has none by default.
 
-        What an administrator set is learned from refusals (docs.github.com: REST API rate limits
-        of Enterprise Server).
+        If its administrator sets one, the controller reacts to the server's 403 and 429 answers
+        (docs.github.com: REST API rate limits of Enterprise Server).
         """
         host = urlsplit(self.api_url).hostname or ""
         cloud = host == "github.com" or host.endswith((".github.com", ".ghe.com"))
@@ -48,10 +48,10 @@ class GitHubSettings:
 
     def __post_init__(self) -> None:
         if not self.api_url.startswith(("https://", "http://")):
-            raise ValueError("api_url: not an http(s) URL")
+            raise ValueError("api_url: not an http or https URL")
         if not self.apps:
-            raise ValueError("apps: at least one is needed")
+            raise ValueError("apps: is empty; name at least one App")
         if not 1 <= self.concurrency <= MAX_CONCURRENCY:
-            raise ValueError(f"concurrency: not within 1 and {MAX_CONCURRENCY}")
+            raise ValueError(f"concurrency: not a number from 1 to {MAX_CONCURRENCY}")
         if self.timeout <= 0:
-            raise ValueError("timeout: not above 0")
+            raise ValueError("timeout: not above 0 seconds")

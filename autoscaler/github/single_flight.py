@@ -1,7 +1,7 @@
-"""One piece of work for all who want its result at the same time.
+"""Runs work once for all concurrent callers that need its result.
 
-Decides only that; it keeps no result. A failure goes to everybody who waited for it, so that a
-broken GitHub is asked once and not once for each machine.
+Keeps no result. All waiting callers get the same error, so that an outage of GitHub costs one
+request instead of one for each machine.
 """
 
 import asyncio
@@ -12,19 +12,19 @@ Result = TypeVar("Result")
 
 
 class SingleFlight(Generic[Result]):
-    """Work under way, by key. Cancelling one who waits does not cancel the work."""
+    """Running work, by key. Cancelling a waiting caller does not cancel the work."""
 
     def __init__(self) -> None:
         self._flights: dict[str, asyncio.Task[Result]] = {}
 
     async def run(self, key: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """The result of the work under way for `key`, which is started if there is none."""
+        """Return the result of the work for `key`. Starts it if it is not running."""
         return await asyncio.shield(self.start(key, work))
 
     def start(
         self, key: str, work: Callable[[], Coroutine[Any, Any, Result]]
     ) -> "asyncio.Task[Result]":
-        """Have the work for `key` under way, for nobody to wait for."""
+        """Return the running work for `key`, without waiting for it. Starts it if necessary."""
         task = self._flights.get(key)
         if task is None:
             task = asyncio.create_task(work())
@@ -33,7 +33,7 @@ class SingleFlight(Generic[Result]):
         return task
 
     async def close(self) -> None:
-        """Cancel what is under way and wait for it. Idempotent."""
+        """Cancel all work, and wait until it has ended. Idempotent."""
         tasks = list(self._flights.values())
         for task in tasks:
             task.cancel()
@@ -42,5 +42,5 @@ class SingleFlight(Generic[Result]):
     def _land(self, key: str, task: "asyncio.Task[Result]") -> None:
         self._flights.pop(key, None)
         if not task.cancelled():
-            # Read, so that asyncio does not complain when all who waited were cancelled.
+            # Without this, asyncio logs an unread error if all waiting callers were cancelled.
             task.exception()

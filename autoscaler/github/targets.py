@@ -1,4 +1,4 @@
-"""Where registrations are made, as GitHub's routes name it: an organisation or a repository. Pure."""
+"""The organization or repository of a request, as GitHub's routes name it. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ from autoscaler.github.jobs import repository_name
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An organisation, or one repository. `account` is whose limits and installation count."""
+    """An organization, or one repository. `account` has the installation and the rate limits."""
 
     owner: str
     repository: str | None = None
 
     @property
     def account(self) -> str:
-        """The owner, as a key: GitHub's names know no case."""
+        """The owner in lower case, because GitHub's names are case-insensitive."""
         return self.owner.lower()
 
     @property
     def route(self) -> str:
-        """The URI template of its root."""
+        """The URI template that its routes begin with."""
         return "/orgs/{org}" if self.repository is None else "/repos/{owner}/{repo}"
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What fills `route`."""
+        """The variables of `route`."""
         if self.repository is None:
             return {"org": self.owner}
         return {"owner": self.owner, "repo": self.repository}
@@ -36,20 +36,20 @@ class Target:
 
 
 def target_of_scope(scope: str) -> Target:
-    """`org:acme` or `repo:acme/widgets` (`Scope.key`). Raises OperatorError on anything else."""
+    """Parse `org:acme` or `repo:acme/widgets` (`Scope.key`). Raises OperatorError."""
     kind, _, name = scope.partition(":")
     if kind == "repo":
         return target_of_repository(name)
     if kind == "org":
-        # An owner obeys the same rule as one beside a repository.
+        # The name of an owner has the same format as in `owner/name`.
         return Target(target_of_repository(f"{name}/any").owner)
-    raise OperatorError(f"{scope!r} is no scope")
+    raise OperatorError(f"{scope!r} is not a scope such as org:OWNER or repo:OWNER/NAME")
 
 
 def target_of_repository(repository: str) -> Target:
-    """`acme/widgets`. Raises OperatorError on anything else."""
+    """Parse `acme/widgets`. Raises OperatorError."""
     try:
         owner, _, name = repository_name(repository).partition("/")
     except ValueError:
-        raise OperatorError(f"{repository!r} is no owner/name") from None
+        raise OperatorError(f"{repository!r} is not a repository such as OWNER/NAME") from None
     return Target(owner, name)

@@ -1,4 +1,4 @@
-"""GitHub's timestamps (ISO 8601 in UTC) as instants, in Unix seconds. Reads no clock."""
+"""Converts GitHub's timestamps (ISO 8601 in UTC) into instants, in Unix seconds."""
 
 from datetime import UTC, datetime
 
@@ -8,10 +8,9 @@ _EARLIEST: Instant = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 
 
 def instant_of(text: str | None) -> Instant | None:
-    """The moment that `text` names; None for none.
+    """Return the instant of a timestamp; None for an empty text or a time before 2000.
 
-    A moment before 2000 is none: services in Go write year 1 where they mean no time.
-    Raises ValueError on anything that is no timestamp.
+    Services in Go write year 1 if they have no time. Raises ValueError if `text` is not a timestamp.
     """
     if not text:
         return None

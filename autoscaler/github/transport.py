@@ -1,9 +1,9 @@
-"""The wire: sends one request once, with bounds on time and size, and counts it.
+"""Sends a request to GitHub over HTTP once, with limits of time and size, and counts it.
 
-It decides whether a request left and whether an answer can be read. It never repeats one (but
-aiohttp itself sends a GET or DELETE anew, once, when a kept connection turns out to be closed)
-and never judges a status. URL templates, headers, links and JSON of good answers are gidgethub's;
-what gidgethub chokes on (HTML, unknown statuses, odd charsets) is caught here.
+Raises NotSentError if the request was not sent, and NoAnswerError if no readable answer arrived.
+Does not retry, except that aiohttp repeats a GET or DELETE once if a reused connection was closed.
+gidgethub expands URL templates, and parses links and the JSON of successful answers. Errors that
+gidgethub raises (HTML, unknown statuses, other charsets) become NoAnswerError.
 """
 
 import json
@@ -21,7 +21,7 @@ from autoscaler.github.proxy import proxy_for
 from autoscaler.github.settings import GitHubSettings
 
 MAX_ANSWER = 8 * 1024 * 1024
-"""Bytes. A page of 100 deliveries or runners is well under 1 MB."""
+"""Bytes of an answer. A page of 100 deliveries or runners has less than 1 MB."""
 
 _API_VERSION = "2022-11-28"
 _CONNECT_TIMEOUT = 10.0
@@ -30,7 +30,7 @@ _JSON = "application/json; charset=utf-8"
 
 
 class Transport:
-    """Sends requests to one GitHub. `close` must be awaited in the end."""
+    """Sends requests to one GitHub instance. The owner must await `close`."""
 
     def __init__(self, settings: GitHubSettings, clock: Clock, telemetry: Telemetry) -> None:
         self._settings = settings
@@ -41,26 +41,27 @@ class Transport:
         self._closed = False
 
     def url_of(self, request: Request) -> str:
-        """Where the request goes. Raises NotSentError for another origin than the API's."""
+        """Return the request's URL. Raises NotSentError if its origin is not that of `api_url`."""
         url = request.url or sansio.format_url(
             request.route, request.variables, base_url=self._settings.api_url
         )
         if _origin(url) != _origin(self._settings.api_url):
-            # The token would go to whoever stands there.
-            detail = "an answer pointed away from api_url's origin"
+            # Another server would get the token.
+            detail = "an answer of GitHub links to another origin than api_url's; correct api_url"
             raise NotSentError("foreign_url", detail, lasting=True)
         return url
 
     def redirected(self, request: Request, answer: Answer) -> Request:
-        """The same request where a 3xx answer says that it belongs. Raises NotSentError."""
+        """Return the request with the URL of a 3xx answer. Raises NotSentError."""
         location = answer.headers.get("location", "")
         try:
             return request.at(urljoin(self.url_of(request), location))
         except ValueError:
-            raise NotSentError("foreign_url", "a Location that is no URL", lasting=True) from None
+            detail = "a redirect whose Location is not a URL"
+            raise NotSentError("foreign_url", detail, lasting=True) from None
 
     async def send(self, request: Request, token: str) -> Answer:
-        """Send it once, as the holder of `token`. Raises NotSentError, NoAnswerError."""
+        """Send a request once with `token`. Raises NotSentError, NoAnswerError."""
         url = self.url_of(request)
         started = self._clock.now()
         outcome = "cancelled"
@@ -76,25 +77,26 @@ class Transport:
         return answer
 
     async def close(self) -> None:
-        """Release connections. Idempotent."""
+        """Close all connections. Idempotent."""
         self._closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     async def _exchange(self, request: Request, url: str, token: str) -> Answer:
-        # `from None` throughout: aiohttp's exceptions carry the request's headers, token included.
+        # Always `from None`: aiohttp's exceptions contain the request's headers with the token.
         try:
             return await self._round_trip(request, url, token)
         except aiohttp.ClientConnectorCertificateError:
-            raise NotSentError("certificate", "not trusted", lasting=True) from None
+            detail = "GitHub's certificate is not trusted; add its CA to the system's certificates"
+            raise NotSentError("certificate", detail, lasting=True) from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotSentError("not_connected", type(error).__name__) from None
         except aiohttp.ClientHttpProxyError as error:
-            # The proxy refused to connect to GitHub; its words may be a whole page.
+            # The proxy refused the connection. Its message is left out: it may be a whole page.
             raise NotSentError("not_connected", f"the proxy answered {error.status}") from None
         except TimeoutError:
-            raise NoAnswerError("timeout", f"none in {self._settings.timeout:g} s") from None
+            raise NoAnswerError("timeout", f"no answer in {self._settings.timeout:g} s") from None
         except aiohttp.ClientError as error:
             raise NoAnswerError("disconnected", type(error).__name__) from None
 
@@ -123,7 +125,7 @@ class Transport:
         if self._closed:
             raise NotSentError("closed", "this client is closed")
         if self._session is None:
-            # No limit there: the gate has one, and waiting must not count as time spent connecting.
+            # Unlimited: `RequestQueue` limits them, and waiting must not count as connection time.
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
                 timeout=aiohttp.ClientTimeout(
@@ -149,12 +151,12 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     async for chunk in response.content.iter_chunked(_CHUNK):
         body += chunk
         if len(body) > MAX_ANSWER:
-            raise NoAnswerError(BROKEN, f"an answer over {MAX_ANSWER} bytes")
+            raise NoAnswerError(BROKEN, f"an answer of more than {MAX_ANSWER} bytes")
     return bytes(body)
 
 
 def _answer(request: Request, response: aiohttp.ClientResponse, body: bytes) -> Answer:
-    """The answer, decoded. Raises NoAnswerError where a question's good answer cannot be read."""
+    """Return the decoded answer. Raises NoAnswerError if a 2xx answer with data is unreadable."""
     status, headers = response.status, response.headers
     if not 200 <= status < 300 or request.effect is Effect.WRITE:
         return Answer(status, headers, _lenient_json(body))

@@ -1,8 +1,4 @@
-"""Whether a webhook body is GitHub's, and what it says of a job. Pure.
-
-It decides authenticity (HMAC-SHA256 only) and shape. It never decides what to answer, to keep
-or to do: that is the server's and the controller's.
-"""
+"""Verifies the signature of a webhook body (HMAC-SHA256), and parses its job. Pure."""
 
 import hmac
 import re
@@ -11,13 +7,13 @@ from typing import Annotated
 
 import msgspec
 
-from autoscaler.github.jobs import MAX_LABELS, MAX_TEXT, Sighting, observe, repository_name
+from autoscaler.github.jobs import MAX_LABELS, MAX_TEXT, Source, observe, repository_name
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs import JobState
 
 MAX_BODY = 1024 * 1024
-"""Bytes. Real workflow_job bodies are 8 to 25 KB; GitHub's own cap for any event is 25 MB."""
+"""Bytes. Real workflow_job bodies have 8 to 25 KB; GitHub's limit for any event is 25 MB."""
 
 _SIGNATURE = re.compile(r"sha256=([0-9a-f]{64})", re.ASCII)
 _LARGEST = 2**63 - 1
@@ -25,7 +21,7 @@ _STATES = {state.value: state for state in JobState}
 
 
 class MalformedPayloadError(ValueError):
-    """A body that is no workflow_job event. Says where and what kind, never a value of it."""
+    """A body that is not a workflow_job event. The text has the place and kind, and no values."""
 
 
 _ShortText = Annotated[str, msgspec.Meta(max_length=MAX_TEXT, pattern=r"\A[^\x00-\x1f\x7f]*\Z")]
@@ -42,7 +38,7 @@ class _Repository(msgspec.Struct):
 
 
 class _Job(msgspec.Struct):
-    """`jobs.WorkflowJob`, read in a tenth of its time: the rest of a body is skipped, not built."""
+    """`jobs.WorkflowJob` for msgspec, which skips all other fields and takes a tenth of the time."""
 
     id: Annotated[int, msgspec.Meta(gt=0)]
     labels: Annotated[list[_ShortText], msgspec.Meta(max_length=MAX_LABELS)]
@@ -69,32 +65,31 @@ _ACTION = msgspec.json.Decoder(_Action)
 
 
 def verify_signature(body: bytes, header: str | None, secrets: Sequence[bytes]) -> bool:
-    """Whether `X-Hub-Signature-256` proves that one of the live secrets signed this body.
+    """Return whether `X-Hub-Signature-256` is the body's signature with one of the secrets.
 
-    Takes the same time whichever secret fits. SHA-1, other spellings and non-ASCII text are
-    refused, and an empty secret proves nothing.
+    Takes the same time for every secret. Refuses SHA-1, other formats, non-ASCII text and empty
+    secrets.
     """
     match = _SIGNATURE.fullmatch(header or "")
     if match is None:
         return False
     given = match[1].encode()
-    proved = False
+    valid = False
     for secret in secrets:
-        wanted = hmac.digest(secret, body, "sha256").hex().encode()
-        proved |= hmac.compare_digest(given, wanted) and bool(secret)
-    return proved
+        expected = hmac.digest(secret, body, "sha256").hex().encode()
+        valid |= hmac.compare_digest(given, expected) and bool(secret)
+    return valid
 
 
 def parse_workflow_job(body: bytes, received_at: Instant) -> JobObserved | None:
-    """The fact in a workflow_job body; None for an action that is not known here.
+    """Return the job of a workflow_job body, or None for an unknown action.
 
-    The action decides the state, not `status`, which may lag behind it (`in_progress` with
-    `status=queued`) or already be of another moment. The one exception: `queued` with
-    `status=waiting` is a job that a protection rule holds back, hence waiting.
-    Raises MalformedPayloadError.
+    The state comes from the action, because `status` may be older or newer (`in_progress` with
+    `status=queued`). The one exception is `queued` with `status=waiting`: a protection rule holds the
+    job back, so its state is waiting. Raises MalformedPayloadError.
     """
     if len(body) > MAX_BODY:
-        raise MalformedPayloadError(f"body over {MAX_BODY} bytes")
+        raise MalformedPayloadError(f"body: more than {MAX_BODY} bytes")
     try:
         event = _EVENT.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -111,9 +106,9 @@ def parse_workflow_job(body: bytes, received_at: Instant) -> JobObserved | None:
     except ValueError:
         raise MalformedPayloadError("repository.full_name: not owner/name") from None
     if max(event.workflow_job.id, *_numbers(event.workflow_job)) > _LARGEST:
-        raise MalformedPayloadError("a number of workflow_job: over 64 bits")
+        raise MalformedPayloadError("a number of workflow_job: more than 64 bits")
     try:
-        return observe(event.workflow_job, state, Sighting(repository, received_at, read=False))
+        return observe(event.workflow_job, state, Source(repository, received_at, read=False))
     except (ValueError, OverflowError):
         raise MalformedPayloadError("a timestamp of workflow_job: not ISO 8601") from None
 
@@ -130,7 +125,7 @@ def _action_of(body: bytes) -> str:
 
 
 def _where(error: Exception) -> str:
-    """Return what is wrong and where. msgspec names types, places and bounds, and no value."""
+    """Return the error and its place. msgspec's errors contain no values."""
     if isinstance(error, RecursionError):
         return "body: nested too deeply"
     return str(error) if isinstance(error, msgspec.DecodeError) else "body: not UTF-8"

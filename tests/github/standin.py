@@ -33,7 +33,7 @@ class StandIn:
     """State of the stand-in. `apps` maps an App's id to its public key (PEM).
 
     `registrations` is what is left of an installation's bucket; without it GitHub has no limits,
-    as an Enterprise Server. `minters` are the installations that minted, in order.
+    as an Enterprise Server. `registered_by` are the installations that registered runners, in order.
     """
 
     clock: ManualClock
@@ -49,7 +49,7 @@ class StandIn:
     calls: list[str] = field(default_factory=list)
     tokens: dict[str, Instant] = field(default_factory=dict)
     registered: list[dict[str, Any]] = field(default_factory=list)
-    minters: list[int] = field(default_factory=list)
+    registered_by: list[int] = field(default_factory=list)
     registrations: dict[int, int] = field(default_factory=dict)
     lists: StandInLists = field(default_factory=StandInLists)
     page_size: int = 100
@@ -182,7 +182,7 @@ class StandIn:
         runner = {"id": number, "name": body["name"], "status": "offline", "busy": False}
         runners[number] = runner
         answer = {"runner": runner, "encoded_jit_config": f"JIT-SECRET-{number}"}
-        self.minters.append(by)
+        self.registered_by.append(by)
         return web.json_response(answer, status=201, headers=self._spend(by))
 
     def _spend(self, installation: int) -> dict[str, str]:

@@ -85,7 +85,7 @@ async def test_an_app_installed_anew_is_found_again(world: World, client: GitHub
     await client.find_runner("org:acme", ANYBODY)
     world.github.installed["1", "acme"] = 79
     world.github.tokens.clear()
-    with pytest.raises(OperatorError, match="installation is gone"):
+    with pytest.raises(OperatorError, match="installation does not exist"):
         await client.find_runner("org:acme", ANYBODY)
     assert await client.find_runner("org:acme", ANYBODY) is None
     assert world.github.count("installations/79/access_tokens") == 1
@@ -134,7 +134,9 @@ def test_a_key_that_cannot_sign_is_refused_without_showing_it() -> None:
     curve = ec.generate_private_key(ec.SECP256R1())
     elliptic = curve.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     for pem in ("", "hunter2", elliptic):
-        with pytest.raises(ValueError, match=r"^App 7: the key is no unencrypted RSA") as caught:
+        with pytest.raises(
+            ValueError, match=r"^App 7: the key is not an unencrypted RSA"
+        ) as caught:
             App(AppKey(7, pem), ManualClock())
         assert caught.value.__cause__ is None
 

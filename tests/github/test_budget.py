@@ -51,7 +51,7 @@ def test_what_is_not_told_is_no_limit() -> None:
         for _ in range(10_000):
             asked(budget, request, answer())
         assert fits(budget, request)
-        assert budget.room(APP, request, NOW) == float("inf")
+        assert budget.headroom(APP, request, NOW) == float("inf")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_registration_may_use_the_last_registration_and_no_more() -> None:
     budget = Budget(None)
     last = told(1, 10_000, resource="actions_runner_registration")
     asked(budget, REGISTER, Answer(201, CIMultiDict(last)))
-    assert budget.room(APP, REGISTER, NOW) == 1.0
+    assert budget.headroom(APP, REGISTER, NOW) == 1.0
     assert fits(budget, REGISTER)
     budget.begin(APP, REGISTER, NOW)
     shortage = budget.shortage(APP, REGISTER, NOW)
@@ -134,12 +134,12 @@ def test_a_minute_has_900_points_of_which_a_registration_takes_5() -> None:
     for second in range(180):
         assert fits(budget, REGISTER, NOW + second / 4)
         asked(budget, REGISTER, answer(201), NOW + second / 4)
-    assert budget.room(APP, REGISTER, NOW + 45) == 0.0
+    assert budget.headroom(APP, REGISTER, NOW + 45) == 0.0
     shortage = budget.shortage(APP, REGISTER, NOW + 45)
     assert shortage is not None
     assert shortage.seconds == 15.0
     assert not fits(budget, REGISTER, NOW + 59.9)
-    assert budget.room(APP, REGISTER, NOW + 60) == 4.0, "those of the first second"
+    assert budget.headroom(APP, REGISTER, NOW + 60) == 4.0, "those of the first second"
 
 
 def test_points_are_counted_by_endpoint_and_a_question_takes_one() -> None:
@@ -147,38 +147,38 @@ def test_points_are_counted_by_endpoint_and_a_question_takes_one() -> None:
     for _ in range(900):
         asked(budget, CHECK, answer())
     assert not fits(budget, CHECK)
-    assert budget.room(APP, Request("GET", "/other"), NOW) == 900.0
-    assert budget.room(APP, REMOVE, NOW) == 180.0
+    assert budget.headroom(APP, Request("GET", "/other"), NOW) == 900.0
+    assert budget.headroom(APP, REMOVE, NOW) == 180.0
 
 
 def test_the_scarcer_of_bucket_and_points_is_the_room() -> None:
     budget = Budget(900)
     bucket = told(7, 10_000, resource="actions_runner_registration")
     asked(budget, REGISTER, Answer(201, CIMultiDict(bucket)))
-    assert budget.room(APP, REGISTER, NOW) == 7.0
+    assert budget.headroom(APP, REGISTER, NOW) == 7.0
     asked(budget, REGISTER, answer(429, Retry_After="60"))
-    assert budget.room(APP, REGISTER, NOW) == 0.0
+    assert budget.headroom(APP, REGISTER, NOW) == 0.0
 
 
 def test_a_secondary_limit_without_a_time_is_left_alone_for_longer_each_time() -> None:
     budget, now, waits = Budget(None), NOW, []
     for _ in range(8):
         asked(budget, CHECK, answer(429), now)
-        waits.append(budget.held(APP, CHECK, now))
+        waits.append(budget.backoff(APP, CHECK, now))
         now += waits[-1]
     assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600]
     asked(budget, CHECK, answer(), now)
     asked(budget, CHECK, answer(429), now)
-    assert budget.held(APP, CHECK, now) == 60.0
+    assert budget.backoff(APP, CHECK, now) == 60.0
 
 
 def test_refusals_of_requests_that_were_under_way_together_are_one() -> None:
     budget = Budget(None)
     for _ in range(20):
         asked(budget, CHECK, answer(429))
-    assert budget.held(APP, CHECK, NOW) == 60.0
+    assert budget.backoff(APP, CHECK, NOW) == 60.0
     asked(budget, CHECK, answer(429), NOW + 60)
-    assert budget.held(APP, CHECK, NOW + 60) == 120.0
+    assert budget.backoff(APP, CHECK, NOW + 60) == 120.0
 
 
 def test_a_shorter_hold_does_not_end_a_longer_one() -> None:
@@ -186,7 +186,7 @@ def test_a_shorter_hold_does_not_end_a_longer_one() -> None:
     asked(budget, CHECK, answer(429, Retry_After="300"))
     asked(budget, CHECK, answer(429, Retry_After="5"))
     asked(budget, CHECK, answer(200))
-    assert budget.held(APP, CHECK, NOW) == 300.0
+    assert budget.backoff(APP, CHECK, NOW) == 300.0
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from autoscaler.github.deliveries import (
     MAX_REPEATS,
     OVERLAP,
     PENDING_FOR,
+    Attempt,
     FailedDelivery,
-    Try,
     failed_deliveries,
 )
 from tests.github.conftest import World
@@ -244,7 +244,7 @@ async def test_a_list_of_an_unknown_shape_is_no_list(world: World, client: GitHu
 
 tries = st.lists(
     st.builds(
-        Try,
+        Attempt,
         id=st.integers(1, 1000),
         guid=st.sampled_from("abcd"),
         at=st.floats(START, START + 100),
@@ -256,7 +256,7 @@ tries = st.lists(
 
 @STEADY
 @given(tries, st.sets(st.sampled_from("abef")))
-def test_failed_is_what_no_try_brought_home(listed: list[Try], left: set[str]) -> None:
+def test_failed_is_what_no_try_brought_home(listed: list[Attempt], left: set[str]) -> None:
     before = {guid: FailedDelivery(guid, 1, START) for guid in left}
     failed = failed_deliveries(listed, before)
     home = {attempt.guid for attempt in listed if attempt.succeeded or attempt.pending}

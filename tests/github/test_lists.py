@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, RunStatus
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.known_pages import MAX_PAGES
 from autoscaler.github.lists import FASTEST
+from autoscaler.github.page_cache import MAX_PAGES
 from autoscaler.model.identifiers import RunnerName
 from tests.github.conftest import World
 from tests.github.doubles import START

@@ -246,7 +246,7 @@ async def test_a_delete_without_githubs_own_answer_proves_nothing(
 async def test_what_is_no_scope_reaches_nobody(
     world: World, client: GitHubClient, scope: str
 ) -> None:
-    with pytest.raises(OperatorError, match="no "):
+    with pytest.raises(OperatorError, match="is not a "):
         await client.delete_runner(scope, 1)
     assert world.github.calls == []
 

@@ -10,11 +10,11 @@ import pytest
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.github.api import Api
 from autoscaler.github.app_auth import App, Installation
+from autoscaler.github.app_selection import AppSelection
 from autoscaler.github.budget import Budget
 from autoscaler.github.exchange import Effect, Importance, Request
-from autoscaler.github.gate import Gate
+from autoscaler.github.request_queue import RequestQueue
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.github.sharing import Sharing
 from autoscaler.github.targets import Target
 from autoscaler.github.transport import Transport
 from autoscaler.model.identifiers import JobId, RunnerName
@@ -27,17 +27,17 @@ FIRST, SECOND = 77, 90
 
 async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -> None:
     budget = Budget(20)  # four registrations a minute
-    gate = Gate(budget, world.clock, 10)
+    queue = RequestQueue(budget, world.clock, 10)
     settings = GitHubSettings(world.url, (AppKey(1, "unused"),))
     transport = Transport(settings, world.clock, world.telemetry)
-    api = Api(transport, gate, world.clock, world.telemetry)
+    api = Api(transport, queue, world.clock, world.telemetry)
     apps = [App(AppKey(number, world.keys.private_pem), world.clock) for number in (1, 2)]
     world.github.installed["2", "acme"] = SECOND
     both = [
         Installation(app, "acme", number, api, world.clock)
         for app, number in zip(apps, (FIRST, SECOND), strict=True)
     ]
-    sharing = Sharing(api, budget, world.clock)
+    selection = AppSelection(api, budget, world.clock)
     request = Request(
         "POST",
         "/orgs/{org}/actions/runners/generate-jitconfig",
@@ -48,13 +48,13 @@ async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -
     for number in range(8):
         body = {"name": f"r{number}", "runner_group_id": 1, "labels": ["gpu"]}
         asked = replace(request, body=body)
-        await sharing.carry(both, Target("acme"), asked, partial(api.ask, asked))
-    assert Counter(world.github.minters) == {FIRST: 4, SECOND: 4}
-    with pytest.raises(RetryLaterError, match="points are spent") as caught:
-        await sharing.carry(both, Target("acme"), request, partial(api.ask, request))
+        await selection.run(both, Target("acme"), asked, partial(api.ask, asked))
+    assert Counter(world.github.registered_by) == {FIRST: 4, SECOND: 4}
+    with pytest.raises(RetryLaterError, match="points of this endpoint are spent") as caught:
+        await selection.run(both, Target("acme"), request, partial(api.ask, request))
     assert 59.0 <= caught.value.retry_after <= 60.0
     assert world.github.count(REGISTER) == 8
-    await sharing.close()
+    await selection.close()
     await transport.close()
 
 

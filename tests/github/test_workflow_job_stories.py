@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.github.jobs import Sighting, WorkflowJob, observe
+from autoscaler.github.jobs import Source, WorkflowJob, observe
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Launch, ReadJob
@@ -83,7 +83,7 @@ class Story:
         """GitHub's own answer about job 1, which is in this state."""
         self.world.now += 1
         job = WorkflowJob.model_validate(QUEUED | {"status": status.value})
-        sighting = Sighting("acme/widgets", self.world.now, read=True)
+        sighting = Source("acme/widgets", self.world.now, read=True)
         self.world.ledger.apply(observe(job, status, sighting))
         return self
 

@@ -7,7 +7,7 @@ import pytest
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.reruns import RunAgain
+from autoscaler.github.reruns import JobReruns
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import RerunOutcome
@@ -26,7 +26,7 @@ async def lab(make: Make) -> Client:
 
 
 @pytest.fixture
-async def reruns(lab: Client, key: Key) -> AsyncIterator[RunAgain]:
+async def reruns(lab: Client, key: Key) -> AsyncIterator[JobReruns]:
     settings = GitHubSettings(lab.lab.api_url, (AppKey(APP, key.private.decode()),))
     client = GitHubClient(settings, SystemClock(), RememberingTelemetry())
     yield client.reruns
@@ -46,14 +46,14 @@ def names(lab: Client) -> list[tuple[str, int]]:
     return [(one.spec.name, one.attempt) for one in lab.lab.jobs]
 
 
-async def ask(reruns: RunAgain, *jobs: Job, attempt: int = 1) -> RerunOutcome | None:
+async def ask(reruns: JobReruns, *jobs: Job, attempt: int = 1) -> RerunOutcome | None:
     numbers = [JobId(one.id) for one in jobs]
     answer = await reruns.rerun(REPOSITORY, jobs[0].run.id, attempt, numbers)
     assert set(answer.jobs) <= set(numbers)
     return answer.outcome
 
 
-async def test_a_run_that_is_not_complete_is_left_alone(lab: Client, reruns: RunAgain) -> None:
+async def test_a_run_that_is_not_complete_is_left_alone(lab: Client, reruns: JobReruns) -> None:
     first, _ = lab.lab.push([job("one"), job("two")])
     await end(lab, "failure")
     assert await ask(reruns, first) is None
@@ -64,7 +64,7 @@ async def test_a_run_that_is_not_complete_is_left_alone(lab: Client, reruns: Run
     assert names(lab) == [("one", 1), ("two", 1), ("one", 2)]
 
 
-async def test_only_ours_run_again_where_others_failed_too(lab: Client, reruns: RunAgain) -> None:
+async def test_only_ours_run_again_where_others_failed_too(lab: Client, reruns: JobReruns) -> None:
     first, second, _ = lab.lab.push([job("one"), job("two"), job("bad")])
     for _ in range(3):
         await end(lab, "failure")
@@ -76,7 +76,7 @@ async def test_only_ours_run_again_where_others_failed_too(lab: Client, reruns: 
 
 
 async def test_all_of_a_run_that_failed_run_again_by_one_request(
-    lab: Client, reruns: RunAgain
+    lab: Client, reruns: JobReruns
 ) -> None:
     first, second, _ = lab.lab.push([job("one"), job("two"), job("good")])
     for conclusion in ("failure", "failure", "success"):
@@ -88,7 +88,7 @@ async def test_all_of_a_run_that_failed_run_again_by_one_request(
 
 
 async def test_a_run_that_somebody_tried_again_is_left_to_them(
-    lab: Client, reruns: RunAgain
+    lab: Client, reruns: JobReruns
 ) -> None:
     (first,) = lab.lab.push([job("one")])
     await end(lab, "failure")
@@ -97,14 +97,14 @@ async def test_a_run_that_somebody_tried_again_is_left_to_them(
     assert names(lab) == [("one", 1), ("one", 2)]
 
 
-async def test_a_run_that_is_not_shown_is_no_refusal(lab: Client, reruns: RunAgain) -> None:
+async def test_a_run_that_is_not_shown_is_no_refusal(lab: Client, reruns: JobReruns) -> None:
     """It may be gone; or a permission was lost, and comes back: it is asked about again."""
     lab.lab.push([job("one")])
     with pytest.raises(OperatorError, match="404 Not Found"):
         await reruns.rerun(REPOSITORY, 1, 1, [JobId(1)])
 
 
-async def test_a_job_that_is_not_of_the_run_is_refused(lab: Client, reruns: RunAgain) -> None:
+async def test_a_job_that_is_not_of_the_run_is_refused(lab: Client, reruns: JobReruns) -> None:
     (first,) = lab.lab.push([job("one")])
     await end(lab, "failure")
     answer = await reruns.rerun(REPOSITORY, first.run.id, 1, [JobId(7)])
@@ -112,7 +112,7 @@ async def test_a_job_that_is_not_of_the_run_is_refused(lab: Client, reruns: RunA
     assert answer.detail.endswith("404 Not Found")
 
 
-async def test_a_limit_is_told_and_nothing_is_done(lab: Client, reruns: RunAgain) -> None:
+async def test_a_limit_is_told_and_nothing_is_done(lab: Client, reruns: JobReruns) -> None:
     (first,) = lab.lab.push([job("one")])
     await end(lab, "failure")
     lab.lab.spoil(AnswerFault("status", RERUN, status=403, retry_after=7))
@@ -123,7 +123,7 @@ async def test_a_limit_is_told_and_nothing_is_done(lab: Client, reruns: RunAgain
 
 
 async def test_a_request_whose_answer_is_lost_is_seen_by_the_runs_attempt(
-    lab: Client, reruns: RunAgain
+    lab: Client, reruns: JobReruns
 ) -> None:
     (first,) = lab.lab.push([job("one")])
     await end(lab, "failure")

@@ -1,7 +1,7 @@
-"""Which of an account's installations carries a request, and who takes over where it cannot.
+"""Selects the App's installation that sends a request, and the next one if the first fails.
 
-The one with the most room in its budget goes first. Work moves on only where an answer, or none
-having been asked for, says that nothing was done: a mint is never sent twice.
+Tries the installation with the most headroom first. Tries the next one only if GitHub certainly did
+nothing, so that two Apps never register two runners for one request.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from autoscaler.github.app_auth import Installation
 from autoscaler.github.budget import CORE, REGISTRATION, Budget, Reading
 from autoscaler.github.exchange import Effect, Importance, Request
 from autoscaler.github.received import Received
-from autoscaler.github.refusals import LimitError, NotAllowedError, NotShownError, gravest
+from autoscaler.github.refusals import LimitError, NotAllowedError, NotShownError, error_of_all
 from autoscaler.github.single_flight import SingleFlight
 from autoscaler.github.targets import Target
 from autoscaler.model.identifiers import Instant, Seconds
 
-_BENCHED: Seconds = 60.0
-"""How long an App that failed at a target comes after the others there."""
+_DEMOTED_FOR: Seconds = 60.0
+"""How long an App that failed at a target is tried after the other Apps there."""
 
 _HOUR: Seconds = 3600.0
 
-_TOLD_WITHIN: Seconds = 1.0
-"""How long a registration waits for a word on what is left for it, by the system's time."""
+_LIMITS_TIMEOUT: Seconds = 1.0
+"""How long a registration waits for `/rate_limit`, in real time."""
 
 Result = TypeVar("Result")
 _log = structlog.get_logger(__name__)
@@ -51,36 +51,36 @@ class _RateLimits(Received):
     resources: _Resources
 
 
-class Sharing:
-    """Carries work out by one App or another."""
+class AppSelection:
+    """Runs work with one of several installations."""
 
     def __init__(self, api: Api, budget: Budget, clock: Clock) -> None:
         self._api = api
         self._budget = budget
         self._clock = clock
-        self._benched: dict[tuple[str, str], Instant] = {}
-        self._asked: dict[str, Instant] = {}
+        self._demoted: dict[tuple[str, str], Instant] = {}
+        self._limits_read_at: dict[str, Instant] = {}
         self._flights: SingleFlight[None] = SingleFlight()
 
-    async def carry(
+    async def run(
         self,
         candidates: Sequence[Installation],
         target: Target,
         request: Request,
         work: Callable[[Installation], Awaitable[Result]],
     ) -> Result:
-        """What `work` returns for the first candidate that can do it. Raises as `work`.
+        """Return the result of `work` for the first candidate that can do it. Raises as `work`.
 
-        `request` is what the work is mainly made of: by it the candidates are compared.
+        `request` is the main request of `work`. Its headroom decides the order of the candidates.
         """
         if len(candidates) > 1 and request.effect is Effect.REGISTER:
-            await self._learn(candidates, target, request)
+            await self._read_limits(candidates, target, request)
         errors: list[GitHubError] = []
         for installation in self._ranked(candidates, target, request):
             try:
                 await installation.token()
             except GitHubError as error:
-                self._bench(installation, target, error)
+                self._demote(installation, target, error)
                 errors.append(error)
                 continue
             try:
@@ -88,12 +88,12 @@ class Sharing:
             except (LimitError, NotShownError) as error:
                 errors.append(error)
             except NotAllowedError as error:
-                self._bench(installation, target, error)
+                self._demote(installation, target, error)
                 errors.append(error)
-        raise gravest(errors)
+        raise error_of_all(errors)
 
     async def close(self) -> None:
-        """Stop asking. Idempotent."""
+        """Cancel requests. Idempotent."""
         await self._flights.close()
 
     def _ranked(
@@ -102,43 +102,43 @@ class Sharing:
         now = self._clock.now()
 
         def rank(one: Installation) -> tuple[bool, float, int]:
-            benched = self._benched.get((one.name, str(target)), now) > now
-            room = self._budget.room(one.name, request, now)
-            return benched, -room, self._budget.spent(one.name, request, now)
+            demoted = self._demoted.get((one.name, str(target)), now) > now
+            headroom = self._budget.headroom(one.name, request, now)
+            return demoted, -headroom, self._budget.spent(one.name, request, now)
 
         return sorted(candidates, key=rank)
 
-    def _bench(self, installation: Installation, target: Target, error: GitHubError) -> None:
+    def _demote(self, installation: Installation, target: Target, error: GitHubError) -> None:
         now = self._clock.now()
         _log.warning("app_failing", app=installation.name, scope=str(target), error=str(error))
-        self._benched = {key: until for key, until in self._benched.items() if until > now}
-        self._benched[installation.name, str(target)] = now + _BENCHED
+        self._demoted = {key: until for key, until in self._demoted.items() if until > now}
+        self._demoted[installation.name, str(target)] = now + _DEMOTED_FOR
 
-    async def _learn(
+    async def _read_limits(
         self, candidates: Sequence[Installation], target: Target, register: Request
     ) -> None:
-        """Have GitHub tell what is left for registering, once an hour at most. It costs nothing.
+        """Read the candidates' limits for registrations, at most once an hour and for a second.
 
-        What has not been told within a second is not waited for any more.
+        `/rate_limit` does not count against a limit.
         """
         now = self._clock.now()
-        asking: dict[asyncio.Task[None], str] = {}
+        reading: dict[asyncio.Task[None], str] = {}
         for one in candidates:
-            asked = self._asked.get(one.name, -_HOUR) + _HOUR > now
-            if not asked and not self._budget.knows(one.name, register, now):
-                ask = partial(self._ask, one, target)
-                asking[self._flights.start(one.name, ask)] = one.name
-        if not asking:
+            recent = self._limits_read_at.get(one.name, -_HOUR) + _HOUR > now
+            if not recent and not self._budget.has_reading(one.name, register, now):
+                read = partial(self._read_limits_of, one, target)
+                reading[self._flights.start(one.name, read)] = one.name
+        if not reading:
             return
-        done, late = await asyncio.wait(asking, timeout=_TOLD_WITHIN)
+        done, late = await asyncio.wait(reading, timeout=_LIMITS_TIMEOUT)
         for task in late:
-            self._asked[asking[task]] = self._clock.now()
+            self._limits_read_at[reading[task]] = self._clock.now()
         for task in done:
             task.result()
 
-    async def _ask(self, installation: Installation, target: Target) -> None:
+    async def _read_limits_of(self, installation: Installation, target: Target) -> None:
         request = Request(
-            # 404 where an Enterprise Server has no limits.
+            # An Enterprise Server without limits answers 404.
             "GET",
             "/rate_limit",
             importance=Importance.REGISTER,
@@ -147,13 +147,13 @@ class Sharing:
         try:
             answer = await self._api.ask(request, installation)
             if answer.ok:
-                self._take_in(installation.name, read_as(_RateLimits, request, answer).resources)
+                self._record(installation.name, read_as(_RateLimits, request, answer).resources)
         except GitHubError as error:
-            self._bench(installation, target, error)
+            self._demote(installation, target, error)
         finally:
-            self._asked[installation.name] = self._clock.now()
+            self._limits_read_at[installation.name] = self._clock.now()
 
-    def _take_in(self, name: str, resources: _Resources) -> None:
+    def _record(self, name: str, resources: _Resources) -> None:
         now = self._clock.now()
         for resource, bucket in (
             (CORE, resources.core),
@@ -162,4 +162,4 @@ class Sharing:
             if bucket is not None:
                 reset_at = min(float(bucket.reset), now + _HOUR)
                 reading = Reading(resource, bucket.limit, bucket.remaining, reset_at)
-                self._budget.learn(name, reading, now)
+                self._budget.record(name, reading, now)

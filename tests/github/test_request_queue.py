@@ -6,8 +6,8 @@ import pytest
 
 from autoscaler.github.budget import Budget
 from autoscaler.github.exchange import Answer, Effect, Importance, Request
-from autoscaler.github.gate import Gate
 from autoscaler.github.refusals import LimitError
+from autoscaler.github.request_queue import RequestQueue
 from tests.github.doubles import ManualClock
 
 APP = "app 1 on acme"
@@ -21,7 +21,7 @@ class Crowd:
     """Requests that pass one gate and note the order in which they do."""
 
     def __init__(self, slots: int) -> None:
-        self.gate = Gate(Budget(None), ManualClock(), slots)
+        self.queue = RequestQueue(Budget(None), ManualClock(), slots)
         self.passed: list[Request] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -32,11 +32,11 @@ class Crowd:
         await self.settle()
 
     async def _pass(self, request: Request) -> None:
-        await self.gate.enter(APP, request)
+        await self.queue.enter(APP, request)
         self.passed.append(request)
 
     async def leave(self, request: Request, answer: Answer | None = None) -> None:
-        self.gate.leave(APP, request, answer)
+        self.queue.leave(APP, request, answer)
         await self.settle()
 
     @staticmethod
@@ -80,7 +80,7 @@ async def test_a_limit_met_meanwhile_refuses_who_waits_at_once() -> None:
     refused = [outcome for outcome in outcomes if isinstance(outcome, LimitError)]
     assert [error.retry_after for error in refused] == [30.0, 30.0]
     with pytest.raises(LimitError):
-        crowd.gate.check(APP, CHECK)
+        crowd.queue.check(APP, CHECK)
 
 
 async def test_who_leaves_the_queue_holds_nobody_up() -> None:
@@ -95,7 +95,7 @@ async def test_who_leaves_the_queue_holds_nobody_up() -> None:
 async def test_who_is_cancelled_at_the_moment_of_passing_gives_its_place_back() -> None:
     crowd = Crowd(1)
     await crowd.arrive(CHECK, REGISTER, REMOVE)
-    crowd.gate.leave(APP, CHECK, None)  # the mint is let through, and has not run on yet
+    crowd.queue.leave(APP, CHECK, None)  # the mint is let through, and has not run on yet
     crowd.tasks[1].cancel()
     await crowd.settle()
     assert crowd.passed == [CHECK, REMOVE]

@@ -1,7 +1,7 @@
-"""The gate that every request to GitHub passes: so many at once, the most important first.
+"""Queues requests to GitHub: a bounded number in flight, the most important first.
 
-It keeps the budget's promise at the moment of sending. Requests wait here for one another alone;
-one that a limit does not let through is refused at once and never waited out.
+Checks the budget at the moment of sending. A request waits only for a free slot. If a rate limit does
+not allow it, it fails at once.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ class _Waiting:
     admitted: asyncio.Future[None] = field(compare=False)
 
 
-class Gate:
-    """Belongs to one event loop. `slots` bounds the requests under way."""
+class RequestQueue:
+    """The queue of one event loop. `slots` is the largest number of requests in flight."""
 
     def __init__(self, budget: Budget, clock: Clock, slots: int) -> None:
         self.budget = budget
@@ -37,11 +37,11 @@ class Gate:
         self._number = 0
 
     def check(self, caller: str, request: Request) -> None:
-        """Raise LimitError if the budget does not let this request through now."""
+        """Raise LimitError if the budget does not allow this request now."""
         self._refuse(caller, request, self._clock.now())
 
     async def enter(self, caller: str, request: Request) -> None:
-        """Return when it may be sent, to be followed by `leave`. Raises LimitError."""
+        """Wait until the request may be sent. Call `leave` afterwards. Raises LimitError."""
         self._number += 1
         admitted = asyncio.get_running_loop().create_future()
         waiting = _Waiting(request.importance, self._number, caller, request, admitted)
@@ -55,7 +55,7 @@ class Gate:
             raise
 
     def leave(self, caller: str, request: Request, answer: Answer | None) -> None:
-        """It was answered, or came back without an answer: what it told counts for the next."""
+        """Free the request's slot, and record its answer, or None if there was none."""
         self._under_way -= 1
         self.budget.finish(caller, request, answer, self._clock.now())
         self._admit()

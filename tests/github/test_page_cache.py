@@ -12,22 +12,22 @@ from autoscaler.controller.ports.github import OperatorError
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, Listing
 from autoscaler.github.api import Api
 from autoscaler.github.app_auth import App
+from autoscaler.github.app_selection import AppSelection
 from autoscaler.github.budget import Budget
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.gate import Gate
 from autoscaler.github.installations import Installations
-from autoscaler.github.known_pages import (
+from autoscaler.github.lists import Lists
+from autoscaler.github.page_cache import (
     ITEM,
     JOB,
-    KEPT_FOR,
-    MOST_KEPT,
+    MAX_AGE,
+    MAX_BYTES,
     PAGE,
     PER_PAGE,
-    KnownPages,
+    PageCache,
 )
-from autoscaler.github.lists import Lists
+from autoscaler.github.request_queue import RequestQueue
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.github.sharing import Sharing
 from autoscaler.github.transport import Transport
 from autoscaler.model.jobs import JobState
 from tests.github.conftest import World
@@ -42,15 +42,15 @@ async def lists_that_keep(world: World, most: int) -> AsyncIterator[Lists]:
     settings = GitHubSettings(world.url, (AppKey(1, world.keys.private_pem),))
     clock, budget = world.clock, Budget(settings.points_per_minute)
     transport = Transport(settings, clock, world.telemetry)
-    gate = Gate(budget, clock, settings.concurrency)
-    api = Api(transport, gate, clock, world.telemetry)
+    queue = RequestQueue(budget, clock, settings.concurrency)
+    api = Api(transport, queue, clock, world.telemetry)
     installations = Installations([App(key, clock) for key in settings.apps], api, clock)
-    sharing = Sharing(api, budget, clock)
-    pages = KnownPages(api, transport.url_of, clock, most)
+    selection = AppSelection(api, budget, clock)
+    pages = PageCache(api, transport.url_of, clock, most)
     try:
-        yield Lists(pages, installations, sharing, budget, clock, limited=False)
+        yield Lists(pages, installations, selection, budget, clock, limited=False)
     finally:
-        await sharing.close()
+        await selection.close()
         await installations.close()
         await transport.close()
 
@@ -96,7 +96,7 @@ async def test_what_nobody_has_asked_for_in_an_hour_is_forgotten(
     for number in (7, 8, 9):
         world.github.lists.jobs[WIDGETS, number] = [job(number)]
         await client.lists.jobs(WIDGETS, number, START)
-    world.clock.at += KEPT_FOR - 1.0
+    world.clock.at += MAX_AGE - 1.0
     assert (await client.lists.jobs(WIDGETS, 8, START)).calls == 0
     world.clock.at += 2.0
     assert (await client.lists.jobs(WIDGETS, 9, START)).calls == 0, "a moment too late to matter"
@@ -144,7 +144,7 @@ async def test_how_much_is_kept_is_bounded_and_the_oldest_goes_first(world: Worl
 async def test_as_many_repositories_are_kept_as_are_read(world: World) -> None:
     """They are read in turn, the oldest first: of one too many none would be there any more."""
     a_repository = PAGE + PER_PAGE * ITEM
-    assert 2 * MOST_REPOSITORIES * a_repository <= MOST_KEPT
+    assert 2 * MOST_REPOSITORIES * a_repository <= MAX_BYTES
     world.github.page_size = PER_PAGE
     world.github.lists.etags = True
     names = [f"acme/r{number}" for number in range(5)]
@@ -198,4 +198,4 @@ async def test_all_that_is_kept_takes_a_quarter_of_a_gigabyte_at_most(
     assert 0.5 * JOB < of_jobs <= JOB + page
     assert 0.5 * ITEM < at_work <= ITEM + page
     assert over <= 0.5 * ITEM + page
-    assert MOST_KEPT <= 2**28
+    assert MAX_BYTES <= 2**28

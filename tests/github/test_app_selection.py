@@ -43,7 +43,7 @@ async def test_a_registration_goes_to_the_app_with_the_most_room(
 ) -> None:
     world.github.registrations = {FIRST: 100, SECOND: 5000}
     await register(two, *range(5))
-    assert world.github.minters == [SECOND] * 5
+    assert world.github.registered_by == [SECOND] * 5
 
 
 async def test_room_is_read_from_the_answers_and_used_up_evenly(
@@ -51,8 +51,8 @@ async def test_room_is_read_from_the_answers_and_used_up_evenly(
 ) -> None:
     world.github.registrations = {FIRST: 3, SECOND: 5}
     await register(two, *range(8))
-    assert world.github.minters[:2] == [SECOND, SECOND]
-    assert Counter(world.github.minters) == {FIRST: 3, SECOND: 5}
+    assert world.github.registered_by[:2] == [SECOND, SECOND]
+    assert Counter(world.github.registered_by) == {FIRST: 3, SECOND: 5}
     with pytest.raises(RetryLaterError, match="actions_runner_registration is used up") as caught:
         await register(two, 9)
     assert caught.value.retry_after == 600.0
@@ -92,7 +92,7 @@ async def test_no_word_about_the_bucket_stops_no_registration(
     world.github.registrations = {FIRST: 10, SECOND: 20}
     world.github.faults = [fault]
     await register(two, 1, 2)
-    assert len(world.github.minters) == 2
+    assert len(world.github.registered_by) == 2
 
 
 async def test_a_question_about_the_bucket_that_hangs_delays_a_registration_by_a_second_and_no_other(
@@ -107,7 +107,7 @@ async def test_a_question_about_the_bucket_that_hangs_delays_a_registration_by_a
     began = loop.time()
     await register(two, *range(2, 5))
     assert loop.time() - began < 0.9
-    assert len(world.github.minters) == 4
+    assert len(world.github.registered_by) == 4
     assert world.github.count("/rate_limit") == 2
 
 
@@ -119,18 +119,18 @@ async def test_the_word_about_a_bucket_that_comes_late_counts_from_then_on(
     world.github.registrations = {SECOND: 5000}
     world.github.faults = [Fault("/rate_limit", 200, told, hang=True, by=FIRST)]
     await register(two, 1, 2)
-    assert world.github.minters == [FIRST, FIRST], "no limit is known of it"
+    assert world.github.registered_by == [FIRST, FIRST], "no limit is known of it"
     world.github.over.set()
     for number in range(3, 100):
         await register(two, number)
-        if SECOND in world.github.minters:
+        if SECOND in world.github.registered_by:
             break
-    assert world.github.minters[-1] == SECOND
+    assert world.github.registered_by[-1] == SECOND
 
 
 async def test_without_limits_the_load_is_shared_evenly(world: World, two: GitHubClient) -> None:
     await register(two, *range(10))
-    assert Counter(world.github.minters) == {FIRST: 5, SECOND: 5}
+    assert Counter(world.github.registered_by) == {FIRST: 5, SECOND: 5}
     assert world.github.count("/rate_limit") == 2
 
 
@@ -138,7 +138,7 @@ async def test_an_app_without_an_installation_is_no_candidate(world: World) -> N
     world.github.installed = {("2", "acme"): SECOND}
     async with world.client(apps=(1, 2)) as client:
         await register(client, *range(4))
-        assert world.github.minters == [SECOND] * 4
+        assert world.github.registered_by == [SECOND] * 4
         assert world.github.count("installation$") == 2
         world.github.installed["1", "acme"] = FIRST
         world.clock.at += 300
@@ -146,9 +146,9 @@ async def test_an_app_without_an_installation_is_no_candidate(world: World) -> N
         await world.github.until_called("installation$", 3)
         for number in range(5, 100):
             await register(client, number)
-            if FIRST in world.github.minters:
+            if FIRST in world.github.registered_by:
                 break
-    assert world.github.minters[-1] == FIRST
+    assert world.github.registered_by[-1] == FIRST
     assert world.github.count("installation$") == 3
 
 
@@ -157,7 +157,7 @@ async def test_each_app_is_asked_about_each_scope(world: World) -> None:
     async with world.client(apps=(1, 2)) as client:
         await register(client, 1)
         await client.register("repo:umbrella/lab", "Default", RunnerName("r2"), ("gpu",))
-    assert world.github.minters == [FIRST, SECOND]
+    assert world.github.registered_by == [FIRST, SECOND]
     assert world.github.count("/orgs/acme/installation") == 2
     assert world.github.count("/repos/umbrella/lab/installation") == 2
 
@@ -169,7 +169,7 @@ async def test_an_app_is_asked_anew_about_another_scope_of_the_account(world: Wo
         for number in range(2, 5):
             await client.register("repo:acme/lab", "Default", RunnerName(f"r{number}"), ("gpu",))
     assert world.github.count("/repos/acme/lab/installation") == 1
-    assert SECOND in world.github.minters
+    assert SECOND in world.github.registered_by
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_a_failing_apps_work_moves_to_another(
 ) -> None:
     world.github.faults = [fault]
     await register(two, *range(4))
-    assert world.github.minters == [SECOND] * 4
+    assert world.github.registered_by == [SECOND] * 4
     tried = world.github.count("installations/77/access_tokens")
     await register(two, 5)
     assert world.github.count("installations/77/access_tokens") == tried
@@ -204,7 +204,7 @@ async def test_a_failing_app_is_tried_again_after_a_minute(world: World, two: Gi
     await register(two, 2)
     world.clock.at += 1
     await register(two, 3)
-    assert world.github.minters == [SECOND, SECOND, FIRST]
+    assert world.github.registered_by == [SECOND, SECOND, FIRST]
 
 
 async def test_an_app_whose_key_is_refused_is_not_the_others_trouble(world: World) -> None:
@@ -212,7 +212,7 @@ async def test_an_app_whose_key_is_refused_is_not_the_others_trouble(world: Worl
     world.github.apps.pop("1")
     async with world.client(apps=(1, 2)) as client:
         await register(client, 1, 2)
-    assert world.github.minters == [SECOND, SECOND]
+    assert world.github.registered_by == [SECOND, SECOND]
     assert world.github.count("installation$") == 3, "401 is asked once more with a new JWT"
 
 
@@ -255,7 +255,7 @@ async def test_when_all_apps_are_held_the_soonest_is_told(world: World, two: Git
     assert world.github.count(REGISTER) == 2
     world.clock.at += 40
     await register(two, 1)
-    assert world.github.minters == [SECOND]
+    assert world.github.registered_by == [SECOND]
 
 
 async def test_when_no_app_is_allowed_it_is_the_operators(world: World, two: GitHubClient) -> None:
@@ -321,7 +321,7 @@ async def test_what_one_app_is_refused_is_not_the_answer_to_anothers_registratio
     assert not refused.done()
     world.github.over.set()
     await refused
-    assert world.github.minters == [SECOND, SECOND]
+    assert world.github.registered_by == [SECOND, SECOND]
 
 
 @pytest.mark.parametrize("blind", [FIRST, SECOND])
@@ -331,7 +331,7 @@ async def test_a_group_that_one_app_does_not_see_is_used_by_the_other(
     none = {"total_count": 1, "runner_groups": [{"id": 1, "name": "Default"}]}
     world.github.faults = [Fault("/runner-groups", 200, none, by=blind, times=99)]
     await register(two, *range(4))
-    assert set(world.github.minters) == {FIRST + SECOND - blind}
+    assert set(world.github.registered_by) == {FIRST + SECOND - blind}
     assert world.github.count("/runner-groups") <= 2
     with pytest.raises(OperatorError, match="no runner group 'none'"):
         await two.register("org:acme", "none", RunnerName("r9"), ("gpu",))
@@ -341,7 +341,7 @@ async def test_a_group_made_anew_is_read_again_by_every_app(
     world: World, two: GitHubClient
 ) -> None:
     await register(two, 1, 2)
-    assert set(world.github.minters) == {FIRST, SECOND}
+    assert set(world.github.registered_by) == {FIRST, SECOND}
     world.github.groups["acme"] = [(1, "Default"), (9, "gpu")]
     world.github.faults = [Fault(REGISTER, 422, {"message": "Invalid runner group"})]
     with pytest.raises(OperatorError):
