@@ -22,7 +22,7 @@ class FailureClass(StrEnum):
     CONFIGURATION = "configuration"
     UNSUPPORTED = "unsupported"
     BOOT_DEADLINE = "boot_deadline"
-    HEALTH_CHECK = "gate"
+    HEALTH_CHECK = "health_check"
     UNKNOWN = "unknown"
 
 

@@ -581,7 +581,7 @@ def test_what_an_answer_tells_to_do(
 ) -> None:
     server.answers = {ATTESTATION: (status, {"Retry-After": "7"}, b'{"error": "word"}')}
     with pytest.raises(getattr(agent, error)) as caught:
-        controller.hello()
+        controller.attest()
     assert "word" in str(caught.value)
     if error == "Again":
         assert caught.value.retry_after == 7
@@ -595,7 +595,7 @@ def test_a_retry_after_is_bounded(
 ) -> None:
     server.answers = {ATTESTATION: (503, {"Retry-After": named}, b'{"error": "busy"}')}
     with pytest.raises(agent.Again) as caught:
-        controller.hello()
+        controller.attest()
     assert caught.value.retry_after == read
 
 
@@ -608,7 +608,7 @@ def test_a_page_of_somebody_elses_is_no_word_of_the_controllers(
     before = controller.heard
     server.answers = {ATTESTATION: (status, {}, page)}
     with pytest.raises(agent.Again):
-        controller.hello()
+        controller.attest()
     assert controller.heard == before
 
 
@@ -629,7 +629,7 @@ def test_an_answer_of_another_shape_is_none(
 ) -> None:
     server.answers = {ATTESTATION: (200, {}, body)}
     with pytest.raises(agent.Again):
-        controller.hello()
+        controller.attest()
     assert controller.machine is None
 
 
@@ -642,7 +642,7 @@ def test_a_proxys_json_keeps_no_machine_waiting_for_ever(
     link = agent.Link(url_of(server))
     asked = agent.Controller(link, "lab", lambda: "cHJvb2Y=", clock)
     server.answers = {ATTESTATION: (200, {}, attestation_body())}
-    asked.hello()
+    asked.attest()
     asked.heard -= 100
     heard, path = asked.heard, f"/bootstrap/machines/m-1/{step}"
     server.answers[path] = (200, {}, b'{"status": "maintenance"}')
@@ -694,7 +694,7 @@ def test_a_assignment_of_another_shape_is_none(
         ATTESTATION: (200, {}, attestation_body()),
         POLL: (200, {}, json.dumps(answer).encode()),
     }
-    controller.hello()
+    controller.attest()
     with pytest.raises(agent.Again):
         controller.poll(1.0)
 
@@ -704,9 +704,9 @@ def test_the_nonce_authenticates_and_is_one_for_life(
 ) -> None:
     ready: Answer = (200, {}, b'{"state": "ready"}')
     server.answers = {ATTESTATION: (200, {}, attestation_body()), POLL: ready}
-    controller.hello()
+    controller.attest()
     assert controller.poll(1.0) is None
-    controller.hello()
+    controller.attest()
     controller.poll(1.0)
     bearers = [asked["Authorization"] for asked in server.asked if "Authorization" in asked]
     assert len(bearers) == 2
@@ -718,7 +718,7 @@ def test_the_clock_is_compared_with_the_date_header(
     agent: ModuleType, server: Any, controller: Any
 ) -> None:
     server.answers = {ATTESTATION: (200, {}, attestation_body())}
-    controller.hello()
+    controller.attest()
     assert controller.skew < 5
     host = agent.Host({"runner_user": None, "runner_directory": "/nowhere"})
     checks = agent.run_health_checks({"clock_skew_s": 10}, 60.0, host, 1.0)

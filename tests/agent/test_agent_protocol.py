@@ -45,7 +45,7 @@ def controller(agent: ModuleType, link: RecordedLink) -> Any:
 def test_a_attestation_carries_version_provider_proof_and_nonce(agent: ModuleType) -> None:
     link = RecordedLink(agent, WELCOME)
     asking = controller(agent, link)
-    assert asking.hello() == {"disk_gb": 50}
+    assert asking.attest() == {"disk_gb": 50}
     assert asking.machine == "m-1"
     ((method, path, headers, body, timeout),) = link.asked
     assert (method, path, timeout) == ("POST", "/bootstrap/hello", 10.0)
@@ -68,7 +68,7 @@ def test_each_step_is_asked_at_its_own_path(agent: ModuleType) -> None:
         (200, {"status": 204}),
     )
     asking = controller(agent, link)
-    asking.hello()
+    asking.attest()
     assert asking.poll(30.0) == agent.Assignment("r-1", "secret")
     asking.report("acknowledge", {"runner": "r-1"})
     assert [asking.may_release(), asking.may_release()] == [True, False]
@@ -101,11 +101,11 @@ def test_a_machines_name_has_1_to_128_characters(agent: ModuleType, length: int)
     link = RecordedLink(agent, (200, {"machine": "m" * length, "gate": {}}))
     asking = controller(agent, link)
     if 1 <= length <= 128:
-        asking.hello()
+        asking.attest()
         assert asking.machine == "m" * length
     else:
         with pytest.raises(agent.Again, match="200: not an answer"):
-            asking.hello()
+            asking.attest()
 
 
 @pytest.mark.parametrize("name", ["", "ä", "a b", "a/b", "..", "-"])

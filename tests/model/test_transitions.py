@@ -176,6 +176,6 @@ def test_states_are_spelled_as_github_and_the_history_spell_them() -> None:
         "configuration",
         "unsupported",
         "boot_deadline",
-        "gate",
+        "health_check",
         "unknown",
     ]
