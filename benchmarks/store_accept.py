@@ -79,7 +79,7 @@ async def main(rate: float, seconds: float, folder: Path) -> None:
     try:
         await at_a_rate(store, bodies, rate, int(rate))  # the first second warms up
         await store.commit([], [], [delivery(bodies, number).key for number in range(int(rate))])
-        await store.forget(time.time() + 1)
+        await store.prune(time.time() + 1)
         waits = sorted(await at_a_rate(store, bodies, rate, int(rate * seconds)))
         most = await flat_out(store, bodies, seconds)
     finally:

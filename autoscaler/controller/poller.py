@@ -192,10 +192,10 @@ class Poller:
 
     async def _beats(self) -> None:
         while True:
-            await self._store.beat(self._journal.now, self._arrived_until)
+            await self._store.record_heartbeat(self._journal.now, self._arrived_until)
             await self._clock.sleep(BEAT_EVERY)
 
     async def _forgetting(self) -> None:
         while True:
-            await self._store.forget(self._journal.now - ROWS_KEPT_FOR)
+            await self._store.prune(self._journal.now - ROWS_KEPT_FOR)
             await self._clock.sleep(FORGET_EVERY)

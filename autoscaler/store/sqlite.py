@@ -91,7 +91,7 @@ class SqliteStore:
         """See `Store.commit`."""
         await self._submit(Decision.of(records, history, applied, cooldowns, installations))
 
-    async def beat(self, at: Instant, arrived_until: Instant | None = None) -> None:
+    async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """See `Store.beat`."""
         await self._submit(Beat.of(at, arrived_until))
 
@@ -107,7 +107,7 @@ class SqliteStore:
             lambda connection: statements.read_rows_of(connection, *of, limit)
         )
 
-    async def forget(self, before: Instant) -> int:
+    async def prune(self, before: Instant) -> int:
         """See `Store.forget`. Many short transactions, so that arrivals need not wait."""
         gone = 0
         while some := await self._transact(lambda c: statements.forget(c, before)):

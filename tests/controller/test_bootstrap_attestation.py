@@ -388,7 +388,7 @@ async def restored(stage: str) -> tuple[Controller, Agent, RunnerName]:
         await agent.attest()
     if stage == "ready":
         await agent.health_checks()
-    await world.store.beat(world.clock.now())
+    await world.store.record_heartbeat(world.clock.now())
     backup = world.store.snapshot()
     assigned = await agent.start_runner()
     await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
@@ -471,7 +471,7 @@ async def test_after_a_short_absence_an_idle_machine_gets_its_job_before_any_lis
     world = World()
     controller, (agent,) = await launched(world)
     await agent.make_ready()
-    await world.store.beat(world.clock.now())
+    await world.store.record_heartbeat(world.clock.now())
     await controller.stop()
     await world.clock.sleep(60.0)
     again = Controller(world)

@@ -104,7 +104,7 @@ class WebhookTarget:
             why = f"{len(accepted)} accepted, {len(kept)} kept"
             findings.append(Finding(given[0], f"among the inputs of its chunk: {why}"))
         await self._store.commit([], [], applied=sorted(kept))
-        await self._store.forget(NEVER)
+        await self._store.prune(NEVER)
         return findings
 
     async def _judge(self, given: Input) -> str:

@@ -110,7 +110,7 @@ async def test_the_file_shrinks_after_pruning(path: Path) -> None:
     kept = [Delivery(str(n), "workflow_job", 100.0, noise.randbytes(20_000)) for n in range(400)]
     await asyncio.gather(*(store.accept(one) for one in kept))
     await store.commit([], [], applied=[one.key for one in kept[1:]])
-    await store.forget(200.0)
+    await store.prune(200.0)
     await store.close()
     assert size_of(path) < 400_000
     store = await SqliteStore.open(path)
@@ -136,7 +136,7 @@ async def test_a_delivery_applied_in_the_batch_that_brings_it_is_applied(
     store: SqliteStore,
 ) -> None:
     await asyncio.gather(
-        store.beat(1.0),
+        store.record_heartbeat(1.0),
         store.accept(delivery("a")),
         store.commit([], [], applied=[delivery("a").key]),
         store.accept(delivery("b")),
@@ -149,8 +149,8 @@ async def test_records_history_and_cooldowns_come_back(path: Path) -> None:
     records: list[Record] = [job(7), call("c0"), machine("m0"), runner("r0")]
     held = Cooldown("offering:x", 500.0, 2, "capacity", FailureClass.CAPACITY)
     await store.commit(records, [row("job", "7"), row("job", "7", event="queued")], (), [held])
-    await store.beat(100.0, 99.5)
-    await store.beat(123.5)
+    await store.record_heartbeat(100.0, 99.5)
+    await store.record_heartbeat(123.5)
     await store.close()
     again = await SqliteStore.open(path)
     state = await again.load(0.0)
@@ -165,7 +165,7 @@ async def test_records_history_and_cooldowns_come_back(path: Path) -> None:
 async def test_the_last_write_of_a_record_counts_also_within_a_batch(store: SqliteStore) -> None:
     first, last = job(1), dataclasses.replace(job(1), state=JobState.IN_PROGRESS)
     await asyncio.gather(
-        store.beat(1.0),
+        store.record_heartbeat(1.0),
         store.commit([first], [row("job", "1", event="queued")]),
         store.commit([last], [row("job", "1", event="in_progress")]),
     )
@@ -219,12 +219,12 @@ async def test_a_machine_s_call_and_runners_are_loaded_and_kept_with_it(
         ],
         [],
     )
-    assert await store.forget(1000.0) == 0
+    assert await store.prune(1000.0) == 0
     state = await store.load(1000.0)
     assert [c.id for c in state.launch_requests] == ["c"]
     assert [r.name for r in state.runners] == ["r"]
     await store.commit([machine("m", MachineState.TERMINATED, 20.0, of="c")], [])
-    assert await store.forget(1000.0) == 3
+    assert await store.prune(1000.0) == 3
 
 
 async def test_a_machine_that_was_taken_from_its_runner_is_loaded_for_a_day(
@@ -242,7 +242,7 @@ async def test_a_machine_that_was_taken_from_its_runner_is_loaded_for_a_day(
         [],
     )
     horizon = 10.0 + DAY
-    assert await store.forget(horizon) == 0
+    assert await store.prune(horizon) == 0
     state = await store.load(horizon - 1.0)
     assert [c.id for c in state.launch_requests] == ["c"]
     assert [m.id for m in state.machines] == ["m"]
@@ -255,7 +255,7 @@ async def test_a_job_that_left_memory_is_found_until_it_is_forgotten(store: Sqli
     await store.commit([ended], [])
     assert await store.find_job(JobId(5)) == ended
     assert await store.find_job(JobId(6)) is None
-    await store.forget(60.0)
+    await store.prune(60.0)
     assert await store.find_job(JobId(5)) is None
 
 
@@ -273,7 +273,7 @@ async def test_forget_takes_history_along_and_spares_what_lives(store: SqliteSto
         (),
         [Cooldown("over", 20.0, 1, ""), Cooldown("held", 90.0, 1, "")],
     )
-    assert await store.forget(60.0) == 2
+    assert await store.prune(60.0) == 2
     kept = [len(await store.history("job", record)) for record in ("1", "2", "99", "98")]
     assert kept == [0, 1, 0, 1]
     assert await store.history("machine", "m") == ()
@@ -286,7 +286,7 @@ async def test_forget_keeps_the_history_of_another_kind_s_record_of_the_same_nam
 ) -> None:
     rows = [row("job", "1", 90.0), row("machine", "1", 90.0)]
     await store.commit([job(1, JobState.COMPLETED, 50.0), machine("1")], rows)
-    assert await store.forget(60.0) == 1
+    assert await store.prune(60.0) == 1
     assert await store.history("job", "1") == ()
     assert len(await store.history("machine", "1")) == 1
 
@@ -302,14 +302,14 @@ async def test_forget_keeps_what_ended_at_that_very_moment(store: SqliteStore) -
         ],
         [],
     )
-    assert await store.forget(60.0) == 0
-    assert await store.forget(60.5) == 5
+    assert await store.prune(60.0) == 0
+    assert await store.prune(60.5) == 5
 
 
 async def test_forget_takes_reruns_that_ended_long_ago(store: SqliteStore) -> None:
     old, young = (rerun(number, RerunState.ENDED, at) for number, at in ((1, 50.0), (2, 90.0)))
     await store.commit([old, young, rerun(3, at=50.0)], [])
-    assert await store.forget(60.0) == 1
+    assert await store.prune(60.0) == 1
     assert [one.job for one in (await store.load(0.0)).reruns] == [2, 3]
 
 
@@ -318,7 +318,7 @@ async def test_history_of_what_cannot_be_a_job_s_number_is_forgotten(
     store: SqliteStore, name: str
 ) -> None:
     await store.commit([job(1)], [row("job", name, 10.0), row("job", "1", 10.0)])
-    await store.forget(60.0)
+    await store.prune(60.0)
     assert await store.history("job", name) == ()
     assert len(await store.history("job", "1")) == 1
 
@@ -327,7 +327,7 @@ async def test_forget_never_takes_a_delivery_that_was_not_applied(store: SqliteS
     for name, at in (("old", 10.0), ("waiting", 10.0), ("new", 90.0)):
         await store.accept(delivery(name, at))
     await store.commit([], [], applied=[delivery("old").key, delivery("new").key])
-    await store.forget(60.0)
+    await store.prune(60.0)
     assert await store.accept(delivery("old"))
     assert not await store.accept(delivery("waiting"))
     assert not await store.accept(delivery("new"))
@@ -336,7 +336,7 @@ async def test_forget_never_takes_a_delivery_that_was_not_applied(store: SqliteS
 async def test_forget_takes_more_than_one_transaction_holds(store: SqliteStore) -> None:
     ended = [job(number, JobState.COMPLETED, 50.0) for number in range(1200)]
     await store.commit(ended, [row("job", str(number)) for number in range(1200)])
-    assert await store.forget(60.0) == 1200
+    assert await store.prune(60.0) == 1200
     assert (await store.load(0.0)).jobs == ()
 
 
@@ -363,7 +363,7 @@ async def test_a_value_that_cannot_be_stored_fails_its_own_caller_only(store: Sq
         store.commit([job(1)], []),
         store.commit([], [row("job", "1", nowhere)]),
         store.commit([], [], (), [Cooldown("k", nowhere, 1, "")]),
-        store.beat(nowhere),
+        store.record_heartbeat(nowhere),
         return_exceptions=True,
     )
     good = [not isinstance(answer, StoreError) for answer in answers]

@@ -39,7 +39,7 @@ async def everything_at_once(store: SqliteStore) -> Sequence[object]:
         store.commit(
             [job(1)], [HistoryRow(1.0, "job", "1", "queued")], applied=[delivery("a").key]
         ),
-        store.beat(5.0),
+        store.record_heartbeat(5.0),
         return_exceptions=True,
     )
 
@@ -64,7 +64,7 @@ async def test_a_batch_that_fails_fails_whole_and_the_store_goes_on(store: Sqlit
 async def test_a_full_disk_keeps_nothing_of_the_batch_it_meets(store: SqliteStore) -> None:
     body = b"".join(number.to_bytes(4, "big") for number in range(50_000))
     pragma(store, "max_page_count = 1")
-    held = asyncio.create_task(store.beat(1.0))
+    held = asyncio.create_task(store.record_heartbeat(1.0))
     await asyncio.sleep(0)  # it is queued
     await asyncio.sleep(0)  # its write is under way: what comes now shares the next one
     batch: list[asyncio.Future[Any]] = [

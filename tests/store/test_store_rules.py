@@ -252,13 +252,13 @@ class StoreAgainstModel(RuleBasedStateMachine):
         pragma(self.store, "query_only = 0")
 
     @rule(at=TIMES)
-    def beat(self, at: float) -> None:
-        self.run(self.store.beat(at))
+    def record_heartbeat(self, at: float) -> None:
+        self.run(self.store.record_heartbeat(at))
         self.model.heartbeat = at
 
     @rule(before=TIMES)
     def forget(self, before: float) -> None:
-        assert self.run(self.store.forget(before)) == self.model.forget(before)
+        assert self.run(self.store.prune(before)) == self.model.forget(before)
 
     @rule()
     def restart(self) -> None:

@@ -97,7 +97,7 @@ class Store(Protocol):
         Calls that overlap are grouped into one fsync. Durable on return.
         """
 
-    async def beat(self, at: Instant, arrived_until: Instant | None = None) -> None:
+    async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """Remember that somebody was deciding at this moment.
 
         And until when all webhook deliveries are known to have arrived; None: as before.
@@ -109,7 +109,7 @@ class Store(Protocol):
     async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
         """What happened to one record, oldest first."""
 
-    async def forget(self, before: Instant) -> int:
+    async def prune(self, before: Instant) -> int:
         """Delete rows of what ended before this moment, and their history; how many records went."""
 
     async def close(self) -> None:

@@ -180,7 +180,7 @@ class MemoryStore:
 
         await self._durably(keep)
 
-    async def beat(self, at: Instant, arrived_until: Instant | None = None) -> None:
+    async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """Keep a sign of life; at once, for nothing waits for it."""
         await self.crash_point.burn()
         if self.failure is not None:
@@ -200,7 +200,7 @@ class MemoryStore:
         rows = [row for commit in self.commits for row in commit.history]
         return tuple(row for row in rows if (row.kind, row.record) == (kind, record))[:limit]
 
-    async def forget(self, before: Instant) -> int:
+    async def prune(self, before: Instant) -> int:
         """Note it, and forget nothing."""
 
         def drop() -> int:
