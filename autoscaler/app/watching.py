@@ -12,7 +12,7 @@ from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.loop_lag import LoopLag
 from autoscaler.controller.notice_reader import NoticeReader
-from autoscaler.controller.poller import Duty, Poller
+from autoscaler.controller.poller import PeriodicTask, Poller
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.ports.telemetry import Telemetry
@@ -44,7 +44,7 @@ def make_poller(
     world: World,
     arrived_until: Instant,
     quotas: KeptQuotas,
-    own: Sequence[Duty],
+    own: Sequence[PeriodicTask],
 ) -> Poller:
     """Create the reconciler with all tasks; `own` are the caller's."""
     lists = GuardedGitHubLists(world.client.lists)
@@ -74,8 +74,8 @@ def make_poller(
             circuits.run,
             LoopLag(world.telemetry).run,
             keep_out_of_collections,
-            *notice_reader.duties,
-            *consoles.duties,
+            *notice_reader.tasks,
+            *consoles.tasks,
         ),
         quotas.take_in,
     )

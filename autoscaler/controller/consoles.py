@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.poller import Duty
+from autoscaler.controller.poller import PeriodicTask
 from autoscaler.controller.ports.provider import (
     MOST_CONSOLE,
     OutcomeUnknownError,
@@ -62,7 +62,7 @@ class Consoles:
         journal.on_history(self._hear)
 
     @property
-    def duties(self) -> list[Duty]:
+    def tasks(self) -> list[PeriodicTask]:
         """One for each provider, to be looked after by the reconciler."""
         return [partial(self._attend, name) for name in self._waiting]
 

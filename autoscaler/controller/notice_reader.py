@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.poller import Duty
+from autoscaler.controller.poller import PeriodicTask
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
@@ -46,7 +46,7 @@ class NoticeReader:
         self._clock = clock
 
     @property
-    def duties(self) -> list[Duty]:
+    def tasks(self) -> list[PeriodicTask]:
         """One for each queue, to be looked after by the reconciler."""
         return [partial(self._attend, name) for name in self._queues]
 

@@ -33,7 +33,7 @@ BEAT_EVERY: Seconds = 10.0
 FORGET_EVERY: Seconds = 3600.0
 ROWS_KEPT_FOR: Seconds = 4 * 86400.0
 
-Duty = Callable[[], Coroutine[Any, Any, None]]
+PeriodicTask = Callable[[], Coroutine[Any, Any, None]]
 """Another look at the world, run until it ends or is cancelled. Raises StoreError alone."""
 
 QuotasTried = Callable[[ProviderName], Coroutine[Any, Any, None]]
@@ -53,10 +53,10 @@ class Poller:
         providers: Mapping[ProviderName, Provider],
         clock: Clock,
         arrived_until: Instant,
-        duties: Sequence[Duty] = (),
+        tasks: Sequence[PeriodicTask] = (),
         quotas_read: QuotasTried | None = None,
     ) -> None:
-        """`duties` are looked after beside its own tasks, each of its own trouble. `quotas_read` is
+        """`tasks` are looked after beside its own tasks, each of its own trouble. `quotas_read` is
         called after each try to read a provider's quotas.
 
         `arrived_until` may be of a clock that was ahead; then nobody knows what had arrived.
@@ -68,7 +68,7 @@ class Poller:
         self._clock = clock
         now = clock.now()
         self._arrived_until = arrived_until if arrived_until <= now else now - REDELIVERY_WINDOW
-        self._duties = duties
+        self._tasks = tasks
         self._quotas_read = quotas_read
         self._sweep_soon = {name: asyncio.Event() for name in providers}
         self._sweeps_begun = dict.fromkeys(providers, 0)
@@ -91,8 +91,8 @@ class Poller:
             group.create_task(self._redeliveries())
             group.create_task(self._beats())
             group.create_task(self._forgetting())
-            for duty in self._duties:
-                group.create_task(duty())
+            for task in self._tasks:
+                group.create_task(task())
 
     async def sweep(self, name: ProviderName) -> bool:
         """List a provider's machines once; False if the list is not complete."""

@@ -25,7 +25,7 @@ GATE_DEADLINE = 10 * 60.0
 async def asking(controller: Controller) -> AsyncIterator[None]:
     """Its consoles are read, as beside a running loop."""
     consoles = Consoles(controller.journal, controller.world.providers)
-    tasks = [asyncio.ensure_future(duty()) for duty in consoles.duties]
+    tasks = [asyncio.ensure_future(task()) for task in consoles.tasks]
     yield
     await asyncio.sleep(PATIENCE * (MOST_WAITING + 1))
     for task in tasks:

@@ -277,8 +277,8 @@ def test_a_queue_in_trouble_is_asked_ever_more_seldom_and_then_as_before() -> No
         reader, queue = attend(controller)
         refused = ProviderError(FailureClass.CONFIGURATION, "AccessDenied", "words")
         queue.script.extend([refused] * 8)
-        (duty,) = reader.duties
-        task = asyncio.ensure_future(duty())
+        (attend_queue,) = reader.tasks
+        task = asyncio.ensure_future(attend_queue())
         await asyncio.sleep(2000.0)
         task.cancel()
         gaps = [b - a for a, b in zip(queue.asked_at, queue.asked_at[1:], strict=False)]

@@ -1,4 +1,4 @@
-"""The duty that reads GitHub's lists: one error stops one thing, and what is removed at GitHub."""
+"""The task that reads GitHub's lists: one error stops one thing, and what is removed at GitHub."""
 
 import asyncio
 from collections.abc import Callable

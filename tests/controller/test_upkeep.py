@@ -1,4 +1,4 @@
-"""Slow duties at providers: quotas read, left-overs collected, each for itself."""
+"""Slow tasks at providers: quotas read, left-overs collected, each for itself."""
 
 import asyncio
 

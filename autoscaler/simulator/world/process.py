@@ -21,7 +21,7 @@ from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.notice_reader import NoticeReader
 from autoscaler.controller.opening import Opening
 from autoscaler.controller.operator_actions import OperatorActions
-from autoscaler.controller.poller import Duty, Poller
+from autoscaler.controller.poller import PeriodicTask, Poller
 from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub
 from autoscaler.controller.ports.github_lists import GitHubLists
@@ -194,7 +194,7 @@ class Parts:
             self._providers,
             ports.clock,
             arrived,
-            (opening.run, *self._duties()),
+            (opening.run, *self._tasks()),
         )
         self.desk = BootstrapService(
             self.journal,
@@ -213,20 +213,20 @@ class Parts:
     def _sell(self, opened: Collection[ProviderName]) -> None:
         self.journal.ledger.replace_catalogue(self._for_sale(opened))
 
-    def _duties(self) -> list[Duty]:
+    def _tasks(self) -> list[PeriodicTask]:
         ports, journal = self._ports, self.journal
         telemetry, clock = ports.telemetry, ports.duty_clock
-        duties = [
+        tasks = [
             Rerunner(journal, ports.reruns, clock).run,
-            *NoticeReader(journal, ports.notices, telemetry, ports.clock).duties,
-            *Consoles(journal, self._providers).duties,
+            *NoticeReader(journal, ports.notices, telemetry, ports.clock).tasks,
+            *Consoles(journal, self._providers).tasks,
             Circuits(journal, self._providers, clock).run,
         ]
         if ports.syncs:
             recall = self.intake.recall
             syncing = Syncing(journal, ports.lists, ports.github, recall, telemetry, clock)
-            duties.append(syncing.run)
-        return duties
+            tasks.append(syncing.run)
+        return tasks
 
     def _make_loop(self, github: GitHub) -> Reconciler:
         ports = self._ports
