@@ -126,7 +126,7 @@ class VirtualFleet:
             tag=lambda _: None,
             telemetry=self.heard,
             parse=parse,
-            pace=Pace(quiet=0.25, longest=2.0, tick=30.0),
+            pace=Pace(batch_idle=0.25, batch_max=2.0, tick=30.0),
         )
         self.process = ControllerProcess(ports, CrashPoint())
 

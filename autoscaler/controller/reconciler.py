@@ -30,21 +30,22 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How changes are gathered before planning, in real seconds.
+    """How long changes are batched before a pass plans, in real seconds.
 
-    Planning waits `quiet` after a change, and on while `stream` more jobs come in each such while:
-    `longest` at most (Karpenter's figures for batching launches). Where `flood` jobs came in one
-    of them, `lull` have to pass with less before it is over: a flood does not come evenly. Planning
-    happens every `tick` even if nothing changed, and takes at most a `share` of the process's time.
+    After a change, a pass waits for a window of `batch_idle` seconds in which fewer than `stream_jobs`
+    jobs were queued. If a window brought `burst_jobs` jobs or more, it waits for `burst_windows` such
+    windows in a row, because a burst does not arrive evenly. It waits no longer than `batch_max`.
+    (`batch_idle` and `batch_max` are Karpenter's names.) A pass also runs every `tick` if nothing
+    changed. Planning takes at most `planning_share` of the process's time.
     """
 
-    quiet: Seconds = 0.035
-    stream: int = 2
-    flood: int = 8
-    lull: int = 4
-    longest: Seconds = 1.0
+    batch_idle: Seconds = 0.035
+    stream_jobs: int = 2
+    burst_jobs: int = 8
+    burst_windows: int = 4
+    batch_max: Seconds = 1.0
     tick: Seconds = 1.0
-    share: float = 0.25
+    planning_share: float = 0.25
 
 
 LARGE_FLEET = 1000
@@ -170,21 +171,21 @@ class Reconciler:
         """Wait for a change or the next tick, then for the jobs that come with it."""
         if not await _set_within(self._journal.changed, self._pace.tick):
             return
-        until = self._pacing.now() + self._pace.longest
         pace = self._pace
-        quiet = max(pace.quiet, self._planning_took * (1.0 / pace.share - 1.0))
-        calm, enough = 0, 1
-        while calm < enough and self._pacing.now() < until:
-            began, known = self._pacing.now(), self._intake.jobs_queued
-            if await _set_within(self._due, quiet):
+        until = self._pacing.now() + pace.batch_max
+        window = max(pace.batch_idle, self._planning_took * (1.0 / pace.planning_share - 1.0))
+        idle_windows, windows_needed = 0, 1
+        while idle_windows < windows_needed and self._pacing.now() < until:
+            began, queued_before = self._pacing.now(), self._intake.jobs_queued
+            if await _set_within(self._due, window):
                 return
-            # Little by little: deliveries wait for the store behind what a turn writes.
+            # Applied in small pieces, because new deliveries wait for the store behind each write.
             await self._intake.apply_waiting()
             # A clock that was set back stands still for a while.
-            elapsed = max(self._pacing.now() - began, quiet)
-            came = (self._intake.jobs_queued - known) * pace.quiet / elapsed
-            calm = calm + 1 if came < pace.stream else 0
-            enough = pace.lull if came >= pace.flood else enough
+            elapsed = max(self._pacing.now() - began, window)
+            queued = (self._intake.jobs_queued - queued_before) * pace.batch_idle / elapsed
+            idle_windows = idle_windows + 1 if queued < pace.stream_jobs else 0
+            windows_needed = pace.burst_windows if queued >= pace.burst_jobs else windows_needed
 
     @asynccontextmanager
     async def _woken_at(self, moment: Instant | None) -> AsyncIterator[None]:

@@ -112,5 +112,5 @@ SETTING = Setting(
     quota=QUOTA,
     boot={SkuName("gpu"): 40.0, SkuName("big"): 90.0, SkuName("cpu"): 25.0, SkuName("arm"): 30.0},
     telemetry=Silence(),
-    pace=Pace(quiet=0.035, longest=1.0, tick=30.0),
+    pace=Pace(batch_idle=0.035, batch_max=1.0, tick=30.0),
 )

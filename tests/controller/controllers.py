@@ -37,7 +37,7 @@ from tests.planner.fleets import EAST, catalogue
 
 T = TypeVar("T")
 
-PACE = Pace(quiet=0.035, longest=1.0, tick=2.0)
+PACE = Pace(batch_idle=0.035, batch_max=1.0, tick=2.0)
 HEALTH_CHECK = {"disk_gb": 10}
 
 
