@@ -64,17 +64,17 @@ class Word:
     def unlisted(self) -> Sequence[ProviderName]:
         return self.not_listed
 
-    async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
+    async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
         if machine == "i-busy" and not force:
             raise OperatorRequestRefusedError(RefusalKind.CONTRADICTED, "it is at work")
         self.taken.append((machine, force))
         return MachineId(f"x-{machine}")
 
-    async def installation(self, old_id: str, *, force: bool = False) -> InstallationId:
+    async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
         self.taken.append((old_id, force))
         return InstallationId(old_id)
 
-    async def circuit(self, sku: str) -> SkuName:
+    async def close_circuit(self, sku: str) -> SkuName:
         if sku != "gpu":
             raise OperatorRequestRefusedError(RefusalKind.UNKNOWN, f"no SKU is called {sku}")
         self.taken.append((sku, False))

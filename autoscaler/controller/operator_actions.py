@@ -54,8 +54,8 @@ class OperatorActions:
         """See `OperatorRequests.unlisted`."""
         return sorted(set(self._providers) - self._journal.ledger.state.swept_at.keys())
 
-    async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
-        """See `OperatorRequests.orphan`."""
+    async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
+        """See `OperatorRequests.terminate`."""
         found = self._unverified_machine(machine)
         if not force:
             at_work = await self._at_work()
@@ -71,8 +71,8 @@ class OperatorActions:
         _log.warning("orphan_confirmed", machine=found.id, forced=force)
         return found.id
 
-    async def installation(self, old_id: str, *, force: bool = False) -> InstallationId:
-        """See `OperatorRequests.installation`."""
+    async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
+        """See `OperatorRequests.adopt`."""
         old = InstallationId(old_id)
         refusal = refusal_of_takeover(self._journal.ledger.state, old, force=force)
         if refusal is not None:
@@ -85,8 +85,8 @@ class OperatorActions:
         _log.warning("installation_taken_over", installation=old)
         return old
 
-    async def circuit(self, sku: str) -> SkuName:
-        """See `OperatorRequests.circuit`."""
+    async def close_circuit(self, sku: str) -> SkuName:
+        """See `OperatorRequests.close_circuit`."""
         name, state = SkuName(sku), self._journal.ledger.state
         if name not in state.catalogue.skus:
             _refuse(RefusalKind.UNKNOWN, f"no SKU of this fleet is called {sku}")

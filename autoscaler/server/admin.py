@@ -90,14 +90,14 @@ class AdminEndpoint:
             raise _MalformedError
         told = await self._body(request, {"force"})
         force = _flag(told, "force")
-        return json_answer(200, {"machine": await self._requests.orphan(machine, force=force)})
+        return json_answer(200, {"machine": await self._requests.terminate(machine, force=force)})
 
     async def _adopt(self, request: web.Request) -> web.Response:
         told = await self._body(request, {"installation", "force"})
         old, force = told.get("installation"), _flag(told, "force")
         if not isinstance(old, str) or _INSTALLATION.fullmatch(old) is None:
             raise _MalformedError
-        taken = await self._requests.installation(old, force=force)
+        taken = await self._requests.adopt(old, force=force)
         return json_answer(200, {"installation": taken})
 
     async def _circuit(self, request: web.Request) -> web.Response:
@@ -105,7 +105,7 @@ class AdminEndpoint:
         if _MACHINE.fullmatch(sku) is None:
             raise _MalformedError
         await self._body(request, set())
-        return json_answer(200, {"sku": await self._requests.circuit(sku)})
+        return json_answer(200, {"sku": await self._requests.close_circuit(sku)})
 
     async def _body(self, request: web.Request, keys: set[str]) -> dict[str, object]:
         """A JSON object of these keys at most; nothing at all is an empty one."""

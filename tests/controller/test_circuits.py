@@ -189,7 +189,7 @@ async def test_an_operator_closes_the_breaker() -> None:
         controller.journal, FakeLists(world.clock.now), world.providers
     )
     assert len(world.east.sent) == 1
-    assert await operator_actions.circuit("gpu") == "gpu"
+    assert await operator_actions.close_circuit("gpu") == "gpu"
     await world_settles(controller)
     assert len(world.east.sent) == 2
     rows = await world.store.history("sku", "gpu")
@@ -198,5 +198,5 @@ async def test_an_operator_closes_the_breaker() -> None:
     ]
     for sku, kind in (("gpu", RefusalKind.CONTRADICTED), ("cpu", RefusalKind.UNKNOWN)):
         with pytest.raises(OperatorRequestRefusedError) as refusal:
-            await operator_actions.circuit(sku)
+            await operator_actions.close_circuit(sku)
         assert refusal.value.kind is kind

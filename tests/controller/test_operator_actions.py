@@ -61,13 +61,13 @@ class Desk:
     async def refused(self, machine: str, *, force: bool = False) -> OperatorRequestRefusedError:
         """Why a machine is not given up."""
         with pytest.raises(OperatorRequestRefusedError) as caught:
-            await self.operator_actions.orphan(machine, force=force)
+            await self.operator_actions.terminate(machine, force=force)
         return caught.value
 
     async def not_taken(self, installation: str, *, force: bool = False) -> str:
         """Why an installation is not taken over."""
         with pytest.raises(OperatorRequestRefusedError) as caught:
-            await self.operator_actions.installation(installation, force=force)
+            await self.operator_actions.adopt(installation, force=force)
         assert caught.value.kind is RefusalKind.CONTRADICTED
         assert self.told == []
         return caught.value.reason
@@ -83,7 +83,7 @@ async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> N
         desk = await Desk().open()
         port: OperatorRequests = desk.operator_actions
         assert [one.machine for one in port.unverified()] == ["x-i-1"]
-        assert await port.orphan(name) == "x-i-1"
+        assert await port.terminate(name) == "x-i-1"
         assert (
             desk.world.store.machine(MachineId("x-i-1")).reason_code is TerminationReason.OPERATOR
         )
@@ -110,7 +110,7 @@ async def test_a_provider_is_unlisted_until_a_list_of_it_was_whole_since_the_sta
 @on_virtual_time
 async def test_a_confirmation_that_was_taken_outlives_its_process() -> None:
     desk = await Desk().open()
-    await desk.operator_actions.orphan("i-1")
+    await desk.operator_actions.terminate("i-1")
     await desk.controller.kill()
     await desk.open()
     await desk.controller.turn()
@@ -129,7 +129,7 @@ async def test_a_machine_that_may_be_at_work_is_kept_until_the_operator_insists(
     await desk.controller.turn()
     assert desk.world.east.ended == []
     asked = desk.lists.asked["runners"]
-    await desk.operator_actions.orphan("i-1", force=True)
+    await desk.operator_actions.terminate("i-1", force=True)
     assert desk.lists.asked["runners"] == asked
     await desk.controller.turn()
     assert desk.world.east.ended == [("i-1",)]
@@ -139,7 +139,7 @@ async def test_a_machine_that_may_be_at_work_is_kept_until_the_operator_insists(
 async def test_a_registration_that_does_nothing_keeps_no_machine() -> None:
     desk = await Desk().open()
     desk.at_work(f"ci-{INSTALLATION}-m-1")
-    await desk.operator_actions.orphan("i-1")
+    await desk.operator_actions.terminate("i-1")
 
 
 @on_virtual_time
@@ -156,7 +156,7 @@ async def test_a_machine_is_kept_while_github_cannot_be_asked() -> None:
 async def test_nothing_else_is_ended_on_an_operator_s_word() -> None:
     desk = await Desk().open()
     assert (await desk.refused("i-2", force=True)).kind is RefusalKind.UNKNOWN
-    await desk.operator_actions.orphan("i-1")
+    await desk.operator_actions.terminate("i-1")
     again = await desk.refused("i-1", force=True)
     assert (again.kind, "is assigned" in again.reason) == (RefusalKind.CONTRADICTED, True)
     strange = await Desk(OLD).open()
@@ -172,7 +172,7 @@ async def test_a_word_that_is_not_durable_was_not_taken() -> None:
     desk = await Desk().open()
     desk.world.store.failure = StoreError("disk full")
     with pytest.raises(StoreError):
-        await desk.operator_actions.orphan("i-1")
+        await desk.operator_actions.terminate("i-1")
 
 
 @on_virtual_time
@@ -182,7 +182,7 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
     assert "shown are: 01d01d01" in await desk.not_taken("2bad2bad")
     assert "already" in await desk.not_taken(INSTALLATION, force=True)
     with capture_logs() as logs:
-        assert await desk.operator_actions.installation(OLD) == OLD
+        assert await desk.operator_actions.adopt(OLD) == OLD
     (line,) = [one for one in logs if one["event"] == "installation_taken_over"]
     assert line["installation"] == OLD
     assert desk.told == [OLD]
@@ -192,7 +192,7 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
     await desk.controller.turn()
     assert desk.world.telemetry.counts.machines_foreign == 0
     assert desk.world.east.ended == []
-    await desk.operator_actions.orphan("x-i-1")
+    await desk.operator_actions.terminate("x-i-1")
     await desk.controller.turn()
     assert desk.world.east.ended == [("i-1",)]
 
@@ -200,7 +200,7 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
 @on_virtual_time
 async def test_what_an_operator_s_take_over_gave_up_is_ours_in_the_next_process_too() -> None:
     desk = await Desk(OLD).open()
-    await desk.operator_actions.installation(OLD)
+    await desk.operator_actions.adopt(OLD)
     saved = await desk.world.store.load(0.0)
     await desk.controller.kill()
     desk.world.catalogue = desk.world.catalogue.with_installations(saved.installations)
@@ -216,7 +216,7 @@ async def test_what_an_operator_s_take_over_gave_up_is_ours_in_the_next_process_
 
 async def _refused(desk: Desk, installation: str) -> str:
     with pytest.raises(OperatorRequestRefusedError) as caught:
-        await desk.operator_actions.installation(installation, force=True)
+        await desk.operator_actions.adopt(installation, force=True)
     return caught.value.reason
 
 

@@ -144,7 +144,7 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
             controller.journal, FakeLists(world.clock.now), world.providers
         )
         with pytest.raises(OperatorRequestRefusedError, match=f"east does not do it: {words}"):
-            await operator_actions.orphan(agent.machine)
+            await operator_actions.terminate(agent.machine)
         assert told[-1] == {
             "event": "machine_not_terminated",
             "log_level": "warning",

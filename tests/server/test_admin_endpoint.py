@@ -57,15 +57,15 @@ class Word:
     def unlisted(self) -> Sequence[ProviderName]:
         return [ProviderName("west")]
 
-    async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
+    async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
         self._take(machine, force)
         return MachineId(f"x-{machine}")
 
-    async def installation(self, old_id: str, *, force: bool = False) -> InstallationId:
+    async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
         self._take(old_id, force)
         return InstallationId(old_id)
 
-    async def circuit(self, sku: str) -> SkuName:
+    async def close_circuit(self, sku: str) -> SkuName:
         self._take(sku, False)
         return SkuName(sku)
 

@@ -37,21 +37,21 @@ class OperatorRequests(Protocol):
     def unlisted(self) -> Sequence[ProviderName]:
         """The providers that were not listed whole since the start: what they have is not known."""
 
-    async def orphan(self, machine: str, *, force: bool = False) -> MachineId:
+    async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
         """A machine, by our id or its provider's, is nobody's: it is ended.
 
         With `force`, although it may be alive. Durable on return. Raises OperatorRequestRefusedError,
         StoreError.
         """
 
-    async def installation(self, old_id: str, *, force: bool = False) -> InstallationId:
+    async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
         """The store of this installation is lost: its id and machines are ours from now on.
 
         With `force`, although this store has machines of its own. Durable on return. Raises
         OperatorRequestRefusedError, StoreError.
         """
 
-    async def circuit(self, sku: str) -> SkuName:
+    async def close_circuit(self, sku: str) -> SkuName:
         """What opened this SKU's circuit breaker is mended: machines are launched as before.
 
         Durable on return. Raises OperatorRequestRefusedError, StoreError.

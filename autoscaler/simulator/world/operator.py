@@ -55,9 +55,9 @@ class Operator:
         operator_actions = process.ready.operator_actions
         try:
             if one.machine is None:
-                await process.serve(operator_actions.installation(one.installation, force=True))
+                await process.serve(operator_actions.adopt(one.installation, force=True))
             else:
-                await process.serve(operator_actions.orphan(one.machine))
+                await process.serve(operator_actions.terminate(one.machine))
         except OperatorRequestRefusedError:
             self.refused += 1
         else:
