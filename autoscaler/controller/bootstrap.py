@@ -151,7 +151,7 @@ class BootstrapService:
         found = self._authenticated(machine, nonce)
         record = self._runner_of(found)
         if record is None or record.name != runner or record.handed_over_at is None:
-            raise BootstrapRefusedError(409, "second_grant")
+            raise BootstrapRefusedError(409, "second_assignment")
         if record.listening_at is not None:
             await self._journal.commit()  # the first one may still be on its way to the disk
             return
@@ -284,9 +284,9 @@ class BootstrapService:
             return None
         runner = self._runner_of(machine)
         if machine.state is not MachineState.ASSIGNED or runner is None:
-            raise BootstrapRefusedError(409, "not_parked")
+            raise BootstrapRefusedError(409, "not_ready")
         if runner.listening_at is not None or runner.state is RunnerState.BUSY:
-            raise BootstrapRefusedError(409, "second_grant")
+            raise BootstrapRefusedError(409, "second_assignment")
         if runner.handed_over_at is not None or runner.state is RunnerState.DONE:
             await self._releaser.replace(machine, runner)
             return None

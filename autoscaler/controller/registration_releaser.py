@@ -115,7 +115,7 @@ class RegistrationReleaser:
             finally:
                 self._replacing.discard(runner.name)
         if runner.listening_at is not None or runner.state is RunnerState.BUSY:
-            raise BootstrapRefusedError(409, "second_grant")
+            raise BootstrapRefusedError(409, "second_assignment")
         if self._handed_over(machine) >= MAX_HANDED_OVER:
             await self._close(runner, "handed over too often")
         self._name_again(machine, runner)

@@ -21,11 +21,11 @@ async def test_a_second_assignment_is_refused_once_the_first_is_acknowledged() -
     controller, agent = await assigned_machine(World())
     first = await agent.take_assignment()
     await agent.acknowledge(first.runner)
-    assert await refusal(agent.poll()) == (409, "second_grant")
+    assert await refusal(agent.poll()) == (409, "second_assignment")
     await say(controller, 1, JobState.IN_PROGRESS, first.runner)
     await controller.turn()
     assert runner_of(controller).state is RunnerState.BUSY
-    assert await refusal(agent.poll()) == (409, "second_grant")
+    assert await refusal(agent.poll()) == (409, "second_assignment")
     assert len(controller.world.github.registered) == 1
 
 
@@ -33,9 +33,9 @@ async def test_a_second_assignment_is_refused_once_the_first_is_acknowledged() -
 async def test_only_the_machines_own_handed_over_assignment_can_be_acknowledged() -> None:
     controller, agent = await assigned_machine(World())
     name = runner_of(controller).name
-    assert await refusal(agent.acknowledge(name)) == (409, "second_grant")
+    assert await refusal(agent.acknowledge(name)) == (409, "second_assignment")
     await agent.take_assignment()
-    assert await refusal(agent.acknowledge(RunnerName("ci-other-1"))) == (409, "second_grant")
+    assert await refusal(agent.acknowledge(RunnerName("ci-other-1"))) == (409, "second_assignment")
     await agent.acknowledge(name)
 
 
@@ -116,7 +116,7 @@ async def test_the_same_nonce_again_before_the_acknowledgement_gets_another_name
     assert second.jit_config != first.jit_config
     assert world.github.deleted == [first.runner]
     assert set(world.github.registrations) == {second.runner}
-    assert await refusal(agent.acknowledge(first.runner)) == (409, "second_grant")
+    assert await refusal(agent.acknowledge(first.runner)) == (409, "second_assignment")
     await agent.acknowledge(second.runner)
     assert runner_of(controller).state is RunnerState.LISTENING
 
@@ -223,7 +223,7 @@ async def test_a_assignment_is_for_the_machine_that_was_assigned_alone() -> None
     await controller.turn()
     first, second = await one.take_assignment(), await other.take_assignment()
     assert first.runner != second.runner
-    assert await refusal(other.acknowledge(first.runner)) == (409, "second_grant")
+    assert await refusal(other.acknowledge(first.runner)) == (409, "second_assignment")
     await one.acknowledge(first.runner)
     await other.acknowledge(second.runner)
     assert {r.machine for r in controller.state.runners.values()} == {one.machine, other.machine}

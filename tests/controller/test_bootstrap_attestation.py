@@ -319,7 +319,7 @@ async def test_attestation_again_after_the_assignment_was_handed_over_is_refused
     await agent.start_runner()
     again = Agent(controller, agent.instance, "SECRET-NONCE-2")
     assert await refusal(again.attest()) == (409, "assigned")
-    assert await refusal(agent.poll()) == (409, "second_grant")
+    assert await refusal(agent.poll()) == (409, "second_assignment")
 
 
 @on_virtual_time
@@ -333,7 +333,7 @@ async def test_a_ready_machine_that_says_attestation_again_becomes_ready_again_b
     assert controller.only_machine().state is MachineState.READY
     await agent.attest()
     assert controller.only_machine().state is MachineState.BOOTED
-    assert await refusal(agent.poll()) == (409, "not_parked")
+    assert await refusal(agent.poll()) == (409, "not_ready")
     await agent.health_checks()
     assert isinstance(await agent.poll(wait=1.0), StayReady)
 
@@ -458,7 +458,7 @@ def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
             await queue(controller, 2)
         await controller.turn()
         for _ in range(3):
-            assert await refusal(agent.poll(1.0)) == (409, "not_parked")
+            assert await refusal(agent.poll(1.0)) == (409, "not_ready")
             await controller.turn()
         machine = controller.only_machine(MachineState.ASSIGNED)
         assert (machine.unverified, machine.handed_over, machine.runner) == (True, True, None)

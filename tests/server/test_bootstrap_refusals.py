@@ -29,7 +29,7 @@ def counted(caller: Caller) -> dict[tuple[str, str], int]:
         (401, "signature"),
         (401, "nonce"),
         (403, "launch_time"),
-        (409, "second_grant"),
+        (409, "second_assignment"),
         (409, "expired"),
         (410, "ended"),
         (426, "protocol"),

@@ -12,7 +12,7 @@ class BootstrapRefusedError(Exception):
     """The request is refused. `status` is the HTTP status, `reason` a fixed, short word.
 
     400 malformed | 401 proof refused, nonce unknown | 403 account, instance, image, launch_time
-    | 409 assigned, expired, second_grant | 410 ended (power off) | 426 protocol.
+    | 409 assigned, expired, second_assignment | 410 ended (power off) | 426 protocol.
     """
 
     def __init__(self, status: int, reason: str) -> None:
