@@ -144,7 +144,7 @@ class Executor:
         return runner if unused else None
 
     def _launch(self, intent: Launch, now: float) -> Effect:
-        call = self._ids.call()
+        call = self._ids.launch_request()
         slots = tuple(self._ids.machine() for _ in range(intent.count))
         self._journal.note(
             e.LaunchRequestRecorded(

@@ -39,7 +39,7 @@ class RandomIds:
         """64 random bits."""
         return MachineId(secrets.token_hex(8))
 
-    def call(self) -> LaunchRequestId:
+    def launch_request(self) -> LaunchRequestId:
         """64 random bits."""
         return LaunchRequestId(secrets.token_hex(8))
 

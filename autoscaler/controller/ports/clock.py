@@ -21,7 +21,7 @@ class Ids(Protocol):
     def machine(self) -> MachineId:
         """16 hexadecimal digits, never given before."""
 
-    def call(self) -> LaunchRequestId:
+    def launch_request(self) -> LaunchRequestId:
         """16 hexadecimal digits, never given before."""
 
     def token(self) -> str:

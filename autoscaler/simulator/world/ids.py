@@ -13,7 +13,7 @@ class SequentialIds:
         """The next number."""
         return MachineId(self._next())
 
-    def call(self) -> LaunchRequestId:
+    def launch_request(self) -> LaunchRequestId:
         """The next number."""
         return LaunchRequestId(self._next())
 
