@@ -133,7 +133,7 @@ class Parts:
             _log.error("provider_not_opened", provider=name, error=str(error), hint=hint(error))
             return False
         await self._pricing.first_known(name)
-        return await self._poller.sweep(name)
+        return await self._poller.list_machines(name)
 
     async def _read_again(self, name: ProviderName) -> None:
         try:

@@ -18,8 +18,8 @@ from autoscaler.controller.wakeups import Wakeups
 from autoscaler.model.events import ListedMachine, MachinesListed, QuotasRead
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 
-SWEEP_EVERY: Seconds = 30.0
-SWEEP_SOON: Seconds = 2.0
+LIST_EVERY: Seconds = 30.0
+LIST_SOON: Seconds = 2.0
 
 LISTED_AT_ONCE = 1000
 """Machines of a provider's list that are taken in before everybody else has a turn."""
@@ -29,8 +29,8 @@ REDELIVER_EVERY: Seconds = 20.0
 REDELIVERY_WINDOW: Seconds = 3 * 86400.0
 """GitHub redelivers for three days (docs.github.com, webhooks: redelivering)."""
 
-BEAT_EVERY: Seconds = 10.0
-FORGET_EVERY: Seconds = 3600.0
+HEARTBEAT_EVERY: Seconds = 10.0
+PRUNE_EVERY: Seconds = 3600.0
 ROWS_KEPT_FOR: Seconds = 4 * 86400.0
 
 PeriodicTask = Callable[[], Coroutine[Any, Any, None]]
@@ -70,31 +70,31 @@ class Poller:
         self._arrived_until = arrived_until if arrived_until <= now else now - REDELIVERY_WINDOW
         self._tasks = tasks
         self._quotas_read = quotas_read
-        self._sweep_soon = {name: asyncio.Event() for name in providers}
-        self._sweeps_begun = dict.fromkeys(providers, 0)
+        self._list_soon = {name: asyncio.Event() for name in providers}
+        self._lists_begun = dict.fromkeys(providers, 0)
         self._listed: Wakeups[tuple[ProviderName, int]] = Wakeups(clock)
         self.github_answered = False
 
     async def list_soon(self, provider: ProviderName, patience: Seconds) -> None:
         """Have a provider's machines listed at the next chance, and wait so long for it at most."""
-        if provider not in self._sweeps_begun:
+        if provider not in self._lists_begun:
             return
-        self._sweep_soon[provider].set()
-        await self._listed.wait((provider, self._sweeps_begun[provider]), patience)
+        self._list_soon[provider].set()
+        await self._listed.wait((provider, self._lists_begun[provider]), patience)
 
     async def run(self) -> None:
         """Run until cancelled. Raises StoreError."""
         async with asyncio.TaskGroup() as group:
             for name in self._providers:
-                group.create_task(self._sweeps(name))
-                group.create_task(self._upkeep(name))
-            group.create_task(self._redeliveries())
-            group.create_task(self._beats())
-            group.create_task(self._forgetting())
+                group.create_task(self._list_repeatedly(name))
+                group.create_task(self._maintain(name))
+            group.create_task(self._redeliver_repeatedly())
+            group.create_task(self._record_heartbeats())
+            group.create_task(self._prune_repeatedly())
             for task in self._tasks:
                 group.create_task(task())
 
-    async def sweep(self, name: ProviderName) -> bool:
+    async def list_machines(self, name: ProviderName) -> bool:
         """List a provider's machines once; False if the list is not complete."""
         began_at = self._journal.now
         machines: list[ListedMachine] = []
@@ -125,17 +125,17 @@ class Poller:
             await asyncio.sleep(0)
         return tuple(machines[first:])
 
-    async def _sweeps(self, name: ProviderName) -> None:
-        soon = self._sweep_soon[name]
+    async def _list_repeatedly(self, name: ProviderName) -> None:
+        soon = self._list_soon[name]
         while True:
             soon.clear()
             # Who comes while a list is under way waits for the next one.
-            before = self._sweeps_begun[name]
-            self._sweeps_begun[name] += 1
-            await self.sweep(name)
+            before = self._lists_begun[name]
+            self._lists_begun[name] += 1
+            await self.list_machines(name)
             self._listed.wake((name, before))
-            await self._clock.sleep(SWEEP_SOON)
-            await self._first(soon, SWEEP_EVERY - SWEEP_SOON)
+            await self._clock.sleep(LIST_SOON)
+            await self._first(soon, LIST_EVERY - LIST_SOON)
 
     async def _first(self, event: asyncio.Event, seconds: Seconds) -> None:
         """Return when this has happened, or after the time."""
@@ -147,7 +147,7 @@ class Poller:
             sleeper.cancel()
             waiter.cancel()
 
-    async def _upkeep(self, name: ProviderName) -> None:
+    async def _maintain(self, name: ProviderName) -> None:
         """What an account allows and what launches left behind change slowly."""
         provider = self._providers[name]
         while True:
@@ -173,7 +173,7 @@ class Poller:
         calls = self._journal.ledger.state.open_launch_requests.values()
         return [call.body for call in calls if call.provider == name and call.body]
 
-    async def _redeliveries(self) -> None:
+    async def _redeliver_repeatedly(self) -> None:
         while True:
             oldest = self._journal.now - REDELIVERY_WINDOW
             since = max(oldest, self._arrived_until)
@@ -190,12 +190,12 @@ class Poller:
                 self._arrived_until = done.arrived_until
             await self._clock.sleep(pause)
 
-    async def _beats(self) -> None:
+    async def _record_heartbeats(self) -> None:
         while True:
             await self._store.record_heartbeat(self._journal.now, self._arrived_until)
-            await self._clock.sleep(BEAT_EVERY)
+            await self._clock.sleep(HEARTBEAT_EVERY)
 
-    async def _forgetting(self) -> None:
+    async def _prune_repeatedly(self) -> None:
         while True:
             await self._store.prune(self._journal.now - ROWS_KEPT_FOR)
-            await self._clock.sleep(FORGET_EVERY)
+            await self._clock.sleep(PRUNE_EVERY)

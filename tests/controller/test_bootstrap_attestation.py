@@ -121,7 +121,7 @@ async def test_while_a_call_is_in_flight_an_unknown_instance_may_be_its_answer()
     assert controller.lists_asked_for == [EAST]
 
     # Bound by its tag in the list that was asked for, it is known at its next try.
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     await agent.make_ready()
     assert controller.only_machine().state is MachineState.READY
 
@@ -187,7 +187,7 @@ async def test_a_machine_whose_launch_time_is_not_known_yet_waits_for_a_list() -
     with pytest.raises(NotKnownYetError):
         await agent.attest()
     assert controller.lists_asked_for == [EAST]
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     await agent.attest()
     assert controller.only_machine().launch_time == agent.instance.launch_time
 

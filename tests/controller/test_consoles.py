@@ -109,9 +109,9 @@ def test_one_that_goes_down_by_itself_before_it_is_up_is_asked_about() -> None:
         world.east.console_script.append("no agent on this image")
         async with asking(controller):
             agent.instance.leaving = True
-            await controller.poller.sweep(EAST)
+            await controller.poller.list_machines(EAST)
             agent.instance.terminated = True
-            await controller.poller.sweep(EAST)
+            await controller.poller.list_machines(EAST)
         machine = one_at(controller, agent.instance.id)
         assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.UNKNOWN)
         assert await told(world, machine.id) == ["no agent on this image"]
@@ -137,7 +137,7 @@ def test_what_says_its_reason_itself_is_not_asked(why: str) -> None:
             else:
                 await agent.make_ready()
                 agent.instance.terminated = True
-            await controller.poller.sweep(EAST)
+            await controller.poller.list_machines(EAST)
             await controller.turn()
         assert world.east.consoles_asked == []
 

@@ -151,7 +151,7 @@ async def test_a_lost_answer_is_found_by_its_tag_in_a_list() -> None:
     world.east.launch_script.append(Lost())
     controller = await controller_with_jobs(world, 2)
     await controller.turn()
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     assert states(controller) == [MachineState.LAUNCHED] * 2
     assert {m.provider_id for m in controller.state.machines.values()} == set(world.east.instances)
 
@@ -194,16 +194,16 @@ async def test_slots_are_written_off_after_a_repeat_and_two_complete_lists() -> 
     controller = await controller_with_jobs(world, 1)
     await controller.turn()
     # Lists before the repeat say nothing: the request may still be on its way.
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     await world.clock.sleep(6.0)
     await controller.turn()
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     assert states(controller) == [MachineState.REQUESTED]
     world.east.list_script.append(OutcomeUnknownError("half a list"))
     await world.clock.sleep(2.0)
-    assert await controller.poller.sweep(EAST) is False
+    assert await controller.poller.list_machines(EAST) is False
     await world.clock.sleep(61.0)
-    assert await controller.poller.sweep(EAST) is True
+    assert await controller.poller.list_machines(EAST) is True
     assert states(controller) == [MachineState.FAILED]
     assert only_call(controller).state is LaunchRequestState.SETTLED
     # The job is still wanted: a new call, with a token of its own.
@@ -262,7 +262,7 @@ async def test_an_answer_that_comes_after_a_list_bound_its_machines_changes_noth
     assert len(world.east.running) == 2
     assert only_call(controller).state is LaunchRequestState.SENT
     world.east.latency = 0.1
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     bound = {m.id: m.provider_id for m in controller.state.machines.values()}
     await world.clock.sleep(10.0)
     assert {m.id: m.provider_id for m in controller.state.machines.values()} == bound

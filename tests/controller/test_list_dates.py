@@ -22,7 +22,7 @@ async def test_a_machine_launched_during_a_providers_list_is_not_missing_from_it
     world = World()
     controller, _ = await launched(world)
     world.east.latency = SLOW
-    sweep = asyncio.create_task(controller.poller.sweep(EAST))
+    sweep = asyncio.create_task(controller.poller.list_machines(EAST))
     await asyncio.sleep(1.0)
     world.east.latency = 0.5
     await queue(controller, 2)
@@ -53,7 +53,7 @@ async def test_a_registration_is_suspected_from_the_beginning_of_a_list_on() -> 
     """Two lists that began a minute apart take it away, however long each of them took."""
     world = World()
     controller, lists = await begin(world)
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     lists.latency = SLOW
     lists.registrations = [RegisteredRunner(1, OURS, online=False, busy=False)]
     deleted = []
@@ -68,7 +68,7 @@ async def test_a_registration_is_suspected_from_the_beginning_of_a_list_on() -> 
     while world.clock.now() < began_at + 200.0:
         await asyncio.sleep(29.0)
         lists.latency = 0.3  # the first list alone took long
-        await controller.poller.sweep(EAST)
+        await controller.poller.list_machines(EAST)
     assert RUNNERS_SOON == CONFIRMED_AFTER
     assert deleted[0] - began_at == pytest.approx(RUNNERS_SOON, abs=3.0)
     await cancelled(task)

@@ -52,7 +52,7 @@ class Desk:
         """Its controller has taken over what there is, and listed the machine."""
         self.controller = Controller(self.world)
         await self.controller.resume()
-        await self.controller.poller.sweep(EAST)
+        await self.controller.poller.list_machines(EAST)
         self.operator_actions = OperatorActions(
             self.controller.journal, self.lists, [EAST], self.told.append
         )
@@ -103,7 +103,7 @@ async def test_a_provider_is_unlisted_until_a_list_of_it_was_whole_since_the_sta
     await desk.open()
     port = desk.operator_actions
     assert port.unlisted() == [EAST]
-    await desk.controller.poller.sweep(EAST)
+    await desk.controller.poller.list_machines(EAST)
     assert port.unlisted() == []
 
 

@@ -70,12 +70,12 @@ async def test_a_list_that_broke_off_is_believed_in_what_it_shows_and_in_nothing
     del world.east.instances[gone.id]
     for _ in range(10):
         world.east.list_script.append(BROKEN)
-        assert await controller.poller.sweep(EAST) is False
+        assert await controller.poller.list_machines(EAST) is False
         await world.clock.sleep(60.0)
     assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
     world.east.terminate(agents[0].instance.id)
     world.east.list_script.append(OutcomeUnknownError("time-out"))
-    assert await controller.poller.sweep(EAST) is False
+    assert await controller.poller.list_machines(EAST) is False
     states = sorted(m.state for m in controller.state.machines.values())
     assert states == [MachineState.TERMINATED, MachineState.LAUNCHED, MachineState.LAUNCHED]
 
@@ -88,10 +88,10 @@ async def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
     (machine,) = controller.state.machines.values()
     for pause in (0.0, 30.0, 25.0):
         await world.clock.sleep(pause)
-        assert await controller.poller.sweep(EAST)
+        assert await controller.poller.list_machines(EAST)
         assert machine.state is MachineState.LAUNCHED
     await world.clock.sleep(10.0)
-    assert await controller.poller.sweep(EAST)
+    assert await controller.poller.list_machines(EAST)
     assert machine.state is MachineState.LOST
 
 
@@ -102,11 +102,11 @@ async def test_machines_behind_an_empty_page_are_seen() -> None:
     controller, agents = await launched(world, 5)
     world.east.gaps = True
     for _ in range(3):
-        assert await controller.poller.sweep(EAST)
+        assert await controller.poller.list_machines(EAST)
         await world.clock.sleep(61.0)
     assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
     world.east.terminate(agents[-1].instance.id)
-    assert await controller.poller.sweep(EAST)
+    assert await controller.poller.list_machines(EAST)
     assert sorted(m.state for m in controller.state.machines.values())[0] is MachineState.TERMINATED
 
 
@@ -143,14 +143,14 @@ async def test_another_installations_machines_are_counted_and_never_touched() ->
     world = World()
     theirs = stranger(world, "11111111")
     controller = await controller_of(world)
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     await controller.turn()
     assert world.telemetry.counts.machines_foreign == 1
     assert world.telemetry.counts.dollars_per_hour == 1.0
     assert controller.state.machines == {}
     for _ in range(10):
         await world.clock.sleep(3600.0)
-        await controller.poller.sweep(EAST)
+        await controller.poller.list_machines(EAST)
         await controller.turn()
     assert world.east.ended == []
     assert world.east.running == [theirs]
@@ -161,7 +161,7 @@ async def test_our_own_machine_of_an_unknown_call_is_kept_as_possibly_assigned()
     world = World()
     stranger(world, "0badcafe")
     controller = await controller_of(world)
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     for _ in range(20):
         await world.clock.sleep(1800.0)
         await controller.turn()
@@ -175,7 +175,7 @@ async def test_a_machine_beyond_its_calls_slots_is_ended() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     extra = stranger(world, "0badcafe", agent.instance.call)
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     await controller.turn()
     assert world.east.ended == [(extra.id,)]
     assert world.east.running == [agent.instance]

@@ -61,7 +61,7 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
     notice = MachineNoticed(now, EAST, machine.provider_id, NoticeKind.SPOT_INTERRUPTION, now)
     await controller.journal.record(notice)
     world.east.terminate(machine.provider_id)
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     await world.clock.sleep(600.0)
     job = controller.state.jobs[JOB]
     now = world.clock.now()

@@ -179,7 +179,7 @@ def test_a_registration_without_a_machine_is_removed_unless_github_refuses(busy:
         world.github.registrations[OURS] = Registration(5, "org:acme", OURS, ("gpu",), busy=busy)
         task = asyncio.create_task(syncing_of(controller, lists).run())
         await asyncio.sleep(CONFIRMED_AFTER / 2)
-        await controller.poller.sweep(EAST)
+        await controller.poller.list_machines(EAST)
         assert world.github.deleted == []
         await asyncio.sleep(CONFIRMED_AFTER)
         assert not task.done()

@@ -46,7 +46,7 @@ async def test_machines_that_end_together_are_ended_in_one_request() -> None:
     await controller.turn()
     assert [set(request) for request in world.east.ended] == [{a.instance.id for a in agents}]
     assert world.telemetry.said.count(("machine_terminated", "gpu", TerminationReason.IDLE)) == 5
-    await controller.poller.sweep(EAST)
+    await controller.poller.list_machines(EAST)
     assert {m.state for m in controller.state.machines.values()} == {MachineState.TERMINATED}
 
 
@@ -132,7 +132,7 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
         with capture_logs() as logs:
             for expected in (0, 0, 1, 2, 3):
                 await controller.turn()
-                await controller.poller.sweep(EAST)
+                await controller.poller.list_machines(EAST)
                 told = [one for one in logs if one["event"] == "machine_not_terminated"]
                 assert len(told) == expected
                 await controller.turn()
@@ -177,7 +177,7 @@ def test_an_end_that_was_refused_is_asked_for_again(how: str) -> None:
         assert controller.state.machines[one.machine].state is MachineState.TERMINATING
         refused = await world.store.history("machine", one.machine)
         assert "end_refused" in [row.event for row in refused]
-        await controller.poller.sweep(EAST)
+        await controller.poller.list_machines(EAST)
         await controller.turn()
         assert len(world.east.ended) == 1, "not at once"
         await world.clock.sleep(120.0)

@@ -208,7 +208,7 @@ class Parts:
         self.loop = self._make_loop(github)
 
     async def _list(self, name: ProviderName) -> bool:
-        return await self._poller.sweep(name)
+        return await self._poller.list_machines(name)
 
     def _sell(self, opened: Collection[ProviderName]) -> None:
         self.journal.ledger.replace_catalogue(self._for_sale(opened))
