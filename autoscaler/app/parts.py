@@ -182,7 +182,7 @@ class Parts:
     async def finish(self) -> None:
         """Finish requests in flight, those of machines first, and store the results."""
         _log.info("finishing", in_flight=len(self._effects))
-        self._desk.leave()
+        self._desk.shut_down()
         await self.serving.stop()
         await self._loop.drain(FINISH_WITHIN)
 

@@ -79,7 +79,7 @@ class BootstrapService:
         self._list_soon = list_soon
         self._opened: Container[ProviderName] = providers if opened is None else opened
         self._awaiting: set[tuple[ProviderName, ProviderMachineId]] = set()
-        self.leaving = False
+        self.shutting_down = False
 
     async def attest(
         self,
@@ -141,7 +141,7 @@ class BootstrapService:
             if assigned is not None:
                 return assigned
             left = until - self._journal.now
-            if left <= 0 or self.leaving:
+            if left <= 0 or self.shutting_down:
                 self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
                 return StayReady()
             await self._registrar.wait_for_news(machine, left)
@@ -188,9 +188,9 @@ class BootstrapService:
             self._journal.changed.set()
         await self._journal.commit()
 
-    def leave(self) -> None:
+    def shut_down(self) -> None:
         """Answer every waiting poll: this process is about to go."""
-        self.leaving = True
+        self.shutting_down = True
         self._registrar.wake_all()
 
     async def _identified(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:

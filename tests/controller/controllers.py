@@ -204,7 +204,7 @@ class Controller:
         self.loop.stop()
         if self.running is not None:
             await self.running
-        self.desk.leave()
+        self.desk.shut_down()
         await self.loop.drain(30.0)
 
     async def _life(self) -> None:

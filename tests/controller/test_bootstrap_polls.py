@@ -132,7 +132,7 @@ async def test_leaving_answers_every_poll_at_once() -> None:
     poll = asyncio.create_task(agent.poll())
     await asyncio.sleep(1.0)
     began = world.clock.now()
-    controller.desk.leave()
+    controller.desk.shut_down()
     assert isinstance(await poll, StayReady)
     assert world.clock.now() - began < 0.1
 

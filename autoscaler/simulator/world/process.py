@@ -132,7 +132,7 @@ class ControllerProcess:
         if self.parts is not None and self.running is not None:
             self.parts.loop.stop()
             await self.running
-            self.parts.desk.leave()
+            self.parts.desk.shut_down()
             await self.parts.loop.drain(30.0)
         await self.kill()
 
