@@ -106,7 +106,9 @@ class ListedProvider:
         self._listed += [_new(one, order, offering, self._own) for one in launched]
         return LaunchAnswer(launched, ())
 
-    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+    async def terminate(
+        self, machines: Sequence[ProviderMachineId]
+    ) -> dict[ProviderMachineId, str]:
         """Terminate them, which takes longer than the benchmark."""
         del machines
         await self._clock.sleep(LATENCY)

@@ -119,12 +119,12 @@ class Executor:
                 return (self._assign(intent, now),)
             case DeregisterRunner(runner, reason):
                 self._journal.note(e.RunnerDeregistrationRequested(now, runner, reason))
-                return (self._registrar.withdraw(runner, reason),)
+                return (self._registrar.deregister(runner, reason),)
             case Terminate(machine, reason_code, reason):
                 unused = self._unused_registration(machine)
                 self._journal.note(e.TerminationRequested(now, machine, reason_code, reason))
                 self._registrar.wake(machine)
-                ending = self._terminator.end(machine)
+                ending = self._terminator.terminate(machine)
                 return (ending,) if unused is None else (self._registrar.discard(unused), ending)
             case ReadRunner(machine):
                 self._journal.note(e.RunnerReadRequested(now, machine))

@@ -47,9 +47,11 @@ class GuardedProvider:
         """See `Provider`."""
         return await guard(lambda: self._provider.launch(request), _LISTED, OutcomeUnknownError)
 
-    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+    async def terminate(
+        self, machines: Sequence[ProviderMachineId]
+    ) -> dict[ProviderMachineId, str]:
         """See `Provider`."""
-        return await guard(lambda: self._provider.end(machines), _LISTED, OutcomeUnknownError)
+        return await guard(lambda: self._provider.terminate(machines), _LISTED, OutcomeUnknownError)
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """See `Provider`."""

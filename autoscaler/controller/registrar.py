@@ -57,7 +57,7 @@ class Registrar:
         except OperatorError as error:
             await self._failed(runner, FailureClass.CONFIGURATION, str(error), 0.0)
         except (RunnerExistsError, RegistrationOutcomeUnknownError) as error:
-            await self.withdraw(name, f"minted without an answer: {error}")
+            await self.deregister(name, f"minted without an answer: {error}")
         else:
             if registered is not None:
                 await self._keep(runner, registered)
@@ -71,7 +71,7 @@ class Registrar:
                 demand.scope, demand.runner_group, runner.name, demand.runner_labels
             )
 
-    async def withdraw(self, name: RunnerName, reason: str) -> None:
+    async def deregister(self, name: RunnerName, reason: str) -> None:
         """Delete a registration that was not handed over, however long GitHub takes to agree."""
         runner = self._journal.ledger.state.runners[name]
         self._secrets.pop(name, None)

@@ -28,7 +28,7 @@ class Terminator:
         self._pacing = pacing
         self._gathered: dict[ProviderName, list[MachineId]] = {}
 
-    async def end(self, machine: MachineId) -> None:
+    async def terminate(self, machine: MachineId) -> None:
         """End a machine together with those whose turn comes at the same time."""
         provider = self._journal.ledger.state.machines[machine].provider
         if provider not in self._providers:
@@ -51,7 +51,7 @@ class Terminator:
         ids = {known[machine].provider_id: machine for machine in machines if machine in known}
         asked = [provider_id for provider_id in ids if provider_id is not None]
         try:
-            refused = await self._providers[provider].end(asked)
+            refused = await self._providers[provider].terminate(asked)
         except (ProviderError, OutcomeUnknownError) as error:
             refused = dict.fromkeys(asked, str(error))
         now = self._journal.now

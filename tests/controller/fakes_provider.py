@@ -150,7 +150,9 @@ class FakeProvider:
             raise OutcomeUnknownError("the connection broke")
         return answer
 
-    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+    async def terminate(
+        self, machines: Sequence[ProviderMachineId]
+    ) -> dict[ProviderMachineId, str]:
         await self.fuse.burn()
         self.ended.append(tuple(machines))
         step = self.end_script.popleft() if self.end_script else {}

@@ -50,7 +50,7 @@ class BrokenProvider(FakeProvider):
     async def launch(self, request: str) -> NoReturn:
         raise self.error
 
-    async def end(self, machines: object) -> NoReturn:
+    async def terminate(self, machines: object) -> NoReturn:
         raise self.error
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
@@ -113,7 +113,7 @@ async def read_all(provider: GuardedProvider) -> None:
     "call",
     [
         lambda p: p.launch("{}"),
-        lambda p: p.end([]),
+        lambda p: p.terminate([]),
         read_all,
         lambda p: p.quotas(),
         lambda p: p.collect([]),

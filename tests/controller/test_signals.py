@@ -66,5 +66,8 @@ async def test_disputed_jobs_wait_beside_the_others_of_their_sku() -> None:
 def test_ids_are_random_and_as_long_as_they_should_be() -> None:
     ids = RandomIds()
     assert {len(ids.machine()), len(ids.launch_request())} == {16}
-    assert len({ids.launch_request() for _ in range(20)} | {str(ids.machine()) for _ in range(20)}) == 40
+    assert (
+        len({ids.launch_request() for _ in range(20)} | {str(ids.machine()) for _ in range(20)})
+        == 40
+    )
     assert len(ids.token()) == 32

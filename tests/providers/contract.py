@@ -79,8 +79,8 @@ class ProviderContract:
     ) -> None:
         answer = await provider.launch(await provider.prepare(make_order(2, "token-end")))
         gone, kept = (one.provider_id for one in answer.launched)
-        assert await provider.end([gone]) == {}
-        assert await provider.end([gone]) == {}
+        assert await provider.terminate([gone]) == {}
+        assert await provider.terminate([gone]) == {}
         machines = await listed(provider)
         assert gone not in machines or machines[gone].terminated
         assert not machines[kept].terminated
@@ -94,7 +94,7 @@ class ProviderContract:
         assert {one.image for one in (await listed(provider)).values()} == {image}
 
     async def test_ending_nothing_asks_nothing(self, provider: Provider) -> None:
-        assert await provider.end([]) == {}
+        assert await provider.terminate([]) == {}
 
     @pytest.mark.parametrize("proof", [b"", b"hello", b"\x30\x80", b"\x00" * 100_000])
     async def test_a_proof_that_is_none_is_refused_with_a_fixed_word(

@@ -169,7 +169,7 @@ async def test_a_terminated_machine_says_why_and_holds_nothing(
     provider: Ec2Provider, make_order: MakeOrder
 ) -> None:
     answer = await provider.launch(await provider.prepare(make_order(1, "t")))
-    await provider.end([answer.launched[0].provider_id])
+    await provider.terminate([answer.launched[0].provider_id])
     (one,) = (await listed(provider)).values()
     assert one.terminated
     assert one.reason.startswith("Client.UserInitiatedShutdown")
@@ -181,7 +181,7 @@ async def test_unknown_machines_shield_nobody_from_ending(
 ) -> None:
     answer = await provider.launch(await provider.prepare(make_order(1, "t")))
     unknown = ProviderMachineId("i-0123456789abcdef0")
-    assert await provider.end([unknown, answer.launched[0].provider_id]) == {}
+    assert await provider.terminate([unknown, answer.launched[0].provider_id]) == {}
     assert [one.terminated for one in (await listed(provider)).values()] == [True]
 
 

@@ -117,7 +117,9 @@ class Provider(Protocol):
         Raises ProviderError when nothing was launched, OutcomeUnknownError when that is not known.
         """
 
-    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+    async def terminate(
+        self, machines: Sequence[ProviderMachineId]
+    ) -> dict[ProviderMachineId, str]:
         """Ask for these to be ended; idempotent. Returns the ones refused, with the reason.
 
         A machine that the provider does not know is not an error. Raises ProviderError,

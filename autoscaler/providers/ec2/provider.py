@@ -214,7 +214,9 @@ class Ec2Provider:
                     self._resources.note_full(subnets[zone])
         return result
 
-    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+    async def terminate(
+        self, machines: Sequence[ProviderMachineId]
+    ) -> dict[ProviderMachineId, str]:
         """Request the termination of these machines (see `Provider`)."""
         return await terminate_machines(self._api, machines)
 

@@ -116,7 +116,9 @@ class SimulatedProvider:
             raise OutcomeUnknownError("the connection broke")
         return answer
 
-    async def end(self, machines: Sequence[ProviderMachineId]) -> dict[ProviderMachineId, str]:
+    async def terminate(
+        self, machines: Sequence[ProviderMachineId]
+    ) -> dict[ProviderMachineId, str]:
         """Terminate; what is unknown is no error."""
         crash_point, strikes = self.crash_point, self._fault_schedule.strikes
         await crash_point.burn()
