@@ -63,11 +63,11 @@ def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
         dollars_per_hour=max(
             0.0, state.dollars_used - state.spot_costs.below_limits(state.catalogue)
         ),
-        on_trial=tuple(sku for sku in state.catalogue.skus if _is_on_trial(state, sku)),
+        circuits_open=tuple(sku for sku in state.catalogue.skus if _is_circuit_open(state, sku)),
     )
 
 
-def _is_on_trial(state: LedgerState, sku: SkuName) -> bool:
+def _is_circuit_open(state: LedgerState, sku: SkuName) -> bool:
     rows = (on_trial(state.cooldowns, key) for key in (boots_key(sku), exits_key(sku)))
     return any(row is not None for row in rows)
 

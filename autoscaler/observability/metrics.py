@@ -208,7 +208,7 @@ class PrometheusTelemetry:
         for (sku, state), count in counts.machines.items():
             place = (self._series.machines, (self._sku.value(sku), state.value))
             now[place] = now.get(place, 0) + count
-        for sku in counts.on_trial:
+        for sku in counts.circuits_open:
             now[self._series.on_trial, (self._sku.value(sku),)] = 1
         for (gauge, labels), value in now.items():
             if self._shown.get((gauge, labels)) != value:

@@ -124,7 +124,7 @@ async def test_the_first_refusal_opens_the_breaker_and_names_image_and_version()
         f"GitHub refuses actions/runner 2.320.0 in image {world.east.image_id}: {REFUSED[:60]}"
     )
     assert len(world.east.sent) == 1
-    assert world.telemetry.counts.on_trial == ("gpu",)
+    assert world.telemetry.counts.circuits_open == ("gpu",)
 
 
 @on_virtual_time

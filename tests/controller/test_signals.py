@@ -17,7 +17,7 @@ from tests.planner.fleets import EAST
 @on_virtual_time
 async def test_no_sku_of_a_new_fleet_has_an_open_circuit_breaker() -> None:
     controller = Controller(World())
-    assert fleet_counts(controller.state, controller.journal.now).on_trial == ()
+    assert fleet_counts(controller.state, controller.journal.now).circuits_open == ()
 
 
 @on_virtual_time

@@ -108,7 +108,7 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
             machines_unverified=6,
             machines_not_terminating=5,
             dollars_per_hour=12.5,
-            on_trial=[GPU],
+            circuits_open=[GPU],
         )
     )
     assert value(telemetry, "jobs_waiting", sku=GPU) == 3

@@ -19,7 +19,7 @@ class FleetCounts:
     """The fleet at one moment, by SKU. Jobs of nobody here are not in it.
 
     `oldest_waiting` is for how long the oldest of the waiting jobs has been queued.
-    `on_trial` are the SKUs that launch one machine at a time, for their last ones were no good.
+    `circuits_open` are the SKUs whose circuit breaker is not closed.
     """
 
     jobs_waiting: Mapping[SkuName, int] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class FleetCounts:
     machines_unverified: int = 0
     machines_not_terminating: int = 0
     dollars_per_hour: float = 0.0
-    on_trial: Collection[SkuName] = ()
+    circuits_open: Collection[SkuName] = ()
 
 
 class Telemetry(Protocol):
