@@ -179,7 +179,7 @@ class VirtualFleet:
         await asyncio.sleep(BOOT)
         with suppress(BootstrapRefusedError):
             await self._serve(instance)
-        self._provider.terminate(instance, "Client.InstanceInitiatedShutdown: its runner left")
+        self._provider.shut_down(instance, "Client.InstanceInitiatedShutdown: its runner left")
 
     async def _serve(self, instance: Instance) -> None:
         desk, nonce = self.process.ready.desk, f"SECRET-NONCE-{instance.id}"

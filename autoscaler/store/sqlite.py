@@ -92,7 +92,7 @@ class SqliteStore:
         await self._submit(Decision.of(records, history, applied, cooldowns, installations))
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
-        """See `Store.beat`."""
+        """See `Store.record_heartbeat`."""
         await self._submit(Beat.of(at, arrived_until))
 
     async def find_job(self, job: JobId) -> Job | None:
@@ -108,7 +108,7 @@ class SqliteStore:
         )
 
     async def prune(self, before: Instant) -> int:
-        """See `Store.forget`. Many short transactions, so that arrivals need not wait."""
+        """See `Store.prune`. Many short transactions, so that arrivals need not wait."""
         gone = 0
         while some := await self._transact(lambda c: statements.forget(c, before)):
             gone += some

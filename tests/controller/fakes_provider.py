@@ -160,7 +160,7 @@ class FakeProvider:
             raise step
         for machine in machines:
             if machine not in step and machine not in self.stuck:
-                self.terminate(machine)
+                self.shut_down(machine)
         await asyncio.sleep(self.latency)
         await self.fuse.burn()
         return {machine: why for machine, why in step.items() if machine in machines}
@@ -217,7 +217,7 @@ class FakeProvider:
     async def close(self) -> None:
         """Nothing is open."""
 
-    def terminate(self, machine: ProviderMachineId) -> None:
+    def shut_down(self, machine: ProviderMachineId) -> None:
         """The machine is off, whoever wanted it."""
         if machine in self.instances and not self.instances[machine].terminated:
             self.instances[machine].terminated = True

@@ -242,7 +242,7 @@ class _Machine:
                         raise PoweredOffError(refused.reason) from refused
                     await self._pause(5.0)
         except PoweredOffError:
-            self._living.world.east.terminate(self._instance.id)
+            self._living.world.east.shut_down(self._instance.id)
 
     async def _serve(self) -> None:
         proof = proof_of(self._instance)

@@ -119,7 +119,7 @@ def test_a_state_that_changed_is_looked_at_and_the_machine_is_gone_at_once() -> 
         reader, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.provider_id is not None
-        world.east.terminate(machine.provider_id)
+        world.east.shut_down(machine.provider_id)
         stranger = ProviderMachineId("i-of-others")
         queue.put(said(STATE, machine.provider_id, stranger))
         await reader.read(EAST)

@@ -73,7 +73,7 @@ async def test_a_list_that_broke_off_is_believed_in_what_it_shows_and_in_nothing
         assert await controller.poller.list_machines(EAST) is False
         await world.clock.sleep(60.0)
     assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
-    world.east.terminate(agents[0].instance.id)
+    world.east.shut_down(agents[0].instance.id)
     world.east.list_script.append(OutcomeUnknownError("time-out"))
     assert await controller.poller.list_machines(EAST) is False
     states = sorted(m.state for m in controller.state.machines.values())
@@ -105,7 +105,7 @@ async def test_machines_behind_an_empty_page_are_seen() -> None:
         assert await controller.poller.list_machines(EAST)
         await world.clock.sleep(61.0)
     assert {m.state for m in controller.state.machines.values()} == {MachineState.LAUNCHED}
-    world.east.terminate(agents[-1].instance.id)
+    world.east.shut_down(agents[-1].instance.id)
     assert await controller.poller.list_machines(EAST)
     assert sorted(m.state for m in controller.state.machines.values())[0] is MachineState.TERMINATED
 

@@ -215,7 +215,7 @@ async def test_a_machine_that_goes_while_its_registration_is_registered_leaves_n
     world.github.latency = 4.0
     controller, agent = await ready(world)
     await controller.turn(then=1.0)
-    world.east.terminate(agent.instance.id)
+    world.east.shut_down(agent.instance.id)
     await controller.poller.list_machines(EAST)
     await world.clock.sleep(60.0)
     assert len(world.github.registered) == 1

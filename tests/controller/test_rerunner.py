@@ -60,7 +60,7 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
     now = world.clock.now()
     notice = MachineNoticed(now, EAST, machine.provider_id, NoticeKind.SPOT_INTERRUPTION, now)
     await controller.journal.record(notice)
-    world.east.terminate(machine.provider_id)
+    world.east.shut_down(machine.provider_id)
     await controller.poller.list_machines(EAST)
     await world.clock.sleep(600.0)
     job = controller.state.jobs[JOB]

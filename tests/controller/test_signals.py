@@ -43,7 +43,7 @@ async def test_an_interruption_is_counted_once_whatever_else_happens_to_the_mach
         MachineNoticed(now, EAST, machine.provider_id, NoticeKind.SPOT_INTERRUPTION, now)
     )
     await agent.exit("it left")
-    world.east.terminate(machine.provider_id)
+    world.east.shut_down(machine.provider_id)
     await controller.poller.list_machines(EAST)
     await controller.turn()
     counted = [word for word in world.telemetry.said if word[0] == "machine_interrupted"]

@@ -130,7 +130,7 @@ class Machines:
         queue.say(NoticeKind.STATE_CHANGE, instance.id, self._around.now())
 
     def _take(self, instance: Instance, reason: str, failure: FailureClass | None) -> None:
-        self._providers[instance.offering.provider].terminate(instance, reason, failure)
+        self._providers[instance.offering.provider].shut_down(instance, reason, failure)
 
     def _some(self, fault: Fault) -> Instance | None:
         running = self.running

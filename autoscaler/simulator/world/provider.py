@@ -134,7 +134,7 @@ class SimulatedProvider:
                     instance.stays_until = max(instance.stays_until, self._now() + left)
                 # One that shuts down already ends for the reason that it had.
                 if instance.stays_until <= self._now() and instance.stopping_at is None:
-                    self.terminate(instance, "User initiated")
+                    self.shut_down(instance, "User initiated")
         await asyncio.sleep(LATENCY)
         await crash_point.burn()
         if strikes(FaultKind.END_SWALLOWED):
@@ -217,7 +217,7 @@ class SimulatedProvider:
         self.instances[instance.id] = self.running[instance.id] = instance
         self.on_launch(instance)
 
-    def terminate(
+    def shut_down(
         self, instance: Instance, reason: str, failure: FailureClass | None = None
     ) -> None:
         """A machine ends, whoever wanted it."""
