@@ -119,7 +119,7 @@ async def read_all(provider: GuardedProvider) -> None:
         lambda p: p.collect([]),
         lambda p: p.console("i-1"),
     ],
-    ids=["launch", "end", "machines", "quotas", "collect", "console"],
+    ids=["launch", "terminate", "machines", "quotas", "collect", "console"],
 )
 async def test_a_providers_bug_is_an_unknown_outcome(
     call: Callable[[GuardedProvider], Awaitable[object]],
@@ -248,7 +248,7 @@ METHODS: list[tuple[Any, str, int, type[Exception]]] = [
     (GuardedReruns, "rerun", 4, RetryLaterError),
     (GuardedProvider, "prepare", 1, ProviderError),
     (GuardedProvider, "launch", 1, OutcomeUnknownError),
-    (GuardedProvider, "end", 1, OutcomeUnknownError),
+    (GuardedProvider, "terminate", 1, OutcomeUnknownError),
     (GuardedProvider, "quotas", 0, OutcomeUnknownError),
     (GuardedProvider, "collect", 1, OutcomeUnknownError),
     (GuardedProvider, "image", 1, OutcomeUnknownError),

@@ -128,11 +128,11 @@ def test_a_ready_minimum_is_no_way_around_it() -> None:
 
 def test_the_metrics_are_told_of_it_until_it_is_over() -> None:
     world = in_storm()
-    assert fleet_counts(world.state, world.now).on_trial == (GPU,)
+    assert fleet_counts(world.state, world.now).circuits_open == (GPU,)
     (probe,) = start(world, 1)
     parks(world, probe)
-    assert fleet_counts(world.state, world.now).on_trial == ()
-    assert fleet_counts(in_exit_storm(1).state, 0.0).on_trial == (GPU,)
+    assert fleet_counts(world.state, world.now).circuits_open == ()
+    assert fleet_counts(in_exit_storm(1).state, 0.0).circuits_open == (GPU,)
 
 
 def test_another_sku_goes_on() -> None:
