@@ -25,10 +25,12 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WORD = re.compile(r"`([^`]+)`")
+ARROW = re.compile(r"(\S+) --> (\S+)(?: : .+)?")
+"""A line of a Mermaid state diagram: from, to."""
 
 TRANSITIONS: dict[str, Mapping[Any, frozenset[StrEnum]]] = {
     "Job": JOB_TRANSITIONS,
-    "Call": LAUNCH_REQUEST_TRANSITIONS,
+    "Launch request": LAUNCH_REQUEST_TRANSITIONS,
     "Machine": MACHINE_TRANSITIONS,
     "Runner": RUNNER_TRANSITIONS,
 }
@@ -128,6 +130,22 @@ def test_the_tables_of_transitions_are_the_code_s(record: str) -> None:
         for state in transitions
     ]
     assert table(ARCHITECTURE, record) == expected
+
+
+def test_the_drawn_life_of_a_machine_has_the_transitions_of_the_code() -> None:
+    ((kind, drawing),) = CODE_BLOCK.findall(section(ARCHITECTURE, "Machine"))
+    first, *lines = [line.strip() for line in drawing.splitlines()]
+    assert (kind, first) == ("mermaid", "stateDiagram-v2")
+    drawn = [ARROW.fullmatch(line) for line in lines]
+    assert None not in drawn
+    arrows = [(arrow[1], arrow[2]) for arrow in drawn if arrow is not None]
+    expected = [
+        (state.name.lower(), to.name.lower())
+        for state in MACHINE_TRANSITIONS
+        for to in MACHINE_TRANSITIONS
+        if to in MACHINE_TRANSITIONS[state]
+    ]
+    assert arrows == [("[*]", "requested"), *expected, ("terminated", "[*]")]
 
 
 def test_every_room_is_drawn() -> None:
