@@ -226,7 +226,7 @@ class _AccountSync:
         state = self._journal.ledger.state
         left_out = self.book.listed_repositories(scope, listed.items, state, listed.whole)
         if left_out:
-            _log.warning("repositories_left_out", scope=scope, repositories=left_out)
+            _log.warning("repositories_unwatched", scope=scope, repositories=left_out)
         return listed.calls
 
     async def _read_created(self, scope: str) -> int:

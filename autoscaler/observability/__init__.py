@@ -1,1 +1,1 @@
-"""Every metric, and log set-up."""
+"""The metrics and the log set-up."""

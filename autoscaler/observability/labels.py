@@ -1,7 +1,7 @@
-"""Keeps the set of values that one metric label can take finite.
+"""Bounds the set of values of a metric label.
 
-Names of the configuration always pass; of other words only the first few, and only if they look
-like a word of ours. The rest is counted under one name, never dropped.
+Names from the configuration are always used as they are. Of other values, the first few that look
+like a word are used; all further values count as `other`.
 """
 
 import re
@@ -13,14 +13,14 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/{}\-]{0,99}", re.ASCII)
 
 
 class BoundedLabel:
-    """At most `len(known) + extra + 1` values."""
+    """A label with at most `len(known) + extra + 1` values."""
 
     def __init__(self, known: Iterable[str] = (), extra: int = 0) -> None:
         self._allowed = set(known)
         self._left = extra
 
     def value(self, word: str) -> str:
-        """The word itself, or `other`."""
+        """Return the word itself, or `other` if the label has all its values."""
         if word in self._allowed:
             return word
         if self._left <= 0 or _WORD.fullmatch(word) is None:

@@ -1,7 +1,6 @@
-"""Where log lines go and how they look: JSON for machines, columns for a terminal.
+"""Configures logging: JSON lines, or columns for a terminal.
 
-Both structlog's and the standard library's loggers end here, with UTC time and without secrets.
-It decides nothing about what is worth a line.
+Applies to the loggers of structlog and of the standard library. Times are UTC, secrets are redacted.
 """
 
 import logging
@@ -16,7 +15,7 @@ from autoscaler.observability.redaction import redact
 
 
 class LogStyle(StrEnum):
-    """How a line looks; `auto` is console on a terminal and JSON elsewhere."""
+    """The format of log lines. `auto` is console on a terminal and JSON elsewhere."""
 
     AUTO = "auto"
     JSON = "json"
@@ -24,7 +23,7 @@ class LogStyle(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """The least that is shown."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -33,7 +32,7 @@ class LogLevel(StrEnum):
 
 
 _CHATTY = ("alembic", "asyncio", "botocore", "boto3", "urllib3", "aiohttp.access", "werkzeug")
-"""Libraries whose information is of no use to an operator: warnings only."""
+"""Libraries of which only warnings are logged: their other lines do not help an operator."""
 
 
 def configure_logging(
@@ -41,7 +40,7 @@ def configure_logging(
     style: LogStyle = LogStyle.AUTO,
     stream: TextIO | None = None,
 ) -> None:
-    """Set up all logging of the process, to `stream` (stderr). May be called again."""
+    """Send all log lines of the process to `stream` (default: stderr). Can be called again."""
     out = sys.stderr if stream is None else stream
     before: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -71,7 +70,7 @@ def configure_logging(
 
 
 def _formatter(before: list[Processor], renderers: list[Processor]) -> logging.Formatter:
-    """What every line goes through in the end, whoever wrote it."""
+    """Return the formatter for the lines of structlog and of the standard library."""
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *before],
         processors=[
@@ -86,7 +85,7 @@ def _renderers(out: TextIO, style: LogStyle) -> list[Processor]:
     terminal = out.isatty()
     if style is LogStyle.JSON or (style is LogStyle.AUTO and not terminal):
         return [structlog.processors.JSONRenderer(ensure_ascii=True)]
-    # Not the rich one: it prints the local variables of every frame, secrets among them.
+    # The rich formatter would print the local variables of every frame, which can be secrets.
     plain = structlog.dev.plain_traceback
     return [
         structlog.dev.ConsoleRenderer(

@@ -1,8 +1,4 @@
-"""The `Telemetry` port on Prometheus' metrics. The metrics library stands only in this room.
-
-It counts what it is told and decides nothing. Every label has a set of values bounded by the
-configuration.
-"""
+"""Implements the `Telemetry` port with Prometheus metrics. Each label has a bounded set of values."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -33,25 +29,25 @@ CONCLUSIONS = (
     "stale",
     "startup_failure",
 )
-"""What GitHub says of a completed job (docs.github.com: REST API, workflow jobs)."""
+"""GitHub's conclusions of a completed job (docs.github.com: REST API, workflow jobs)."""
 
 
 class PrometheusTelemetry:
-    """The `Telemetry` port on a registry of its own. Belongs to one event loop."""
+    """A `Telemetry` with its own registry, for use by one event loop."""
 
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(
         self, skus: Iterable[SkuName], providers: Iterable[ProviderName], version: str
     ) -> None:
-        """`skus` and `providers` are the configured names, `version` the product's own."""
+        """`skus` and `providers` are the configured names, `version` is the version of this program."""
         skus, providers = tuple(skus), tuple(providers)
         self._series = Series(skus, providers, version)
         self._shown = self._series.shown
         self._bound_labels(skus, providers)
 
     def render(self) -> bytes:
-        """All metrics in Prometheus' text format; to be served as `content_type`."""
+        """Return all metrics in Prometheus' text format. Its media type is `content_type`."""
         return self._series.render()
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
@@ -192,7 +188,7 @@ class PrometheusTelemetry:
         self._series.event_loop_lag.set(max(longest, 0.0))
 
     def fleet(self, counts: FleetCounts) -> None:
-        """See `Telemetry.fleet`. What is not in `counts` goes to zero."""
+        """See `Telemetry.fleet`. Sets every series that `counts` does not contain to zero."""
         now: dict[tuple[Gauge, tuple[str, ...]], float] = dict.fromkeys(self._shown, 0)
         for gauge, by_sku in (
             (self._series.waiting, counts.jobs_waiting),
@@ -202,14 +198,14 @@ class PrometheusTelemetry:
                 key = (gauge, (self._sku.value(sku),))
                 now[key] = now.get(key, 0) + count
         for sku, age in counts.oldest_waiting.items():
-            # Those of SKUs that left the configuration share a series: the oldest of all counts.
+            # SKUs that left the configuration share one series, which shows the oldest job of all.
             key = (self._series.oldest_waiting, (self._sku.value(sku),))
             now[key] = max(now.get(key, 0.0), age)
         for (sku, state), count in counts.machines.items():
             place = (self._series.machines, (self._sku.value(sku), state.value))
             now[place] = now.get(place, 0) + count
         for sku in counts.circuits_open:
-            now[self._series.on_trial, (self._sku.value(sku),)] = 1
+            now[self._series.circuit_open, (self._sku.value(sku),)] = 1
         for (gauge, labels), value in now.items():
             if self._shown.get((gauge, labels)) != value:
                 gauge.labels(*labels).set(value)
@@ -220,7 +216,7 @@ class PrometheusTelemetry:
         self._series.dollars.set(counts.dollars_per_hour)
 
     def _bound_labels(self, skus: tuple[SkuName, ...], providers: tuple[ProviderName, ...]) -> None:
-        # One each: a flood of one label's values must not use up another's.
+        # One per label, so that many values of one label do not use up those of another label.
         self._sku = BoundedLabel(skus)
         self._provider = BoundedLabel(providers)
         self._conclusion = BoundedLabel(CONCLUSIONS)
@@ -242,6 +238,6 @@ class PrometheusTelemetry:
 
 
 def _observe(histogram: Histogram, seconds: Seconds) -> None:
-    # One NaN would spoil the sum for good; a clock that stepped back is no negative wait.
+    # NaN would make the sum NaN for ever. A clock that was set back would give a negative duration.
     if math.isfinite(seconds):
         histogram.observe(max(seconds, 0.0))

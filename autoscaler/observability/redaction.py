@@ -1,7 +1,7 @@
-"""Takes secrets out of log entries, by the key they stand under and by their own look.
+"""Removes secrets from log entries, by the name of their key and by their format.
 
-The last net, not the first: nothing is supposed to log a secret. It also cuts what is longer or
-deeper than a log line should be. It never raises.
+This is a second line of defence: no code logs a secret on purpose. It also cuts long or deeply nested
+values. It never raises.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 REDACTED = "[redacted]"
 TEXT_LIMIT = 8192
-"""Characters kept of one value; a traceback keeps its end, where the error stands."""
+"""Maximum number of characters of one value. A long value keeps its start and its end."""
 
 _DEPTH = 6
 _ITEMS = 100
@@ -30,10 +30,10 @@ _SECRET_KEYS = (
 )
 
 _ESCAPED = r"\\?\\/|\\?\\u00[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}"
-"""How JSON and URLs write the letters of base64 that are special to them (RFC 8259, 7; RFC 3986, 2.1)."""
+"""Escapes of base64 characters in JSON and in URLs (RFC 8259, 7; RFC 3986, 2.1)."""
 
 _BROKEN = r"[\r\n]|\\[nr]"
-"""Where base64 is broken into lines, also as JSON and logs write it."""
+"""A line break in base64, also as JSON and logs write it."""
 
 _SECRET_TEXTS = re.compile(
     r"\bgh[a-z]_[A-Za-z0-9_.\-]{10,}"
@@ -42,7 +42,7 @@ _SECRET_TEXTS = re.compile(
     # A JIT configuration: base64 of {".runner": ...} or of any other JSON object.
     r"|(?:\b|(?<=\\[nrt]))ey[IJ](?:[A-Za-z0-9+/_\-]|" + _ESCAPED + "|" + _BROKEN + r"){97,}=*"
     r"|\b(?:[A-Za-z0-9+/_\-]|" + _ESCAPED + r"){300,}=*"
-    # Whatever an error quotes beside the name, however short or odd.
+    # Any value that an error message quotes next to the name, whatever its length.
     r"|(?<=jit_config)[\\\"' ]{0,6}[:=][\\\"' ]{0,6}[^\\\"',}\s]+"
     r"|(?<=--jitconfig)[=\s]+\S+"
     r"|\b[0-9A-Fa-f]{64}\b"
@@ -54,18 +54,18 @@ _SECRET_TEXTS = re.compile(
 
 
 def redact(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> dict[str, Any]:
-    """A structlog processor: the same entry without secrets, bounded in size."""
+    """Return the entry without secrets and with bounded values. A structlog processor."""
     return {key: _clean(key, value, _DEPTH) for key, value in entry.items()}
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether what stands under this key is never shown."""
+    """Return True if values of this key are never logged."""
     lowered = key.lower().replace("-", "_")
     return any(word in lowered for word in _SECRET_KEYS)
 
 
 def redact_text(text: str) -> str:
-    """Text without what looks like a credential, cut in the middle when too long."""
+    """Return the text without credentials, and without its middle if it is too long."""
     if len(text) > 2 * TEXT_LIMIT:
         text = text[:TEXT_LIMIT] + text[-TEXT_LIMIT:]
     text = _SECRET_TEXTS.sub(REDACTED, text)
@@ -99,5 +99,5 @@ def _shown(value: object) -> str:
         return f"{len(value)} bytes"
     try:
         return str(value) if isinstance(value, BaseException) else repr(value)
-    except Exception as error:  # noqa: BLE001 - anybody's repr; a log line must not fail for it
+    except Exception as error:  # noqa: BLE001 - a repr that raises must not lose the log line
         return f"[{type(value).__name__} whose repr raises {type(error).__name__}]"

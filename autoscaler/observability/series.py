@@ -1,7 +1,6 @@
-"""Every metric of the product: its name, its help text, its labels, and how all are rendered.
+"""Defines every metric: name, help text and labels. docs/metrics.md lists them, and a test compares both.
 
-The counters and gauges of known SKUs are there from the start, at zero. It counts nothing.
-docs/metrics.md lists them all; a test holds it to that.
+The counters and gauges of configured SKUs exist from the start, at zero.
 """
 
 import platform
@@ -30,66 +29,78 @@ from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 
 WAIT_BUCKETS = (1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 21600)
-"""Seconds: a ready machine serves within a few, a cold one in minutes, a drought lasts hours."""
+"""Seconds. A job starts on a ready machine in seconds, on a new one in minutes, without capacity in hours."""
 
 CALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 PASS_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 
 class Series:
-    """Every metric, on a registry of its own."""
+    """All metrics, in their own registry."""
 
     def __init__(
         self, skus: Iterable[SkuName], providers: Iterable[ProviderName], version: str
     ) -> None:
-        """`skus` and `providers` are the configured names, `version` the product's own."""
+        """`skus` and `providers` are the configured names, `version` is the version of this program."""
         self._registry = CollectorRegistry()
         self._make_jobs_and_machines()
         self._make_calls()
         self._make_process(version)
         self.shown: dict[tuple[Gauge, tuple[str, ...]], float] = {}
-        """The gauges that a picture of the fleet sets, as they stand."""
+        """Present values of the gauges that `Telemetry.fleet` sets."""
         self._show_zeroes(tuple(skus), tuple(providers))
         self._show_no_readings(tuple(providers))
 
     def render(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(_WithoutCreated(self._registry))
 
     def _make_jobs_and_machines(self) -> None:
         self.queue_seconds = self._histogram(
-            "job_queue_duration_seconds", "From queued to started.", ("sku",), WAIT_BUCKETS
+            "job_queue_duration_seconds", "Time from queued to in progress.", ("sku",), WAIT_BUCKETS
         )
         self.waiting = self._gauge("jobs_waiting", "Jobs that wait for a runner.", ("sku",))
         self.oldest_waiting = self._gauge(
-            "oldest_waiting_job_age_seconds", "How long the oldest waiting job waits.", ("sku",)
+            "oldest_waiting_job_age_seconds",
+            "Age of the oldest job that waits for a runner.",
+            ("sku",),
         )
-        self.unmatched = self._counter("jobs_unmatched", "Jobs that no SKU serves.", ("reason",))
-        self.in_progress = self._gauge("jobs_in_progress", "Jobs that run.", ("sku",))
-        self.completed = self._counter("jobs_completed", "Jobs that ended.", ("sku", "conclusion"))
+        self.unmatched = self._counter(
+            "jobs_unmatched", "Queued jobs that no SKU serves.", ("reason",)
+        )
+        self.in_progress = self._gauge("jobs_in_progress", "Jobs in progress.", ("sku",))
+        self.completed = self._counter("jobs_completed", "Completed jobs.", ("sku", "conclusion"))
         self.refused = self._counter(
-            "jobs_refused", "Jobs that no SKU of their labels may run.", ("sku", "code")
+            "jobs_refused", "Jobs that no SKU with their labels may run.", ("sku", "code")
         )
         self.outside_access = self._counter(
             "jobs_outside_access",
             "Jobs that ran on a machine whose SKU's access does not admit them.",
             ("sku", "reason"),
         )
-        self.machines = self._gauge("machines", "Machines and open slots.", ("sku", "state"))
+        self.machines = self._gauge(
+            "machines", "Machines and unanswered slots, by state.", ("sku", "state")
+        )
         self.foreign = self._gauge(
-            "machines_foreign", "Machines of this fleet's name and another installation.", ()
+            "machines_foreign",
+            "Machines with this fleet's name and the ID of another installation.",
+            (),
         )
         self.unverified = self._gauge(
-            "machines_unverified", "Machines that may be at work for all that is known.", ()
+            "machines_unverified",
+            "Machines that may be running a job, as far as the store shows.",
+            (),
         )
         self.not_terminating = self._gauge(
             "machines_not_terminating",
             "Machines that still exist after three requests to terminate them.",
             (),
         )
-        self.launches = self._counter("launches", "Machines asked for.", ("sku", "provider"))
+        self.launches = self._counter("launches", "Requested machines.", ("sku", "provider"))
         self.failures = self._counter(
-            "launch_failures", "Machines that failed before they could serve.", ("sku", "reason")
+            "launch_failures",
+            "Slots and machines that failed before they became ready.",
+            ("sku", "reason"),
         )
         self.ended = self._counter(
             "machines_terminated",
@@ -97,37 +108,43 @@ class Series:
             ("sku", "reason"),
         )
         self.exits = self._counter(
-            "runner_exits", "Runners that left, as their machines report it.", ("sku", "reason")
+            "runner_exits",
+            "Runners that exited, by the reason that their machines report.",
+            ("sku", "reason"),
         )
-        self.on_trial = self._gauge(
-            "sku_on_trial", "1 while a SKU launches one machine at a time.", ("sku",)
+        self.circuit_open = self._gauge(
+            "sku_circuit_open", "1 while the circuit breaker of the SKU is open.", ("sku",)
         )
         self.interrupted = self._counter(
-            "machines_interrupted", "Machines that their provider takes back.", ("sku", "kind")
+            "machines_interrupted",
+            "Machines that their provider interrupts, or may interrupt.",
+            ("sku", "kind"),
         )
         self.reruns = self._counter(
-            "jobs_interrupted", "Jobs whose machine was taken from under them.", ("sku", "outcome")
+            "jobs_interrupted",
+            "Jobs whose machine was interrupted while they ran.",
+            ("sku", "outcome"),
         )
         self.prices = self._gauge(
             "prices",
-            "Prices in use by where they come from.",
+            "Prices in use, by source.",
             ("provider", "capacity_type", "source"),
         )
         self.prices_read_at = self._gauge(
             "prices_read_timestamp_seconds",
-            "When the provider gave the prices in use, 0 if never.",
+            "Unix time at which the provider gave the oldest price in use, 0 if none.",
             ("provider", "capacity_type"),
         )
         self.quotas = self._gauge(
-            "quotas", "Quotas by where their limits come from.", ("provider", "source")
+            "quotas", "Quotas, by source of their limit.", ("provider", "source")
         )
         self.quotas_read_at = self._gauge(
             "quotas_read_timestamp_seconds",
-            "When the provider gave the oldest quota in use, 0 if never.",
+            "Unix time at which the provider gave the oldest quota in use, 0 if none.",
             ("provider",),
         )
         self.dollars = self._gauge(
-            "cost_dollars_per_hour", "Cost of the machines now, in US dollars an hour.", ()
+            "cost_dollars_per_hour", "Present cost of the machines, in US dollars per hour.", ()
         )
 
     def _make_calls(self) -> None:
@@ -135,21 +152,30 @@ class Series:
             "github_requests", "Requests to GitHub.", ("endpoint", "outcome")
         )
         self.github_seconds = self._histogram(
-            "github_request_duration_seconds", "Requests to GitHub.", ("endpoint",), CALL_BUCKETS
+            "github_request_duration_seconds",
+            "Duration of requests to GitHub.",
+            ("endpoint",),
+            CALL_BUCKETS,
         )
         bucket = ("app", "account", "resource")
-        self.github_answers = self._counter("github_answers", "Answers of GitHub.", bucket)
+        self.github_answers = self._counter(
+            "github_answers", "Answers from GitHub, by rate limit bucket.", bucket
+        )
         self.github_remaining = self._gauge(
-            "github_rate_limit_remaining", "Requests left in GitHub's hour.", bucket
+            "github_rate_limit_remaining", "Requests left in GitHub's rate limit bucket.", bucket
         )
         self.github_limit = self._gauge(
-            "github_rate_limit", "Requests that GitHub allows in an hour.", bucket
+            "github_rate_limit", "Size of GitHub's rate limit bucket per hour.", bucket
         )
         self.github_staleness = self._gauge(
-            "github_staleness_seconds", "Age of the oldest picture of what is active.", ("account",)
+            "github_staleness_seconds",
+            "Age of the oldest data about active repositories and runs.",
+            ("account",),
         )
         self.github_unwatched = self._gauge(
-            "github_repositories_left_out", "Repositories that are not looked at.", ("account",)
+            "github_repositories_unwatched",
+            "Repositories of the scopes whose jobs are not listed.",
+            ("account",),
         )
         self.group_too_wide = self._gauge(
             "runner_group_too_wide",
@@ -161,34 +187,38 @@ class Series:
         )
         self.provider_seconds = self._histogram(
             "provider_request_duration_seconds",
-            "Requests to providers.",
+            "Duration of requests to providers.",
             ("provider", "operation"),
             CALL_BUCKETS,
         )
         self.notices = self._counter(
-            "notices", "Messages in providers' queues of notices.", ("provider", "kind")
+            "notices", "Messages in the providers' interruption queues.", ("provider", "kind")
         )
         self.deliveries = self._counter("deliveries", "Webhook deliveries.", ("answer",))
         self.bootstrap = self._counter(
-            "bootstrap_requests", "Requests of booting machines.", ("step", "answer")
+            "bootstrap_requests", "Requests from machines' agents.", ("step", "answer")
         )
         self.pass_seconds = self._histogram(
             "loop_pass_duration_seconds",
-            "RegistrationBudget of the control loop.",
+            "Duration of a pass of the control loop.",
             (),
             PASS_BUCKETS,
         )
         self.event_loop_lag = self._gauge(
-            "event_loop_lag_max_seconds", "Longest wait of a due timer lately.", ()
+            "event_loop_lag_max_seconds",
+            "Longest recent delay of a due timer of the event loop.",
+            (),
         )
 
     def _make_process(self, version: str) -> None:
-        build = Info("autoscaler_build", "What is running.", registry=self._registry)
+        build = Info(
+            "autoscaler_build", "Version of this program and of Python.", registry=self._registry
+        )
         build.info({"version": version, "python": platform.python_version()})
         ProcessCollector(registry=self._registry)
 
     def _show_zeroes(self, skus: tuple[SkuName, ...], providers: tuple[ProviderName, ...]) -> None:
-        # A counter that begins at one loses its first step to every rate().
+        # rate() ignores the first step of a series that starts at one.
         for reason in Unmatched:
             self.unmatched.labels(reason.value)
         for sku in skus:
@@ -196,14 +226,14 @@ class Series:
             self._show(self.waiting, sku)
             self._show(self.oldest_waiting, sku)
             self._show(self.in_progress, sku)
-            self._show(self.on_trial, sku)
+            self._show(self.circuit_open, sku)
             for state in MachineState:
                 self._show(self.machines, sku, state.value)
             for provider in providers:
                 self.launches.labels(sku, provider)
             for failure in FailureClass:
                 self.failures.labels(sku, failure.value)
-            for kind in set(NoticeKind) - {NoticeKind.STATE_CHANGE}:  # takes no machine
+            for kind in set(NoticeKind) - {NoticeKind.STATE_CHANGE}:  # interrupts no machine
                 self.interrupted.labels(sku, kind.value)
             for outcome in RerunOutcome:
                 self.reruns.labels(sku, outcome.value)
@@ -247,9 +277,9 @@ class Series:
 
 
 class _WithoutCreated(Collector):
-    """Leaves out the `_created` samples: a third of all series, and of no use here.
+    """Removes the `_created` samples, a third of all series, which nothing here uses.
 
-    The library can only switch them off for the whole process.
+    The library can only disable them for the whole process.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

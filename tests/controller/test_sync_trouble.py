@@ -117,7 +117,7 @@ async def test_repositories_that_are_too_many_are_counted_and_told() -> None:
         await asyncio.sleep(5.0)
         await cancelled(task)
     assert controller.world.telemetry.left_out == {"acme": 2}
-    (line,) = [one for one in lines if one["event"] == "repositories_left_out"]
+    (line,) = [one for one in lines if one["event"] == "repositories_unwatched"]
     assert (line["scope"], line["repositories"], line["log_level"]) == ("org:acme", 2, "warning")
 
 

@@ -120,10 +120,10 @@ def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
     assert value(telemetry, "machines_unverified") == 6
     assert value(telemetry, "machines_not_terminating") == 5
     assert value(telemetry, "cost_dollars_per_hour") == 12.5
-    assert value(telemetry, "sku_on_trial", sku=GPU) == 1
-    assert value(telemetry, "sku_on_trial", sku=WINDOWS) == 0
+    assert value(telemetry, "sku_circuit_open", sku=GPU) == 1
+    assert value(telemetry, "sku_circuit_open", sku=WINDOWS) == 0
     telemetry.fleet(FleetCounts(jobs_waiting={GPU: 1}))
-    assert value(telemetry, "sku_on_trial", sku=GPU) == 0
+    assert value(telemetry, "sku_circuit_open", sku=GPU) == 0
     assert value(telemetry, "jobs_waiting", sku=GPU) == 1
     assert value(telemetry, "oldest_waiting_job_age_seconds", sku=GPU) == 0
     assert value(telemetry, "jobs_in_progress", sku=GPU) == 0
@@ -193,7 +193,7 @@ def test_how_old_the_picture_of_an_account_is_is_shown() -> None:
     telemetry.github_staleness("acme", 12.5)
     assert value(telemetry, "github_staleness_seconds", account="acme") == 12.5
     telemetry.github_unwatched("acme", 15_000)
-    assert value(telemetry, "github_repositories_left_out", account="acme") == 15_000
+    assert value(telemetry, "github_repositories_unwatched", account="acme") == 15_000
 
 
 def test_the_longest_lag_of_the_event_loop_is_shown_from_the_start() -> None:
@@ -281,10 +281,12 @@ CALLS: dict[str, tuple[object, ...]] = {
 
 MOST_VALUES = {"app": 33, "account": 67, "endpoint": 67, "outcome": 74, "resource": 18}
 MOST_VALUES |= {"operation": 50, "answer": 34, "step": 26, "kind": 6}
-MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "ground": 10, "state": 20}
+MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "state": 20}
 MOST_VALUES |= {"runner_group": 66, "code": len(Admission) + 1}
 ACCESS = {"repository", "fork", "scope", "public_repositories", "outside_access", OTHER}
-MOST_VALUES |= {"reason": len({*FailureClass, *Unmatched, *ExitReason, *ACCESS})}
+MOST_VALUES |= {
+    "reason": len({*FailureClass, *Unmatched, *ExitReason, *TerminationReason, *ACCESS})
+}
 MOST_VALUES |= {"capacity_type": len(CapacityType), "source": len({*PriceSource, *QuotaSource})}
 
 
