@@ -1,4 +1,4 @@
-"""RegistrationBudget fleet.yaml into frozen Settings, or into errors that name file, line, key and fix."""
+"""Reads fleet.yaml into frozen Settings, or reports errors with file, line, key and fix."""
 
 from autoscaler.config.catalogue import limits, registration_rate, scopes, sku
 from autoscaler.config.credentials import (

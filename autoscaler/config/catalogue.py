@@ -1,7 +1,7 @@
 """Converts Settings into the model's types for its Catalogue.
 
-Decides the defaults that depend on a second key. The composition root passes the offerings in,
-which only a provider knows.
+Sets the defaults that depend on a second key. The caller passes in the launch options, because only
+a provider can return their offerings.
 """
 
 from autoscaler.config.overlaps import own_labels
@@ -37,7 +37,7 @@ def limits(settings: Settings) -> Limits:
     quotas: dict[str, int] = {}
     for provider, place in settings.providers.items():
         given = place.ec2.quotas if place.ec2 else {}
-        # The narrower key wins, whatever the order.
+        # The narrower key replaces the wider one, in any order.
         for name, vcpus in sorted(given.items(), key=lambda item: "/" in item[0]):
             names = (name,) if "/" in name else tuple(f"{kind}/{name}" for kind in CapacityType)
             quotas |= {f"{provider}/{key}": vcpus for key in names}

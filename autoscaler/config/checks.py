@@ -84,7 +84,8 @@ def _transport(document: Document) -> Iterator[Problem]:
     if tls is None and not plain and not listen.loopback:
         what = f"other hosts can reach {listen}, and tls is missing"
         fix = (
-            "add tls: {certificate_file, key_file}, or insecure: true behind a proxy that ends TLS"
+            "add tls: {certificate_file, key_file}, or insecure: true behind a proxy that "
+            "terminates TLS"
         )
         yield document.problem(("server", "listen"), what, fix)
     if tls is not None and plain:
@@ -106,7 +107,7 @@ def _public_url(document: Document) -> Iterator[Problem]:
     elif server.child("tls") is None and secure and not plain:
         what = "is https, but the server has no tls"
         yield document.problem(
-            path, what, "add tls, or insecure: true behind a proxy that ends TLS"
+            path, what, "add tls, or insecure: true behind a proxy that terminates TLS"
         )
     elif not secure and not plain and not is_loopback(host):
         what = "would send secrets without encryption"
@@ -136,7 +137,7 @@ def _providers(document: Document) -> Iterator[Problem]:
         path = ("providers", name)
         kinds = [kind for kind in PROVIDER_KINDS if provider.child(kind)]
         if not kinds and provider.value:
-            continue  # Its unknown keys are reported.
+            continue  # `settings` reports its unknown keys.
         if len(kinds) != 1:
             what = "has both ec2 and kubernetes" if kinds else "has neither ec2 nor kubernetes"
             yield document.problem(path, what, "write exactly one of ec2 and kubernetes")

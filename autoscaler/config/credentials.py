@@ -106,7 +106,7 @@ def _app_path(index: int) -> KeyPath:
 
 
 def _app_key(document: Document, path: KeyPath, file: Path) -> bytes:
-    """GitHub's keys are RSA, unencrypted (GitHub Docs, "Managing private keys for GitHub Apps")."""
+    """Return the file's key: unencrypted RSA (GitHub Docs, "Managing private keys for GitHub Apps")."""
     pem = _read(document, path, file)
     try:
         key = private_key(pem)
@@ -128,7 +128,7 @@ def _secrets(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes
 
 
 def _tokens(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes, ...]:
-    """Tokens are sent in a header (RFC 6750): visible ASCII, and too long to guess."""
+    """Return the file's tokens: visible ASCII for a header (RFC 6750), and too long to guess."""
     tokens = _secrets(document, path, file)
     if not all(_TOKEN.fullmatch(token.get_secret_value()) for token in tokens):
         what = (
@@ -142,7 +142,7 @@ def _read(document: Document, path: KeyPath, file: Path) -> bytes:
     try:
         content = read_bounded(file, "", MAX_SECRET_BYTES)
     except ConfigurationError as error:
-        # Without the file name, which may be the secret itself if there is no such file.
+        # Without the file name: if there is no such file, the name may be the secret itself.
         fix = error.problems[0].fix
         raise ConfigurationError([document.problem(path, error.problems[0].what, fix)]) from None
     if len(content) > MAX_SECRET_BYTES:

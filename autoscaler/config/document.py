@@ -275,7 +275,7 @@ class _Builder:
 
 
 def _resolve(text: str) -> Scalar:
-    """YAML 1.2's core schema for plain scalars, decimal only."""
+    """Return the value of a plain scalar (YAML 1.2's core schema, with decimal numbers only)."""
     if text in _NULL:
         return None
     if text in _BOOL:

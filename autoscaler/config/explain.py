@@ -17,7 +17,7 @@ _KEY = "[key]"
 
 
 def explain(document: Document, errors: Iterable[ErrorDetails]) -> Iterator[Problem]:
-    """Return a problem for each error. A misspelled key counts once, not as missing and unknown."""
+    """Return a problem for each error, but only one for a misspelled key: unknown, not also missing."""
     errors = list(errors)
     unknown = {error["loc"] for error in errors if error["type"] == "extra_forbidden"}
     misspelt = {(*loc[:-1], _meant(loc)) for loc in unknown}
@@ -55,7 +55,7 @@ def keys(section: type[Section]) -> dict[str, FieldInfo]:
 
 
 def section_in(annotation: Any) -> type[Section] | None:
-    """Return the section that a field contains, once or several times."""
+    """Return the type of the section, or of the sections, in a field."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next((found for part in get_args(annotation) if (found := section_in(part))), None)

@@ -20,7 +20,7 @@ from autoscaler.config.values import valid
 
 SQLITE = "sqlite:///"
 _PAGE = 4096
-"""Bytes: what SQLite writes at least (sqlite.org, "Database File Format", 1.3.2)."""
+"""Bytes of SQLite's smallest write (sqlite.org, "Database File Format", 1.3.2)."""
 _SQLITE_MAGIC = b"SQLite format 3\0"
 """The first bytes of every database that is not empty (sqlite.org, "Database File Format", 1.2)."""
 _SECRET = {
@@ -38,10 +38,10 @@ def check_files(document: Document, folder: Path, *, try_store: bool) -> Iterato
         name = text(document.root, *path)
         if name is None or not name or "\0" in name:
             continue
-        trouble = _trouble(folder, name)
-        if trouble is None:
+        reason = _read_error(folder, name)
+        if reason is None:
             continue
-        what, fix = trouble
+        what, fix = reason
         # If there is no such file, the name itself may be the secret.
         secret = path[-1] in _SECRET and not _exists(folder / name)
         yield document.problem(path, what if secret else f"{show(name)} {what}", fix)
@@ -49,12 +49,12 @@ def check_files(document: Document, folder: Path, *, try_store: bool) -> Iterato
 
 
 def empty_store(document: Document, folder: Path) -> Iterator[Problem]:
-    """Warn of an empty store, which a failed copy may have left: it counts as a new store."""
+    """Warn of an empty store, which counts as a new one, because a failed copy may have left it."""
     url = text(document.root, "store") or ""
     file = folder / url.removeprefix(SQLITE)
     if url.startswith(SQLITE) and file.is_file() and not file.stat().st_size:
         what = f"{show(url)} is an empty file, which counts as a new store"
-        fix = "if it should be a backup, restore it again"
+        fix = "if you copied it from a backup, copy it again"
         yield document.problem(("store",), what, fix, warning=True)
 
 
@@ -69,9 +69,9 @@ def exposed_secrets(document: Document, folder: Path) -> Iterator[Problem]:
 
 
 def named_file(document: Document, folder: Path, *path: str | int) -> Path | None:
-    """Return the file at a path, or None if there is none that can be read."""
+    """Return the file that the value at a path names, or None if it cannot be read."""
     name = valid(document.root, FilePath, *path)
-    if name is None or _trouble(folder, name) is not None:
+    if name is None or _read_error(folder, name) is not None:
         return None  # `check_files` reports it
     return folder / str(name)
 
@@ -93,7 +93,7 @@ def _paths(document: Document) -> Iterator[KeyPath]:
             yield ("providers", name, "ec2", "identity_certificates", index)
 
 
-def _trouble(folder: Path, name: str) -> tuple[str, str] | None:
+def _read_error(folder: Path, name: str) -> tuple[str, str] | None:
     """Return why a file cannot be read and the fix, or None."""
     file = folder / name
     try:
@@ -130,14 +130,14 @@ def _store(document: Document, folder: Path, try_store: bool) -> Iterator[Proble
             ("store",), what, f"create the folder {file.parent}, or use another one"
         )
         return
-    trouble = _store_trouble(file)
-    if trouble is None and try_store:
-        trouble = _unwritable(file)
-    if trouble is not None:
-        yield document.problem(("store",), f"{show(url)} {trouble[0]}", trouble[1])
+    reason = _store_error(file)
+    if reason is None and try_store:
+        reason = _unwritable(file)
+    if reason is not None:
+        yield document.problem(("store",), f"{show(url)} {reason[0]}", reason[1])
 
 
-def _store_trouble(file: Path) -> tuple[str, str] | None:
+def _store_error(file: Path) -> tuple[str, str] | None:
     another = "name a new file, or the fleet's own store"
     try:
         if not file.exists():
@@ -154,9 +154,9 @@ def _store_trouble(file: Path) -> tuple[str, str] | None:
 
 
 def _unwritable(file: Path) -> tuple[str, str] | None:
-    """Return why the store or the files that SQLite keeps beside it cannot be written, or None.
+    """Return why the store or SQLite's files beside it cannot be written and the fix, or None.
 
-    Writes a page to an unnamed file in the same folder, if the system has such files.
+    Writes a page to a temporary file in the same folder, and leaves nothing there.
     """
     try:
         if file.exists():

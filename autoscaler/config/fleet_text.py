@@ -8,23 +8,23 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from autoscaler.config.placeholders import APP_ID, HOST, ORGANISATION, SECURITY_GROUP, SUBNET
+from autoscaler.config.placeholders import APP_ID, HOST, ORGANIZATION, SECURITY_GROUP, SUBNET
 from autoscaler.config.problems import show
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _WORDS = {"null", "true", "false"}
 
 _REST = f"""\
-# Replace what begins with YOUR-, and the region, if yours is another one: `autoscaler check` names
-# each. The limits are low on purpose, and the fleet's name is yours to choose. Put the files that are
-# named here beside this one.
+# Correct each entry that begins with YOUR-: `autoscaler check` lists them. Correct the region, choose
+# a name for the fleet, and raise the limits, which are low on purpose. The file names below are
+# relative to the folder of this file.
 fleet: imported
 github:
   apps:
     - {{id: {APP_ID}, private_key_file: github-app.pem}}
   webhook_secret_file: webhook-secret
   scopes:
-    - {{org: {ORGANISATION}}}
+    - {{org: {ORGANIZATION}}}
 server:
   listen: 0.0.0.0:8443
   tls: {{certificate_file: server.pem, key_file: server.key}}

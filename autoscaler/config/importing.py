@@ -46,14 +46,15 @@ def import_scale_config(
         text = skus_text(imported.skus, file.name)
     if len(text) > MAX_BYTES:
         what = f"results in more than {MAX_BYTES // 1024} KiB, the limit of a fleet.yaml"
-        raise ConfigurationError([Problem(shown, 0, "", what, "import it in parts")])
+        fix = "split it into several files, and import each"
+        raise ConfigurationError([Problem(shown, 0, "", what, fix)])
     return text, imported
 
 
 def report_lines(imported: Imported, file: str, width: int | None = None) -> Iterator[str]:
     """Return the report: a table of the reported keys, the images to check, and the totals.
 
-    No line is longer than `width`, a terminal's; None is for a pipe, where each key has one line.
+    `width` is the terminal's, and no line is longer. None, for a pipe, gives one line for each key.
     """
     rows = [(f"{file}:{one.line}", one.key, one.why) for one in imported.reported]
     place, key = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
@@ -78,7 +79,7 @@ def _about(image: str) -> str:
     """Return a note on an image of the file, given as `name|owner`.
 
     PyTorch's machines download the runner at boot (terraform-aws-github-runner,
-    `modules/runners/templates/install-config-runner.sh`); those here find it in the image.
+    `modules/runners/templates/install-config-runner.sh`); this fleet's images must contain it.
     """
     if image.rpartition("|")[2] in STOCK_OWNERS:
         return f"{WHAT}: {FIX}"
@@ -86,7 +87,7 @@ def _about(image: str) -> str:
 
 
 def _wrapped(head: str, rest: str, width: int | None) -> list[str]:
-    """One line for a pipe; for a terminal as many as it takes, the later ones indented."""
+    """Return one line if `width` is None, or else lines of at most that width, indented after the first."""
     line = f"{head}  {rest}" if rest else head
     if width is None or len(line) <= width:
         return [line]

@@ -47,7 +47,7 @@ def _minimums(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]
     most = _whole(sku, "max_machines")
     if most is None:
         if sku.child("fair_share") is not None and sku.child("max_machines") is None:
-            what = "is a part of max_machines, which is missing"
+            what = "is a share of max_machines, and max_machines is missing"
             yield document.problem((*path, "fair_share"), what, "add max_machines, or remove it")
         return
     schedule = sku.get("idle", "schedule")
@@ -89,13 +89,13 @@ def _option(document: Document, path: KeyPath, option: Node) -> Iterator[Problem
 
 
 def _fits(
-    document: Document, path: KeyPath, option: Node, needed: str, alien: tuple[str, ...]
+    document: Document, path: KeyPath, option: Node, needed: str, unsupported: tuple[str, ...]
 ) -> Iterator[Problem]:
     provider = text(option, "provider")
     if option.child(needed) is None:
         what = f"is missing, and {show(provider)} requires it"
         yield document.problem((*path, needed), what, f"add {needed}")
-    for key in alien:
+    for key in unsupported:
         if option.child(key) is not None:
             what = f"is not supported by {show(provider)}"
             yield document.problem((*path, key), what, "remove it, or name another provider")
@@ -125,5 +125,5 @@ def _options(sku: Node) -> Iterator[Node]:
 
 def _whole(sku: Node, *path: str | int) -> int | None:
     node = sku.get(*path)
-    # A bool is an int to Python, not to us.
+    # Not isinstance: in Python a bool is an int too.
     return node.value if node and type(node.value) is int else None

@@ -66,7 +66,7 @@ def load(
     problems = list(document.problems)
     settings: Settings | None = None
     try:
-        # By way of JSON, whose strict mode takes lists for tuples and text for enums.
+        # As JSON, because pydantic's strict mode converts lists to tuples and text to enums only there.
         settings = Settings.model_validate_json(json.dumps(document.root.plain()))
     except ValidationError as error:
         problems += explain(document, error.errors(include_url=False))
@@ -76,7 +76,7 @@ def load(
     if files:
         problems += check_files(document, path.parent, try_store=try_store)
     problems += also(document) if also is not None else ()
-    # Further errors of a placeholder are not helpful.
+    # For a placeholder, only its own error is reported.
     unfilled = [*check_placeholders(document)]
     keys = {problem.key for problem in unfilled}
     problems = [*unfilled, *(problem for problem in problems if problem.key not in keys)]
@@ -107,7 +107,7 @@ def json_schema() -> str:
     schema["title"] = "fleet.yaml"
     for section in (schema, *schema["$defs"].values()):
         for key in section.get("properties", {}).values():
-            # A duration's default is seconds to us and text in the file.
+            # The default of a duration is in seconds; in the file it is text.
             if isinstance(key.get("default"), float) and key.get("type") == "string":
                 key["default"] = write_duration(key["default"])
     return json.dumps(schema, indent=2)

@@ -128,6 +128,6 @@ def _place(document: Document, option: Node) -> Place | None:
     if kind != "ec2":
         return None
     prices = provider.get("ec2", "prices")
-    # `settings` reports an invalid price; here any price will do.
+    # `settings` reports an invalid price. Its value is not needed here.
     known = {one: valid(node, shapes.Dollars) or 0.0 for one, node in (prices or Node(1)).entries()}
     return Place(valid(provider, shapes.Region, "ec2", "region"), known)

@@ -13,17 +13,17 @@ from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.model.identifiers import Seconds
 
 UNTIMED_JOB: Seconds = 6 * 3600.0
-"""How long GitHub lets a job run that sets no time of its own (docs.github.com, workflow syntax,
-`timeout-minutes`); one that does may run for five days on a self-hosted runner (Actions limits)."""
+"""GitHub's default for `timeout-minutes` (docs.github.com, workflow syntax). A job that sets it may run
+for five days on a self-hosted runner (Actions limits)."""
 
 SHORTEST_BOOT: Seconds = 60.0
-"""EC2's Linux images hardly boot and start their runner in less."""
+"""EC2's Linux images need about this time to boot and start the agent."""
 
 SHORTEST_SILENCE: Seconds = 60.0
-"""A ready agent's poll takes 50 s, and it sends nothing else meanwhile."""
+"""A ready agent sends one request every 50 s."""
 
 SHORTEST_AGE: Seconds = 600.0
-"""Below that, spare machines are launched and terminated all day."""
+"""With a smaller maximum age, ready machines are replaced all day."""
 
 _SQS_REGION = re.compile(r"(?:^|\.)sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,2})\.")
 
@@ -32,11 +32,11 @@ def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
     """Return the warnings."""
     yield from _shared_labels(document, settings)
     yield from _unlabelled(document, settings)
-    yield from _barren(document, settings)
-    yield from _uncovered(document, settings)
+    yield from _globs_without_match(document, settings)
+    yield from _access_outside_scopes(document, settings)
     yield from _minimums(document, settings)
     yield from _queues(document, settings)
-    yield from _unheard(document, settings)
+    yield from _reruns_without_notices(document, settings)
     yield from _short_times(document, settings)
 
 
@@ -58,14 +58,14 @@ def _shared_labels(document: Document, settings: Settings) -> Iterator[Problem]:
 
 
 def _unlabelled(document: Document, settings: Settings) -> Iterator[Problem]:
-    takers = [name for name, sku in settings.skus.items() if sku.unlabelled]
-    for name in takers[1:]:
-        what = f"{show(takers[0])} is also unlabelled, and gets the jobs that both serve"
+    unlabelled = [name for name, sku in settings.skus.items() if sku.unlabelled]
+    for name in unlabelled[1:]:
+        what = f"{show(unlabelled[0])} is also unlabelled, and gets the jobs that both serve"
         path = ("skus", name, "unlabelled")
         yield document.problem(path, what, "keep it for one of them", warning=True)
 
 
-def _barren(document: Document, settings: Settings) -> Iterator[Problem]:
+def _globs_without_match(document: Document, settings: Settings) -> Iterator[Problem]:
     for index, scope in enumerate(settings.github.scopes):
         owner = (scope.org or "").lower()
         for position, glob in enumerate(scope.repositories if owner else ()):
@@ -76,7 +76,7 @@ def _barren(document: Document, settings: Settings) -> Iterator[Problem]:
             yield document.problem(path, what, "correct it, or remove it", warning=True)
 
 
-def _uncovered(document: Document, settings: Settings) -> Iterator[Problem]:
+def _access_outside_scopes(document: Document, settings: Settings) -> Iterator[Problem]:
     owners = {
         (scope.org or scope.repo or "").partition("/")[0].lower()
         for scope in settings.github.scopes
@@ -147,16 +147,18 @@ def _queues(document: Document, settings: Settings) -> Iterator[Problem]:
             yield document.problem(path, what, fix, warning=True)
 
 
-def _unheard(document: Document, settings: Settings) -> Iterator[Problem]:
-    deaf = {
+def _reruns_without_notices(document: Document, settings: Settings) -> Iterator[Problem]:
+    without_queue = {
         name
         for name, provider in settings.providers.items()
         if provider.ec2 is not None and provider.ec2.interruption_queue is None
     }
     for name, sku in settings.skus.items():
-        unheard = [option.provider for option in sku.launch_options if option.provider in deaf]
-        if sku.rerun_interrupted and unheard:
-            what = f"needs interruption notices, and {show(unheard[0])} has no interruption_queue"
+        providers = [
+            option.provider for option in sku.launch_options if option.provider in without_queue
+        ]
+        if sku.rerun_interrupted and providers:
+            what = f"needs interruption notices, and {show(providers[0])} has no interruption_queue"
             path = ("skus", name, "rerun_interrupted")
             yield document.problem(path, what, "add one there, or remove it", warning=True)
 
@@ -189,7 +191,7 @@ def _short_times(document: Document, settings: Settings) -> Iterator[Problem]:
                 ("lifetime",),
                 sku.lifetime,
                 UNTIMED_JOB,
-                "terminates machines at work: GitHub lets a job without timeout-minutes run for 6h",
+                "terminates machines with running jobs: a job without timeout-minutes may run for 6h",
                 "write more than the longest job takes, or leave it out for 24h",
             ),
         ):

@@ -19,7 +19,7 @@ _OTHERS = {
     b"-----BEGIN CERTIFICATE-----": "a certificate",
     b"PUBLIC KEY-----": "a public key",
 }
-"""Other contents of PEM files (RFC 7468, 5 to 13), by their markers."""
+"""The names of other contents of PEM files, by their markers (RFC 7468, 5 to 13)."""
 
 
 class PemError(ValueError):
@@ -51,7 +51,7 @@ def private_key(pem: bytes) -> PrivateKeyTypes:
         fix = "remove the password: openssl pkey -in FILE"
         raise PemError("contains an encrypted key", fix) from None
     except (ValueError, UnsupportedAlgorithm):
-        fix = "write the key as PEM: -----BEGIN PRIVATE KEY----- and so on"
+        fix = "use a PEM file that begins with -----BEGIN PRIVATE KEY-----"
         for mark, found in _OTHERS.items():
             if mark in pem:
                 raise PemError(f"contains {found}, not a private key", fix) from None
@@ -63,7 +63,7 @@ def certificates(pem: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError:
-        fix = "name a PEM file: -----BEGIN CERTIFICATE----- and so on"
+        fix = "use a PEM file that begins with -----BEGIN CERTIFICATE-----"
         if b"PRIVATE KEY-----" in pem:
             raise PemError("contains a private key, not a certificate", fix) from None
         raise PemError("contains no readable certificate", fix) from None

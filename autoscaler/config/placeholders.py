@@ -7,14 +7,14 @@ from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem, show
 
 APP_ID = "YOUR-APP-ID"
-ORGANISATION = "YOUR-ORGANISATION"
+ORGANIZATION = "YOUR-ORGANIZATION"
 HOST = "YOUR-HOST"
 SUBNET = "YOUR-SUBNET-ID"
 SECURITY_GROUP = "YOUR-SECURITY-GROUP-ID"
 
 _FIXES: Mapping[str, str] = {
     APP_ID: "write the GitHub App's ID, from the App's settings page",
-    ORGANISATION: "write the organisation to serve",
+    ORGANIZATION: "write the organization to serve",
     HOST: "write the host name by which machines reach the controller",
     SUBNET: "write the id of a subnet, such as subnet-0123456789abcdef0",
     SECURITY_GROUP: "write the id of a security group, such as sg-0123456789abcdef0",

@@ -19,9 +19,9 @@ ArchitectureOf = Callable[[str, OperatingSystem], Architecture]
 DEFAULT_OWNER = "amazon"
 """The owner of an `ami` without an owner (terraform-aws-github-runner, `findAmiID`)."""
 
-_NO_CAP = "means no limit there: max_machines is omitted"
+_NO_CAP = "means no limit, so max_machines is omitted"
 _NO_CANARY = "every launch uses the type's own image"
-_NO_MINIMUM = "means the fleet's own minimum there; none are kept ready here"
+_NO_MINIMUM = "means the default of PyTorch's fleet; no machine is kept ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ImportOptions:
     images: Mapping[OperatingSystem, str]
 
 
-class UnfitError(ValueError):
+class UnconvertibleError(ValueError):
     """A type that cannot become a SKU, because of the value at `path`."""
 
     def __init__(self, path: KeyPath, why: str) -> None:
@@ -52,13 +52,13 @@ class Translation:
     carried: set[KeyPath] = field(default_factory=set)
     reported: dict[KeyPath, str] = field(default_factory=dict)
     assumed: str | None = None
-    """The image of a type that names none."""
+    """The default image, if the type names none."""
 
 
 def translate(
     of_type: RunnerType, architecture_of: ArchitectureOf, options: ImportOptions
 ) -> Translation:
-    """Convert a type into a SKU. Raises UnfitError if a required key is missing or invalid."""
+    """Convert a type into a SKU. Raises UnconvertibleError if a required key is missing or invalid."""
     done = Translation(carried={of_type.path})
     _machine(of_type, architecture_of, options, done)
     for key, meaning in _MEANINGS.items():
@@ -90,9 +90,9 @@ def _machine(
     try:
         arch = architecture_of(kind, os)
     except ValueError as error:
-        raise UnfitError(path, str(error)) from None
+        raise UnconvertibleError(path, str(error)) from None
     if os is OperatingSystem.WINDOWS and arch is Architecture.ARM64:
-        raise UnfitError(path, f"{kind} is arm64, and EC2 has no Windows for it")
+        raise UnconvertibleError(path, f"{kind} is arm64, and EC2 has no Windows for it")
     done.sku["on"] = [{"provider": options.provider, "instance_types": [kind]}]
     if os is not OperatingSystem.LINUX:
         done.sku["os"] = os.value
@@ -107,18 +107,18 @@ def _machine(
     try:
         done.sku["image"] = parse_ami(read(str, ami.node.plain()))
     except ValueError as error:
-        raise UnfitError(ami.path, str(error)) from None
+        raise UnconvertibleError(ami.path, str(error)) from None
     done.carried.add(ami.path)
 
 
 def _required(of_type: RunnerType, key: str, shape: Any) -> Any:
     given = of_type.keys.get(key)
     if given is None:
-        raise UnfitError(of_type.path, f"has no {key}")
+        raise UnconvertibleError(of_type.path, f"has no {key}")
     try:
         return read(shape, given.node.plain())
     except ValueError as error:
-        raise UnfitError(given.path, str(error)) from None
+        raise UnconvertibleError(given.path, str(error)) from None
 
 
 def _experiment(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
@@ -131,18 +131,18 @@ def _experiment(of_type: RunnerType, given: Given, done: Translation) -> None:  
         if one is not given or not parts:
             done.reported[one.path] = f"not an ami and a percentage: {_NO_CANARY}"
         return
-    troubles = {one.path: trouble for one in (ami, percentage) if (trouble := _canary_trouble(one))}
-    for one in (ami, percentage) if troubles else ():
-        why = troubles.get(one.path) or "left out with the other key of the experiment"
+    errors = {one.path: error for one in (ami, percentage) if (error := _canary_error(one))}
+    for one in (ami, percentage) if errors else ():
+        why = errors.get(one.path) or "left out, because the experiment's other key is wrong"
         done.reported[one.path] = f"{why}: {_NO_CANARY}"
-    if troubles:
+    if errors:
         return
     canary = parse_ami(ami.node.plain()) | {"percent": percentage.node.value}
     done.sku["image"] = done.sku["image"] | {"canary": canary}
     done.carried |= {ami.path, percentage.path}
 
 
-def _canary_trouble(given: Given) -> str | None:
+def _canary_error(given: Given) -> str | None:
     try:
         if given.path[-1] == "ami":
             parse_ami(read(str, given.node.plain()))
@@ -157,7 +157,7 @@ def _disk(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa
     _copy(given, shapes.Gibibytes, "disk_gb", done)
 
 
-def _most(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
+def _max_available(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
     value = given.node.value
     if type(value) is int and value <= 0:
         done.reported[given.path] = f"{value} {_NO_CAP}"
@@ -165,12 +165,14 @@ def _most(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa
     _copy(given, shapes.Count, "max_machines", done)
 
 
-def _least(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
+def _min_available(of_type: RunnerType, given: Given, done: Translation) -> None:  # noqa: ARG001
     value, most = given.node.value, done.sku.get("max_machines")
     if type(value) is int and value <= 0:
         done.reported[given.path] = f"{value} {_NO_MINIMUM}"
     elif type(value) is int and most is not None and value > most:
-        done.reported[given.path] = f"{value} is more than max_available, {most}: none are kept"
+        done.reported[given.path] = (
+            f"{value} is more than max_available, {most}: no machine is kept ready"
+        )
     elif _copy(given, shapes.Count, "min", done):
         done.sku["idle"] = {"min": done.sku.pop("min")}
 
@@ -213,20 +215,22 @@ def _labels(of_type: RunnerType, given: Given, done: Translation) -> None:
 def _ephemeral(of_type: RunnerType, given: Given, done: Translation) -> None:
     value = given.node.value
     if value is False:
-        done.reported[given.path] = "each job gets a new machine here"
+        done.reported[given.path] = "this fleet starts a new machine for each job"
     elif value is not True:
         done.reported[given.path] = f"{show(given.node.plain())} is not true or false"
     elif "nonephemeral" in of_type.label.lower():
-        done.reported[given.path] = "true contradicts the name; each job gets a new machine here"
+        done.reported[given.path] = (
+            "true contradicts the name; this fleet starts a new machine for each job"
+        )
     else:
-        done.carried.add(given.path)  # as every runner here
+        done.carried.add(given.path)  # every runner of this fleet is ephemeral
 
 
 _MEANINGS: Mapping[str, Callable[[RunnerType, Given, Translation], None]] = {
     EXPERIMENT: _experiment,
     "disk_size": _disk,
-    "max_available": _most,
-    "min_available": _least,  # after the cap, which it may not exceed
+    "max_available": _max_available,
+    "min_available": _min_available,  # after max_available, which it may not exceed
     LABELS: _labels,
     "is_ephemeral": _ephemeral,
 }

@@ -1,7 +1,6 @@
-"""Reads PyTorch's scale-config.yml: its keys, and its runner types with their variants merged in.
+"""Reads PyTorch's scale-config.yml: its keys, and its runner types, each merged with its variants.
 
-Finds the file's keys, its types and variants with all their keys, and their labels with a prefix.
-`scale_config` converts them into SKUs. The format is pytorch/test-infra's
+`scale_config` converts the types into SKUs. The format is pytorch/test-infra's
 `.github/scripts/validate_scale_config.py` and `terraform-aws-github-runner`'s `scale-up.ts`.
 """
 
@@ -19,7 +18,7 @@ LABELS = "labels"
 NAME_SCALE_CONFIG = (
     "use PyTorch's scale-config.yml: runner_types, and below it a label for each type"
 )
-"""The fix for another kind of file."""
+"""The fix if the file is not a scale-config.yml."""
 
 FLEET_PREFIXES = ("lf.c.", "lf.", "c.")
 """PyTorch's own prefixes, longest first. They stay in front of a variant's label."""
@@ -35,7 +34,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class RunnerType:
-    """A type, or a variant with its inherited keys. `path` is its own place in the file."""
+    """A type, or a variant with the keys of its type. `path` is its place in the file."""
 
     label: str
     path: KeyPath

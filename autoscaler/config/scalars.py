@@ -54,13 +54,13 @@ class Matching:
     def __get_pydantic_core_schema__(
         self, source: type[Any], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Text as pydantic reads it, then the pattern."""
+        """Return a schema that reads text and checks the pattern."""
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """The same in JSON Schema's words."""
+        """Return the JSON Schema with the pattern."""
         return {**handler(schema), "pattern": f"^{self.pattern}$", "maxLength": self.maximum}
 
     def _check(self, value: str) -> str:
@@ -74,7 +74,7 @@ class Matching:
 def parsed(
     parse: Callable[[str], object], pattern: str, *, bare_numbers: bool = False
 ) -> tuple[PlainValidator, JsonSchema]:
-    """The annotations of a value that is written as text and read by `parse`.
+    """Return the annotations of a type that is written as text and read by `parse`.
 
     `bare_numbers`: also pass whole numbers without quotes to `parse`, for a better error.
     """
@@ -94,7 +94,7 @@ def parsed(
 
 
 def parse_duration(text: str) -> float:
-    """`90s`, `10m`, `24h`, `7d`, `1h30m`: seconds."""
+    """Parse a duration such as `90s`, `10m`, `24h`, `7d` or `1h30m` into seconds."""
     if re.fullmatch(r"[0-9]{1,6}", text):
         raise wrong(f"{text} has no unit", f"write {text}s or {text}m, or use h or d")
     if re.fullmatch(DURATION, text) is None:
@@ -130,7 +130,7 @@ class Address:
     port: int
 
     def __str__(self) -> str:
-        """`host:port`, an IPv6 host in brackets."""
+        """Return `host:port`, with brackets around an IPv6 address."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -140,7 +140,7 @@ class Address:
 
 
 def is_loopback(host: str) -> bool:
-    """`localhost`, 127.0.0.0/8 and ::1."""
+    """Return True for `localhost`, 127.0.0.0/8 and ::1."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -148,7 +148,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`, `[::1]:port`."""
+    """Parse `host:port` or `[::1]:port`."""
     fix = "write HOST:PORT, such as 0.0.0.0:8443 or [::]:8443"
     host, colon, port = text.rpartition(":")
     if not host and re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= 65535:
@@ -166,7 +166,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_url(text: str) -> str:
-    """An http or https URL without credentials, query or fragment; a trailing slash is dropped."""
+    """Parse an http or https URL without credentials, query or fragment; drops a trailing slash."""
     fix = "write https://HOST[:PORT][/PATH]"
     if re.search(r"[\s\x00-\x1f\x7f]", text):
         raise wrong("contains blanks or control characters", fix)
@@ -176,7 +176,7 @@ def parse_url(text: str) -> str:
     except ValueError:
         raise wrong("is not a URL", fix) from None
     if "@" in url.netloc:
-        # Not shown: what stands before the @ may be a password.
+        # The text is not shown, because the part before the @ may be a password.
         raise wrong("contains a user or password", "leave out everything before the @")
     if url.scheme not in {"http", "https"} or not url.hostname or port == 0:
         raise wrong(f"{show(text)} is not an http or https URL", fix)
@@ -204,7 +204,7 @@ def parse_secure_url(text: str) -> str:
 
 
 def parse_store(text: str) -> str:
-    """`sqlite:///relative`, `sqlite:////absolute` or `postgresql://user@host/database`."""
+    """Parse `sqlite:///relative`, `sqlite:////absolute` or `postgresql://user@host/database`."""
     fix = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     if re.search(r"[\x00-\x1f\x7f]", text):
         raise wrong("contains control characters", fix)
@@ -222,12 +222,12 @@ def parse_store(text: str) -> str:
     if not text.startswith("sqlite:///") or text.endswith("/") or "?" in text or "#" in text:
         raise wrong("is not a SQLite file or PostgreSQL database", fix)
     if text == "sqlite:///:memory:":
-        raise wrong("would be lost with the process", fix)
+        raise wrong("is an in-memory database, which a restart would lose", fix)
     return text
 
 
 def check_glob(text: str) -> str:
-    """A glob over `owner/name`, or `*` alone."""
+    """Check a glob over `owner/name`, or `*` alone."""
     fix = 'write "OWNER/NAME", where * stands for any text, such as "acme/*"'
     if text == "*":
         return text
@@ -278,7 +278,7 @@ def check_cron(text: str) -> str:
 
 
 def check_timezone(text: str) -> str:
-    """A name of the IANA time zone database."""
+    """Check a name of the IANA time zone database."""
     try:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):

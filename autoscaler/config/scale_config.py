@@ -16,7 +16,7 @@ from autoscaler.config.runner_keys import (
     ArchitectureOf,
     ImportOptions,
     Translation,
-    UnfitError,
+    UnconvertibleError,
     translate,
 )
 from autoscaler.config.runner_types import VARIANTS, RunnerType, keys_of, runner_types
@@ -34,10 +34,10 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """`skus` as fleet.yaml has them; `carried` and `reported` are the file's keys, as dotted paths.
+    """The result. `skus` are in the form of fleet.yaml; `carried` and `reported` are dotted paths.
 
-    `assumed` counts the SKUs whose type names no image, by the `name|owner` they got; `taken` those of
-    each image that the file names, canaries included, likewise.
+    Both counters have images as `name|owner`: `assumed` counts the SKUs that got a default image, and
+    `taken` the SKUs with an image, or a canary image, from the file.
     """
 
     skus: Mapping[str, Mapping[str, Any]]
@@ -76,7 +76,7 @@ class _Importing:
         try:
             self._check_label(of_type)
             done = translate(of_type, self._architecture_of, self._options)
-        except UnfitError as error:
+        except UnconvertibleError as error:
             self._reported.setdefault(error.path, str(error))
             self._left_out[of_type.path] = str(error)
             return
@@ -87,19 +87,19 @@ class _Importing:
         """Return the result for every key of the file."""
         carried: list[str] = []
         reported = [
-            Reported(problem.line, problem.key, f"{problem.what}, which is used")
+            Reported(problem.line, problem.key, f"{problem.what}; the first one is used")
             for problem in document.problems
         ]
-        told = dict(self._reported)
+        unreported = dict(self._reported)
         for given in keys_of(document):
-            why = told.pop(given.path, None)
+            why = unreported.pop(given.path, None)
             if why is None and given.path in self._carried:
                 carried.append(dotted(given.path))
                 continue
             why = why or self._why_not(given.path)
             reported.append(Reported(given.node.line, dotted(given.path), why))
-        # What is left is wrong with a type as a whole, all of whose keys may serve its variants.
-        for path, why in told.items():
+        # The others are errors of a whole type. Its variants may still use its keys.
+        for path, why in unreported.items():
             node = document.root.get(*path) or document.root
             reported.append(Reported(node.line, dotted(path), f"left out: {why}"))
         found = tuple(sorted(reported))
@@ -109,10 +109,12 @@ class _Importing:
         try:
             read(shapes.SkuName, of_type.label)
         except ValueError as error:
-            raise UnfitError(of_type.path, str(error)) from None
+            raise UnconvertibleError(of_type.path, str(error)) from None
         first = self._taken.get(of_type.label.lower())
         if first is not None:
-            raise UnfitError(of_type.path, f"{of_type.label} is the label of {dotted(first)}")
+            raise UnconvertibleError(
+                of_type.path, f"{of_type.label} is already the label of {dotted(first)}"
+            )
 
     def _keep(self, of_type: RunnerType, done: Translation) -> None:
         self._skus[of_type.label] = done.sku

@@ -1,4 +1,4 @@
-"""Finds the moment at which the scheduled minimums of all SKUs together are largest."""
+"""Finds the largest sum of all SKUs' minimums, with their schedules, within a year."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,10 +13,10 @@ from autoscaler.config.sku_settings import Idle, Schedule
 
 _BEGIN = datetime(2028, 1, 1, tzinfo=UTC)
 _END = datetime(2029, 1, 1, tzinfo=UTC)
-"""A leap year, so that each date and each change of the clocks is in it."""
+"""A leap year, so that every date and every change to or from daylight saving time is in it."""
 
 FIRINGS_AT_MOST = 4000
-"""Beginnings of one schedule that are looked at: those of every working hour in a year are 2,900."""
+"""Starts of one schedule that are considered. A start in every working hour of a year makes 2,900."""
 
 Entry = tuple[str, int]
 """A SKU and the number of one of its schedules."""
@@ -24,7 +24,7 @@ Entry = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """The largest sum of the minimums, and the schedules that it comes from, in the file's order."""
+    """The largest sum of the minimums, and the schedules in it, in the order of the file."""
 
     machines: int
     entries: tuple[Entry, ...]
@@ -46,7 +46,7 @@ def largest_minimum(idle: Mapping[str, Idle]) -> Largest:
 
 
 def _count(name: str, idle: Idle, in_force: Mapping[Entry, int]) -> tuple[int, int | None]:
-    """The minimum of a SKU and the schedule that it comes from, as planner/schedule.py counts."""
+    """Return a SKU's minimum and the schedule that sets it, as planner/schedule.py counts."""
     found: tuple[int, int | None] = (idle.minimum, None)
     for index, schedule in enumerate(idle.schedule):
         if in_force[name, index] and schedule.minimum > found[0]:
@@ -55,7 +55,7 @@ def _count(name: str, idle: Idle, in_force: Mapping[Entry, int]) -> tuple[int, i
 
 
 def _changes(idle: Mapping[str, Idle]) -> Iterator[tuple[datetime, bool, Entry]]:
-    """When each schedule begins and ends; at one moment, the ends sort before the beginnings."""
+    """Return when each schedule begins and ends. At the same moment, ends sort first."""
     for name, one in idle.items():
         for index, schedule in enumerate(one.schedule):
             for begin in _firings(schedule):

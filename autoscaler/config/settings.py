@@ -34,7 +34,7 @@ class App(Section):
 
 
 class ScopeSettings(Section):
-    """Where runners are registered: an organisation or a repository."""
+    """Where runners are registered: an organization or a repository."""
 
     org: shapes.Owner | None = None
     """An organization; or `repo`."""
@@ -89,7 +89,7 @@ class ServerSettings(Section):
     tls: Tls | None = None
     """The server's certificate. Without it the server speaks plain HTTP: on loopback, or with `insecure`."""
     insecure: bool = False
-    """Allow plain HTTP although other hosts can connect, such as behind a proxy that ends TLS."""
+    """Allow plain HTTP although other hosts can connect, such as behind a proxy that terminates TLS."""
     public_url: shapes.PublicUrl
     """The URL under which machines reach the controller."""
     webhook_listen: shapes.ListenAddress | None = None

@@ -16,7 +16,7 @@ _PLATFORM = (("os", "linux"), ("arch", "x64"))
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """The keys that decide which jobs a SKU gets; `labels` are its own, in lower case."""
+    """The keys that decide which jobs a SKU gets; `labels` are in lower case."""
 
     name: str
     line: int
@@ -28,10 +28,10 @@ class _Offer:
 
 
 def check_shadowed(document: Document) -> Iterator[Problem]:
-    """An error for each SKU that is never launched for a job.
+    """Return an error for each SKU that is never launched for a job.
 
-    New machines are those of the first SKU that serves a job. The job that asks for every label of a
-    SKU goes elsewhere only if one SKU above has all of them; then each of its jobs does.
+    The first SKU in the file that serves a job gets it. So a SKU gets no job if one SKU above it has
+    all of its labels and admits all of its repositories.
     """
     above: list[_Offer] = []
     skus = document.root.child("skus")
@@ -47,7 +47,7 @@ def check_shadowed(document: Document) -> Iterator[Problem]:
                 f"gets no job: {show(first.name)} (line {first.line}) comes first "
                 "and has all of its labels"
             )
-            fix = f"move it above {show(first.name)}, or take its labels from there"
+            fix = f"move it above {show(first.name)}, or remove its labels from {show(first.name)}"
             yield document.problem(("skus", name), what, fix)
         above.append(offer)
 

@@ -43,7 +43,7 @@ Text = Annotated[
 ]
 Owner = Annotated[
     str,
-    Matching("[A-Za-z0-9][A-Za-z0-9_-]*", "an organisation's name", "write it as in its URL"),
+    Matching("[A-Za-z0-9][A-Za-z0-9_-]*", "an organization's name", "write it as in its URL"),
 ]
 RepositoryName = Annotated[
     str,

@@ -173,8 +173,8 @@ class SkuSettings(Section):
     deadlines: DeadlineSettings = DeadlineSettings()
     """How long each stage before the runner may take."""
     lifetime: Duration = 86400.0
-    """From the registration of its runner to the end of a machine, even at work: at least the longest job."""
+    """From registration to termination of a machine, even during a job: at least the longest job."""
     access: AccessSettings = AccessSettings()
     """Which jobs may use the SKU."""
     rerun_interrupted: Count = 0
-    """In how many attempts of a run to re-run jobs that died with their machines; 0: never."""
+    """In how many attempts of a run to re-run jobs whose machines were interrupted; 0: never."""

@@ -1,4 +1,4 @@
-"""Warns of SKUs with an image of AWS or a vendor, which does not contain GitHub's runner."""
+"""Warns of SKUs with an image from AWS or a vendor, because it does not contain GitHub's runner."""
 
 from collections.abc import Iterator
 

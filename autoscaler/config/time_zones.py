@@ -1,6 +1,6 @@
-"""Suggests time zones for an unknown name: the same city, a typing error away, or nothing.
+"""Suggests time zones for an unknown name: those of the same or a similarly spelled city.
 
-A wrong suggestion is worse than none: a schedule in a wrong zone runs at the wrong hour.
+Suggests none without such a match, because a schedule in a wrong zone runs at the wrong hour.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,9 +14,9 @@ EXAMPLES = (
 _SHOWN = 3
 _LONGEST = 60
 _CLOSE = 0.85
-"""`Berln` is closer to Berlin than this, and `Munich` is not to `Zurich`."""
+"""Similarity from 0 to 1: `Berln` is more similar to Berlin, `Munich` less to `Zurich`."""
 _SHORTEST_TYPO = 5
-"""Letters: a shorter name is close to too many others."""
+"""Letters: a shorter name is similar to too many others."""
 
 _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "America/Los_Angeles": (
@@ -40,8 +40,8 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "Asia/Seoul": ("korea", "kst"),
     "Asia/Dubai": ("abu_dhabi",),
 }
-"""Cities, countries of one zone and abbreviations that the database has no name for, by their zone.
-Ambiguous ones, such as CST and IST, are not here."""
+"""Cities, countries with one zone and abbreviations that the database lacks, by their zone. Ambiguous
+ones, such as CST and IST, are left out."""
 
 
 def suggestion(text: str) -> str:
@@ -52,7 +52,7 @@ def suggestion(text: str) -> str:
     by_city: dict[str, list[str]] = {}
     for name in known:
         if name.startswith("Etc/"):
-            continue  # Their signs are the other way round: Etc/GMT+2 is two hours behind GMT.
+            continue  # Their signs are inverted: Etc/GMT+2 is two hours behind GMT.
         by_city.setdefault(name.rpartition("/")[2].casefold(), []).append(name)
     found = [name for name in known if name.casefold() == wanted]
     found = found or _ordered(by_city.get(city, ()), area)

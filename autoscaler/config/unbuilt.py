@@ -12,7 +12,7 @@ from autoscaler.config.sku_settings import Driver, SkuSettings
 
 
 def not_in_force(settings: Settings) -> list[str]:
-    """Return each as `key: reason`, in the order of the file."""
+    """Return these keys as `key: reason`, in the order of the file."""
     return [*_providers(settings), *_skus(settings)]
 
 

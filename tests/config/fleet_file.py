@@ -83,7 +83,7 @@ def filled(text: str) -> str:
     """What `import --whole` wrote, with every placeholder replaced as its reader is asked to."""
     for placeholder, own in (
         ("YOUR-APP-ID", "1234"),
-        ("YOUR-ORGANISATION", "acme"),
+        ("YOUR-ORGANIZATION", "acme"),
         ("YOUR-HOST", "fleet.example.com"),
         ("YOUR-SUBNET-ID", "subnet-0123456789abcdef0"),
         ("YOUR-SECURITY-GROUP-ID", "sg-0123456789abcdef0"),

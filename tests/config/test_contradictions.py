@@ -90,7 +90,7 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(folder: Folder, old: str, n
         (
             "  two:\n    lifetime: 359m\n",
             "skus.two.lifetime",
-            "a job without timeout-minutes run for 6h",
+            "a job without timeout-minutes may run for 6h",
         ),
         ("  two:\n    idle: {max_age: 1s}\n", "skus.two.idle.max_age", "again and again"),
         ("  two:\n    deadlines: {boot: 59s}\n", "skus.two.deadlines.boot", "during a normal boot"),

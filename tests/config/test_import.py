@@ -160,9 +160,9 @@ def test_everything_without_a_place_is_reported() -> None:
         "notes": "unknown key",
         'runner_types."linux.nothing"': "not a runner type",
         TYPE.format(gpu, "min_available"): "2 is more than max_available, 1",
-        TYPE.format(arm, "is_ephemeral"): "each job gets a new machine here",
-        TYPE.format(arm, "max_available"): "0 means no limit there",
-        TYPE.format(arm, "min_available"): "0 means the fleet's own minimum there",
+        TYPE.format(arm, "is_ephemeral"): "this fleet starts a new machine for each job",
+        TYPE.format(arm, "max_available"): "0 means no limit",
+        TYPE.format(arm, "min_available"): "0 means the default of PyTorch's fleet",
         TYPE.format(win, "is_ephemeral"): "true contradicts the name",
         TYPE.format("linux.unknown", "instance_type"): "instance type z9.mega is not known",
         TYPE.format("linux.unknown", "os"): "left out with its type: instance type z9.mega",
@@ -178,7 +178,9 @@ def test_everything_without_a_place_is_reported() -> None:
         TYPE.format(odd, "labels[0]"): '"linux" is a default label of all runners',
         TYPE.format(odd, "labels[2]"): "is already a label of the SKU",
         TYPE.format(odd, "labels[3]"): "is already a label of the SKU",
-        TYPE.format(odd, "ami_experiment.ami"): "left out with the other key of the experiment",
+        TYPE.format(
+            odd, "ami_experiment.ami"
+        ): "left out, because the experiment's other key is wrong",
         TYPE.format(odd, "ami_experiment.percentage"): "200 is above 100",
         TYPE.format(odd, "ami_experiment.until"): "unknown key",
         TYPE.format(odd, "spot"): "unknown key",
@@ -203,7 +205,7 @@ def test_a_label_that_is_there_already_is_reported(tmp_path: Path) -> None:
     text = runner_type() + other.replace("linux.one", "Linux.One")
     account = of_text(tmp_path, text)
     assert list(account.skus) == ["linux.one"]
-    why = 'Linux.One is the label of runner_types."linux.one"'
+    why = 'Linux.One is already the label of runner_types."linux.one"'
     rows = [one.why for one in account.reported]
     assert rows == [f"left out: {why}", *[f"left out with its type: {why}"] * 4]
     text = runner_type(variants="{am2: {disk_size: 20}}") + other.replace("linux", "am2.linux")
@@ -239,7 +241,7 @@ def test_a_key_of_an_experiment_is_reported_with_its_own_error(
     why = reported(account)
     assert error in why[TYPE.format("linux.one", f"ami_experiment.{key}")]
     said = why[TYPE.format("linux.one", f"ami_experiment.{partner}")]
-    assert said.startswith("left out with the other key of the experiment: every launch uses")
+    assert said.startswith("left out, because the experiment's other key is wrong: every launch")
 
 
 def test_one_of_a_kind_is_counted_as_one(tmp_path: Path) -> None:
@@ -264,7 +266,7 @@ def test_a_whole_file_has_caps_and_says_what_is_to_be_replaced(tmp_path: Path) -
     found = settings_of(text, tmp_path)
     assert (found.limits.machines, found.limits.dollars_per_hour) == (10, 20)
     words = " ".join(line.removeprefix("# ") for line in text.splitlines()[:3])
-    for placeholder in ("YOUR-", "region", "autoscaler check", "fleet's name", "limits"):
+    for placeholder in ("YOUR-", "region", "autoscaler check", "name for the fleet", "limits"):
         assert placeholder in words
 
 
@@ -404,7 +406,7 @@ def test_every_image_of_the_file_is_named_with_what_it_must_hold() -> None:
 
 PLACEHOLDERS = [
     ("github.apps[0].id", '"YOUR-APP-ID"'),
-    ("github.scopes[0].org", '"YOUR-ORGANISATION"'),
+    ("github.scopes[0].org", '"YOUR-ORGANIZATION"'),
     ("server.public_url", '"https://YOUR-HOST:8443"'),
     ("providers.east.ec2.subnets[0]", '"YOUR-SUBNET-ID"'),
     ("providers.east.ec2.security_groups[0]", '"YOUR-SECURITY-GROUP-ID"'),

@@ -44,7 +44,7 @@ def test_the_example_can_be_served(folder: Folder) -> None:
             '"server.key" contains an encrypted key',
             "remove the password",
         ),
-        ("server.key", "key", "key_file", "contains no readable private key", "as PEM"),
+        ("server.key", "key", "key_file", "contains no readable private key", "a PEM file"),
         (
             "server.pem",
             "none",

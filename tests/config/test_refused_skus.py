@@ -31,7 +31,7 @@ KEYS = [
     ("access: {repositories: [widgets]}", "access.repositories[0]", "not a glob", "OWNER/NAME"),
     ('access: {repositories: ["a/[b"]}', "access.repositories[0]", "bracket", "OWNER/NAME"),
     ('access: {repositories: ["a/b c"]}', "access.repositories[0]", "characters", "OWNER/NAME"),
-    ("fair_share: 0.5", "fair_share", "which is missing", "add max_machines"),
+    ("fair_share: 0.5", "fair_share", "max_machines is missing", "add max_machines"),
     ("max_machines: 4\nfair_share: 0", "fair_share", "not above 0", "number above"),
     ("max_machines: 4\nfair_share: 50%", "fair_share", "not a number", "a number"),
     ("max_machines: 4\nfair_share: 1.5", "fair_share", "1", "1"),

@@ -46,7 +46,7 @@ VALUES = [
         "neither org nor repo",
         "either org or repo",
     ),
-    ("{org: acme}", "{org: a b}", 5, "github.scopes[0].org", "not an organisation", "URL"),
+    ("{org: acme}", "{org: a b}", 5, "github.scopes[0].org", "not an organization", "URL"),
     ("{org: acme}", "{repo: acme}", 5, "github.scopes[0].repo", "not a repository", "OWNER/NAME"),
     (
         "{org: acme}",
@@ -172,7 +172,14 @@ VALUES = [
         "true or false",
     ),
     ("sqlite:///state.db", "sqlite://", 9, "store", "is not a SQLite file", "sqlite:///FILE"),
-    ("sqlite:///state.db", '"sqlite:///:memory:"', 9, "store", "would be lost", "sqlite:///FILE"),
+    (
+        "sqlite:///state.db",
+        '"sqlite:///:memory:"',
+        9,
+        "store",
+        "in-memory database",
+        "sqlite:///FILE",
+    ),
     ("sqlite:///state.db", "mysql://x/y", 9, "store", "is not a SQLite file", "postgresql://"),
     ("sqlite:///state.db", "postgresql:///x", 9, "store", "has no host", "postgresql://"),
     (

@@ -36,7 +36,7 @@ def test_a_sku_whose_jobs_all_go_to_one_above(folder: Folder, first: str, second
     problem = folder.problem(two_skus(first, second))
     assert problem.key == "skus.other"
     assert problem.what == 'gets no job: "gpu" (line 14) comes first and has all of its labels'
-    assert problem.fix == 'move it above "gpu", or take its labels from there'
+    assert problem.fix == 'move it above "gpu", or remove its labels from "gpu"'
 
 
 @pytest.mark.parametrize(
