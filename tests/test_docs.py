@@ -182,13 +182,17 @@ def test_all_ten_rules_name_tests_that_are_there() -> None:
         )
 
 
-ON_CALL = "On call: what waits, why, what to do"
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 PLACEHOLDERS = re.compile(r"\b(?:N|NAME|PROVIDER|REASON|SCOPE|SKU)\b")
 
 
 def signs() -> set[str]:
-    """What stands in back quotes in the first column of on-call's tables."""
-    rows = section((ROOT / "docs" / "operations.md").read_text(), ON_CALL).splitlines()
+    """Return what stands in back quotes in the first column of the tables of symptoms."""
+    symptoms = OPERATIONS.partition("\n## A job waits\n")[2].partition(
+        "\n## The operator's token\n"
+    )
+    assert symptoms[1]
+    rows = symptoms[0].splitlines()
     cells = (row.strip("|").partition("|")[0] for row in rows if row.startswith("| `"))
     return {word for cell in cells for word in WORD.findall(cell)} - {"jobs_wait"}
 
