@@ -1,12 +1,12 @@
-# Commands for working on the project; `make help` lists them. All but `clean` and `help` first set
-# up what they need (scripts/bootstrap.sh), which takes a moment when nothing has changed.
+# Commands for working on the project; `make help` lists them. All but `clean` and `help` first run
+# scripts/bootstrap.sh, which installs what is missing.
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 ARGS ?=
 SEEDS ?= 1000
 
-# What Python compiles is kept, whatever the shell says: tests start dozens of processes that import the same.
+# Keep compiled modules even if the shell says otherwise: tests start many processes that import them.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -18,16 +18,16 @@ help: ## List these commands.
 setup: ## Set up .venv and the Debian packages that the tests need.
 	@scripts/bootstrap.sh
 
-demo: ## Replay a push against a GitHub and an EC2 on this host.
+demo: ## Replay one push against a simulated GitHub and EC2 on this host.
 	@echo '==> demo'
 	@scripts/bootstrap.sh demo
 	@$(BIN)/python -m lab $(ARGS)
 
-test: setup ## Everything that must hold: lint, types, contracts, tests. The summary names what failed.
+test: setup ## Run all checks: lint, types, import contracts, tests. A summary names what failed.
 	@scripts/test.sh
 
-quick: setup ## The tests of the pure rooms and the configuration, in less than a minute.
-	@echo '==> pytest, the pure rooms'
+quick: setup ## Run the tests of the pure packages and the configuration, in less than a minute.
+	@echo '==> pytest, the pure packages'
 	@$(MAKE) --no-print-directory -j2 quick-planner quick-others
 
 quick-planner:
@@ -39,9 +39,9 @@ quick-others:
 fresh: ## Run both commands of the README on a fresh Debian (as root; before each release).
 	@scripts/fresh.sh $(ARGS)
 
-check: lint types contracts ## What holds without running anything.
+check: lint types contracts ## Run all checks that run no test: lint, types, import contracts.
 
-lint: setup ## Ruff (rules and format), ShellCheck and codespell.
+lint: setup ## Run Ruff (rules and format), ShellCheck and codespell.
 	@echo '==> ruff check'
 	@$(BIN)/ruff check --quiet .
 	@echo '==> ruff format'
@@ -51,11 +51,11 @@ lint: setup ## Ruff (rules and format), ShellCheck and codespell.
 	@echo '==> codespell'
 	@$(BIN)/codespell
 
-types: setup ## Mypy, strict: package and tests.
+types: setup ## Run mypy in strict mode on the product, the lab, the benchmarks and the tests.
 	@echo '==> mypy'
 	@nice $(BIN)/python -m mypy --no-error-summary
 
-contracts: setup ## The rooms and who may import whom.
+contracts: setup ## Check which packages import which others.
 	@echo '==> import contracts'
 	@$(BIN)/lint-imports --no-logo
 
@@ -63,14 +63,13 @@ crowds: setup
 	@echo '==> pytest -m whole_host'
 	@$(PYTEST) -m whole_host tests/lab
 
-# Those of whole laboratories, and of the services in them, wait for processes most of the time. The
-# others compute: they step back.
+# The tests of the laboratory mostly wait for processes. The others compute, so they run under `nice`.
 laboratory: setup
-	@echo '==> pytest tests/lab/system, but for test_kill_points.py'
+	@echo '==> pytest tests/lab/system without test_kill_points.py'
 	@$(PYTEST) -m 'not whole_host' --ignore=tests/lab/system/test_kill_points.py tests/lab/system
 
 services: setup
-	@echo '==> pytest tests/lab, but for tests/lab/system'
+	@echo '==> pytest tests/lab without tests/lab/system'
 	@$(PYTEST) --ignore=tests/lab/system tests/lab
 
 kills: setup
@@ -82,29 +81,29 @@ worlds: setup
 	@nice $(PYTEST) tests/chaos
 
 rooms: setup
-	@echo '==> pytest, but for tests/lab and tests/chaos'
+	@echo '==> pytest without tests/lab and tests/chaos'
 	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos
 
-pytest: setup ## The tests; ARGS='-k name' runs some.
+pytest: setup ## Run all tests; ARGS='-k name' selects some.
 	@echo '==> pytest'
 	@$(BIN)/python -m pytest -q $(ARGS)
 
-fuzz: setup ## A million tries of each fuzzer; ARGS='--seed N' repeats a run.
+fuzz: setup ## Run each fuzzer a million times; ARGS='--seed N' repeats a run.
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-chaos: setup ## Play SEEDS=1000 worlds full of faults; ARGS='--replay FILE' plays one again.
+chaos: setup ## Simulate SEEDS=1000 fleets with faults; ARGS='--replay FILE' repeats one.
 	@$(BIN)/python -m tests.chaos --seeds $(SEEDS) $(ARGS)
 
-chaos-bugs: setup ## Plant known bugs, one by one, and see each found; ARGS=no_dedupe: one.
+chaos-bugs: setup ## Plant known bugs one by one and check that each is found; ARGS=no_dedupe for one.
 	@$(BIN)/python -m tests.chaos.bugs $(ARGS)
 
-mutants: setup ## Break planner/ and ledger/ bit by bit (an hour); ARGS=planner.grants: one.
+mutants: setup ## Run mutation tests on planner/ and ledger/ (an hour); ARGS=planner.shares for one.
 	@$(BIN)/python scripts/mutants.py $(ARGS)
 
-format: setup ## Format the code and mend what ruff can mend.
+format: setup ## Format the code and apply ruff's automatic fixes.
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-clean: ## Remove .venv and everything that was made here.
+clean: ## Remove .venv, caches and everything else that the commands created.
 	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""GitHub and EC2 to play with on one machine, and the demo that runs there."""
+"""The laboratory: a simulated GitHub and EC2 on one host, and the demo that runs on them."""

@@ -1,4 +1,4 @@
-"""`python -m lab` (`make demo`): replay one push to a large repository against the laboratory."""
+"""The command `python -m lab` (`make demo`): replays one push against the laboratory."""
 
 import sys
 from pathlib import Path
@@ -15,24 +15,29 @@ command = typer.Typer(add_completion=False)
 @command.command()
 def demo(
     scale: Annotated[
-        float | None, typer.Option(min=1, max=100_000, help="How many times faster than real time.")
+        float | None,
+        typer.Option(
+            min=1, max=100_000, help="How many times faster than real time lab time runs."
+        ),
     ] = None,
     lose_job: Annotated[
         bool,
         typer.Option(
-            "--lose-job", help="Have the laboratory lose a job, to see that the demo reports it."
+            "--lose-job", help="Make the simulated GitHub lose one job. The demo must report it."
         ),
     ] = False,
     leak_machine: Annotated[
         bool,
         typer.Option(
             "--leak-machine",
-            help="Have the laboratory keep a machine, to see that the demo reports it.",
+            help="Make the simulated EC2 keep one machine. The demo must report it.",
         ),
     ] = False,
     push: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Replay this push instead of the built-in one."),
+        typer.Option(
+            metavar="FILE", help="Replay the push in this file instead of the built-in one."
+        ),
     ] = None,
     keep: Annotated[
         Path | None,
@@ -44,8 +49,8 @@ def demo(
 ) -> None:
     """Replay one push to a large repository against a simulated GitHub and EC2 on this host."""
     if lose_job and leak_machine:
-        raise typer.BadParameter("--lose-job and --leak-machine: choose one")
-    # Importing all of it takes seconds where the disk or the processors are busy.
+        raise typer.BadParameter("use either --lose-job or --leak-machine, not both")
+    # The imports take seconds on a busy host.
     typer.echo("Loading the laboratory ...")
     sys.stdout.flush()
     from lab.demo import DEFAULT_SCALE, DemoOptions
@@ -61,7 +66,7 @@ def demo(
 
 
 def price_of(instance_type: str, os: "OperatingSystem") -> float:
-    """Return an instance type's dollars an hour. Raises ValueError if it is unknown or has no price."""
+    """Return an instance type's price in dollars per hour. Raises ValueError if it has none."""
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
     return find(instance_type).dollars_per_hour(os)

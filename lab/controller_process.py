@@ -1,6 +1,6 @@
-"""A real controller in a process of its own, started as an operator starts it, and killed at will.
+"""Starts, stops and kills a real controller process.
 
-It speaks to it only by signals and over HTTP, like anybody else.
+It talks to the controller only by signals and over HTTP, as an operator does.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ _READY_POLL = 0.05
 
 
 class ControllerProcess:
-    """A controller on one fleet.yaml; may be started again after its end.
+    """A controller with one fleet.yaml. It can be started again after it exited.
 
-    `program` is what Python runs, `autoscaler serve` and its arguments. `url` is its main
-    listener's. Its log is appended to `log`.
+    `program` is the Python arguments that run `autoscaler serve`. `url` is the address of the main
+    listener. The controller's output is appended to `log`.
     """
 
     def __init__(
@@ -28,13 +28,13 @@ class ControllerProcess:
         self.url = url
         self._command = (sys.executable, *program)
         self._log = log
-        # Nothing of the host's own AWS set-up is to be looked at, let alone used.
+        # The controller must not use the host's own AWS settings.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
         self._environment = {**inherited, **environment}
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Start it; returns at once."""
+        """Start the controller and return at once."""
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -47,42 +47,42 @@ class ControllerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it has been started and has not ended."""
+        """True if the controller was started and has not exited."""
         return self._process is not None and self._process.returncode is None
 
     @property
     def pid(self) -> int:
-        """Of the process that was started last. Raises RuntimeError before there was one."""
+        """Process id of the last start. Raises RuntimeError if the controller was never started."""
         if self._process is None:
             raise RuntimeError("the controller was not started")
         return self._process.pid
 
     async def ready(self, patience: float = 300.0) -> None:
-        """Return once it says that it is ready. Raises RuntimeError with its log's end if it does not."""
+        """Wait until /readyz answers 200. Raises RuntimeError with the end of the log if it does not."""
         try:
             async with asyncio.timeout(patience), aiohttp.ClientSession() as session:
-                while not await self._says_ready(session):
+                while not await self._is_ready(session):
                     if not self.running:
-                        raise RuntimeError(f"the controller ended:\n{self.log_end()}")
+                        raise RuntimeError(f"the controller exited:\n{self.log_end()}")
                     await asyncio.sleep(_READY_POLL)
         except TimeoutError as error:
             raise RuntimeError(f"the controller is not ready:\n{self.log_end()}") from error
 
-    def strike(self) -> None:
-        """SIGKILL, without waiting for its end; nothing happens if it has ended."""
+    def kill_at_once(self) -> None:
+        """Send SIGKILL and return at once. Does nothing if the controller has exited."""
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGKILL)
 
     async def ended(self) -> int:
-        """Wait for its end; its exit status, that of a signal negative."""
+        """Wait for the exit and return the exit status: negative if a signal killed the process."""
         return 0 if self._process is None else await self._process.wait()
 
     async def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
+        """Send SIGKILL and wait for the exit."""
         await self._end(signal.SIGKILL)
 
     async def terminate(self, patience: float = 300.0) -> int:
-        """SIGTERM, and SIGKILL if it is still there after so many seconds; its exit status."""
+        """Send SIGTERM, then SIGKILL after `patience` seconds, and return the exit status."""
         try:
             async with asyncio.timeout(patience):
                 return await self._end(signal.SIGTERM)
@@ -90,7 +90,7 @@ class ControllerProcess:
             return await self._end(signal.SIGKILL)
 
     async def metrics(self) -> dict[str, float]:
-        """Its metrics by `name{labels}`, as scraped; empty while it does not answer."""
+        """Return the scraped metrics by `name{labels}`, or nothing while the controller does not answer."""
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
@@ -101,12 +101,12 @@ class ControllerProcess:
             return {}
 
     def log_end(self, lines: int = 30) -> str:
-        """The end of its log."""
+        """Return the last lines of the log."""
         if not self._log.exists():
             return ""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
 
-    async def _says_ready(self, session: aiohttp.ClientSession) -> bool:
+    async def _is_ready(self, session: aiohttp.ClientSession) -> bool:
         try:
             async with session.get(f"{self.url}/readyz") as answer:
                 return answer.status == 200
@@ -123,7 +123,7 @@ class ControllerProcess:
 
 
 def parse_metrics(text: str) -> dict[str, float]:
-    """Prometheus' text format by `name{labels}`; comments are left out."""
+    """Parse Prometheus' text format into values by `name{labels}`, without comments."""
     found = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):

@@ -1,8 +1,7 @@
-"""One push to a large repository, replayed against a GitHub and an EC2 on this host.
+"""Replays one push to a large repository against a simulated GitHub and EC2 on this host.
 
-It decides what is started and shown, in which order; the result is the last line. The controller
-runs as `autoscaler serve` runs it, the machines' agents are real, and whatever happens nothing of it
-stays behind.
+The controller and the machines' agents are the real programs. The last line printed is the result. The
+demo removes every process and file that it created, even after an error or Ctrl-C.
 """
 
 import asyncio
@@ -32,28 +31,30 @@ from lab.verdict import Fault, verdict, violations
 from lab.watch import Ending, Patience, Watch
 
 DEFAULT_SCALE = 80.0
-"""Lab seconds a real second: two busy cores keep up, and the example takes a minute and a half."""
+"""Lab seconds per real second. Two busy cores keep up, and the built-in push takes 90 s."""
 
 FAILED = 1
 UNUSABLE = 2
 
 StepsOf = Callable[[Path], Awaitable[Mapping[str, Steps]]]
-"""What a controller that has ended recorded in its store, by runner. May raise any Exception."""
+"""Reads the steps of each runner from the store of a stopped controller. May raise any Exception."""
 
 _TICK = 0.25
 _LOG_LINES = 15
 _LOG_WIDTH = 400
 _KEPT = ("controller.log", "fleet.yaml", "state.db", "state.db-wal", "metrics.txt", "calls.txt")
 _DEADLINE = 120.0
-"""Real seconds that a machine has for each stage before its job: a faster clock boots no faster."""
+"""Minimum deadline for each stage before a job, in real seconds: machines boot at this host's speed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How to replay. `scale` is lab seconds a real second; `push` None is the package's own.
+    """Options of one replay.
 
-    `fault` is what the lab does wrong on purpose: the demo passes if it notices. A folder to `keep`
-    gets the controller's log, configuration, store and metrics in the end, and counts of all calls.
+    `scale` is lab seconds per real second. `push` is the push file; None is the built-in push.
+    `fault` is an error that the lab makes on purpose; the demo passes if it reports that error.
+    `keep` is a folder that receives the controller's log, configuration, store and metrics, and the
+    number of calls.
     """
 
     scale: float = DEFAULT_SCALE
@@ -65,16 +66,16 @@ class DemoOptions:
 
 _FAULTS: Mapping[Fault | None, tuple[str, ...]] = {
     Fault.LOST_JOB: (
-        "On purpose, GitHub forgets one queued job. The demo passes if that is noticed.",
+        "On purpose, GitHub forgets one queued job. The demo passes if it reports that.",
     ),
     Fault.LEAKED_MACHINE: (
-        "On purpose, EC2 does not terminate one machine. The demo passes if that is noticed.",
+        "On purpose, EC2 does not terminate one machine. The demo passes if it reports that.",
     ),
 }
 
 
 class _CannotStartError(Exception):
-    """The lab or the controller did not come up."""
+    """The lab or the controller did not start."""
 
 
 def main(
@@ -83,12 +84,12 @@ def main(
     options: DemoOptions | None = None,
     console: Console | None = None,
 ) -> int:
-    """Replay a push; the exit status.
+    """Replay a push and return the exit status. Call it in the main thread.
 
-    0: every job ran exactly once and succeeded, nothing is left, and the controller ended well; or
-    the planted fault was noticed, and nothing else went wrong. 1: not so. 2: a push, or a folder to
-    keep things in, that cannot be used. 128 and a signal's number (130 for Ctrl-C): stopped by it.
-    To be called in the main thread.
+    0: every job ran exactly once and succeeded, no machine, volume or registration is left, and the
+    controller exited with status 0; or the demo reported the planted fault and no other error.
+    1: anything else went wrong. 2: the push file or the `keep` folder cannot be used. 128 plus the
+    signal's number (130 for Ctrl-C): a signal stopped the demo.
     """
     chosen = options or DemoOptions()
     out = console or Console(highlight=False, markup=False, emoji=False)
@@ -101,7 +102,7 @@ def main(
     except (PushError, ValueError, OSError) as error:
         out.print(f"error: {error}", style="red", soft_wrap=True)
         return UNUSABLE
-    # Machines run as another user when this one is root, and must get into the lab's folders.
+    # As root, machines run as another user, which must be able to enter the lab's folders.
     umask = os.umask(0o022)
     try:
         return asyncio.run(_Demo(push, price_of, steps_of, chosen, out).run())
@@ -126,24 +127,24 @@ class _Demo:
         self._steps_of = steps_of
         self._options = options
         self._console = console
-        self._told: signal.Signals | None = None
+        self._stopped_by: signal.Signals | None = None
 
     async def run(self) -> int:
-        """Replay and remove everything; the exit status."""
+        """Replay the push, remove everything, and return the exit status."""
         self._introduce()
         fleet = lab_fleet(self._push, self._options.scale)
         lab = Laboratory(fleet, report=lambda what: self._stage(f"starting {what}"))
-        # Only what is inside is cut short by a signal, never the removal of the lab.
+        # A signal cancels the replay but never the removal of the lab.
         async with AsyncExitStack() as stack:
-            return await self._until_told(self._replay(lab, stack))
+            return await self._until_signal(self._replay(lab, stack))
 
-    async def _until_told(self, work: Coroutine[None, None, int]) -> int:
+    async def _until_signal(self, work: Coroutine[None, None, int]) -> int:
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
 
         def stop(number: signal.Signals) -> None:
-            if self._told is None:
-                self._told = number
+            if self._stopped_by is None:
+                self._stopped_by = number
                 task.cancel()
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -151,10 +152,10 @@ class _Demo:
         try:
             return await task
         except asyncio.CancelledError:
-            if self._told is None:
+            if self._stopped_by is None:
                 raise
-            self._console.print("Stopped; removing everything.", style="red")
-            return 128 + self._told
+            self._console.print("Stopped. Removing all processes and files.", style="red")
+            return 128 + self._stopped_by
         except _CannotStartError as error:
             self._console.print(f"FAILED: {error}", style="red", soft_wrap=True)
             return FAILED
@@ -212,12 +213,12 @@ class _Demo:
     async def _steps(self, folder: Path) -> Mapping[str, Steps]:
         try:
             return await self._steps_of(folder / "state.db")
-        except Exception as error:  # noqa: BLE001 - the result must not be lost for a column of it
-            self._console.print(f"The controller's store cannot be read: {error}", style="red")
+        except Exception as error:  # noqa: BLE001 - one column must not cost the whole result
+            self._console.print(f"The column `added` is empty: {error}", style="red")
             return {}
 
     def _stage(self, words: str) -> None:
-        """Say what is done now, and after how many real seconds."""
+        """Print the stage that begins and the real seconds since the start."""
         self._console.print(f"{time.monotonic() - self._began:5.1f} s  {words}", soft_wrap=True)
 
     def _introduce(self) -> None:
@@ -225,27 +226,27 @@ class _Demo:
         windows = sum(counts[name] for name, sku in push.skus.items() if sku.os.value == "windows")
         lines = [
             f"Replaying {push.about}:",
-            f"{push.count} jobs, {self._options.scale:g} times as fast as life;",
-            "but machines boot no faster than this host lets them, all at once.",
+            f"{push.count} jobs. Lab time runs {self._options.scale:g} times as fast as real time.",
+            "Machines boot at this host's speed, so waits look longer than on EC2.",
             *_FAULTS.get(self._options.fault, ()),
-            "The controller and the machines' agents are real, in processes of their own;",
-            "GitHub, EC2 and the runners' program are stand-ins on this host.",
+            "The controller and the agent on each machine are the real programs.",
+            "GitHub, EC2 and GitHub's runner program are simulated on this host.",
         ]
         if windows:
             lines.append(
-                "Windows machines run the same agent; their PowerShell is parsed, not run."
+                "Windows machines run the same agent. Their PowerShell is parsed but not run."
             )
         self._console.print("\n".join(lines), end="\n\n")
 
     def _print_log(self, lab: Laboratory) -> None:
-        self._console.print("The end of the controller's log:")
+        self._console.print("The last lines of the controller's log:")
         for line in lab.controller.log_end(_LOG_LINES).splitlines():
             self._console.print(f"  {line[:_LOG_WIDTH]}", soft_wrap=True, style="dim")
         self._console.print()
 
 
 def lab_fleet(push: Push, scale: float) -> LabFleet:
-    """The laboratory that a push needs."""
+    """Return the settings of a laboratory that can run this push."""
     owner, _, name = push.repository.partition("/")
     seconds = _DEADLINE * scale
     deadlines = {
@@ -275,7 +276,7 @@ def _write_counts(
     ec2: Counter[str],
     github: Mapping[tuple[str, int], int],
 ) -> None:
-    """All metrics as scraped at the end, and how often each call was made, for `keep`."""
+    """Write the last scraped metrics, and how often each API call was made, for `keep`."""
     scraped = "".join(f"{name} {value:g}\n" for name, value in metrics.items())
     (folder / "metrics.txt").write_text(scraped)
     lines = [f"EC2 {name} {count}" for name, count in sorted(ec2.items())]

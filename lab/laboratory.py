@@ -1,7 +1,4 @@
-"""A whole small world on loopback: GitHub, EC2, machines, and a controller that knows no better.
-
-It decides how they are put together; what happens then is up to them.
-"""
+"""Starts a simulated GitHub and EC2, machines and a real controller on loopback, and connects them."""
 
 import asyncio
 import os
@@ -46,20 +43,21 @@ from lab.machines.process import ProcessHost
 
 APP_ID = 1234
 MOST_PROCESSES = 100
-"""Up to so many machines at once are real agents in processes of their own."""
+"""Maximum number of machines that run the real agent in their own processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabFleet:
-    """What the lab is to be like. `skus` is the section of that name in fleet.yaml, less `image`.
+    """Settings of a laboratory. `skus` is the section of that name in fleet.yaml, without `image`.
 
-    `scale` is lab seconds per real second; `most_machines` how many there may be at once;
-    `limits` GitHub's, `None` for none. `registrations` is that section of fleet.yaml.
-    `github_latency` is what each call to GitHub takes at least, in real seconds.
-    `group_repositories` are those (short names) that the runner group is open to, `None` for all.
-    `misbehaving` is what the first machines of a SKU do wrong, for up to `MOST_PROCESSES` machines.
-    `runner_versions` are those in the images, by SKU, where they are not the lab's usual one.
-    `ear` listens in on every machine. `program` is what Python runs as `autoscaler`.
+    `scale` is lab seconds per real second. `most_machines` is the maximum number of machines at once.
+    `limits` are GitHub's rate limits, `None` for none. `registrations` is that section of fleet.yaml.
+    `github_latency` is the minimum duration of a call to GitHub, in real seconds.
+    `group_repositories` are the short names of the repositories that may use the runner group, `None`
+    for all. `misbehaving` is what the first machines of a SKU do wrong; it needs real agents.
+    `runner_versions` are the runner versions in the images, by SKU, where they differ from the default.
+    `ear` sees every request of every machine. `program` is the Python arguments that start the
+    controller.
     """
 
     organization: str
@@ -84,9 +82,9 @@ class LabFleet:
 
 
 class Laboratory:
-    """Use as an async context manager. Everything it starts has ended on return from `close`.
+    """A laboratory. Use it as an async context manager; `close` stops everything that it started.
 
-    A `moto` that is given is shared with others, in an account of the lab's own, and left running.
+    If `moto` is given, the laboratory shares it, in its own account, and leaves it running.
     """
 
     def __init__(
@@ -95,7 +93,7 @@ class Laboratory:
         moto: MotoProcess | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`report` is called with what is about to be started."""
+        """`report` is called with the name of each part before it starts."""
         self.fleet = fleet
         self._moto = moto
         self._report = report
@@ -109,10 +107,10 @@ class Laboratory:
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Start GitHub and EC2, and write a fleet.yaml; the controller is the caller's to start."""
+        """Start GitHub and EC2 and write fleet.yaml. The caller starts the controller."""
         async with AsyncExitStack() as stack:
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-            # Machines run as an ordinary user: they must get into their folders.
+            # Machines run as an ordinary user, which must be able to enter its folder.
             self.folder.chmod(0o755)
             key = await asyncio.to_thread(rsa.generate_private_key, 65537, 2048)
             host = self._host()
@@ -123,7 +121,7 @@ class Laboratory:
             account = Account() if self._moto is None else Account(_account_id())
             self.ec2 = LabEc2(host, self.clock, account=account, moto=self._moto)
             stack.push_async_callback(self.ec2.close)
-            self._report("EC2 (moto, with a front for what it lacks)")
+            self._report("EC2 (moto, and a proxy that adds what moto lacks)")
             await self.ec2.start()
             network = await self.ec2.seed_network(3)
             secret = secrets.token_hex(20)
@@ -138,11 +136,11 @@ class Laboratory:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End everything, the controller first."""
+        """Stop everything, the controller first."""
         await self.close()
 
     async def close(self) -> None:
-        """End everything. Idempotent."""
+        """Stop everything. Idempotent."""
         await self._closing.aclose()
 
     async def start_controller(self) -> None:
@@ -153,11 +151,11 @@ class Laboratory:
         self.github.point_webhook(f"{self.controller.url}/webhook")
 
     async def hang(self, instance_id: str) -> None:
-        """Have a machine stand still: nothing of it runs any more, and EC2 shows it as running."""
+        """Kill all processes of a machine, while EC2 still shows it as running."""
         await self._machines.kill(instance_id)
 
     def left(self) -> list[str]:
-        """What should not be there once all jobs have ended, in words."""
+        """Describe each machine, volume and registration that still exists."""
         found = [
             f"machine {one.id} ({one.tags.get('autoscaler:sku', '?')}, {one.state})"
             for one in self.ec2.machines_left()
@@ -167,7 +165,7 @@ class Laboratory:
         return found
 
     def wrong_jobs(self) -> list[str]:
-        """Jobs that did not run exactly once, in words."""
+        """Describe each job that did not run exactly once."""
         return [
             f"job {job.spec.name} ({job.status}) was started {len(job.starts)} times"
             for job in self.github.jobs
@@ -277,7 +275,7 @@ class Laboratory:
         environment = {
             "AWS_ENDPOINT_URL": self.ec2.endpoint_url,
             "AWS_ACCESS_KEY_ID": "lab",
-            "AWS_SECRET_ACCESS_KEY": "lab",  # not a secret: the lab takes any
+            "AWS_SECRET_ACCESS_KEY": "lab",  # not a secret: the lab accepts any value
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -290,7 +288,7 @@ class Laboratory:
 
 
 def _account_id() -> str:
-    """Twelve digits, as AWS's are."""
+    """Return a random account id of twelve digits, like AWS's."""
     return str(10**11 + secrets.randbelow(9 * 10**11))
 
 

@@ -1,7 +1,4 @@
-"""Shows how far a replay is: a table that renews itself on a terminal, lines of text elsewhere.
-
-It decides how often and how wide. It fits 80 columns.
-"""
+"""Shows the progress of a replay in 80 columns: a live table on a terminal, lines of text elsewhere."""
 
 import time
 from types import TracebackType
@@ -21,10 +18,10 @@ _COLUMNS = ("waiting", "booting", "ready", "running")
 
 
 class Screen(Protocol):
-    """Where progress is shown; a context manager."""
+    """Shows progress. Use it as a context manager."""
 
     def show(self, progress: Progress, *, last: bool) -> None:
-        """Show it, or leave it out if there was one a moment ago; the `last` one never is."""
+        """Show progress. It may be skipped shortly after another one, unless it is the `last`."""
 
     def __enter__(self) -> Self: ...
 
@@ -37,12 +34,12 @@ class Screen(Protocol):
 
 
 def screen(console: Console) -> Screen:
-    """What suits this console."""
+    """Return the screen for this console: a live table on a terminal, otherwise lines of text."""
     return _Terminal(console) if console.is_terminal else _Lines(console)
 
 
 def clock(seconds: float) -> str:
-    """Lab time as `m:ss`, from an hour on as `h:mm:ss`."""
+    """Return lab time as `m:ss`, or `h:mm:ss` from an hour on."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -65,7 +62,7 @@ class _Terminal:
     ) -> None:
         self._live.__exit__(kind, error, trace)
 
-    def show(self, progress: Progress, *, last: bool) -> None:  # noqa: ARG002 - none is left out
+    def show(self, progress: Progress, *, last: bool) -> None:  # noqa: ARG002 - shows every update
         real = time.monotonic() - self._began
         head = Text(
             f"{clock(progress.seconds)} of lab time in {real:.0f} s; "
@@ -88,7 +85,7 @@ class _Terminal:
 
 
 class _Lines:
-    """Every few seconds: a line for all, and one for each SKU that has changed."""
+    """Prints every few seconds: a line for all SKUs, and a line for each SKU that has changed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -128,7 +125,7 @@ def _words(row: SkuProgress) -> str:
 
 
 def _left(progress: Progress) -> str:
-    """Once every job is done, what is waited for: the machines that are still there."""
+    """Return the number of machines that are left once every job is done, in words."""
     total, machines = progress.total, progress.machines
     if total.done < total.jobs or not machines:
         return ""

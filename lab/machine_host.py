@@ -1,6 +1,6 @@
-"""What the lab's EC2 needs of the thing that runs its machines, and the other way round.
+"""The interface between the lab's EC2 and the host that runs its machines.
 
-Also the lab's own runner protocol, spoken between GitHub's stand-in runner and the lab's GitHub:
+Also the lab's runner protocol, between the stand-in for GitHub's runner and the lab's GitHub:
 
 | request (`Authorization: Bearer <token>`) | answer |
 |---|---|
@@ -19,17 +19,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 RUNNER_VERSION = "2.336.0"
-"""The version of actions/runner in an image that names no other."""
+"""The version of actions/runner in an image that does not name another."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabMachine:
-    """One instance to bring up. `metadata_url` is this instance's own metadata service, `sku` what
-    its tag of that name says.
+    """One instance to boot. `metadata_url` is its metadata service, `sku` the value of its SKU tag.
 
-    `platform` is linux or windows. `powered_off` is to be awaited once, when the machine has
-    powered itself off (EC2 then ends it: instance-initiated shutdown terminates). `runner_version` is
-    the version of actions/runner that its image holds.
+    `platform` is linux or windows. The host awaits `powered_off` once, when the machine has powered
+    itself off; EC2 then terminates it. `runner_version` is the version of actions/runner in its image.
     """
 
     instance_id: str
@@ -43,22 +41,22 @@ class LabMachine:
 
 
 class MachineHost(Protocol):
-    """Runs lab machines. Methods raise nothing for unknown instances."""
+    """Runs lab machines. Methods ignore unknown instances."""
 
     async def boot(self, machine: LabMachine) -> None:
-        """Start it; returns once it is under way, not once it is up."""
+        """Start the machine. Returns while it still boots."""
 
     async def shut_down(self, instance_id: str) -> None:
-        """Shut its operating system down, which stops its agent; everything is gone on return.
+        """Shut down the machine's operating system, which stops its agent, and wait for the end.
 
-        `powered_off` is not called.
+        Does not call `powered_off`.
         """
 
     async def kill(self, instance_id: str) -> None:
-        """Pull the plug: everything it runs is gone on return. `powered_off` is not called."""
+        """Kill all processes of the machine and wait for their end. Does not call `powered_off`."""
 
     def console(self, instance_id: str) -> str:
-        """What it has written so far, up or down; empty for one that wrote nothing."""
+        """Return the machine's console output so far, also after its end."""
 
     async def close(self) -> None:
         """Kill every machine. Idempotent."""

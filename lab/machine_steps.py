@@ -1,4 +1,4 @@
-"""Reads from a controller's store when each runner's machine was ready and was given its registration."""
+"""Reads from a controller's store when each runner's machine became ready and was assigned."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from lab.report import Steps
 
 
 async def read_steps(file: Path) -> dict[str, Steps]:
-    """Return the steps of each registration by the runner's name. The controller must have ended.
+    """Return the steps of each runner by its name. The controller must have exited.
 
     Raises StoreError.
     """

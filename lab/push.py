@@ -1,7 +1,4 @@
-"""The push that a demo replays: read from a file, checked, and turned into the lab's jobs.
-
-It decides which job needs which, and never runs one.
-"""
+"""Reads and checks the push file that the demo replays, and turns it into the lab's jobs."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -23,16 +20,16 @@ Count = Annotated[int, Field(ge=1, le=MOST_JOBS)]
 
 
 class PushError(ValueError):
-    """A file that describes no push; the message names the file and every key that is wrong."""
+    """The push file is not valid. The message names the file and every wrong key."""
 
 
 class _Section(BaseModel):
-    # Not strict: YAML has no enums, and `minutes: 45` is as good as 45.0.
+    # Not strict: YAML has no enums, and `minutes: 45` is as valid as 45.0.
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class PushSku(_Section):
-    """What runs the jobs of one label. `disk_gb` is in GiB."""
+    """The machines that run the jobs of one label. `disk_gb` is in GiB."""
 
     instance_type: Word
     os: OperatingSystem
@@ -41,7 +38,7 @@ class PushSku(_Section):
 
 
 class PushJobs(_Section):
-    """Jobs that are alike. `minutes` is how long one runs in life."""
+    """A number of equal jobs. `minutes` is the duration of one job in lab time."""
 
     label: Word
     count: Count
@@ -49,14 +46,14 @@ class PushJobs(_Section):
 
 
 class Phase(_Section):
-    """Jobs that start together, once every job of the phase before has succeeded."""
+    """Jobs that are queued together, once every job of the phase before has succeeded."""
 
     name: Word
     jobs: Annotated[tuple[PushJobs, ...], Field(min_length=1, max_length=200)]
 
 
 class LeftOut(_Section):
-    """Jobs of the same push that are not replayed, and why not."""
+    """Jobs of the same push that are not replayed, and the reason."""
 
     label: Word
     count: Count
@@ -64,7 +61,7 @@ class LeftOut(_Section):
 
 
 class Push(_Section):
-    """A whole push. `skus` are by label, and each is asked for."""
+    """A whole push. `skus` are by label; at least one job uses each."""
 
     about: Text
     repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,39}/[A-Za-z0-9._-]{1,100}$")]
@@ -76,9 +73,9 @@ class Push(_Section):
     def _check(self) -> Self:
         asked = {jobs.label for phase in self.phases for jobs in phase.jobs}
         if unknown := sorted(asked - set(self.skus)):
-            raise ValueError(f"jobs ask for what `skus` does not have: {', '.join(unknown)}")
+            raise ValueError(f"`skus` lacks labels that jobs use: {', '.join(unknown)}")
         if idle := sorted(set(self.skus) - asked):
-            raise ValueError(f"no job asks for {', '.join(idle)}")
+            raise ValueError(f"no job uses {', '.join(idle)}")
         names = [phase.name for phase in self.phases]
         if len(set(names)) < len(names):
             raise ValueError("two phases have the same name")
@@ -88,12 +85,12 @@ class Push(_Section):
 
     @property
     def count(self) -> int:
-        """How many jobs it has."""
+        """The number of jobs."""
         return sum(jobs.count for phase in self.phases for jobs in phase.jobs)
 
     @property
     def jobs_by_label(self) -> Counter[str]:
-        """How many jobs ask for each label, in the order of `skus`."""
+        """The number of jobs by label, in the order of `skus`."""
         counts = Counter(dict.fromkeys(self.skus, 0))
         for phase in self.phases:
             for jobs in phase.jobs:
@@ -102,11 +99,11 @@ class Push(_Section):
 
     @property
     def shortest_minutes(self) -> float:
-        """How long it takes at least in life: the longest job of each phase, one after another."""
+        """The shortest possible duration: the sum of the longest jobs of all phases."""
         return sum(max(jobs.minutes for jobs in phase.jobs) for phase in self.phases)
 
     def job_specs(self) -> list[JobSpec]:
-        """Its jobs; a job's name is `PHASE / LABEL NUMBER`, and its only label the SKU's name."""
+        """Return the jobs. A job's name is `PHASE / LABEL NUMBER`; its only label is the SKU's name."""
         specs: list[JobSpec] = []
         needs: tuple[str, ...] = ()
         for phase in self.phases:

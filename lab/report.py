@@ -1,6 +1,6 @@
-"""Computes and prints what a replay came to: waits, machines, money and calls.
+"""Computes and prints the figures of a replay: waits, machines, cost and calls.
 
-Whether the demo has passed is `verdict`'s.
+`verdict` decides whether the demo passed.
 """
 
 import math
@@ -19,10 +19,10 @@ from lab.live import clock
 from lab.push import Push
 
 PriceOf = Callable[[str, OperatingSystem], float]
-"""Dollars an hour of an EC2 instance type. Raises ValueError for one it does not know."""
+"""Returns an instance type's price in dollars per hour. Raises ValueError if the type is unknown."""
 
 EC2_MINIMUM = 60.0
-"""Seconds that EC2 bills at least (EC2 pricing: per second, 60 seconds at least)."""
+"""Minimum billed time in seconds (EC2 pricing: per second, with a minimum of 60 seconds)."""
 
 _CALLS_SHOWN = 2
 _WIDTH = 80
@@ -30,10 +30,10 @@ _WIDTH = 80
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What the controller recorded of a runner: its instance's id, and two moments of lab time.
+    """The controller's record of a runner: its instance id and two times in lab time.
 
-    `ready_at` is when its machine had passed its checks, `assigned_at` when the machine was given
-    the registration; None where that did not happen.
+    `ready_at` is when its machine passed the health checks. `assigned_at` is when the machine received
+    the registration. Either is None if it did not happen.
     """
 
     instance: str
@@ -43,8 +43,8 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class SkuReport:
-    """One SKU. `waits` are lab seconds from queued to started; `added` is the controller's part of
-    them in real seconds; both are ascending. `dollars` are instances'."""
+    """The figures of one SKU. `waits` are lab seconds from queued to started. `added` is the controller's
+    part of each wait in real seconds. Both are ascending. `dollars` is the cost of the instances."""
 
     jobs: int
     waits: tuple[float, ...]
@@ -53,19 +53,19 @@ class SkuReport:
     dollars: float
 
     def wait(self, share: float) -> str:
-        """The wait that this share of the jobs did not exceed (nearest rank)."""
+        """Return the wait that this share of the jobs did not exceed (nearest rank)."""
         return clock(_rank(self.waits, share)) if self.waits else "-"
 
     def controller(self, share: float) -> str:
-        """What the controller added to the waits of this share of the jobs at most."""
+        """Return the controller's part of the wait that this share of the jobs did not exceed."""
         return f"{_rank(self.added, share):.1f}s" if self.added else "-"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All of it. `machine_hours` were billed; in `job_hours` of them a job ran.
+    """The figures of a replay. A job ran during `job_hours` of the billed `machine_hours`.
 
-    `scale` is lab seconds a real second.
+    `scale` is lab seconds per real second.
     """
 
     skus: Mapping[str, SkuReport]
@@ -81,7 +81,7 @@ class Report:
 
     @property
     def total(self) -> SkuReport:
-        """All SKUs together."""
+        """Return the figures of all SKUs together."""
         rows = self.skus.values()
         return SkuReport(
             jobs=sum(row.jobs for row in rows),
@@ -95,9 +95,9 @@ class Report:
 def make_report(
     lab: Laboratory, push: Push, price_of: PriceOf, steps: Mapping[str, Steps]
 ) -> Report:
-    """Compute it from what the lab has seen and the controller recorded, `steps` by runner.
+    """Compute the report from the lab's records and the controller's, `steps` by runner name.
 
-    Raises what `price_of` raises.
+    Raises ValueError if `price_of` does not know an instance type.
     """
     now = lab.clock.now()
     machines: dict[str, list[Instance]] = {sku: [] for sku in push.skus}
@@ -133,7 +133,7 @@ def make_report(
 
 
 def print_report(console: Console, report: Report) -> None:
-    """The table and what stands below it: with seven SKUs, a screen of 80 x 24 holds all of it."""
+    """Print the table and the lines below it. With seven SKUs it fits a screen of 80 x 24."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, show_footer=True)
     cells = _cells(report.total)
     table.add_column("SKU", "all", overflow="fold")
@@ -144,21 +144,21 @@ def print_report(console: Console, report: Report) -> None:
         table.add_row(sku, *_cells(row))
     console.print(table)
     console.print(
-        "added: real seconds that half of the jobs, and all, waited at most for the\n"
-        "  controller. wait: the whole wait in lab time; the rest of it is booting,\n"
-        f"  which takes as long as on this host, times {report.scale:g}. EC2: instances."
+        "EC2: instances launched. added, max: median and longest wait for the controller\n"
+        "in real seconds. wait, max: median and longest wait from queued to started in\n"
+        f"lab time. Most of it is booting; each real second counts as {report.scale:g}."
     )
     console.print(_sentences(report))
 
 
 def print_left_out(console: Console, push: Push) -> None:
-    """How many jobs of the push were not replayed, and why."""
+    """Print how many jobs of the push were not replayed, and why."""
     reasons: Counter[str] = Counter()
     for one in push.left_out:
         reasons[one.why] += one.count
     if reasons:
-        words = ", ".join(f"{count} for {why}" for why, count in reasons.items())
-        console.print(f"Left out, as they do not run on EC2: {words}.")
+        words = ", ".join(f"{count} ({why})" for why, count in reasons.items())
+        console.print(f"Not replayed, because they do not run on EC2: {words}.")
 
 
 def _sentences(report: Report) -> str:
@@ -177,12 +177,12 @@ def _sentences(report: Report) -> str:
     )
 
 
-def _calls(whom: str, calls: Counter[str]) -> str:
-    """How many in all, and those that were made most."""
-    line = f"Calls to {whom}: {calls.total()}."
+def _calls(service: str, calls: Counter[str]) -> str:
+    """Return a line with the number of calls and the most frequent ones."""
+    line = f"Calls to {service}: {calls.total()}."
     for shown in range(1, _CALLS_SHOWN + 1):
         most = ", ".join(f"{count} {name}" for name, count in calls.most_common(shown))
-        longer = f"Calls to {whom}: {calls.total()}, most of them {most}."
+        longer = f"Calls to {service}: {calls.total()}, most of them {most}."
         line = longer if len(longer) < _WIDTH else line
     return line
 
@@ -190,7 +190,7 @@ def _calls(whom: str, calls: Counter[str]) -> str:
 def _github_calls(lab: Laboratory) -> Counter[str]:
     calls: Counter[str] = Counter()
     for (endpoint, _status), count in lab.github.calls.items():
-        # Not the controller's: by this one each machine sees, before its job, that it has a way out.
+        # Machines make this call, not the controller: it checks that they can reach GitHub.
         if endpoint != "GET /":
             calls[endpoint] += count
     return calls
@@ -217,10 +217,10 @@ def _sku_report(
 
 
 def _added(lab: Laboratory, job: Job, steps: Mapping[str, Steps]) -> float | None:
-    """What the controller added to a job's wait, real seconds; None where it is not known.
+    """Return the controller's part of a job's wait in real seconds, or None if it is not known.
 
-    The time from `queued` to the launch of the machine that it ran on, and from that machine's being
-    ready to its being given the registration. The controller is not slower for the faster clock.
+    It is the time from `queued` to the launch of the job's machine, plus the time from that machine's
+    `ready` to its assignment. The faster clock does not slow the controller, hence real seconds.
     """
     step = steps.get(job.starts[0]) if job.starts else None
     machine = lab.ec2.instances.find(step.instance) if step is not None else None
@@ -234,7 +234,7 @@ def _added(lab: Laboratory, job: Job, steps: Mapping[str, Steps]) -> float | Non
 
 
 def _rank(ascending: Sequence[float], share: float) -> float:
-    """What this share of them does not exceed (nearest rank)."""
+    """Return the value that this share of the values does not exceed (nearest rank)."""
     return ascending[max(0, math.ceil(share * len(ascending)) - 1)]
 
 

@@ -1,4 +1,4 @@
-"""`python -m lab.serve`: `autoscaler serve`, the same composition, on the laboratory's clock."""
+"""The command `python -m lab.serve`: runs `autoscaler serve` on the laboratory's faster clock."""
 
 from pathlib import Path
 from typing import Annotated

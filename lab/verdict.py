@@ -1,7 +1,7 @@
-"""Decides whether a replay has passed, and says so in its last line.
+"""Decides whether a replay passed, and words the last line of the demo.
 
-Without a planted fault: every job ran exactly once and nothing is left. With one: the fault was
-noticed, and nothing else went wrong.
+Without a planted fault, every job must run exactly once, and no machine, volume or registration may be
+left. With a planted fault, the demo must find that fault and nothing else wrong.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ PASSED = "PASSED: every job ran exactly once, and nothing is left."
 
 
 class Fault(Enum):
-    """What the lab was told to do wrong, as a sentence's subject."""
+    """An error that the lab makes on purpose, worded as the subject of a sentence."""
 
     LOST_JOB = "the job that the lab's GitHub lost"
     LEAKED_MACHINE = "the machine that the lab's EC2 did not terminate"
@@ -24,33 +24,34 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Something that should not be. `planted` says that the lab was told to cause it."""
+    """Something that went wrong. `planted` is True if the lab caused it on purpose."""
 
     text: str
     planted: bool = False
 
 
 def violations(lab: Laboratory, ending: Ending, why: str, status: int) -> list[Violation]:
-    """Return what went wrong: an early end, wrong jobs, what is left, a controller that failed.
+    """Return everything that went wrong.
 
-    `why` is the ending in words, `status` the controller's exit status.
+    That is an early ending, jobs that did not run exactly once, resources that are left, and a
+    controller that failed. `why` is the ending in words, `status` the controller's exit status.
     """
     found = [*_jobs(lab), *_left(lab)]
     if ending is not Ending.FINISHED:
         expected = {Ending.STUCK: _lost(lab), Ending.LEFT: bool(_leaked(lab))}
-        found.insert(0, Violation(f"given up: {why}", expected.get(ending, False)))
+        found.insert(0, Violation(f"gave up: {why}", expected.get(ending, False)))
     if status:
-        found.append(Violation(f"the controller ended with status {status}"))
+        found.append(Violation(f"the controller exited with status {status}"))
     return found
 
 
 def verdict(found: list[Violation], fault: Fault | None) -> tuple[bool, list[str]]:
-    """Return whether the replay has passed, and the lines that say so."""
+    """Return True if the replay passed, and the lines to print."""
     wrong = [one.text for one in found if not (one.planted and fault)]
     noticed = [one.text for one in found if one.planted and fault]
     lines = [f"Noticed: {text}" for text in noticed]
     if fault is not None and not noticed:
-        wrong.append(f"{fault.value} was not noticed")
+        wrong.append(f"the demo did not notice {fault.value}")
     if wrong:
         return False, [*lines, *(f"FAILED: {text}" for text in wrong)]
     last = PASSED if fault is None else f"PASSED: {fault.value} was noticed, as expected."
@@ -58,19 +59,19 @@ def verdict(found: list[Violation], fault: Fault | None) -> tuple[bool, list[str
 
 
 def _jobs(lab: Laboratory) -> Iterator[Violation]:
-    """Every job that did not run exactly once and succeed."""
+    """Yield each job that did not run exactly once and succeed."""
     jobs = lab.github.jobs
     blocked = [job for job in jobs if job.status is JobStatus.BLOCKED]
     for job in jobs:
         if job.status is not JobStatus.BLOCKED and not _is_right(job):
             yield Violation(_words(job), job.lost)
     if blocked:
-        what = f"{len(blocked)} jobs were never queued: they need jobs that have not ended"
+        what = f"{len(blocked)} jobs were never queued, because jobs that they need did not end"
         yield Violation(what, _lost(lab))
 
 
 def _left(lab: Laboratory) -> Iterator[Violation]:
-    """Once all jobs have ended, what is left: until then a machine may be there for one that waits."""
+    """Yield what is left once all jobs have ended. Before that, a waiting job may need a machine."""
     if lab.github.unfinished:
         return
     leaked = _leaked(lab)
@@ -83,7 +84,7 @@ def _lost(lab: Laboratory) -> bool:
 
 
 def _leaked(lab: Laboratory) -> set[str]:
-    """The ids of the machines that the lab does not terminate, and of their volumes."""
+    """Return the ids of the machines that the lab leaks on purpose, and of their volumes."""
     leaked = [one for one in lab.ec2.machines_left() if lab.ec2.faults.leaks(one)]
     return {one.id for one in leaked} | {one.volume_id for one in leaked}
 

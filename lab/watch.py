@@ -1,6 +1,6 @@
-"""Looks at a lab while it replays a push: how far each SKU is, and whether it is over.
+"""Follows a replay: the progress of each SKU, and whether the replay has ended.
 
-It decides when waiting any longer is pointless, and changes nothing.
+It only reads. It also decides when to give up.
 """
 
 from collections import Counter
@@ -16,31 +16,32 @@ _BOOTING = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
 
 class Ending(Enum):
-    """Why a replay is over."""
+    """Why a replay ended."""
 
-    FINISHED = "every job has ended and everything is gone"
-    STUCK = "no job runs, and none has moved for {minutes:.0f} minutes"
-    LEFT = "every job has ended, and for {minutes:.0f} minutes nothing more has gone"
-    OVERDUE = "it takes far longer than it should"
-    CONTROLLER_ENDED = "the controller has ended by itself"
+    FINISHED = "every job ended, and no machine, volume or registration is left"
+    STUCK = "for {minutes:.0f} minutes no job ran and no job changed its state"
+    LEFT = "every job ended, but nothing that is left was removed for {minutes:.0f} minutes"
+    OVERDUE = "the replay took far longer than expected"
+    CONTROLLER_ENDED = "the controller exited before the replay ended"
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait. Lab seconds, but for `real_floor`: the least that each comes to, real seconds.
+    """How long to wait before giving up, in lab seconds.
 
-    `stuck`: no job runs and none moves. `left`: all jobs have ended, and what is left stays.
-    `overdue`: the whole of it, beyond three times the shortest that it could take.
+    `stuck`: while no job runs and no job changes its state. `left`: while all jobs have ended and
+    nothing more is removed. `overdue`: for the whole replay, on top of three times its shortest
+    possible duration. `real_floor`: the minimum of each limit, in real seconds.
     """
 
     stuck: float = 900.0
     left: float = 600.0
     overdue: float = 7200.0
     real_floor: float = 30.0
-    """On two cores with a load of 22, the first machines needed 13 s from the push to their jobs."""
+    """With a load of 22 on two cores, the first jobs started 13 s after the push."""
 
     def at(self, scale: float) -> "Patience":
-        """The same with the floor applied, for a lab of this scale."""
+        """Return these limits with the floor applied, for a lab of this scale."""
         floor = self.real_floor * scale
         return Patience(
             max(self.stuck, floor), max(self.left, floor), max(self.overdue, floor), self.real_floor
@@ -49,7 +50,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class SkuProgress:
-    """Jobs that wait, run and are done, machines that boot and are ready; `jobs` is all of them."""
+    """The number of jobs in each state and in all (`jobs`), and of machines that boot and are ready."""
 
     waiting: int
     booting: int
@@ -61,7 +62,7 @@ class SkuProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far it is. `seconds` are lab seconds since the push, `machines` those that EC2 has now."""
+    """The progress of a replay: lab `seconds` since the push, and `machines` that exist at EC2 now."""
 
     seconds: float
     machines: int
@@ -69,7 +70,7 @@ class Progress:
 
     @property
     def total(self) -> SkuProgress:
-        """All SKUs together."""
+        """Return the progress of all SKUs together."""
         rows = self.skus.values()
         return SkuProgress(
             waiting=sum(row.waiting for row in rows),
@@ -82,7 +83,7 @@ class Progress:
 
 
 class Watch:
-    """One replay, begun now. `shortest` is what it takes at least, lab seconds."""
+    """Watches one replay that begins now. `shortest` is its shortest possible duration in lab seconds."""
 
     def __init__(self, lab: Laboratory, patience: Patience, shortest: float) -> None:
         self._lab = lab
@@ -95,7 +96,7 @@ class Watch:
         self._left_moved = self._began
 
     async def look(self) -> Progress:
-        """How far it is now: jobs as GitHub has them, machines as the controller counts them."""
+        """Return the progress now: jobs as GitHub shows them, machines as the controller counts them."""
         metrics = await self._lab.controller.metrics()
         by_sku: dict[str, list[Job]] = {sku: [] for sku in self._lab.fleet.skus}
         for job in self._lab.github.jobs:
@@ -107,7 +108,7 @@ class Watch:
         )
 
     def ending(self) -> Ending | None:
-        """Whether it is over, and why; to be asked often."""
+        """Return why the replay has ended, or None while it goes on. Call it often."""
         now = self._lab.clock.now()
         jobs = [job.status for job in self._lab.github.jobs]
         left = self._lab.left()
@@ -127,7 +128,7 @@ class Watch:
         return Ending.LEFT if now - since > self._patience.left else None
 
     def why(self, ending: Ending) -> str:
-        """An ending in words."""
+        """Return an ending in words."""
         patience = self._patience
         seconds = patience.stuck if ending is Ending.STUCK else patience.left
         return ending.value.format(minutes=seconds / 60)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Sets up what the commands need: Debian packages, uv and .venv as uv.lock says. Does nothing when all of
-# it is there. As root it installs missing Debian packages; otherwise it names them and stops. It never
-# changes uv.lock, and never installs into the system's Python.
+# Installs what the commands need: Debian packages, uv, and the Python packages of uv.lock into .venv. Does
+# nothing if everything is installed. As root it installs missing Debian packages; otherwise it prints their
+# names and stops. It never changes uv.lock and never installs into the system's Python.
 #
-#   scripts/bootstrap.sh [demo|test]     demo: without the tools and files that only tests use; default: test
+#   scripts/bootstrap.sh [demo|test]     demo leaves out the tools and files that only tests use; default: test
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -51,18 +51,18 @@ packages=()
 "$python" -c 'import ensurepip, venv' 2> /dev/null || packages+=(
   "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
 )
-# The lab's machines drop privileges with setpriv when they are run as root.
+# As root, the lab's machines use setpriv to drop privileges.
 ((EUID != 0)) || command -v setpriv > /dev/null || packages+=(util-linux)
 if [[ "$purpose" == test ]]; then
-  # Tests check signatures with openssl, plant bugs with patch, and watch system calls with strace.
+  # Tests check signatures with openssl, plant bugs with patch, and trace system calls with strace.
   for tool in openssl patch strace; do
     command -v "$tool" > /dev/null || packages+=("$tool")
   done
 fi
 ((${#packages[@]} == 0)) || install_packages "${packages[@]}"
 
-# The files that some tests compare with. The program checks whether any is missing; a test that
-# misses one says so.
+# Downloads the files that some tests compare with, if they are missing. Without them those tests print
+# what they need.
 bring_packages() {
   [[ "$purpose" == demo ]] || .venv/bin/python scripts/npm_packages.py || true
 }
@@ -81,15 +81,15 @@ if ! "$UV_HOME/bin/uv" --version 2> /dev/null | grep -qF "uv $UV_VERSION "; then
   "$UV_HOME/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
 fi
 
-# The programs of an environment hold its folder: one that was moved or copied is made anew.
+# Programs in .venv contain its path, so a moved or copied .venv is created again.
 if ! new_enough .venv/bin/python || [[ -n "$known" && "$known" != *" $PWD" ]]; then
   rm -rf .venv
 fi
 [[ -d .venv ]] || "$UV_HOME/bin/uv" venv --quiet --no-managed-python --python "$python" .venv
 
-say "Installing what uv.lock names into .venv"
+say "Installing the packages of uv.lock into .venv"
 unset VIRTUAL_ENV UV_PROJECT_ENVIRONMENT
-"$UV_HOME/bin/uv" sync --frozen --all-extras --quiet --no-python-downloads < /dev/null
+"$UV_HOME/bin/uv" sync --frozen --quiet --no-python-downloads < /dev/null
 printf '%s\n' "$lock $PWD" > "$STAMP"
 bring_packages
 say "Set up in ${SECONDS} s"

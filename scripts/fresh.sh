@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs both commands of the README on a fresh Debian: a root made by mmdebstrap that has Debian's required
-# packages, python3, make, git and ca-certificates, with a clone of the working tree's HEAD in it.
+# Runs `make demo` and `make test` on a fresh Debian. It creates a root file system with mmdebstrap, which has
+# Debian's required packages, python3, make, git and ca-certificates, and clones HEAD into it.
 #
-#   scripts/fresh.sh [COMMAND ...]     other commands than `make demo` and `make test`
+#   scripts/fresh.sh [COMMAND ...]     runs these commands instead of `make demo` and `make test`
 #
-# Needs root and some 4 GB in TMPDIR. The host's network, and its settings of apt, pip, uv, npm, proxies and
-# certificates, hold in there too; nothing else of the host does. DEBIAN=trixie names another release.
+# Needs root and about 4 GB in TMPDIR. The fresh Debian uses the host's network and its settings for apt, pip,
+# uv, npm, proxies and certificates, and nothing else of the host. DEBIAN=trixie selects another release.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -21,24 +21,24 @@ fail() {
   exit 1
 }
 
-((EUID == 0)) || fail "a root for Debian is made by root only: sudo make fresh"
+((EUID == 0)) || fail "only root can create a root file system: run sudo make fresh"
 if ! command -v mmdebstrap > /dev/null; then
-  command -v apt-get > /dev/null || fail "mmdebstrap is needed, from the Debian package of that name"
+  command -v apt-get > /dev/null || fail "mmdebstrap is missing; install the Debian package mmdebstrap"
   say "Installing the Debian package mmdebstrap"
   apt-get update -qq < /dev/null > /dev/null
   DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends mmdebstrap \
     < /dev/null > /dev/null
 fi
 (($# > 0)) || set -- 'make demo' 'make test'
-[[ -z "$(git status --porcelain)" ]] || say "What is not committed is left out"
+[[ -z "$(git status --porcelain)" ]] || say "Uncommitted changes are left out"
 
 scratch="$(mktemp -d)"
 root="$scratch/root"
 running=""
 
-# The mounts below the root live in a namespace of their own: they go with the processes in it.
+# The mounts below the root are in their own namespace and disappear with its processes.
 clean_up() {
-  trap '' INT TERM HUP # another Ctrl-C would leave the root behind
+  trap '' INT TERM HUP # a second Ctrl-C would leave the root file system behind
   [[ -z "$running" ]] || kill -KILL "$running" 2> /dev/null || true
   wait 2> /dev/null
   say "Removing $scratch"
@@ -62,13 +62,13 @@ make_root() {
     done
   fi
   release="${release:-bookworm}"
-  say "Making a root with Debian $release in $root"
+  say "Creating a root file system with Debian $release in $root"
   apt-config dump Acquire | grep -E '^Acquire::(https?|Check-|Retries)' > "$scratch/apt.conf" || true
   mmdebstrap --quiet --variant=minbase --include="$PACKAGES" --aptopt="$scratch/apt.conf" \
     "$release" "$root" "${mirrors[@]}" < /dev/null
 }
 
-# NAME=VALUE of each variable that holds in there. The files that one names come along.
+# NAME=VALUE of each variable for the fresh Debian. A file that a variable names is copied too.
 environment=(HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}"
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
 take_settings() {
@@ -83,9 +83,9 @@ take_settings() {
   chroot "$root" update-ca-certificates > /dev/null 2>&1
 }
 
-# In the background, where a signal interrupts the wait for it. What runs in the background ignores SIGINT,
-# and tests send that: `env` takes it back. The inner bash is PID 1 of a namespace, whose end ends all that
-# it started; it does not `exec`, because a PID 1 has to collect what others left behind.
+# The command runs in the background, so that a signal interrupts `wait`. Background jobs ignore SIGINT, which
+# tests send; `env` restores it. The inner bash is PID 1 of a namespace, so its exit ends every process in it.
+# It does not `exec` the command, because PID 1 must reap orphans.
 in_root() {
   # shellcheck disable=SC2016
   unshare --mount --pid --fork --kill-child --propagation private bash -c '

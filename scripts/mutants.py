@@ -1,6 +1,6 @@
 """Mutation testing of the pure rooms: does a test fail when a line of planner/ or ledger/ is wrong?
 
-    python scripts/mutants.py [--processes N] [MODULE ...]        MODULE as in planner.grants
+    python scripts/mutants.py [--processes N] [MODULE ...]        MODULE such as planner.shares
     python scripts/mutants.py --sample N --rooms ROOM ...         see mutant_sample.py
 
 Copies the two rooms and their tests below .cache/mutants, lets mutmut change one thing at a time
@@ -54,7 +54,7 @@ class Mutant:
 
     @property
     def module(self) -> str:
-        """As in planner.grants."""
+        """Module name such as planner.shares."""
         return ".".join(self.function.split(".")[:2])
 
     def __str__(self) -> str:

@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
-# Runs all parts of `make test`, whichever of them fail, and ends with a summary that names what failed.
-# Exits with 1 if anything did.
+# Runs all parts of `make test`, even after a failure, and prints a summary. Exits with 1 if a part failed.
 #
-# A part is a target of the Makefile. `crowds` comes first and alone: its thousand machines need the whole
-# host. `laboratory`, `services` and `kills` wait for processes most of the time, so the other parts compute
-# beside them, on two cores. The output of the parts in the background comes when all have ended.
+# A part is a target of the Makefile. `crowds` runs first and alone, because its thousand machines need the
+# whole host. `laboratory`, `services` and `kills` mostly wait for processes, so other parts run at the same
+# time. The output of background parts is printed when all parts have ended.
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
 
 logs="$(mktemp -d)"
 trap 'rm -rf -- "$logs"' EXIT
-# Ctrl-C ends the parts that run, and no other one starts.
+# Ctrl-C ends the running parts, and no other part starts.
 stopped=""
 trap 'stopped=1' INT
 
-# run PART ... : keeps what each prints, and prints it. What a shell runs in the background ignores Ctrl-C
-# unless `env` takes that back. Bash may leave its trap out where `tee` outlives the Ctrl-C, so the status
-# of a part that died of SIGINT (130) counts too.
+# run PART ... : runs each part, and prints and saves its output. Background jobs of a shell ignore Ctrl-C
+# unless `env` restores the signal. Bash may skip its trap if `tee` outlives Ctrl-C, so a part's exit status
+# of 130 (SIGINT) also stops the run.
 run() {
   local part began status
   for part in "$@"; do
@@ -55,17 +54,17 @@ behind=(laboratory services kills worlds types contracts)
 run crowds
 processes=()
 for line in laboratory "services kills" worlds "types contracts"; do
-  # Ctrl-C ends the part itself, not the shell that writes its result down.
+  # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT
-    # shellcheck disable=SC2086 # the parts of a line are words
+    # shellcheck disable=SC2086 # split the line into parts
     run $line
   ) > "$logs/${line%% *}.all" 2>&1 &
   processes+=($!)
 done
 run "${beside[@]}"
 for process in "${processes[@]}"; do
-  # A wait that Ctrl-C broke off is taken up again.
+  # Ctrl-C interrupts `wait`, so repeat it.
   while kill -0 "$process" 2> /dev/null; do wait "$process"; done
 done
 cat "$logs"/*.all

@@ -1,4 +1,4 @@
-"""The demo, whole and small: green when all is well or a planted fault is noticed, red otherwise."""
+"""Runs the whole demo with a small push: it passes if all is well or it reports a planted fault."""
 
 import multiprocessing
 import os
@@ -53,7 +53,7 @@ GREEN, LOST, LEAKED, HASTY = "green", "lost", "leaked", "hasty"
 
 
 class Replay(NamedTuple):
-    """What a replay printed and ended with, what it kept and where it worked."""
+    """A replay's exit status and output, the files it kept, and its working folder."""
 
     status: int
     output: str
@@ -61,12 +61,12 @@ class Replay(NamedTuple):
     folder: Path
 
     def lines(self, begin: str) -> list[str]:
-        """The lines that begin so."""
+        """Return the lines that begin with this text."""
         return [line for line in self.output.splitlines() if line.startswith(begin)]
 
 
 def open_folder() -> Iterator[Path]:
-    """Open to all, which pytest's own is not: as root the lab's machines run as another user."""
+    """Make a folder that every user may enter: as root, the lab's machines run as another user."""
     made = Path(tempfile.mkdtemp(prefix="demo-test-"))
     made.chmod(0o755)
     yield made
@@ -75,7 +75,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Where the lab puts its own folder."""
+    """The folder in which the lab makes its own folder."""
     yield from open_folder()
 
 
@@ -89,7 +89,7 @@ def push(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def replays(push: Path) -> Iterator[dict[str, Replay]]:
-    """One of each kind, side by side: most of a replay is waiting."""
+    """One replay of each kind. They run at the same time, because a replay mostly waits."""
     # On a busy host a machine boots for many seconds, each of them SCALE seconds here.
     lost = Patience(stuck=6000.0, left=3000.0, real_floor=1.0)
     leaked = Patience(stuck=60_000.0, left=3000.0, real_floor=1.0)
@@ -98,7 +98,7 @@ def replays(push: Path) -> Iterator[dict[str, Replay]]:
         GREEN: plain,
         LOST: replace(plain, fault=Fault.LOST_JOB, patience=lost),
         LEAKED: replace(plain, fault=Fault.LEAKED_MACHINE, patience=leaked),
-        # Gives up before any machine can have booted: nothing was planted, so this is a failure.
+        # Gives up before any machine can boot. No fault was planted, so the demo fails.
         HASTY: replace(plain, patience=Patience(stuck=1.0, left=1.0, real_floor=0.001)),
     }
     with contextmanager(open_folder)() as folder, pool(len(options)) as workers:
@@ -107,12 +107,12 @@ def replays(push: Path) -> Iterator[dict[str, Replay]]:
 
 
 def pool(size: int) -> ProcessPoolExecutor:
-    """Fresh processes, as signals and the umask belong to a whole one."""
+    """Return a pool of new processes: signal handlers and the umask belong to a process."""
     return ProcessPoolExecutor(size, mp_context=multiprocessing.get_context("spawn"))
 
 
 def replay(place: Path, options: DemoOptions) -> Replay:
-    """Run the demo in this process, which was made for it; a strict umask must not hinder it."""
+    """Run the demo in this process, which was made for it. It must work under a strict umask."""
     kept, folder = place / "kept", place / "lab"
     folder.mkdir(parents=True)
     tempfile.tempdir = str(folder)
@@ -128,7 +128,7 @@ def price_of(instance_type: str, os: OperatingSystem) -> float:
 
 
 def demo(options: DemoOptions) -> tuple[int, str]:
-    """Exit status and output."""
+    """Run the demo and return its exit status and output."""
     out = StringIO()
     console = Console(file=out, width=80, highlight=False, markup=False, emoji=False)
     status = main(price_of, read_steps, options, console)
@@ -136,13 +136,13 @@ def demo(options: DemoOptions) -> tuple[int, str]:
 
 
 def kept_runners(kept: Path) -> tuple[Runner, ...]:
-    """Every registration that the controller knew."""
+    """Return every runner in the kept store."""
     with closing(sqlite3.connect(kept / "state.db")) as file:
         return records_in(file).runners
 
 
 def assert_nothing_behind(folder: Path) -> None:
-    """No file, and no process that runs on one of the lab's."""
+    """Assert that the lab left no file, and no process that uses one of its files."""
     assert list(folder.iterdir()) == []
     assert [
         process.info
@@ -168,10 +168,10 @@ def test_the_table_and_what_stands_below_it(replays: dict[str, Replay]) -> None:
         "win.large": ("1", "1"),
         "all": ("5", "5"),
     }
-    # Three minutes at a dollar an hour, twice, is what two machines cost at least.
+    # At least two machines, each for three minutes at one dollar an hour.
     assert float(rows["gpu.large"][-1].removeprefix("$")) >= 0.10
     assert re.search(r"^Machines: 5 launched, [1-5] at the peak, 0 left\.$", output, re.MULTILINE)
-    # Each name is minted once. More than five where this host was too busy to hand one over in time.
+    # Each name is registered once. A busy host may need more than five registrations.
     runners = kept_runners(replays[GREEN].kept)
     assert sum(runner.job is not None for runner in runners) == 5
     calls = (replays[GREEN].kept / "calls.txt").read_text().splitlines()
@@ -183,9 +183,9 @@ def test_the_table_and_what_stands_below_it(replays: dict[str, Replay]) -> None:
         r'^autoscaler_launches_total\{.*"gpu\.large"\} (\d+)$', metrics, re.MULTILINE
     )
     assert launches is not None, metrics
-    # Slots that EC2 did not fill count as well.
+    # Slots that EC2 did not fill count too.
     assert int(launches[1]) >= 2
-    assert "Left out, as they do not run on EC2: 4 for macOS." in output
+    assert "Not replayed, because they do not run on EC2: 4 (macOS)." in output
 
 
 def test_the_controller_reads_the_prices_of_all_instance_types(replays: dict[str, Replay]) -> None:
@@ -198,7 +198,7 @@ def test_the_controller_reads_the_prices_of_all_instance_types(replays: dict[str
 def test_what_the_controller_added_stands_apart_from_the_whole_wait(
     replays: dict[str, Replay],
 ) -> None:
-    """In real seconds; and no more than the whole wait, which is in lab time."""
+    """The part is in real seconds and at most the whole wait, which is in lab time."""
     output = replays[GREEN].output
     rows = {line.split()[0]: line.split() for line in output.splitlines() if "$" in line}
     for name in ("cpu.small", "gpu.large", "win.large", "all"):
@@ -206,7 +206,7 @@ def test_what_the_controller_added_stands_apart_from_the_whole_wait(
         minutes, seconds = most_waited.split(":")
         added = float(most_added.removesuffix("s"))
         assert 0.0 < added <= (60 * int(minutes) + int(seconds) + 1) / SCALE + 0.05
-    assert f"as long as on this host, times {SCALE:g}." in output
+    assert f"each real second counts as {SCALE:g}." in output
 
 
 def test_it_says_from_the_start_what_it_is_doing(replays: dict[str, Replay]) -> None:
@@ -225,9 +225,9 @@ def test_a_lost_job_is_noticed_as_expected(replays: dict[str, Replay]) -> None:
     found = replays[LOST]
     assert found.status == 0, found.output
     assert found.lines("Noticed: ") == [
-        "Noticed: given up: no job runs, and none has moved for 100 minutes",
+        "Noticed: gave up: for 100 minutes no job ran and no job changed its state",
         "Noticed: job build / cpu.small 1: started 0 times, queued, lost by the lab",
-        "Noticed: 3 jobs were never queued: they need jobs that have not ended",
+        "Noticed: 3 jobs were never queued, because jobs that they need did not end",
     ]
     assert "On purpose, GitHub forgets one queued job." in found.output
     last = "PASSED: the job that the lab's GitHub lost was noticed, as expected."
@@ -239,8 +239,8 @@ def test_a_lost_job_is_noticed_as_expected(replays: dict[str, Replay]) -> None:
 def test_a_leaked_machine_is_noticed_as_expected(replays: dict[str, Replay]) -> None:
     found = replays[LEAKED]
     assert found.status == 0, found.output
-    given_up, machine, volume = found.lines("Noticed: ")
-    assert given_up.endswith("every job has ended, and for 50 minutes nothing more has gone")
+    gave_up, machine, volume = found.lines("Noticed: ")
+    assert gave_up.endswith("every job ended, but nothing that is left was removed for 50 minutes")
     assert re.fullmatch(r"Noticed: left: machine i-[0-9a-f]{17} \(cpu\.small, running\)", machine)
     assert re.fullmatch(r"Noticed: left: volume vol-[0-9a-f]{17}", volume)
     assert "Machines: 5 launched" in found.output
@@ -250,18 +250,18 @@ def test_a_leaked_machine_is_noticed_as_expected(replays: dict[str, Replay]) -> 
     assert_nothing_behind(found.folder)
 
 
-def test_red_when_something_is_wrong_that_nobody_planted(replays: dict[str, Replay]) -> None:
+def test_red_when_something_is_wrong_without_a_planted_fault(replays: dict[str, Replay]) -> None:
     found = replays[HASTY]
     assert found.status == 1
-    assert found.lines("FAILED: ")[0].startswith("FAILED: given up: no job runs")
-    assert "The end of the controller's log:" in found.output
+    assert found.lines("FAILED: ")[0].startswith("FAILED: gave up: for ")
+    assert "The last lines of the controller's log:" in found.output
     assert '"event": "serving"' in found.output
     assert found.output.splitlines()[-1].startswith("FAILED: ")
     assert_nothing_behind(found.folder)
 
 
 def start(push: Path, folder: Path) -> subprocess.Popen[str]:
-    """The demo as a process of its own, too slow to end by itself."""
+    """Start the demo as a process, at a scale at which it does not end during the test."""
     return subprocess.Popen(
         [sys.executable, "-m", "lab", "--scale", "20", "--push", push],
         env=os.environ | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
@@ -287,7 +287,7 @@ def test_ctrl_c_removes_everything(folder: Path, push: Path) -> None:
     process.send_signal(signal.SIGINT)
     after, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert after.endswith("Stopped; removing everything.\n")
+    assert after.endswith("Stopped. Removing all processes and files.\n")
     assert "Traceback" not in before + after
     assert_nothing_behind(folder)
 

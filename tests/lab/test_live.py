@@ -1,4 +1,4 @@
-"""What progress looks like, on a terminal of 80 columns and in plain text."""
+"""How progress is shown on a terminal of 80 columns and in plain text."""
 
 from collections import Counter
 from io import StringIO
@@ -16,7 +16,7 @@ LONGEST = "linux.g6.4xlarge.experimental.nvidia.gpu"
 
 
 def progress(seconds: float, **rows: SkuProgress) -> Progress:
-    """With the example's SKUs; `rows` are by the name up to its first dot."""
+    """Return progress of the built-in push's SKUs; `rows` are by the SKU's name up to its first dot."""
     nothing = SkuProgress(0, 0, 0, 0, 0, 10)
     skus = {name: rows.get(name.partition(".")[0], nothing) for name in read_example().skus}
     return Progress(seconds, 7, skus)
@@ -42,7 +42,7 @@ def test_a_terminal_of_80_columns_shows_every_number_whole() -> None:
     assert rows["all"] == ["13", "100", "12", "15", "2/160"]
 
 
-def test_plain_text_says_at_once_what_moves_and_not_again_what_stands() -> None:
+def test_plain_text_prints_changes_at_once_and_unchanged_rows_only_once() -> None:
     out = StringIO()
     with screen(Console(file=out, width=80)) as shown:
         first = progress(60.0, windows=SkuProgress(3, 2, 1, 0, 0, 10))
@@ -77,7 +77,7 @@ def test_a_share_of_the_jobs_waited_no_longer(share: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(("share", "shown"), [(0.5, "0.4s"), (1.0, "2.0s")])
-def test_a_share_of_the_jobs_lost_no_more_to_the_controller(share: float, shown: str) -> None:
+def test_a_share_of_the_jobs_waited_no_longer_for_the_controller(share: float, shown: str) -> None:
     assert SkuReport(3, (5.0,), (0.3, 0.4, 2.0), 1, 0.0).controller(share) == shown
 
 
@@ -110,7 +110,7 @@ def test_the_result_of_the_example_fits_a_screen_of_80_by_24() -> None:
     assert "Cost: $715.62 for 50.0 machine hours, 90% of them with a job." in text
     assert "Calls to GitHub: 534, most of them 305 GET /app/hook/deliveries.\n" in text
     assert lines[-1] == PASSED
-    assert "booting,\n  which takes as long as on this host, times 80. EC2: instances.\n" in text
+    assert "Most of it is booting; each real second counts as 80.\n" in text
 
 
 def test_patience_does_not_shrink_below_what_a_machine_needs() -> None:

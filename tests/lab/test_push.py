@@ -1,4 +1,4 @@
-"""The push file: what the example holds, what jobs it becomes, and how errors are told."""
+"""The push file: the built-in push, the jobs made from it, and the error messages."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -85,10 +85,10 @@ def drop_sku(content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edit", "told"),
+    ("edit", "message"),
     [
-        (drop_sku, "jobs ask for what `skus` does not have: linux.r7i.2xlarge"),
-        (lambda c: c["phases"].pop(), "no job asks for linux.arm64.m7g.4xlarge, linux.g4dn"),
+        (drop_sku, "`skus` lacks labels that jobs use: linux.r7i.2xlarge"),
+        (lambda c: c["phases"].pop(), "no job uses linux.arm64.m7g.4xlarge, linux.g4dn"),
         (lambda c: c["phases"][1].update(name="build"), "two phases have the same name"),
         (lambda c: c["phases"][0]["jobs"][0].update(count=0), "phases.0.jobs.0.count: "),
         (lambda c: c["phases"][0]["jobs"][0].update(count=990), "1041 jobs; at most 1000"),
@@ -101,15 +101,15 @@ def drop_sku(content: dict[str, Any]) -> None:
         (lambda c: c.update(phases=[]), "phases: "),
     ],
 )
-def test_an_error_names_file_and_key(tmp_path: Path, edit: Edit, told: str) -> None:
+def test_an_error_names_file_and_key(tmp_path: Path, edit: Edit, message: str) -> None:
     file = edited(tmp_path, edit)
     with pytest.raises(PushError) as caught:
         read_push(file)
     assert str(caught.value).startswith(f"{file}: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_every_error_is_told_on_a_line(tmp_path: Path) -> None:
+def test_each_error_has_its_own_line(tmp_path: Path) -> None:
     file = edited(tmp_path, lambda content: content.update(about="", repository="x"))
     with pytest.raises(PushError) as caught:
         read_push(file)
@@ -120,7 +120,7 @@ def test_every_error_is_told_on_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("- a\n", "not a mapping"),
         ("a: [\n", "not YAML: "),
@@ -128,10 +128,10 @@ def test_every_error_is_told_on_a_line(tmp_path: Path) -> None:
         ("#" * (MOST_BYTES + 1), f"larger than {MOST_BYTES} bytes"),
     ],
 )
-def test_what_is_no_push_at_all(tmp_path: Path, text: str, told: str) -> None:
+def test_a_file_that_is_not_a_push_is_refused(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "push.yaml"
     file.write_text(text)
-    with pytest.raises(PushError, match=told):
+    with pytest.raises(PushError, match=message):
         read_push(file)
 
 

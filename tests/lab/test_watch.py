@@ -1,4 +1,4 @@
-"""When waiting for a replay is pointless."""
+"""When the demo gives up on a replay."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class StillLab:
-    """What a watch sees of a laboratory; nothing in it moves by itself."""
+    """The part of a laboratory that a Watch reads. Nothing in it changes by itself."""
 
     time: float = 0.0
     statuses: list[JobStatus] = field(default_factory=lambda: [JobStatus.QUEUED])
@@ -34,8 +34,8 @@ class StillLab:
         return list(self.there)
 
 
-def test_a_fleet_whose_machines_come_up_slowly_is_not_given_up() -> None:
-    """On a host with a load of 22 a boot takes 13 real seconds, each of them 80 s of lab time."""
+def test_a_replay_whose_machines_boot_slowly_is_not_given_up() -> None:
+    """On a host with a load of 22 a boot takes 13 real seconds, each 80 seconds of lab time."""
     lab = StillLab()
     watch = Watch(cast("Laboratory", lab), Patience(), 600.0)
     assert watch.ending() is None
@@ -46,12 +46,12 @@ def test_a_fleet_whose_machines_come_up_slowly_is_not_given_up() -> None:
     assert watch.ending() is None
 
 
-def test_a_fleet_in_which_no_job_moves_is_given_up() -> None:
-    """Although its machines come and go, as where GitHub has lost a job."""
+def test_a_replay_in_which_no_job_changes_is_given_up() -> None:
+    """The machines still come and go, for example if GitHub lost a job."""
     lab = StillLab()
     watch = Watch(cast("Laboratory", lab), Patience(), 600.0)
     assert watch.ending() is None
     lab.there = ["machine i-1 (gpu, running)"]
     lab.time += 2401.0
     assert watch.ending() is Ending.STUCK
-    assert "none has moved for 40 minutes" in watch.why(Ending.STUCK)
+    assert "for 40 minutes no job ran" in watch.why(Ending.STUCK)

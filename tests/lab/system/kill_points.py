@@ -79,7 +79,7 @@ class Trial:
 
     def strike_at(self, met: list[str], fields: Mapping[str, str]) -> None:
         """Kill the controller at one of its calls, of which a newer image knows nothing."""
-        self.lab.controller.strike()
+        self.lab.controller.kill_at_once()
         met.append(fields["ClientToken"])
         self.renew_images(fields)
 
@@ -102,7 +102,7 @@ def call_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
 
 def template_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
     """A call is recorded, and its request is not known yet: its launch template is being made."""
-    kill = trial.lab.controller.strike
+    kill = trial.lab.controller.kill_at_once
     trial.lab.ec2.faults.cut_calls("CreateLaunchTemplate", 1, lambda _: kill())
 
     def check(store: sqlite3.Connection) -> None:
@@ -187,7 +187,7 @@ def acknowledgement_sent(trial: Trial) -> Callable[[sqlite3.Connection], None]:
     met: list[str] = []
 
     def strike(name: str) -> None:
-        trial.lab.controller.strike()
+        trial.lab.controller.kill_at_once()
         met.append(name)
 
     trial.witness.unheard = strike
@@ -205,7 +205,7 @@ def acknowledgement_kept(trial: Trial) -> Callable[[sqlite3.Connection], None]:
     met: list[str] = []
 
     def strike(name: str) -> None:
-        trial.lab.controller.strike()
+        trial.lab.controller.kill_at_once()
         met.append(name)
 
     trial.witness.unanswered = strike
@@ -254,7 +254,7 @@ def recorded_late(lab: Laboratory, records: Records) -> list[str]:
 
 
 def _drop_registration(trial: Trial, *, done: bool) -> None:
-    kill = trial.lab.controller.strike
+    kill = trial.lab.controller.kill_at_once
     trial.lab.github.spoil(AnswerFault("dropped", REGISTER, done=done, then=kill))
 
 
