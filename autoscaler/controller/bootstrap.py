@@ -249,7 +249,7 @@ class BootstrapService:
         state = self._journal.ledger.state
         if machine.created_at >= state.started_at:
             return
-        if machine.is_untold(state.started_at, state.every_scope_listed_at):
+        if machine.is_assignment_unknown(state.started_at, state.every_scope_listed_at):
             raise NotKnownYetError(TRY_AGAIN)
         if machine.nonce_hash and not hmac.compare_digest(machine.nonce_hash, nonce_hash):
             raise BootstrapRefusedError(401, "nonce")
@@ -261,7 +261,9 @@ class BootstrapService:
         """
         state = self._journal.ledger.state
         maybe_restored = state.was_away > RESTORED_FROM
-        if maybe_restored and machine.is_untold(state.started_at, state.every_scope_listed_at):
+        if maybe_restored and machine.is_assignment_unknown(
+            state.started_at, state.every_scope_listed_at
+        ):
             raise NotKnownYetError(TRY_AGAIN)
 
     def _authenticated(self, machine: MachineId, nonce: str, *, over: bool = False) -> Machine:

@@ -74,7 +74,7 @@ class Circuits:
             machine = self._journal.ledger.state.machines.get(MachineId(row.record))
             if machine is not None and row.event == MachineState.EXITED:
                 self._report_exit(machine, row.detail)
-            elif machine is not None and row.event == "on_trial":
+            elif machine is not None and row.event == "circuit_opened":
                 _log.error("circuit_opened", sku=machine.sku, reason=row.detail)
                 self._news.wake(_OPENED)
 

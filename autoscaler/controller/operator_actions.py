@@ -52,7 +52,7 @@ class OperatorActions:
 
     def unlisted(self) -> Sequence[ProviderName]:
         """See `OperatorRequests.unlisted`."""
-        return sorted(set(self._providers) - self._journal.ledger.state.swept_at.keys())
+        return sorted(set(self._providers) - self._journal.ledger.state.machines_listed_at.keys())
 
     async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
         """See `OperatorRequests.terminate`."""

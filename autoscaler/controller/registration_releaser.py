@@ -12,7 +12,7 @@ from autoscaler.controller.ports.bootstrap import BootstrapRefusedError, NotKnow
 from autoscaler.controller.ports.github import GitHub, GitHubError, RunnerBusyError
 from autoscaler.controller.registrar import Registrar
 from autoscaler.model import events as e
-from autoscaler.model.cooldowns import held, registration_key
+from autoscaler.model.cooldowns import active_cooldown, registration_key
 from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState, runner_name, runner_names
@@ -49,7 +49,10 @@ class RegistrationReleaser:
         if runner.machine in self._under_way or self._remembered(runner.name) not in (None, 404):
             return False
         cooldowns = self._journal.ledger.state.cooldowns
-        return held(cooldowns, registration_key(runner.demand.scope), self._journal.now) is None
+        return (
+            active_cooldown(cooldowns, registration_key(runner.demand.scope), self._journal.now)
+            is None
+        )
 
     async def release(self, runner: Runner | None) -> int:
         """Delete an idle registration: GitHub's status, or 503 when it could not be asked.
@@ -104,7 +107,7 @@ class RegistrationReleaser:
         """
         if runner.reason.startswith(SEAT_CLOSED):
             raise BootstrapRefusedError(410, "ended")
-        if held(
+        if active_cooldown(
             self._journal.ledger.state.cooldowns, registration_key(runner.demand.scope), self._now
         ):
             raise NotKnownYetError(TRY_AGAIN)

@@ -68,7 +68,7 @@ def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
 
 
 def _is_circuit_open(state: LedgerState, sku: SkuName) -> bool:
-    rows = (on_trial(state.cooldowns, key) for key in (boots_key(sku), exits_key(sku)))
+    rows = (open_circuit(state.cooldowns, key) for key in (boots_key(sku), exits_key(sku)))
     return any(row is not None for row in rows)
 
 

@@ -72,4 +72,4 @@ def _swept_since(state: LedgerState, moment: Instant) -> bool:
     providers = {
         option.provider for sku in state.catalogue.skus.values() for option in sku.launch_options
     }
-    return all(state.swept_at.get(provider, 0.0) > moment for provider in providers)
+    return all(state.machines_listed_at.get(provider, 0.0) > moment for provider in providers)

@@ -21,7 +21,7 @@ from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.sync_registrations import Registrations
 from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Read, next_reads, staleness
 from autoscaler.controller.sync_state import SyncState, news, run_origins
-from autoscaler.ledger.restored import waits_for_a_list
+from autoscaler.ledger.restored import needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds
 
@@ -287,5 +287,5 @@ class _AccountSync:
                 continue
             _log.info("registration_removed", runner=runner.name, there=removed)
         # Two lists take a lost registration away, and one says who is at work since a start.
-        self.book.list_soon(scope, registrations.suspects or waits_for_a_list(state))
+        self.book.list_soon(scope, registrations.suspects or needs_runner_list(state))
         return listed.calls

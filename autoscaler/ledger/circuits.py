@@ -12,7 +12,7 @@ from autoscaler.model.cooldowns import (
     boots_key,
     exits_key,
     launch_option_key,
-    on_trial,
+    open_circuit,
     refused_image_key,
 )
 from autoscaler.model.events import CircuitClosed
@@ -41,7 +41,7 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
     until = at + REFUSED.hold(failures - IN_A_ROW)
     state.cool(Cooldown(key, until, failures, reason[:300], image=machine.image))
     _remember_refused(state, machine.sku, machine.image, at)
-    state.note(machine, at, "on_trial", reason)
+    state.note(machine, at, "circuit_opened", reason)
 
 
 def on_circuit_closed(state: LedgerState, event: CircuitClosed) -> None:
@@ -71,7 +71,7 @@ def refused_image(state: LedgerState, sku: SkuName) -> str:
 
 def open_circuits(state: LedgerState, sku: SkuName) -> list[Cooldown]:
     """The rows of failures that keep a SKU from launching as many machines as it wants."""
-    rows = (on_trial(state.cooldowns, key) for key in (exits_key(sku), boots_key(sku)))
+    rows = (open_circuit(state.cooldowns, key) for key in (exits_key(sku), boots_key(sku)))
     return [row for row in rows if row is not None]
 
 

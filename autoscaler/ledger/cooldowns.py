@@ -16,7 +16,7 @@ from autoscaler.model.cooldowns import (
     exits_key,
     launch_option_key,
     offering_key,
-    on_trial,
+    open_circuit,
     quota_key,
     sku_offering_key,
     throttle_key,
@@ -53,7 +53,7 @@ BACKOFFS: Mapping[FailureClass, Backoff] = {
 }
 
 
-def strike(
+def count_failure(
     state: LedgerState,
     key: str,
     failure: FailureClass,
@@ -105,12 +105,12 @@ def hold_back_answered(
                 continue
         if of_one and not every and failure.failure in _MAY_BE_OF_ONE_OVERRIDE:
             key, reason = sku_offering_key(request.sku, str(named)), _reason(failure)
-            strike(state, key, failure.failure, answer.at, reason, at_least)
+            count_failure(state, key, failure.failure, answer.at, reason, at_least)
         else:
             hold_back(state, request, failure, answer.at, at_least)
     if every and all(f.failure is FailureClass.UNSUPPORTED for f in answer.failures):
         key, reason = launch_option_key(request.sku, request.option), _reason(answer.failures[0])
-        strike(state, key, FailureClass.CONFIGURATION, answer.at, reason, at_least)
+        count_failure(state, key, FailureClass.CONFIGURATION, answer.at, reason, at_least)
 
 
 def hold_back(
@@ -128,7 +128,7 @@ def hold_back(
     known = failure.offering in request.offerings or failure.offering in state.offerings
     keys = (failure.offering,) if failure.offering is not None and known else request.offerings
     for key in sorted(_reached(state, request, failure, keys)):
-        strike(state, key, failure.failure, at, reason, at_least)
+        count_failure(state, key, failure.failure, at, reason, at_least)
 
 
 def _reason(failure: LaunchFailure) -> str:
@@ -169,7 +169,7 @@ def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: 
     failures = _row(state.cooldowns.get(boots), FailureClass.UNKNOWN) + 1
     state.cool(Cooldown(boots, at, failures, reason[:300]))
     if failures == IN_A_ROW:
-        state.note(machine, at, "on_trial", reason)
+        state.note(machine, at, "circuit_opened", reason)
 
 
 def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
@@ -177,7 +177,7 @@ def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
     key = _option_of(state, machine)
     if key is not None:
         lift(state, key, at)
-        _end_trial(state, boots_key(machine.sku), machine, at)
+        _close_circuit(state, boots_key(machine.sku), machine, at)
     _lift_by(state, zone_key(machine.provider, machine.zone), machine.created_at, at)
     if machine.capacity_type:
         kind = CapacityType(machine.capacity_type)
@@ -188,7 +188,7 @@ def note_early_exit(state: LedgerState, machine: Machine, at: Instant, said: str
     """A runner left at once without a job: from the third in a row on, its SKU is held back."""
     reason = f"their runners left at once without a job, the last one of {machine.id}: {said}"
     if _count(state, exits_key(machine.sku), at, reason) == IN_A_ROW:
-        state.note(machine, at, "on_trial", reason)
+        state.note(machine, at, "circuit_opened", reason)
 
 
 def note_job_given(state: LedgerState, machine: Machine, at: Instant) -> None:
@@ -199,7 +199,7 @@ def note_job_given(state: LedgerState, machine: Machine, at: Instant) -> None:
     known = state.cooldowns.get(exits_key(machine.sku))
     if known is not None and known.image and known.image != machine.image:
         return
-    _end_trial(state, exits_key(machine.sku), machine, at)
+    _close_circuit(state, exits_key(machine.sku), machine, at)
 
 
 def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
@@ -220,9 +220,9 @@ def _row(known: Cooldown | None, failure: FailureClass) -> int:
     return known.failures if known is not None and known.failure is failure else 0
 
 
-def _end_trial(state: LedgerState, key: str, machine: Machine, at: Instant) -> None:
-    if on_trial(state.cooldowns, key) is not None:
-        state.note(machine, at, "trial_over")
+def _close_circuit(state: LedgerState, key: str, machine: Machine, at: Instant) -> None:
+    if open_circuit(state.cooldowns, key) is not None:
+        state.note(machine, at, "circuit_closed")
     lift(state, key, at)
 
 

@@ -28,10 +28,10 @@ class Counters:
     def __init__(self) -> None:
         self.unverified = 0
         self.not_terminating = 0
-        self.unverified = 0
+        self.possibly_assigned = 0
         self.booting: dict[tuple[SkuName, int], dict[MachineId, None]] = {}
         self.runners_without_job: Counter[SkuName] = Counter()
-        self.lines: dict[DemandClass, dict[str, Any]] = {}
+        self.queues_by_repository: dict[DemandClass, dict[str, Any]] = {}
         self._queued: dict[SkuName, Any] = {}
         self.running: Counter[tuple[SkuName, str]] = Counter()
 
@@ -39,7 +39,7 @@ class Counters:
         """Count a machine in or out of those that boot on an option, and of those that cannot be told."""
         self.unverified += sign if machine.is_unverified else 0
         self.not_terminating += sign if machine.does_not_terminate else 0
-        self.unverified += sign if machine.unverified and machine.occupies else 0
+        self.possibly_assigned += sign if machine.unverified and machine.occupies else 0
         if request is None or machine.state not in BOOTING_STATES:
             return
         key = (machine.sku, request.option)
@@ -83,24 +83,24 @@ class Counters:
         if job.demand is not None and (queued := self._queued.get(job.demand.skus[0])) is not None:
             queued.pop((job.queued_at, job.id), None)
 
-    def line_up(self, catalogue: Catalogue, job: Job) -> None:
+    def add_to_repository_queue(self, catalogue: Catalogue, job: Job) -> None:
         """Put a queued job of a shared SKU into its repository's line."""
         if job.demand is not None and shared(catalogue, job):
-            lines = self.lines.setdefault(job.demand, {})
-            line = lines.setdefault(job.repository.lower(), SortedDict())
-            line[job.queued_at, job.id] = job
+            queues = self.queues_by_repository.setdefault(job.demand, {})
+            queue = queues.setdefault(job.repository.lower(), SortedDict())
+            queue[job.queued_at, job.id] = job
 
-    def leave_line(self, job: Job) -> None:
+    def remove_from_repository_queue(self, job: Job) -> None:
         """Take a job out of its repository's line, if it stands in one."""
-        lines = self.lines.get(job.demand) if job.demand is not None else None
-        line = lines.get(job.repository.lower()) if lines is not None else None
-        if lines is None or line is None or job.demand is None:
+        queues = self.queues_by_repository.get(job.demand) if job.demand is not None else None
+        queue = queues.get(job.repository.lower()) if queues is not None else None
+        if queues is None or queue is None or job.demand is None:
             return
-        line.pop((job.queued_at, job.id), None)
-        if not line:
-            del lines[job.repository.lower()]
-        if not lines:
-            del self.lines[job.demand]
+        queue.pop((job.queued_at, job.id), None)
+        if not queue:
+            del queues[job.repository.lower()]
+        if not queues:
+            del self.queues_by_repository[job.demand]
 
 
 def shared(catalogue: Catalogue, job: Job) -> bool:

@@ -64,7 +64,7 @@ class IndexedRecords:
         self.idle_runners: Counter[DemandClass] = Counter()
         self.deregistrable: dict[DemandClass, dict[RunnerName, Runner]] = {}
         self.idle_checks: Any = SortedDict()
-        self.forgettable: Any = SortedDict()
+        self.prunable: Any = SortedDict()
         self.expiring: Any = SortedDict()
         self.rerun_due: Any = SortedDict()
         self.reruns_of_run: dict[int, dict[JobId, Rerun]] = {}
@@ -110,7 +110,7 @@ class IndexedRecords:
     def _index_job(self, job: Job) -> None:
         self.activity.add(job)
         if job.state is JobState.COMPLETED:
-            self.forgettable[job.completed_at or job.updated_at, "job", job.id] = job
+            self.prunable[job.completed_at or job.updated_at, "job", job.id] = job
         if job.expires_at is not None:
             self.expiring[job.expires_at, job.id] = job
         if job.run_id is not None and self._is_unread(job):
@@ -137,11 +137,11 @@ class IndexedRecords:
                 queue = self.queues[demand] = SortedDict()
             queue[job.queued_at, job.id] = job
             self.waiting.add((job.queued_at, demand, job.id))
-            self.counters.line_up(self.catalogue, job)
+            self.counters.add_to_repository_queue(self.catalogue, job)
 
     def _unindex_job(self, job: Job) -> None:
         self.activity.remove(job)
-        self.forgettable.pop((job.completed_at or job.updated_at, "job", job.id), None)
+        self.prunable.pop((job.completed_at or job.updated_at, "job", job.id), None)
         self.expiring.pop((job.expires_at, job.id), None)
         self._unindex_unread(job)
         if job.demand is None:
@@ -154,7 +154,7 @@ class IndexedRecords:
         elif job.state is JobState.QUEUED and job.admission is not Admission.ADMITTED:
             _count_out(self.unadmitted, (job.demand, job.admission))
         self.counters.unqueue(job)
-        self.counters.leave_line(job)
+        self.counters.remove_from_repository_queue(job)
         queue = self.queues.get(job.demand)
         if queue is not None:
             if queue.pop((job.queued_at, job.id), None) is not None:
@@ -202,7 +202,7 @@ class IndexedRecords:
         if machine.occupies:
             self.count_use(machine.sku, machine.dollars_per_hour, machine.quota_usage, 1)
         else:
-            self.forgettable[machine.prunable_from, "machine", machine.id] = machine
+            self.prunable[machine.prunable_from, "machine", machine.id] = machine
 
     def _unindex_machine(self, machine: Machine) -> None:
         self.by_state[machine.sku, machine.state].pop((machine.since, machine.id), None)
@@ -214,7 +214,7 @@ class IndexedRecords:
             self.by_provider_id.pop(machine.provider_id, None)
         if machine.occupies:
             self.count_use(machine.sku, machine.dollars_per_hour, machine.quota_usage, -1)
-        self.forgettable.pop((machine.prunable_from, "machine", machine.id), None)
+        self.prunable.pop((machine.prunable_from, "machine", machine.id), None)
 
     def count_use(
         self, sku: SkuName, dollars: float, quota_usage: tuple[tuple[str, int], ...], sign: int
@@ -260,7 +260,7 @@ class IndexedRecords:
         if rerun.due is not None:
             self.rerun_due[rerun.due, rerun.job] = rerun
         if rerun.ended_at is not None:
-            self.forgettable[_rerun_forgettable_from(rerun), "rerun", rerun.job] = rerun
+            self.prunable[_rerun_prunable_from(rerun), "rerun", rerun.job] = rerun
 
     def _unindex_rerun(self, rerun: Rerun) -> None:
         of_run = self.reruns_of_run[rerun.run_id]
@@ -268,7 +268,7 @@ class IndexedRecords:
         if not of_run:
             del self.reruns_of_run[rerun.run_id]
         self.rerun_due.pop((rerun.due, rerun.job), None)
-        self.forgettable.pop((_rerun_forgettable_from(rerun), "rerun", rerun.job), None)
+        self.prunable.pop((_rerun_prunable_from(rerun), "rerun", rerun.job), None)
 
 
 def _count_out(counts: Counter[Counted], key: Counted) -> None:
@@ -277,6 +277,6 @@ def _count_out(counts: Counter[Counted], key: Counted) -> None:
         del counts[key]
 
 
-def _rerun_forgettable_from(rerun: Rerun) -> Instant:
+def _rerun_prunable_from(rerun: Rerun) -> Instant:
     """A run's budget is counted by what was run again of it: remembered as long as its row."""
     return (rerun.ended_at or 0.0) + 3.0 * DAY

@@ -10,7 +10,7 @@ It never asks GitHub to run a job again; it says which jobs are due.
 
 from collections.abc import Iterator
 
-from autoscaler.ledger.cooldowns import strike
+from autoscaler.ledger.cooldowns import count_failure
 from autoscaler.ledger.deadlines import due
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import HistoryRow
@@ -80,7 +80,9 @@ def note_interruption(
     state.note(machine, at, "interrupted", f"{kind}: {detail}" if detail else kind)
     if kind in _SHORT:
         sold = f"{machine.provider}/{machine.instance_type}/{machine.zone}/{machine.capacity_type}"
-        strike(state, offering_key(sold), FailureClass.CAPACITY, at, f"{kind} of {machine.id}")
+        count_failure(
+            state, offering_key(sold), FailureClass.CAPACITY, at, f"{kind} of {machine.id}"
+        )
     if machine.exit_reason is ExitReason.STOPPED:
         note_taken(state, machine, at)
 

@@ -7,10 +7,10 @@ decides to send, repeat or withdraw.
 from collections import deque
 
 from autoscaler.ledger.cooldowns import (
+    count_failure,
     hold_back,
     hold_back_answered,
     lift_offering,
-    strike,
 )
 from autoscaler.ledger.launch_rate import spend
 from autoscaler.ledger.machines import fail, move
@@ -45,8 +45,8 @@ _WORST_FIRST = (
     FailureClass.THROTTLED,
     FailureClass.CAPACITY,
 )
-SWEEPS_TO_WRITE_OFF = 2
-SWEEPS_APART: Seconds = 60.0
+LISTINGS_TO_WRITE_OFF = 2
+LISTINGS_APART: Seconds = 60.0
 
 
 def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded) -> None:
@@ -96,7 +96,7 @@ def on_launch_request_sent(state: LedgerState, event: LaunchRequestSent) -> None
         request.sent_at = request.sent_at if request.sent_at is not None else event.at
         request.last_sent_at = event.at
         request.attempts += 1
-        request.sweeps, request.swept_at = 0, None
+        request.full_listings, request.last_listed_at = 0, None
     state.note(request, event.at, "sent", f"attempt {request.attempts}")
 
 
@@ -118,8 +118,8 @@ def on_launch_request_cancelled(state: LedgerState, event: LaunchRequestCancelle
         return
     spend(state, request.provider, event.at, -1, -len(request.slots))
     for machine in free_slots(state, request):
-        move(state, machine, MachineState.FAILED, event.at, "withdrawn")
-    _settle(state, request, event.at, "withdrawn", event.reason)
+        move(state, machine, MachineState.FAILED, event.at, "cancelled")
+    _settle(state, request, event.at, "cancelled", event.reason)
 
 
 def on_launch_request_answered(state: LedgerState, event: LaunchRequestAnswered) -> None:
@@ -216,7 +216,9 @@ def written_off_slots(state: LedgerState, request: LaunchRequest) -> list[Machin
     ]
 
 
-def count_sweep(state: LedgerState, request: LaunchRequest, began_at: Instant, at: Instant) -> None:
+def count_full_listing(
+    state: LedgerState, request: LaunchRequest, began_at: Instant, at: Instant
+) -> None:
     """A complete list began: two of them a minute apart, after a repeat or after its time, settle.
 
     Called after the list's machines were bound.
@@ -228,19 +230,19 @@ def count_sweep(state: LedgerState, request: LaunchRequest, began_at: Instant, a
     ):
         return
     base = request.last_sent_at if request.attempts > 1 else request.sent_at + REPEAT_WINDOW
-    last = request.swept_at
-    if began_at <= base or (last is not None and began_at < last + SWEEPS_APART):
+    last = request.last_listed_at
+    if began_at <= base or (last is not None and began_at < last + LISTINGS_APART):
         return
     with state.changing(request):
-        request.sweeps += 1
-        request.swept_at = began_at
+        request.full_listings += 1
+        request.last_listed_at = began_at
     left = free_slots(state, request)
-    if request.sweeps < SWEEPS_TO_WRITE_OFF and left:
+    if request.full_listings < LISTINGS_TO_WRITE_OFF and left:
         return
     for machine in left:
         fail(state, machine, FailureClass.UNKNOWN, at, "no answer, and in no list")
     if left:
-        strike(
+        count_failure(
             state,
             launch_option_key(request.sku, request.option),
             FailureClass.UNKNOWN,

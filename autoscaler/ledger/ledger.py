@@ -126,7 +126,7 @@ class Ledger:
             quotas=s.quotas,
             booting=s.counters.booting,
             runners_without_job=s.counters.runners_without_job,
-            lines=s.counters.lines,
+            queues_by_repository=s.counters.queues_by_repository,
             running=s.counters.running,
             unadmitted=s.unadmitted,
             unread=s.unread,
@@ -170,9 +170,9 @@ def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
 
 def _forget(state: LedgerState, before: Instant) -> None:
     for _ in range(FORGOTTEN_AT_ONCE):
-        if not state.forgettable or state.forgettable.peekitem(0)[0][0] >= before:
+        if not state.prunable or state.prunable.peekitem(0)[0][0] >= before:
             return
-        record = state.forgettable.peekitem(0)[1]
+        record = state.prunable.peekitem(0)[1]
         state.drop(record)
         if isinstance(record, Machine):
             _forget_with(state, record)
@@ -211,8 +211,8 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.HealthChecksReported: machines.on_health_checks,
     e.MachineSeen: _on_machine_seen,
     e.MachineExited: _on_machine_exited,
-    e.TerminationRequested: machines.on_end_requested,
-    e.TerminationAnswered: machines.on_end_answered,
+    e.TerminationRequested: machines.on_termination_requested,
+    e.TerminationAnswered: machines.on_termination_answered,
     e.RunnerReadRequested: machines.on_runner_read_requested,
     e.MachineMarkedUnverified: restored.on_machine_marked_unverified,
     e.RunnerRead: machines.on_runner_read,

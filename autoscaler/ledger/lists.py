@@ -7,9 +7,9 @@ are counted in the caps and never touched; one with a former id of this one is o
 from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
 from autoscaler.ledger.interruptions import note_interruption, note_terminated
 from autoscaler.ledger.job_holds import left_idle
-from autoscaler.ledger.launch_requests import bind, count_sweep
+from autoscaler.ledger.launch_requests import bind, count_full_listing
 from autoscaler.ledger.machines import close_its_runner, fail, leave, move
-from autoscaler.ledger.restored import OF_AN_UNKNOWN_CALL, doubt
+from autoscaler.ledger.restored import UNKNOWN_LAUNCH_REQUEST, mark_older_records_unverified
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.events import (
     LaunchedMachine,
@@ -37,7 +37,7 @@ _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 
 def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     """Believe what the list shows, then what it does not show."""
-    own, unverified = state.catalogue.installations.all, state.counters.unverified
+    own, known = state.catalogue.installations.all, state.counters.possibly_assigned
     for listed in event.machines:
         if listed.provider_id in state.by_provider_id:
             _forget_foreign(state, event, listed.provider_id)  # by another tag before: counted once
@@ -50,10 +50,10 @@ def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
             _see_unbound(state, event, listed)
     if event.complete:
         _believe_absence(state, event)
-        state.swept_at[event.provider] = event.began_at
+        state.machines_listed_at[event.provider] = event.began_at
     # What a piece proves holds at once; what needs no proof is looked at once a list.
-    if not event.more or state.counters.unverified > unverified:
-        doubt(state, event.at)
+    if not event.more or state.counters.possibly_assigned > known:
+        mark_older_records_unverified(state, event.at)
 
 
 def on_quotas_read(state: LedgerState, event: QuotasRead) -> None:
@@ -78,7 +78,7 @@ def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
             _forget_foreign(state, event, provider_id)
     for request in tuple(state.open_launch_requests.values()):
         if request.provider == event.provider:
-            count_sweep(state, request, event.began_at, event.at)
+            count_full_listing(state, request, event.began_at, event.at)
 
 
 def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
@@ -154,7 +154,7 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
     request = state.launch_requests.get(listed.launch_request)
     if request is None or request.sent_at is None:
         # Our own id and a call that we do not know or never sent: the store is older than the world.
-        adopt_unverified(state, event, listed, OF_AN_UNKNOWN_CALL)
+        adopt_unverified(state, event, listed, UNKNOWN_LAUNCH_REQUEST)
         return
     launched = LaunchedMachine(
         listed.provider_id,
@@ -213,7 +213,7 @@ def _adopt(
         machine.assigned_at = machine.last_seen = event.at
         machine.due = event.at + ABSENCE_CONFIRMED_AFTER
     state.add(machine)
-    state.note(machine, event.at, "found", machine.reason)
+    state.note(machine, event.at, "adopted", machine.reason)
 
 
 def _miss(state: LedgerState, machine: Machine, event: MachinesListed) -> None:

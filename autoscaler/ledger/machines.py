@@ -51,7 +51,7 @@ def on_attestation(state: LedgerState, event: MachineAttested) -> None:
         machine.agent_seen = True
         machine.last_seen = event.at
         machine.due = due(state, machine)
-    state.note(machine, event.at, "hello")
+    state.note(machine, event.at, "attested")
 
 
 def on_stage(state: LedgerState, event: MachineReportedStage) -> None:
@@ -71,7 +71,7 @@ def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
             machine.runner_version = event.runner_version
     unassigned = machine.state is _S.ASSIGNED and not machine.handed_over
     if not event.passed and (machine.state is _S.BOOTED or unassigned):
-        note_failed_boot(state, machine, event.at, f"gate: {event.detail}")
+        note_failed_boot(state, machine, event.at, f"health checks: {event.detail}")
         fail(state, machine, FailureClass.HEALTH_CHECK, event.at, event.detail)
     elif event.passed and machine.state is _S.BOOTED:
         if machine.ready_at is None:
@@ -109,7 +109,7 @@ def on_exited(state: LedgerState, event: MachineExited) -> None:
             note_taken(state, machine, event.at)
 
 
-def on_end_requested(state: LedgerState, event: TerminationRequested) -> None:
+def on_termination_requested(state: LedgerState, event: TerminationRequested) -> None:
     """The provider is about to be asked to end a machine (again, where it is ending already)."""
     machine = state.machines[event.machine]
     close_its_runner(state, machine, event.at, event.reason)
@@ -128,13 +128,13 @@ def on_end_requested(state: LedgerState, event: TerminationRequested) -> None:
         machine.terminate_attempts += 1
 
 
-def on_end_answered(state: LedgerState, event: TerminationAnswered) -> None:
+def on_termination_answered(state: LedgerState, event: TerminationAnswered) -> None:
     """The provider took it, or said why not; either way the machine is looked at again."""
     machine = state.machines.get(event.machine)
     if machine is None:
         return
     if event.error:
-        state.note(machine, event.at, "end_refused", event.error)
+        state.note(machine, event.at, "termination_refused", event.error)
     error = event.error[:500]
     if machine.state is _S.TERMINATING and error != machine.terminate_error:
         with state.changing(machine):
@@ -170,7 +170,7 @@ def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
             machine.finished_reads = 2
             machine.due = event.at
         _note_unregistered(state, machine, event)
-    state.note(machine, event.at, "examined", event.detail)
+    state.note(machine, event.at, "runner_read", event.detail)
 
 
 def _note_unregistered(state: LedgerState, machine: Machine, event: RunnerRead) -> None:

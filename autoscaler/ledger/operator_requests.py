@@ -45,7 +45,9 @@ def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedBy
     with state.changing(machine):
         machine.reason_code = TerminationReason.OPERATOR
         machine.due = event.at
-    state.note(machine, event.at, "confirmed", "an operator confirmed that it is nobody's")
+    state.note(
+        machine, event.at, "operator_released", "an operator said that no job needs this machine"
+    )
 
 
 def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver) -> None:

@@ -16,24 +16,26 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import RunnerState, machine_in_any_name
 
-OF_AN_UNKNOWN_CALL = "of a call that is not in the store"
-OLDER_THAN_THE_WORLD = "its record is older than the world: it may have been assigned since"
-UNTOLD = "it is silent since the start, and GitHub has not shown since then who is at work"
-SHOWN_AT_WORK = "GitHub lists a runner of it that is not in the store"
-_DOUBTS = frozenset({OLDER_THAN_THE_WORLD, UNTOLD})
-"""A poll of the machine's own agent removes these. It does not remove SHOWN_AT_WORK: GitHub's list is
+UNKNOWN_LAUNCH_REQUEST = "of a call that is not in the store"
+STORE_IS_OLDER = "its record is older than the world: it may have been assigned since"
+NO_RUNNER_LIST_YET = (
+    "it is silent since the start, and GitHub has not shown since then who is at work"
+)
+LISTED_AT_GITHUB = "GitHub lists a runner of it that is not in the store"
+_REMOVED_BY_A_POLL = frozenset({STORE_IS_OLDER, NO_RUNNER_LIST_YET})
+"""A poll of the machine's own agent removes these. It does not remove LISTED_AT_GITHUB: GitHub's list is
 evidence of a job, and the job on a machine can poll as its agent does."""
 
 _SOON_HEARD = frozenset({MachineState.READY, MachineState.ASSIGNED})
 """Their agents poll: after a start they have a moment to say so."""
 
 
-def doubt(state: LedgerState, at: Instant) -> None:
+def mark_older_records_unverified(state: LedgerState, at: Instant) -> None:
     """After a list: where it brought a machine of a call that nobody knows, doubt what is older.
 
     O(1) while every machine is proven; else O(machines), and O(jobs) where there is such a machine.
     """
-    if not state.counters.unverified:
+    if not state.counters.possibly_assigned:
         return
     brought = [one.created_at for one in state.machines.values() if _is_proof(one)]
     if not brought:
@@ -45,11 +47,11 @@ def doubt(state: LedgerState, at: Instant) -> None:
             _mark_machine_unverified(state, machine, at)
     for job in tuple(state.jobs.values()):
         if job.queued_at < before:
-            _doubt_job(state, job, at)
+            _dispute_job(state, job, at)
 
 
 def shown_at_github(
-    state: LedgerState, name: RunnerName, at: Instant, why: str = OLDER_THAN_THE_WORLD
+    state: LedgerState, name: RunnerName, at: Instant, why: str = STORE_IS_OLDER
 ) -> None:
     """GitHub shows this runner online or at work: its machine has an assignment, whatever we know.
 
@@ -66,7 +68,7 @@ def shown_at_github(
     for one in (machine, *_found_with(state, machine)):
         if one.created_at < state.started_at:
             certain = one is machine and one.nonce_hash
-            _mark_machine_unverified(state, one, at, why if certain else OLDER_THAN_THE_WORLD)
+            _mark_machine_unverified(state, one, at, why if certain else STORE_IS_OLDER)
 
 
 def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
@@ -74,17 +76,17 @@ def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
     if not event.more:
         state.runners_listed_at[event.scope] = event.began_at
     for name in event.at_work:
-        shown_at_github(state, name, event.at, SHOWN_AT_WORK)
+        shown_at_github(state, name, event.at, LISTED_AT_GITHUB)
 
 
-def waits_for_a_list(state: LedgerState) -> bool:
+def needs_runner_list(state: LedgerState) -> bool:
     """Whether there is a machine that only a list of registrations can tell of. O(machines).
 
     One that was requested before the start counts: it will say hello, and wait for a list then.
     """
     started_at, listed_at = state.started_at, state.every_scope_listed_at
     return any(
-        one.is_untold(started_at, listed_at)
+        one.is_assignment_unknown(started_at, listed_at)
         or (one.state is MachineState.REQUESTED and one.created_at < started_at)
         for one in state.machines.values()
     )
@@ -92,7 +94,7 @@ def waits_for_a_list(state: LedgerState) -> bool:
 
 def on_machine_marked_unverified(state: LedgerState, event: MachineMarkedUnverified) -> None:
     """Its deadline has passed, and nothing says that it was not assigned since the store was written."""
-    _mark_machine_unverified(state, state.machines[event.machine], event.at, UNTOLD)
+    _mark_machine_unverified(state, state.machines[event.machine], event.at, NO_RUNNER_LIST_YET)
 
 
 def closed_at_work(state: LedgerState, name: RunnerName, at: Instant) -> None:
@@ -107,7 +109,7 @@ def asked_for_an_assignment(state: LedgerState, machine_id: MachineId, at: Insta
     machine = state.machines.get(machine_id)
     if machine is None or machine.state is not MachineState.ASSIGNED:
         return
-    if machine.unverified and machine.reason in _DOUBTS:
+    if machine.unverified and machine.reason in _REMOVED_BY_A_POLL:
         move(state, machine, MachineState.READY, at, "its agent asks for an assignment")
         with state.changing(machine):
             machine.unverified = machine.handed_over = False
@@ -131,14 +133,14 @@ def _found_with(state: LedgerState, machine: Machine) -> list[Machine]:
 
 
 def _is_proof(machine: Machine) -> bool:
-    return machine.unverified and machine.occupies and machine.reason == OF_AN_UNKNOWN_CALL
+    return machine.unverified and machine.occupies and machine.reason == UNKNOWN_LAUNCH_REQUEST
 
 
 def _mark_machine_unverified(
-    state: LedgerState, machine: Machine, at: Instant, why: str = OLDER_THAN_THE_WORLD
+    state: LedgerState, machine: Machine, at: Instant, why: str = STORE_IS_OLDER
 ) -> None:
     """Hold it to be at work, under whichever registration: what becomes of ours proves nothing."""
-    if machine.unverified and machine.reason in _DOUBTS and why == SHOWN_AT_WORK:
+    if machine.unverified and machine.reason in _REMOVED_BY_A_POLL and why == LISTED_AT_GITHUB:
         with state.changing(machine):
             machine.reason = why
         return
@@ -166,7 +168,7 @@ def _may_have_been_assigned_since(state: LedgerState, machine: Machine) -> bool:
     return machine.state is MachineState.ASSIGNED and untaken
 
 
-def _doubt_job(state: LedgerState, job: Job, at: Instant) -> None:
+def _dispute_job(state: LedgerState, job: Job, at: Instant) -> None:
     read = job.read_at is not None and job.read_at >= state.started_at
     if job.state is not JobState.QUEUED or job.demand is None or job.disputed or read:
         return

@@ -3,7 +3,7 @@
 It never decides to assignment, withdraw or delete; it keeps what was done and what GitHub made of it.
 """
 
-from autoscaler.ledger.cooldowns import lift, note_job_given, strike
+from autoscaler.ledger.cooldowns import count_failure, lift, note_job_given
 from autoscaler.ledger.deadlines import due
 from autoscaler.ledger.machines import move, see
 from autoscaler.ledger.state import LedgerState
@@ -61,7 +61,7 @@ def on_runner_registration_failed(state: LedgerState, event: RunnerRegistrationF
         return
     reason = f"{event.failure}: {event.message}"
     key = registration_key(runner.demand.scope)
-    strike(state, key, event.failure, event.at, reason, event.retry_at - event.at)
+    count_failure(state, key, event.failure, event.at, reason, event.retry_at - event.at)
     _give_machine_back(state, runner, event.at, reason)
 
 

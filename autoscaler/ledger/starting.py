@@ -47,7 +47,7 @@ HAPPENED: dict[type[Record], tuple[str, ...]] = {
         "taken_at",
     ),
     Runner: ("since", "named_at", "handed_over_at", "listening_at"),
-    LaunchRequest: ("created_at", "sent_at", "last_sent_at", "settled_at", "swept_at"),
+    LaunchRequest: ("created_at", "sent_at", "last_sent_at", "settled_at", "last_listed_at"),
     Job: ("updated_at", "read_at", "completed_at"),
     Rerun: ("created_at", "ended_at"),
 }
@@ -136,5 +136,5 @@ def _resume_call(state: LedgerState, request: LaunchRequest, at: Instant) -> Non
         )
     elif request.state is LaunchRequestState.SENT:
         launch_requests.on_launch_outcome_unknown(
-            state, LaunchOutcomeUnknown(at, request.id, "we were restarted")
+            state, LaunchOutcomeUnknown(at, request.id, "the controller restarted")
         )

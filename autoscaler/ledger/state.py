@@ -51,7 +51,7 @@ class LedgerState(IndexedRecords):
         self.launch_levels: dict[ProviderName, tuple[LaunchTokens, Instant]] = {}
         self.boot_seconds: dict[SkuName, Seconds] = {}
         self.quotas: dict[str, int] = {}
-        self.swept_at: dict[ProviderName, Instant] = {}
+        self.machines_listed_at: dict[ProviderName, Instant] = {}
         self.runners_listed_at: dict[str, Instant] = {}
         self.reads: dict[JobId, Instant] = {}
         self.run_origins: dict[int, bool] = {}

@@ -81,13 +81,13 @@ def registration_key(scope: str) -> str:
     return f"register:{scope}"
 
 
-def on_trial(cooldowns: Mapping[str, Cooldown], key: str) -> Cooldown | None:
+def open_circuit(cooldowns: Mapping[str, Cooldown], key: str) -> Cooldown | None:
     """The row of failures under a key, if it is so long that only a probe at a time is launched."""
     known = cooldowns.get(key)
     return known if known is not None and known.failures >= IN_A_ROW else None
 
 
-def held(cooldowns: Mapping[str, Cooldown], key: str, now: Instant) -> Cooldown | None:
+def active_cooldown(cooldowns: Mapping[str, Cooldown], key: str, now: Instant) -> Cooldown | None:
     """The cooldown in force on a key, if there is one."""
     known = cooldowns.get(key)
     return known if known is not None and known.until > now else None

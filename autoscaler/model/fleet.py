@@ -98,7 +98,9 @@ class Fleet:
     quotas: Mapping[str, int] = field(default_factory=dict)
     booting: Mapping[tuple[SkuName, int], Mapping[MachineId, None]] = field(default_factory=dict)
     runners_without_job: Mapping[SkuName, int] = field(default_factory=dict)
-    lines: Mapping[DemandClass, Mapping[str, Ordered[Job]]] = field(default_factory=dict)
+    queues_by_repository: Mapping[DemandClass, Mapping[str, Ordered[Job]]] = field(
+        default_factory=dict
+    )
     running: Mapping[tuple[SkuName, str], int] = field(default_factory=dict)
     runners_listed_at: Instant = 0.0
     unadmitted: Mapping[tuple[DemandClass, Admission], int] = field(default_factory=dict)
@@ -111,9 +113,9 @@ class Fleet:
         ordered = self.by_state.get((sku, state))
         return ordered.values() if ordered is not None else ()
 
-    def is_untold(self, machine: Machine) -> bool:
-        """Whether nothing says that it was not assigned before the start: see `Machine.is_untold`."""
-        return machine.is_untold(self.started_at, self.runners_listed_at)
+    def is_assignment_unknown(self, machine: Machine) -> bool:
+        """Return `Machine.is_assignment_unknown` at this moment."""
+        return machine.is_assignment_unknown(self.started_at, self.runners_listed_at)
 
     def count(self, sku: SkuName, state: MachineState) -> int:
         """How many machines of one SKU are in one state."""

@@ -63,8 +63,8 @@ class LaunchRequest:
     last_sent_at: Instant | None = None
     attempts: int = 0
     settled_at: Instant | None = None
-    sweeps: int = 0
-    swept_at: Instant | None = None
+    full_listings: int = 0
+    last_listed_at: Instant | None = None
     failure: FailureClass | None = None
     reason: str = ""
 

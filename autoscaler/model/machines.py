@@ -30,8 +30,8 @@ class MachineState(StrEnum):
     READY = "ready"
     ASSIGNED = "assigned"
     EXITED = "exited"
-    TERMINATING = "ending"
-    TERMINATED = "gone"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
     FAILED = "failed"
     LOST = "lost"
 
@@ -196,7 +196,7 @@ class Machine:
         """
         return self.is_unassigned and self._is_known(started_at)
 
-    def is_untold(self, started_at: Instant, listed_at: Instant) -> bool:
+    def is_assignment_unknown(self, started_at: Instant, listed_at: Instant) -> bool:
         """Whether it is from before the start, silent since, and GitHub has not shown who works.
 
         `listed_at` is when the older of all scopes' lists of registrations was begun. What GitHub

@@ -79,7 +79,7 @@ class RunnerState(StrEnum):
 
     NAMED = "named"
     REGISTERED = "registered"
-    LISTENING = "acknowledged"
+    LISTENING = "listening"
     BUSY = "busy"
     DEREGISTERING = "deregistering"
     DONE = "done"

@@ -5,7 +5,7 @@ An assignment goes to the class of the oldest job first, as long as its account 
 
 from collections import Counter, deque
 
-from autoscaler.model.cooldowns import held, registration_key
+from autoscaler.model.cooldowns import active_cooldown, registration_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
@@ -55,7 +55,7 @@ def surplus_registrations(
 def _wishes(
     fleet: Fleet, matching: Matching, demand: DemandClass, sku: SkuName, count: int
 ) -> list[tuple[float, DemandClass, SkuName]]:
-    if held(fleet.cooldowns, registration_key(demand.scope), fleet.now) is not None:
+    if active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now) is not None:
         return []
     count = min(count, int(fleet.registrations[demand.account]))
     skip = matching.served(demand, SupplyKind.RUNNER)

@@ -170,7 +170,7 @@ class _Problem:
     def _by_age(self, shared: list[int], shares: Shares) -> None:
         """Serve the jobs of some classes, the oldest first, as far as they can be served."""
         classes, flow = self._classes, self._flow
-        lines = classes.fleet.lines
+        lines = classes.fleet.queues_by_repository
         if not lines or not any(classes.demands[number] in lines for number in shared):
             flow.serve(classes.by_age(), shared)
             return

@@ -16,8 +16,8 @@ from autoscaler.model.catalogue import (
     most_units,
 )
 from autoscaler.model.cooldowns import (
+    active_cooldown,
     capacity_type_key,
-    held,
     launch_option_key,
     offering_key,
     quota_key,
@@ -230,7 +230,9 @@ class Search:
             self.reasons.append(cap)
             return None
         for index, option in enumerate(self.sku.launch_options):
-            throttled = held(self.fleet.cooldowns, throttle_key(option.provider), self.fleet.now)
+            throttled = active_cooldown(
+                self.fleet.cooldowns, throttle_key(option.provider), self.fleet.now
+            )
             if throttled is not None:
                 # Its bucket refills in seconds: waiting beats a dearer option.
                 self.reasons.append(f"{option.provider} throttles launches ({throttled.reason})")
@@ -257,7 +259,9 @@ class Search:
 
     def _placements(self, index: int, option: LaunchOption) -> Iterator[Placement]:
         now, cooldowns = self.fleet.now, self.fleet.cooldowns
-        if (hold := held(cooldowns, launch_option_key(self.sku.name, index), now)) is not None:
+        if (
+            hold := active_cooldown(cooldowns, launch_option_key(self.sku.name, index), now)
+        ) is not None:
             self.reasons.append(f"{option.provider} is held back: {hold.reason}")
             return
         if (trial := self.headroom.trials.of_option(self.sku.name, index)) is not None:
@@ -281,7 +285,7 @@ class Search:
             (sku_offering_key(self.sku.name, offering.key), f"{offering.key} for {self.sku.name}"),
             (quota_key(offering.quota_key), offering.key),
         ):
-            hold = held(self.fleet.cooldowns, key, self.fleet.now)
+            hold = active_cooldown(self.fleet.cooldowns, key, self.fleet.now)
             if hold is not None:
                 self._because(f"{name} is held back: {hold.reason}")
                 return False

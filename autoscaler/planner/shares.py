@@ -65,7 +65,8 @@ class Order:
         self._numbers = numbers
         fleet = shares.fleet
         self._lines: list[Mapping[str, Ordered[Job]]] = [
-            fleet.lines.get(demand) or {_EVERYBODY: fleet.queues[demand]} for demand in classes
+            fleet.queues_by_repository.get(demand) or {_EVERYBODY: fleet.queues[demand]}
+            for demand in classes
         ]
         self._heap: list[_Turn] = []
         for number, lines in enumerate(self._lines):

@@ -10,7 +10,13 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from autoscaler.model.cooldowns import boots_key, exits_key, held, launch_option_key, on_trial
+from autoscaler.model.cooldowns import (
+    active_cooldown,
+    boots_key,
+    exits_key,
+    launch_option_key,
+    open_circuit,
+)
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.machines import Machine, MachineState
@@ -32,15 +38,17 @@ class Trials:
     def of_sku(self, sku: SkuName) -> str | None:
         """Why no machine of a SKU may be launched now, or None."""
         cooldowns = self.fleet.cooldowns
-        if (row := on_trial(cooldowns, exits_key(sku))) is not None:
+        if (row := open_circuit(cooldowns, exits_key(sku))) is not None:
             words = f"{row.failures} or more machines of {sku} in a row are no good: {row.reason}"
             if row.image:
                 words = f"circuit breaker of {sku} open until its image is replaced: {row.reason}"
-            if held(cooldowns, exits_key(sku), self.fleet.now) is not None:
+            if active_cooldown(cooldowns, exits_key(sku), self.fleet.now) is not None:
                 return f"{words}; another is tried in a while"
             if self._booting_of(sku) + self._unproved(sku) > 0:
                 return f"{words}; one at a time is tried until one gets a job"
-        if (row := on_trial(cooldowns, boots_key(sku))) is not None and self._booting_of(sku) > 0:
+        if (row := open_circuit(cooldowns, boots_key(sku))) is not None and self._booting_of(
+            sku
+        ) > 0:
             return (
                 f"{row.failures} machines of {sku} in a row did not become ready, the last one: "
                 f"{row.reason}; one at a time is tried until one parks"
@@ -49,7 +57,7 @@ class Trials:
 
     def of_option(self, sku: SkuName, option: int) -> str | None:
         """Why no machine may be launched on an option now, or None."""
-        row = on_trial(self.fleet.cooldowns, launch_option_key(sku, option))
+        row = open_circuit(self.fleet.cooldowns, launch_option_key(sku, option))
         if row is None or self._booting(sku, option) <= 0:
             return None
         return f"{row.reason}; one at a time is tried"
@@ -59,7 +67,7 @@ class Trials:
         found = self._one_at_a_time.get((sku, option))
         if found is None:
             keys = (exits_key(sku), boots_key(sku), launch_option_key(sku, option))
-            found = any(on_trial(self.fleet.cooldowns, key) is not None for key in keys)
+            found = any(open_circuit(self.fleet.cooldowns, key) is not None for key in keys)
             self._one_at_a_time[sku, option] = found
         return found
 

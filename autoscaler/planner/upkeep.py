@@ -9,7 +9,7 @@ confirmed of one that cannot be told that it is nobody's.
 import math
 
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
-from autoscaler.model.cooldowns import held, throttle_key
+from autoscaler.model.cooldowns import active_cooldown, throttle_key
 from autoscaler.model.fleet import READY_TRUSTED_FOR, Fleet
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.launch_requests import LaunchRequestState
@@ -56,7 +56,7 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
         return Terminate(
             machine.id, TerminationReason.INTERRUPTED, f"{machine.interruption} by its provider"
         )
-    if fleet.is_untold(machine):
+    if fleet.is_assignment_unknown(machine):
         return MarkUnverified(machine.id)
     match machine.state:
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.READY:
@@ -127,7 +127,7 @@ def unanswered_calls(fleet: Fleet) -> list[ResendLaunchRequest]:
             continue
         wait = min(FIRST_REPEAT * 2.0 ** min(request.attempts - 1, 8), RAREST_REPEAT)
         last = request.last_sent_at if request.last_sent_at is not None else request.sent_at
-        throttled = held(fleet.cooldowns, throttle_key(request.provider), fleet.now)
+        throttled = active_cooldown(fleet.cooldowns, throttle_key(request.provider), fleet.now)
         if fleet.now < last + wait or request.is_given_up(fleet.now) or throttled is not None:
             continue
         calls = left.get(request.provider, math.inf)

@@ -4,7 +4,7 @@ Reasons are kept for runs of jobs of a class, oldest first, so that a queue of t
 no more to explain than a queue of two.
 """
 
-from autoscaler.model.cooldowns import Cooldown, held, registration_key
+from autoscaler.model.cooldowns import Cooldown, active_cooldown, registration_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs import Admission
@@ -64,18 +64,21 @@ def waiting_reasons(
 
 
 def _registering(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
-    return held(fleet.cooldowns, registration_key(demand.scope), fleet.now)
+    return active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now)
 
 
 def _shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
     """Which repositories of a class wait for others, in words to add to a reason."""
-    if not fleet.lines:
+    if not fleet.queues_by_repository:
         return ""
-    sku, mine = demand.skus[0], fleet.lines.get(demand, {})
+    sku, mine = demand.skus[0], fleet.queues_by_repository.get(demand, {})
     full = sorted(r for r in mine if filled(fleet, matching.taken, demand, r))
     # Within the class GitHub decides; and what had its share before goes by age as this does.
     others = (
-        r for d, lines in fleet.lines.items() if d != demand and d.skus[0] == sku for r in lines
+        r
+        for d, lines in fleet.queues_by_repository.items()
+        if d != demand and d.skus[0] == sku
+        for r in lines
     )
     if not full or all(r in full or filled(fleet, {}, demand, r) for r in others):
         return ""

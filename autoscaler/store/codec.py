@@ -108,8 +108,8 @@ def encode_launch_request(request: LaunchRequest) -> str:
             "last_sent_at": request.last_sent_at,
             "attempts": request.attempts,
             "settled_at": request.settled_at,
-            "sweeps": request.sweeps,
-            "swept_at": request.swept_at,
+            "full_listings": request.full_listings,
+            "last_listed_at": request.last_listed_at,
             "failure": request.failure,
             "reason": request.reason,
         }
@@ -135,8 +135,8 @@ def decode_launch_request(text: str) -> LaunchRequest:
         last_sent_at=of.number_or_none("last_sent_at"),
         attempts=of.whole("attempts"),
         settled_at=of.number_or_none("settled_at"),
-        sweeps=of.whole("sweeps"),
-        swept_at=of.number_or_none("swept_at"),
+        full_listings=of.whole("full_listings"),
+        last_listed_at=of.number_or_none("last_listed_at"),
         failure=of.choice_or_none("failure", FailureClass),
         reason=of.text("reason"),
     )

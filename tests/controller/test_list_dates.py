@@ -31,7 +31,7 @@ async def test_a_machine_launched_during_a_providers_list_is_not_missing_from_it
     began_at = world.clock.now() - 6.0
     assert await sweep
     assert [machine.absent_since for machine in controller.state.machines.values()] == [None] * 2
-    assert controller.state.swept_at[EAST] == pytest.approx(began_at, abs=0.5)
+    assert controller.state.machines_listed_at[EAST] == pytest.approx(began_at, abs=0.5)
 
 
 @on_virtual_time

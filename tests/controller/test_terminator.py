@@ -176,7 +176,7 @@ def test_an_end_that_was_refused_is_asked_for_again(how: str) -> None:
         await controller.turn()
         assert controller.state.machines[one.machine].state is MachineState.TERMINATING
         refused = await world.store.history("machine", one.machine)
-        assert "end_refused" in [row.event for row in refused]
+        assert "termination_refused" in [row.event for row in refused]
         await controller.poller.list_machines(EAST)
         await controller.turn()
         assert len(world.east.ended) == 1, "not at once"

@@ -144,7 +144,7 @@ def test_a_withdrawn_call_leaves_no_slot_and_no_hold() -> None:
     slots = world.record(2)
     world.do(e.LaunchRequestCancelled, LaunchRequestId("c"), "its job is gone")
     assert set(world.states().values()) == {MachineState.FAILED}
-    assert [world.machine(s).reason for s in slots] == ["withdrawn"] * 2
+    assert [world.machine(s).reason for s in slots] == ["cancelled"] * 2
     assert world.fleet().usage.machines == 0
     assert (world.call().state, world.state.open_launch_requests) == (
         LaunchRequestState.SETTLED,

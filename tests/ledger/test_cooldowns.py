@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.cooldowns import lift, lift_offering, strike
+from autoscaler.ledger.cooldowns import count_failure, lift, lift_offering
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType
@@ -34,7 +34,7 @@ HOLDS = {
 def test_each_failure_in_a_row_doubles_the_hold_up_to_the_longest(failure: FailureClass) -> None:
     state, now = LedgerState(catalogue()), 0.0
     for number, hold in enumerate(HOLDS[failure], start=1):
-        strike(state, "k", failure, now, f"why {number}")
+        count_failure(state, "k", failure, now, f"why {number}")
         assert state.cooldowns["k"] == Cooldown("k", now + hold, number, f"why {number}", failure)
         now += hold
 
@@ -42,16 +42,16 @@ def test_each_failure_in_a_row_doubles_the_hold_up_to_the_longest(failure: Failu
 def test_a_very_long_row_stays_at_the_longest() -> None:
     state = LedgerState(catalogue())
     state.cooldowns["k"] = Cooldown("k", 0.0, 5000, "why", FailureClass.CAPACITY)
-    strike(state, "k", FailureClass.CAPACITY, 10.0, "again")
+    count_failure(state, "k", FailureClass.CAPACITY, 10.0, "again")
     assert state.cooldowns["k"] == Cooldown("k", 1810.0, 5001, "again", FailureClass.CAPACITY)
 
 
 def test_failures_under_way_together_count_once() -> None:
     state = LedgerState(catalogue())
-    strike(state, "k", FailureClass.CAPACITY, 0.0, "first")
-    strike(state, "k", FailureClass.CAPACITY, 179.9, "second")
+    count_failure(state, "k", FailureClass.CAPACITY, 0.0, "first")
+    count_failure(state, "k", FailureClass.CAPACITY, 179.9, "second")
     assert state.cooldowns["k"] == Cooldown("k", 180.0, 1, "first", FailureClass.CAPACITY)
-    strike(state, "k", FailureClass.CAPACITY, 180.0, "third")
+    count_failure(state, "k", FailureClass.CAPACITY, 180.0, "third")
     assert state.cooldowns["k"] == Cooldown("k", 540.0, 2, "third", FailureClass.CAPACITY)
 
 
@@ -61,9 +61,9 @@ def test_a_row_of_one_class_is_none_of_another(first: FailureClass, other: Failu
     """After an hour of throttling one refusal is held back as a first one, not for an hour."""
     state, now = LedgerState(catalogue()), 0.0
     for hold in HOLDS[first]:
-        strike(state, "k", first, now, "again")
+        count_failure(state, "k", first, now, "again")
         now += hold
-    strike(state, "k", other, now, "another")
+    count_failure(state, "k", other, now, "another")
     failures = len(HOLDS[first]) + 1 if other is first else 1
     hold = HOLDS[other][-1 if other is first else 0]
     assert state.cooldowns["k"] == Cooldown("k", now + hold, failures, "another", other)
@@ -72,21 +72,21 @@ def test_a_row_of_one_class_is_none_of_another(first: FailureClass, other: Failu
 def test_of_two_classes_the_hold_that_ends_later_stays_with_its_row() -> None:
     state = LedgerState(catalogue())
     for at in (0.0, 5.0):
-        strike(state, "k", FailureClass.THROTTLED, at, "slow down")
-    strike(state, "k", FailureClass.CAPACITY, 6.0, "none left")
+        count_failure(state, "k", FailureClass.THROTTLED, at, "slow down")
+    count_failure(state, "k", FailureClass.CAPACITY, 6.0, "none left")
     longer = Cooldown("k", 186.0, 1, "none left", FailureClass.CAPACITY)
     assert state.cooldowns["k"] == longer
-    strike(state, "k", FailureClass.THROTTLED, 7.0, "slow down")
-    strike(state, "k", FailureClass.CONFIGURATION, 126.0, "not allowed")
+    count_failure(state, "k", FailureClass.THROTTLED, 7.0, "slow down")
+    count_failure(state, "k", FailureClass.CONFIGURATION, 126.0, "not allowed")
     assert state.cooldowns["k"] == longer, "sixty seconds more end at the same moment"
-    strike(state, "k", FailureClass.THROTTLED, 150.0, "slow down", 60.0)
+    count_failure(state, "k", FailureClass.THROTTLED, 150.0, "slow down", 60.0)
     assert state.cooldowns["k"] == Cooldown("k", 210.0, 1, "slow down", FailureClass.THROTTLED)
 
 
 def test_two_classes_in_turn_make_no_hold_longer() -> None:
     state, now = LedgerState(catalogue()), 0.0
     for kind, hold in [(FailureClass.THROTTLED, 5.0), (FailureClass.CONFIGURATION, 60.0)] * 9:
-        strike(state, "k", kind, now, "why")
+        count_failure(state, "k", kind, now, "why")
         assert state.cooldowns["k"] == Cooldown("k", now + hold, 1, "why", kind)
         now += hold
 
@@ -94,7 +94,9 @@ def test_two_classes_in_turn_make_no_hold_longer() -> None:
 def test_calls_that_were_refused_are_no_row_of_machines_that_failed() -> None:
     world = World()
     for number in range(2):
-        strike(world.state, "option:gpu/0", FailureClass.CONFIGURATION, world.now, "no image")
+        count_failure(
+            world.state, "option:gpu/0", FailureClass.CONFIGURATION, world.now, "no image"
+        )
         world.now += 60.0 * 2.0**number
     world.launch(1)
     world.do(e.TerminationRequested, "c0", TerminationReason.DEADLINE, "late")
@@ -104,17 +106,17 @@ def test_calls_that_were_refused_are_no_row_of_machines_that_failed() -> None:
 @pytest.mark.parametrize(("at_least", "until"), [(0.0, 5.0), (4.0, 5.0), (30.0, 30.0)])
 def test_a_provider_may_ask_for_a_longer_hold(at_least: float, until: float) -> None:
     state = LedgerState(catalogue())
-    strike(state, "k", FailureClass.THROTTLED, 0.0, "slow down", at_least)
+    count_failure(state, "k", FailureClass.THROTTLED, 0.0, "slow down", at_least)
     assert state.cooldowns["k"].until == until
 
 
 def test_what_works_again_starts_over() -> None:
     state = LedgerState(catalogue())
-    strike(state, "k", FailureClass.CAPACITY, 0.0, "why")
-    strike(state, "k", FailureClass.CAPACITY, 200.0, "why")
+    count_failure(state, "k", FailureClass.CAPACITY, 0.0, "why")
+    count_failure(state, "k", FailureClass.CAPACITY, 200.0, "why")
     lift(state, "k", 250.0)
     assert state.cooldowns["k"] == Cooldown("k", 250.0, 0, "")
-    strike(state, "k", FailureClass.CAPACITY, 260.0, "again")
+    count_failure(state, "k", FailureClass.CAPACITY, 260.0, "again")
     assert state.cooldowns["k"] == Cooldown("k", 440.0, 1, "again", FailureClass.CAPACITY)
 
 
@@ -122,7 +124,7 @@ def test_lifting_what_is_not_held_stores_nothing() -> None:
     state = LedgerState(catalogue())
     lift(state, "k", 1.0)
     assert (state.cooldowns, state.take_changes().cooldowns) == ({}, ())
-    strike(state, "k", FailureClass.CAPACITY, 0.0, "why")
+    count_failure(state, "k", FailureClass.CAPACITY, 0.0, "why")
     lift(state, "k", 5.0)
     state.take_changes()
     lift(state, "k", 9.0)
@@ -135,7 +137,7 @@ def test_a_machine_lifts_its_offering_its_quota_and_the_throttle() -> None:
     for_sku = sku_offering_key(GPU, sold.key)
     keys = (for_sku, offering_key(sold.key), quota_key("east/G"), throttle_key(EAST))
     for key in (*keys, "option:gpu/0"):
-        strike(state, key, FailureClass.QUOTA, 0.0, "why")
+        count_failure(state, key, FailureClass.QUOTA, 0.0, "why")
     lift_offering(state, GPU, sold, 599.9, 610.0)
     assert all(c.failures for c in state.cooldowns.values()), "asked for during the hold"
     lift_offering(state, GPU, sold, 600.0, 610.0)
@@ -144,7 +146,7 @@ def test_a_machine_lifts_its_offering_its_quota_and_the_throttle() -> None:
 
 def test_cooldowns_are_stored_once_each_time_they_change() -> None:
     state = LedgerState(catalogue())
-    strike(state, "k", FailureClass.CAPACITY, 0.0, "why")
+    count_failure(state, "k", FailureClass.CAPACITY, 0.0, "why")
     lift(state, "k", 5.0)
     assert state.take_changes().cooldowns == (Cooldown("k", 5.0, 0, ""),)
     assert state.take_changes().cooldowns == ()
@@ -163,7 +165,7 @@ def test_from_the_third_machine_in_a_row_that_fails_its_option_is_held_back_long
         held.append(world.state.cooldowns["option:gpu/0"].until - world.now)
         world.now += 1000
     assert held == [0, 0, 30, 60, 120]
-    assert world.state.cooldowns["option:gpu/0"].reason == "gate: no gpu"
+    assert world.state.cooldowns["option:gpu/0"].reason == "health checks: no gpu"
 
 
 def test_a_machine_that_comes_up_ends_the_row() -> None:
@@ -186,10 +188,10 @@ def test_a_machine_that_never_says_attestation_counts_as_one_that_failed() -> No
 
 def test_a_hold_that_is_made_longer_tells_the_newer_reason_and_one_that_is_not_the_older() -> None:
     state = LedgerState(catalogue())
-    strike(state, "k", FailureClass.THROTTLED, 0.0, "first", 60.0)
-    strike(state, "k", FailureClass.THROTTLED, 0.0, "second", 60.0)
+    count_failure(state, "k", FailureClass.THROTTLED, 0.0, "first", 60.0)
+    count_failure(state, "k", FailureClass.THROTTLED, 0.0, "second", 60.0)
     assert state.cooldowns["k"] == Cooldown("k", 60.0, 1, "first", FailureClass.THROTTLED)
-    strike(state, "k", FailureClass.THROTTLED, 0.0, "third", 61.0)
+    count_failure(state, "k", FailureClass.THROTTLED, 0.0, "third", 61.0)
     assert state.cooldowns["k"] == Cooldown("k", 61.0, 1, "third", FailureClass.THROTTLED)
 
 
@@ -234,7 +236,7 @@ def test_a_machine_that_comes_up_lifts_what_held_its_zone_and_its_capacity_type(
     world = World()
     keys = (zone_key(EAST, "a"), capacity_type_key(EAST, CapacityType.ON_DEMAND))
     for key in keys:
-        strike(world.state, key, FailureClass.CAPACITY, world.now, "full")
+        count_failure(world.state, key, FailureClass.CAPACITY, world.now, "full")
     world.now += 180.0
     (machine,) = world.launch(1)
     world.boot(machine)
@@ -246,7 +248,7 @@ def test_a_machine_asked_for_after_a_hold_lifts_it_at_the_moment_it_comes() -> N
     world = World()
     keys = (offering_key(world.keys()[0]), quota_key("east/G"), throttle_key(EAST))
     for key in keys:
-        strike(world.state, key, FailureClass.THROTTLED, world.now, "busy")
+        count_failure(world.state, key, FailureClass.THROTTLED, world.now, "busy")
     world.now += 600.0
     world.send(1)
     world.now += 1.0

@@ -95,8 +95,12 @@ def test_what_the_provider_says_of_an_end_is_told_only_if_it_refused() -> None:
     assert not world.ledger.take_changes()
     world.do(e.TerminationAnswered, C0, "UnauthorizedOperation")
     (row,) = world.ledger.take_changes().history
-    assert (row.event, row.detail, row.record) == ("end_refused", "UnauthorizedOperation", "c0")
-    assert world.states() == {"c0": "ending"}
+    assert (row.event, row.detail, row.record) == (
+        "termination_refused",
+        "UnauthorizedOperation",
+        "c0",
+    )
+    assert world.states() == {"c0": "terminating"}
 
 
 def silent() -> World:
@@ -176,7 +180,7 @@ def test_history_tells_what_github_said() -> None:
     world.ledger.take_changes()
     read_runner(world, True)
     (row,) = world.ledger.take_changes().history
-    assert (row.kind, row.event, row.detail) == ("machine", "examined", "offline")
+    assert (row.kind, row.event, row.detail) == ("machine", "runner_read", "offline")
 
 
 def test_why_a_registration_is_over_is_told_in_bounded_words() -> None:

@@ -59,7 +59,7 @@ def test_from_a_call_to_a_ready_machine() -> None:
         (4.0, "machine", "c1", "failed", fewer),
         (4.0, "launch_request", "c", "answered", f"1 of 2: {fewer}"),
         (5.0, "machine", "c0", "booted", ""),
-        (5.0, "machine", "c0", "hello", ""),
+        (5.0, "machine", "c0", "attested", ""),
         (6.0, "machine", "c0", "stage", "drivers"),
         (7.0, "machine", "c0", "ready", "8 GPUs"),
     ]
@@ -93,15 +93,15 @@ def test_from_a_assignment_to_the_end_of_a_machine() -> None:
         (2.0, "runner", NAME, "named", "for gpu"),
         (3.0, "runner", NAME, "registered", "id 7"),
         (4.0, "runner", NAME, "handed_over", ""),
-        (5.0, "runner", NAME, "acknowledged", ""),
+        (5.0, "runner", NAME, "listening", ""),
         (6.0, "job", "1", "in_progress", "webhook"),
         (6.0, "runner", NAME, "busy", "job 1"),
         (7.0, "job", "1", "completed", "webhook"),
         (7.0, "runner", NAME, "done", "job 1 completed"),
         (8.0, "machine", "c0", "exited", "status 0"),
-        (9.0, "machine", "c0", "ending", "exited: its runner has left"),
-        (10.0, "machine", "c0", "end_refused", "the API is closed"),
-        (13.0, "machine", "c0", "gone", "ended"),
+        (9.0, "machine", "c0", "terminating", "exited: its runner has left"),
+        (10.0, "machine", "c0", "termination_refused", "the API is closed"),
+        (13.0, "machine", "c0", "terminated", "ended"),
     ]
     assert world.runner(NAME).reason == "job 1 completed"
 
@@ -141,8 +141,8 @@ def test_calls_that_are_withdrawn_and_wholly_given() -> None:
         lambda: world.answer("d", "i-1"),
     )
     assert rows == [
-        (1.0, "machine", "c0", "failed", "withdrawn"),
-        (1.0, "launch_request", "c", "withdrawn", "its job went away"),
+        (1.0, "machine", "c0", "failed", "cancelled"),
+        (1.0, "launch_request", "c", "cancelled", "its job went away"),
         (2.0, "machine", "d0", "launched", "i-1"),
         (2.0, "launch_request", "d", "answered", "1 of 1"),
     ]
@@ -203,9 +203,9 @@ def test_a_machine_that_fails_its_gate_and_one_that_is_ended_under_its_runner() 
     )
     assert rows == [
         (1.0, "machine", "c0", "failed", "no GPU"),
-        (2.0, "machine", "c1", "examined", "204"),
+        (2.0, "machine", "c1", "runner_read", "204"),
         (3.0, "runner", name, "done", "assigned 86400 s ago"),
-        (3.0, "machine", "c1", "ending", "lifetime: assigned 86400 s ago"),
+        (3.0, "machine", "c1", "terminating", "lifetime: assigned 86400 s ago"),
     ]
     assert world.runner(name).since == world.now
 
@@ -245,8 +245,8 @@ def test_machines_that_nobody_ordered() -> None:
         lambda: world.lists(world.listed("c0"), listed("i-9"), listed("i-8", call="elsewhere")),
     )
     assert rows == [
-        (1.0, "machine", "x-i-9", "found", "beyond its call's slots"),
-        (1.0, "machine", "x-i-8", "found", "of a call that is not in the store"),
+        (1.0, "machine", "x-i-9", "adopted", "beyond its call's slots"),
+        (1.0, "machine", "x-i-8", "adopted", "of a call that is not in the store"),
     ]
 
 
@@ -309,9 +309,9 @@ def test_a_restart_tells_of_the_calls_it_interrupted() -> None:
     world.send(1, "d")
     world.restart(30.0)
     assert told(world) == [
-        (30.0, "machine", "c0", "failed", "withdrawn"),
-        (30.0, "launch_request", "c", "withdrawn", "not sent before a restart"),
-        (30.0, "launch_request", "d", "unknown", "we were restarted"),
+        (30.0, "machine", "c0", "failed", "cancelled"),
+        (30.0, "launch_request", "c", "cancelled", "not sent before a restart"),
+        (30.0, "launch_request", "d", "unknown", "the controller restarted"),
     ]
 
 

@@ -208,7 +208,7 @@ def test_a_job_that_came_after_the_runner_left_was_not_refused_by_it() -> None:
     world.now += 1
     world.queue(1)
     world.now += 100
-    world.do(e.RunnerClosed, runner, "gone")
+    world.do(e.RunnerClosed, runner, "terminated")
     assert world.job(1).passed_over == ()
 
 

@@ -15,7 +15,7 @@ from autoscaler.ledger.interruptions import (
 from autoscaler.ledger.ledger import REMEMBERED_FOR
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.cooldowns import held, offering_key
+from autoscaler.model.cooldowns import active_cooldown, offering_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, ProviderMachineId, RunnerName
 from autoscaler.model.interruptions import NO_RERUN, NoticeKind, RerunOutcome, RerunState
@@ -102,7 +102,7 @@ def test_a_ready_machine_is_replaced_and_never_assigned(kind: NoticeKind) -> Non
     assert (end.machine, end.reason_code) == ("c0", TerminationReason.INTERRUPTED)
     made = world.carry_out()
     launches = [one for one in made.intents if isinstance(one, Launch)]
-    cooled = held(world.state.cooldowns, SOLD, world.now) is not None
+    cooled = active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
     assert cooled is (kind in (SPOT, REBALANCE))
     assert [one.sku for one in launches] == [GPU]
     assert not any(SOLD.endswith(key) for one in launches for key in one.offerings if cooled)
@@ -133,7 +133,7 @@ def test_a_machine_at_work_is_marked_and_never_ended(kind: NoticeKind) -> None:
     assert world.intents(Terminate) == []
     marked = world.machine(machine).interruption
     assert marked is (None if kind is STATE else kind)
-    cooled = held(world.state.cooldowns, SOLD, world.now) is not None
+    cooled = active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
     assert cooled is (kind in (SPOT, REBALANCE))
 
 
@@ -302,7 +302,7 @@ def test_a_notice_may_come_after_the_report_of_the_stop(asked_to_terminate: bool
         assert world.machine("c0").state is MachineState.TERMINATING
     notice(world, "c0", means_at=told)
     assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
-    assert held(world.state.cooldowns, SOLD, world.now) is not None
+    assert active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
 
 
 @pytest.mark.parametrize("asked_to_terminate", [True, False])

@@ -267,9 +267,9 @@ def test_history_tells_states_disputes_and_where_the_word_came_from() -> None:
     [
         ("acme/widgets", 7, "busy"),
         ("acme/widgets", None, "busy"),
-        ("acme/widgets", 8, "acknowledged"),
-        ("evil/repo", 7, "acknowledged"),
-        ("evil/repo", None, "acknowledged"),
+        ("acme/widgets", 8, "listening"),
+        ("evil/repo", 7, "listening"),
+        ("evil/repo", None, "listening"),
     ],
 )
 def test_a_job_elsewhere_that_names_our_runner_does_not_bind_it(

@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.ledger.machines import TERMINATE_AGAIN
 from autoscaler.model import events as e
-from autoscaler.model.cooldowns import held, offering_key
+from autoscaler.model.cooldowns import active_cooldown, offering_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import MachineState, TerminationReason
@@ -39,7 +39,9 @@ def test_what_never_came_up_has_failed_for_the_reason_that_is_shown(
     machine = world.machine("c0")
     assert (machine.state, machine.failure) == (MachineState.TERMINATING, failure or UNKNOWN)
     assert (machine.reason, machine.reason_code) == ("Client.Words: more", None)
-    assert (held(world.state.cooldowns, SOLD, world.now) is not None) is (failure is CAPACITY)
+    assert (active_cooldown(world.state.cooldowns, SOLD, world.now) is not None) is (
+        failure is CAPACITY
+    )
     world.now += 5.0
     shown = replace(world.listed("c0", terminated=True), reason="Client.Words: more")
     world.lists(replace(shown, failure=failure), complete=False)
@@ -81,7 +83,7 @@ def test_a_spot_machine_that_is_taken_back_holds_its_offering_back_at_once() -> 
     world.make_ready(1)
     shows_leaving(world, "c0", "Server.SpotInstanceTermination: words", CAPACITY)
     assert world.machine("c0").interruption is NoticeKind.SPOT_INTERRUPTION
-    assert held(world.state.cooldowns, SOLD, world.now) is not None
+    assert active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
     assert world.intents(Terminate) == []
 
 

@@ -121,15 +121,15 @@ def test_a_gone_machine_stays_gone_whatever_is_listed() -> None:
     world.now += 5
     world.lists(world.listed("c0", terminated=True))
     world.lists(world.listed("c0"))
-    assert world.states() == {"c0": "gone"}
+    assert world.states() == {"c0": "terminated"}
     assert world.machine("c0").ended_at == START
 
 
-@pytest.mark.parametrize("way", ["ending", "exited", "failed"])
+@pytest.mark.parametrize("way", ["terminating", "exited", "failed"])
 def test_absence_of_a_machine_that_was_to_leave_is_its_end(way: str) -> None:
     world = World()
     world.make_ready()
-    if way == "ending":
+    if way == "terminating":
         world.do(e.TerminationRequested, MachineId("c0"), TerminationReason.IDLE, "idle")
     elif way == "exited":
         world.assignment("c0")
@@ -137,7 +137,7 @@ def test_absence_of_a_machine_that_was_to_leave_is_its_end(way: str) -> None:
     else:
         world.boot("c0")
         world.do(e.HealthChecksReported, MachineId("c0"), False, "no GPU")
-    assert misses(world, 1, 61) == [way, "gone"]
+    assert misses(world, 1, 61) == [way, "terminated"]
 
 
 def test_a_assigned_machine_that_vanishes_takes_its_registration_with_it() -> None:
@@ -179,7 +179,7 @@ def test_a_lost_machine_may_be_seen_terminated_but_is_not_lost_twice() -> None:
     misses(world, 1, 61, 200, 300)
     assert world.machine("c0").ended_at == START + 61
     world.lists(listed("i-c0", terminated=True))
-    assert world.states() == {"c0": "gone"}
+    assert world.states() == {"c0": "terminated"}
 
 
 def test_a_list_fills_in_image_and_launch_time_and_keeps_what_it_leaves_out() -> None:
@@ -266,7 +266,7 @@ def test_a_machine_gone_by_absence_that_is_listed_again_is_ended() -> None:
     world = World()
     world.make_ready()
     world.do(e.TerminationRequested, MachineId("c0"), TerminationReason.IDLE, "idle")
-    assert misses(world, 1, 61)[-1] == "gone"
+    assert misses(world, 1, 61)[-1] == "terminated"
     world.lists(listed("i-c0"))
     assert world.states() == {"c0": "failed"}
     assert [end.machine for end in world.intents(Terminate)] == ["c0"]
@@ -314,6 +314,6 @@ def test_a_list_in_pieces_says_what_the_whole_list_says(cut: tuple[int, ...]) ->
             ids = frozenset(one.provider_id for one in shown)
             world.do(e.MachinesListed, EAST, began, True, shown[first:], False, ids)
         state = world.state
-        return state.machines, state.foreign, state.swept_at, state.machines_used
+        return state.machines, state.foreign, state.machines_listed_at, state.machines_used
 
     assert after(cut) == after(())

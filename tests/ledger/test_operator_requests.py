@@ -48,7 +48,7 @@ def test_a_confirmed_orphan_is_ended_on_its_own_ground_and_once() -> None:
     (end,) = world.intents(Terminate)
     assert (end.machine, end.reason_code) == (ORPHAN, TerminationReason.OPERATOR)
     world.carry_out()
-    assert world.states() == {ORPHAN: "ending"}
+    assert world.states() == {ORPHAN: "terminating"}
     assert world.machine(ORPHAN).reason_code is TerminationReason.OPERATOR
     assert world.intents(Terminate) == []
 

@@ -4,7 +4,12 @@ import pytest
 
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.cooldowns import held, launch_option_key, offering_key, sku_offering_key
+from autoscaler.model.cooldowns import (
+    active_cooldown,
+    launch_option_key,
+    offering_key,
+    sku_offering_key,
+)
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import SkuName
 from autoscaler.planner.placement import Headroom, Search
@@ -28,7 +33,11 @@ def world_after(*failures: e.LaunchFailure, given: int = 0) -> World:
 def quota_usage(world: World) -> dict[str, float]:
     """What is held back, and for how long from now."""
     known = world.state.cooldowns
-    return {key: one.until - world.now for key in known if (one := held(known, key, world.now))}
+    return {
+        key: one.until - world.now
+        for key in known
+        if (one := active_cooldown(known, key, world.now))
+    }
 
 
 @pytest.mark.parametrize("kind", [CONFIGURATION, FailureClass.UNKNOWN])

@@ -156,7 +156,7 @@ def test_a_machine_that_ended_before_it_came_up_cools_down_what_its_reason_reach
     assert (cooldown.failures, cooldown.until) == (1, world.now + hold)
     assert cooldown.reason == "Client.VolumeLimitExceeded: too many disks"
     told = [row.event for row in world.ledger.take_changes().history if row.record == "c0"]
-    assert told[-2:] == ["failed", "gone"]
+    assert told[-2:] == ["failed", "terminated"]
     if failure is not FailureClass.CONFIGURATION:
         assert "option:gpu/0" not in world.state.cooldowns
 

@@ -32,7 +32,7 @@ def test_calls_under_way_are_of_unknown_outcome() -> None:
     world.restart(10.0)
     assert (world.call().state, world.call().reason) == (
         LaunchRequestState.UNKNOWN,
-        "we were restarted",
+        "the controller restarted",
     )
     assert world.states() == {"c0": "requested"}
     world.restart(10.0)

@@ -6,11 +6,11 @@ from typing import NoReturn
 import pytest
 
 from autoscaler.ledger.restored import (
-    SHOWN_AT_WORK,
-    UNTOLD,
+    LISTED_AT_GITHUB,
+    NO_RUNNER_LIST_YET,
     asked_for_an_assignment,
     closed_at_work,
-    waits_for_a_list,
+    needs_runner_list,
 )
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Deadlines, Scope
@@ -117,7 +117,7 @@ def test_nothing_silent_is_ended_while_github_has_not_shown_who_is_at_work(stage
     machine = world.machine("c0")
     assert (machine.state, machine.handed_over, machine.is_unverified) == ("assigned", True, True)
     history = world.ledger.take_changes().history
-    assert UNTOLD in {row.detail for row in history if row.record == "c0"}
+    assert NO_RUNNER_LIST_YET in {row.detail for row in history if row.record == "c0"}
     assert due(world) == []
     world.now += 900.0
     assert due(world) == [ReadRunner(C0)]
@@ -167,7 +167,7 @@ def test_a_machine_at_work_under_another_registration_proves_nothing_by_its_own(
         world.do(e.RunnerRead, C0, True, "the runner is absent")
     world.github_lists("ci-0badcafe-c0-2")
     machine = world.machine("c0")
-    assert (machine.runner, machine.reason) == (None, SHOWN_AT_WORK)
+    assert (machine.runner, machine.reason) == (None, LISTED_AT_GITHUB)
     assert (machine.finished_at, machine.finished_reads, machine.assigned_at) == (
         None,
         0,
@@ -227,18 +227,18 @@ def test_one_that_could_not_be_told_becomes_ready_again_when_its_agent_asks_for_
     world = late("ready")
     world.now += 4 * 3600.0
     world.do(e.MachineMarkedUnverified, C0)
-    assert waits_for_a_list(world.state) is False
+    assert needs_runner_list(world.state) is False
     world.do(e.MachineSeen, C0, True)
     assert world.states()["c0"] == "ready"
 
 
 def test_a_list_is_awaited_while_a_machine_from_before_the_start_is_silent() -> None:
     world = at("launched")
-    assert waits_for_a_list(world.state) is False
+    assert needs_runner_list(world.state) is False
     world.restart(AWAY)
-    assert waits_for_a_list(world.state) is True
+    assert needs_runner_list(world.state) is True
     world.boot("c0")
-    assert waits_for_a_list(world.state) is False
+    assert needs_runner_list(world.state) is False
 
 
 def test_a_list_is_awaited_while_a_machine_requested_before_the_start_may_yet_say_attestation() -> (
@@ -246,16 +246,16 @@ def test_a_list_is_awaited_while_a_machine_requested_before_the_start_may_yet_sa
 ):
     world = World()
     world.send(1)
-    assert waits_for_a_list(world.state) is False
+    assert needs_runner_list(world.state) is False
     world.restart(AWAY)
     world.now += 61.0
     world.github_lists()
-    assert waits_for_a_list(world.state) is True
+    assert needs_runner_list(world.state) is True
     world.lists(listed("i-c0", call="c"))
     assert world.states()["c0"] == "launched"
     world.now += 1.0
     world.github_lists()
-    assert waits_for_a_list(world.state) is False
+    assert needs_runner_list(world.state) is False
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -263,10 +263,10 @@ def test_a_list_is_awaited_until_one_can_tell(stage: str) -> None:
     world = late(stage)
     world.now -= 1.0
     world.github_lists()
-    assert waits_for_a_list(world.state) is True
+    assert needs_runner_list(world.state) is True
     world.now += 1.0
     world.github_lists()
-    assert waits_for_a_list(world.state) is False
+    assert needs_runner_list(world.state) is False
 
 
 def test_a_ready_machine_is_believed_for_two_minutes_and_again_once_it_asks() -> None:

@@ -242,14 +242,14 @@ def test_history_tells_the_registrations_story() -> None:
     world = World()
     demand = dataclasses.replace(GPU_CLASS, labels=("gpu", "linux"))
     name = world.assignment(world.make_ready()[0], demand)
-    world.do(e.RunnerClosed, name, "gone")
+    world.do(e.RunnerClosed, name, "terminated")
     rows = world.ledger.take_changes().history
     assert [(r.record, r.event, r.detail) for r in rows if r.kind == "runner"] == [
         (name, "named", "for gpu linux"),
         (name, "registered", "id 7"),
         (name, "handed_over", ""),
-        (name, "acknowledged", ""),
-        (name, "done", "gone"),
+        (name, "listening", ""),
+        (name, "done", "terminated"),
     ]
 
 
@@ -283,5 +283,5 @@ def test_a_runner_that_was_busy_is_counted_out_of_the_idle_once() -> None:
     world.starts(1, first)
     world.completes(1, runner_name=first)
     assert world.fleet().idle_runners == {GPU_CLASS: 1}
-    world.do(e.RunnerClosed, second, "gone")
+    world.do(e.RunnerClosed, second, "terminated")
     assert world.fleet().idle_runners == {}

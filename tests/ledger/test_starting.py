@@ -21,7 +21,7 @@ from tests.ledger.test_interruptions import at_work, notice, opted_in, vanish
 from tests.planner.fleets import EAST
 
 DAY = 86_400.0
-NO_TIMES_OF_OURS = {"queued_at", "started_at", "interrupted_at"}
+NO_TIMES_OF_OURS = {"queued_at", "started_at", "interrupted_at", "agent_seen"}
 """GitHub's, and what a notice says of a time to come."""
 OF_THE_NOTICE: dict[type, set[str]] = {Rerun: {"taken_at"}}
 

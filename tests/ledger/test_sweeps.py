@@ -67,7 +67,7 @@ def test_a_further_repeat_starts_the_count_again() -> None:
 def test_incomplete_lists_prove_nothing() -> None:
     world = unknown(repeated_after=100)
     assert lists_at(world, 200, 300, 400, complete=False) == ["requested"] * 3
-    assert world.call().sweeps == 0
+    assert world.call().full_listings == 0
 
 
 def test_lists_of_another_provider_prove_nothing() -> None:
@@ -81,7 +81,7 @@ def test_a_call_under_way_is_not_swept() -> None:
     world = World()
     world.send(1)
     lists_at(world, 700, 800, 900)
-    assert (world.call().state, world.call().sweeps) == (LaunchRequestState.SENT, 0)
+    assert (world.call().state, world.call().full_listings) == (LaunchRequestState.SENT, 0)
     assert world.machine("c0").state is MachineState.REQUESTED
 
 

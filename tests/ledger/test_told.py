@@ -112,7 +112,7 @@ def test_a_doubted_machine_that_asks_for_a_assignment() -> None:
     )
     older = "its record is older than the world: it may have been assigned since"
     assert rows == [
-        (3601.0, "machine", "x-i-9", "found", "of a call that is not in the store"),
+        (3601.0, "machine", "x-i-9", "adopted", "of a call that is not in the store"),
         (3601.0, "machine", "c0", "assigned", older),
         (3601.0, "job", "1", "disputed", "the store is older than the world"),
         (3603.0, "machine", "c0", "ready", "its agent asks for an assignment"),
@@ -150,8 +150,8 @@ def test_a_confirmed_orphan() -> None:
     world.lists(listed("i-9", call="lost"))
     told(world)
     rows = each(world, event(world, e.MachineReleasedByOperator, MachineId("x-i-9")))
-    words = "an operator confirmed that it is nobody's"
-    assert rows == [(1.0, "machine", "x-i-9", "confirmed", words)]
+    words = "an operator said that no job needs this machine"
+    assert rows == [(1.0, "machine", "x-i-9", "operator_released", words)]
 
 
 def test_an_installation_that_is_taken_over() -> None:
@@ -161,7 +161,7 @@ def test_an_installation_that_is_taken_over() -> None:
     rows = each(world, event(world, e.InstallationTakenOver, OLD))
     assert rows == [
         (1.0, "installation", OLD, "taken_over", "was 0badcafe"),
-        (1.0, "machine", "x-i-1", "found", "of an installation that was taken over"),
+        (1.0, "machine", "x-i-1", "adopted", "of an installation that was taken over"),
     ]
 
 
@@ -249,7 +249,7 @@ def test_a_machine_that_its_provider_shows_on_its_way_down() -> None:
     rows = each(world, lambda: world.lists(shown, complete=False))
     assert rows == [
         (1.0, "runner", name, "done", "words"),
-        (1.0, "machine", "c0", "ending", "words"),
+        (1.0, "machine", "c0", "terminating", "words"),
     ]
     assert world.machine("c0").reason == "words"
 
@@ -264,8 +264,8 @@ def test_runners_that_leave_at_once_put_their_sku_on_trial_with_the_third() -> N
         *(event(world, e.MachineExited, MachineId(one), "bye") for one in ("a0", "b0", "c0")),
     )
     words = "their runners left at once without a job, the last one of c0: bye"
-    assert [row for row in rows if row[3] == "on_trial"] == [
-        (3.0, "machine", "c0", "on_trial", words)
+    assert [row for row in rows if row[3] == "circuit_opened"] == [
+        (3.0, "machine", "c0", "circuit_opened", words)
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.ledger.circuits import open_circuits, refused_image
 from autoscaler.model import events as e
-from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, on_trial
+from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, open_circuit
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.interruptions import NoticeKind
@@ -81,20 +81,24 @@ def test_the_one_that_becomes_ready_ends_the_row() -> None:
     world = World()
     for fate in BAD:
         fate(world, fate.__name__)
-    assert on_trial(world.state.cooldowns, boots_key(GPU)) is not None
+    assert open_circuit(world.state.cooldowns, boots_key(GPU)) is not None
     world.make_ready(1, "good")
     assert boots(world) == 0
-    rows = [row.event for row in world.ledger.take_changes().history if "trial" in row.event]
-    assert rows == ["on_trial", "trial_over"]
+    rows = [
+        row.event for row in world.ledger.take_changes().history if row.event.startswith("circuit")
+    ]
+    assert rows == ["circuit_opened", "circuit_closed"]
 
 
 def test_two_in_a_row_are_no_trial_and_say_nothing() -> None:
     world = World()
     late_boot(world, "a")
     late_boot(world, "b")
-    assert on_trial(world.state.cooldowns, boots_key(GPU)) is None
+    assert open_circuit(world.state.cooldowns, boots_key(GPU)) is None
     world.make_ready(1, "good")
-    assert not [row for row in world.ledger.take_changes().history if "trial" in row.event]
+    assert not [
+        row for row in world.ledger.take_changes().history if row.event.startswith("circuit")
+    ]
 
 
 def test_a_machine_that_was_ready_once_is_no_failed_boot_when_its_second_gate_is_late() -> None:
@@ -131,7 +135,7 @@ def test_rows_are_each_skus_own() -> None:
     world = World(catalogue(sku("gpu"), sku("cpu")))
     for name in "abc":
         late_boot(world, name)
-    assert on_trial(world.state.cooldowns, boots_key(SkuName("cpu"))) is None
+    assert open_circuit(world.state.cooldowns, boots_key(SkuName("cpu"))) is None
     world.make_ready(1, "x", "cpu")
     assert boots(world) == 3
 
@@ -151,7 +155,7 @@ def test_runners_that_leave_at_once_without_a_job_are_a_row() -> None:
         leaves(world, name)
         assert exits(world) == number
     assert world.job(1).passed_over == ()
-    row = on_trial(world.state.cooldowns, exits_key(GPU))
+    row = open_circuit(world.state.cooldowns, exits_key(GPU))
     assert row is not None
     assert "c0: the runner exited with status 1" in row.reason
 
@@ -224,8 +228,8 @@ def test_rows_are_kept_over_a_restart() -> None:
     for name in "def":
         late_boot(world, name)
     world.restart(10.0)
-    assert on_trial(world.state.cooldowns, exits_key(GPU)) is not None
-    assert on_trial(world.state.cooldowns, boots_key(GPU)) is not None
+    assert open_circuit(world.state.cooldowns, exits_key(GPU)) is not None
+    assert open_circuit(world.state.cooldowns, boots_key(GPU)) is not None
 
 
 def test_what_is_counted_of_machines_and_runners_follows_each_change() -> None:
@@ -260,7 +264,7 @@ def test_one_runner_that_github_refuses_for_its_version_opens_the_breaker(after:
     """Also one that listened for a while: GitHub refuses what asks for jobs."""
     world = World()
     is_refused(world, "a", after=after)
-    row = on_trial(world.state.cooldowns, exits_key(GPU))
+    row = open_circuit(world.state.cooldowns, exits_key(GPU))
     assert row is not None
     assert (row.failures, row.until - world.now, row.image) == (3, 300.0, "ami-old")
     assert row.reason == (

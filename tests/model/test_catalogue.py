@@ -17,7 +17,7 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.cooldowns import (
     Cooldown,
-    held,
+    active_cooldown,
     launch_option_key,
     offering_key,
     quota_key,
@@ -81,5 +81,5 @@ def test_cooldown_keys_tell_what_is_held() -> None:
 @pytest.mark.parametrize(("now", "expected"), [(99.0, True), (100.0, False), (101.0, False)])
 def test_a_hold_is_over_at_its_end(now: float, expected: bool) -> None:
     cooldown = Cooldown("k", 100.0, 1, "why")
-    assert (held({"k": cooldown}, "k", now) is cooldown) is expected
-    assert held({"k": cooldown}, "other", now) is None
+    assert (active_cooldown({"k": cooldown}, "k", now) is cooldown) is expected
+    assert active_cooldown({"k": cooldown}, "other", now) is None

@@ -34,7 +34,7 @@ from autoscaler.model.runners import (
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue
 
-OFF = {"failed", "ending", "gone", "lost"}
+OFF = {"failed", "terminating", "terminated", "lost"}
 
 
 def test_jobs_only_move_forward_but_between_queued_and_waiting() -> None:
@@ -63,9 +63,9 @@ def test_a_runner_is_withdrawn_only_before_its_machine_acknowledged_it() -> None
     ways = {s.value: {to.value for to in ways} for s, ways in RUNNER_TRANSITIONS.items()}
     assert ways == {
         "named": {"registered", "deregistering", "busy", "done"},
-        "registered": {"acknowledged", "deregistering", "busy", "done"},
+        "registered": {"listening", "deregistering", "busy", "done"},
         "deregistering": {"named", "registered", "busy", "done"},
-        "acknowledged": {"busy", "done"},
+        "listening": {"busy", "done"},
         "busy": {"done"},
         "done": set(),
     }
@@ -80,9 +80,9 @@ def test_a_runner_is_withdrawn_only_before_its_machine_acknowledged_it() -> None
         ("launched", {"booted", "assigned", *OFF}),
         ("ready", {"booted", "assigned", *OFF}),
         ("exited", {"ready", *OFF}),
-        ("ending", {"gone", "lost"}),
-        ("failed", {"launched", "ending", "gone", "lost"}),
-        ("gone", {"assigned", "failed"}),
+        ("terminating", {"terminated", "lost"}),
+        ("failed", {"launched", "terminating", "terminated", "lost"}),
+        ("terminated", {"assigned", "failed"}),
     ],
 )
 def test_a_machine_moves_only_as_drawn(state: str, ways: set[str]) -> None:

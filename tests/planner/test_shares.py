@@ -106,7 +106,7 @@ def test_without_a_share_the_oldest_jobs_go_first() -> None:
     ask(world, "acme/small", range(101, 104))
     assert matched(world) == {"acme/flood": 10, "acme/small": 0, "acme/other": 0}
     world.observe(1, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
-    assert (world.state.counters.lines, world.state.counters.running) == ({}, {})
+    assert (world.state.counters.queues_by_repository, world.state.counters.running) == ({}, {})
 
 
 def test_machines_that_becomes_ready_go_to_the_class_whose_turn_it_is() -> None:
@@ -147,7 +147,7 @@ def test_a_job_that_ends_leaves_the_lines_of_other_repositories_of_its_class_alo
         world.observe(job, JobState.QUEUED, ("flood",), repository=repository)
     world.observe(1, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
     world.completes(1, ("flood",), repository="acme/flood")
-    (lines,) = world.fleet().lines.values()
+    (lines,) = world.fleet().queues_by_repository.values()
     assert list(lines) == ["acme/small"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, LaunchOption, Offering
-from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, on_trial
+from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, open_circuit
 from autoscaler.model.identifiers import MachineId, ProviderName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
@@ -114,7 +114,7 @@ def test_every_job_is_told_why_it_waits() -> None:
         (9, True),
     ]
     assert reasons(world).endswith(
-        "3 machines of gpu in a row did not become ready, the last one: gate: no gpu; one at a "
+        "3 machines of gpu in a row did not become ready, the last one: health checks: no gpu; one at a "
         "time is tried until one parks"
     )
 
@@ -177,7 +177,7 @@ def test_a_option_whose_machines_fail_gets_a_probe_while_another_option_serves()
     (first,) = (m for m in machines if world.machine(m).provider == EAST)
     parks(world, first)
     assert {launch.provider: launch.count for launch in world.intents(Launch)} == {EAST: 2}
-    assert on_trial(world.state.cooldowns, launch_option_key(GPU, 0)) is None
+    assert open_circuit(world.state.cooldowns, launch_option_key(GPU, 0)) is None
 
 
 # --- runners that leave at once -------------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_the_first_runner_that_gets_a_job_ends_the_trial() -> None:
     runner = world.assignment(probe)
     assert launched(world) == 0
     world.starts(1, runner)
-    assert on_trial(world.state.cooldowns, exits_key(GPU)) is None
+    assert open_circuit(world.state.cooldowns, exits_key(GPU)) is None
     assert launched(world) == 4
 
 
@@ -287,8 +287,8 @@ def test_one_that_is_passed_over_for_minutes_does_not_stop_the_next_probe() -> N
 def test_ready_machines_do_not_end_what_only_a_job_ends() -> None:
     world = in_exit_storm(3)
     world.make_ready(1, "x")
-    assert on_trial(world.state.cooldowns, exits_key(GPU)) is not None
-    assert on_trial(world.state.cooldowns, boots_key(GPU)) is None
+    assert open_circuit(world.state.cooldowns, exits_key(GPU)) is not None
+    assert open_circuit(world.state.cooldowns, boots_key(GPU)) is None
 
 
 def test_a_ready_probe_that_is_ended_in_a_plan_is_none_any_more() -> None:

@@ -231,7 +231,7 @@ POINTS: dict[str, tuple[Place, ...]] = {
         commit_of("launch_requests", "recorded"),
         commit_of("launch_requests", "settled"),
         commit_of("runners", "registered"),
-        commit_of("runners", "acknowledged"),
+        commit_of("runners", "listening"),
     ),
     "before the acknowledgement": (acknowledgement_kept, acknowledgement_sent),
 }
