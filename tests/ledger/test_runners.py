@@ -132,8 +132,8 @@ def test_a_failed_registration_becomes_ready_the_machine_and_holds_its_scope(
     assert (machine.state, machine.runner, machine.assigned_at) == (MachineState.READY, None, None)
     assert (machine.tries, machine.since) == (1, START + 2)
     assert (runner.state, runner.reason) == (RunnerState.DONE, "unknown: 503")
-    assert world.state.cooldowns["mint:org:acme"] == Cooldown(
-        "mint:org:acme", world.now + held, 1, "unknown: 503"
+    assert world.state.cooldowns["register:org:acme"] == Cooldown(
+        "register:org:acme", world.now + held, 1, "unknown: 503"
     )
     assert world.name("c0") == "ci-0badcafe-c0-2"
 
@@ -144,7 +144,7 @@ def test_a_registration_that_works_lifts_the_hold() -> None:
     world.do(e.RunnerRegistrationFailed, name, FailureClass.UNKNOWN, "503", START)
     world.now += 40
     world.register("c1")
-    assert world.state.cooldowns["mint:org:acme"] == Cooldown("mint:org:acme", START + 40, 0, "")
+    assert world.state.cooldowns["register:org:acme"] == Cooldown("register:org:acme", START + 40, 0, "")
 
 
 def test_a_withdrawn_registration_leaves_its_machine_ready() -> None:
