@@ -144,7 +144,9 @@ def test_a_registration_that_works_lifts_the_hold() -> None:
     world.do(e.RunnerRegistrationFailed, name, FailureClass.UNKNOWN, "503", START)
     world.now += 40
     world.register("c1")
-    assert world.state.cooldowns["register:org:acme"] == Cooldown("register:org:acme", START + 40, 0, "")
+    assert world.state.cooldowns["register:org:acme"] == Cooldown(
+        "register:org:acme", START + 40, 0, ""
+    )
 
 
 def test_a_withdrawn_registration_leaves_its_machine_ready() -> None:
