@@ -11,7 +11,7 @@ from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.ledger.runs import OUTSIDE_ACCESS
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import Changes, HistoryRow
-from autoscaler.model.cooldowns import boots_key, exits_key
+from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit
 from autoscaler.model.identifiers import Instant, JobId, MachineId, ProviderName, SkuName
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import Admission
