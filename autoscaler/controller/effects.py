@@ -1,7 +1,7 @@
-"""Background work of the controller: started here, waited for at the end, never lost silently.
+"""The controller's background tasks: starts them, and waits for them at shutdown.
 
-An effect that fails in a way nobody listed is logged and ends the process: what was recorded is
-resumed by the next one.
+An effect that raises an unexpected error stops the process. The next process resumes the effect from
+what was recorded.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from autoscaler.model.identifiers import Seconds
 
 
 class Effects:
-    """Tasks in flight. `on_crash` is told the error of one that failed."""
+    """Tasks in flight. `on_crash` is called with the error of an effect that failed."""
 
     def __init__(self, on_crash: Callable[[BaseException], None]) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -25,11 +25,11 @@ class Effects:
         task.add_done_callback(self._done)
 
     def __len__(self) -> int:
-        """How many are in flight."""
+        """Return the number of effects in flight."""
         return len(self._tasks)
 
     async def drain(self, patience: Seconds) -> int:
-        """Wait for what is in flight, then cancel the rest; how many had to be cancelled."""
+        """Wait up to `patience` seconds for effects, then cancel the rest. Return how many were cancelled."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=patience)
         left = set(self._tasks)

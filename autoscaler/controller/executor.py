@@ -1,6 +1,6 @@
-"""RegistrationBudget intents into recorded facts and then into effects. Ids are given here.
+"""Carries out a plan: records each intent as an event, then starts its effect.
 
-Recorded first, then sent: no effect starts before what it is about is on disk.
+No effect starts before its event is durable. New ids are assigned here.
 """
 
 import asyncio
@@ -35,17 +35,17 @@ from autoscaler.model.runners import Runner, runner_name
 Effect = Coroutine[Any, Any, None]
 
 LAUNCHED_AT_ONCE = 200
-"""Machines whose requests are recorded in one step of the event loop, unless one call asks for more."""
+"""Machines whose launch requests are recorded in one step of the event loop, unless one has more."""
 
 RECORDED_AT_ONCE = 50
-"""Intents and machines from which on recording them and handing them to the store are two steps."""
+"""From this number of intents and machines on, the event loop runs other tasks before the commit."""
 
-ENDED_AT_ONCE = 100
-"""Machines whose ends are recorded in one step of the event loop."""
+TERMINATED_AT_ONCE = 100
+"""Machines whose terminations are recorded in one step of the event loop."""
 
 
 class Executor:
-    """Carries out plans. One plan at a time; effects go on in the background."""
+    """Carries out one plan at a time. Effects continue in the background."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class Executor:
     async def carry_out(self, plan: Plan) -> None:
         """Record every intent, then start its effects. Raises StoreError.
 
-        All intents are one transaction, but for launches beyond `LAUNCHED_AT_ONCE` machines: each of
-        these follows in its own, as long as nothing else changes what the caps count. The rest of the
-        launches is planned again then. Ends beyond `ENDED_AT_ONCE` are planned again in any case: what
-        happens meanwhile may show that a machine has work.
+        All intents are one transaction, except launches beyond `LAUNCHED_AT_ONCE` machines: each of
+        these has a transaction of its own, until something else changes what the limits count. The
+        remaining launches are then planned again. Terminations beyond `TERMINATED_AT_ONCE` are always
+        planned again, because a job may start on the machine meanwhile.
         """
-        intents = _without_late_ends(plan.intents)
+        intents = _without_late_terminations(plan.intents)
         if len(intents) < len(plan.intents):
             self._journal.changed.set()
         for piece in _pieces(intents):
@@ -82,12 +82,12 @@ class Executor:
                 return
 
     async def _carry_out(self, intents: Sequence[Intent]) -> bool:
-        """Record and start some intents; whether nothing else changed meanwhile what the caps count."""
+        """Record and start some intents. Return False if the counts for limits changed meanwhile."""
         effects = [effect for intent in intents for effect in self._record(intent)]
         counted = self._counted()
         try:
             if len(intents) + _machines(intents) > RECORDED_AT_ONCE:
-                await asyncio.sleep(0)  # copying and reporting so many records is a step of its own
+                await asyncio.sleep(0)  # copying and reporting so many records takes long
             await self._journal.commit()
         except BaseException:
             for effect in effects:
@@ -104,14 +104,14 @@ class Executor:
         return *used, state.quotas, state.catalogue
 
     def _record(self, intent: Intent) -> tuple[Effect, ...]:
-        """Apply one intent as a fact; return the effects to start once that is durable."""
+        """Apply one intent as an event. Return the effects to start once the event is durable."""
         now = self._journal.now
         match intent:
             case Launch():
                 return (self._launch(intent, now),)
-            case ResendLaunchRequest(call):
-                self._journal.note(e.LaunchRequestSent(now, call))
-                return (self._launcher.send(call),)
+            case ResendLaunchRequest(request):
+                self._journal.note(e.LaunchRequestSent(now, request))
+                return (self._launcher.send(request),)
             case CancelLaunchRequest() | MarkUnverified():
                 self._journal.note(_without_effect(intent, now))
                 return ()
@@ -124,8 +124,9 @@ class Executor:
                 unused = self._unused_registration(machine)
                 self._journal.note(e.TerminationRequested(now, machine, reason_code, reason))
                 self._registrar.wake(machine)
-                ending = self._terminator.terminate(machine)
-                return (ending,) if unused is None else (self._registrar.discard(unused), ending)
+                termination = self._terminator.terminate(machine)
+                discard = () if unused is None else (self._registrar.discard(unused),)
+                return (*discard, termination)
             case ReadRunner(machine):
                 self._journal.note(e.RunnerReadRequested(now, machine))
                 return (self._github_reader.read_runner(machine),)
@@ -144,12 +145,12 @@ class Executor:
         return runner if unused else None
 
     def _launch(self, intent: Launch, now: float) -> Effect:
-        call = self._ids.launch_request()
+        request = self._ids.launch_request()
         slots = tuple(self._ids.machine() for _ in range(intent.count))
         self._journal.note(
             e.LaunchRequestRecorded(
                 now,
-                call,
+                request,
                 intent.sku,
                 intent.provider,
                 intent.option,
@@ -159,7 +160,7 @@ class Executor:
                 self._ids.token(),
             )
         )
-        return self._launcher.launch(call)
+        return self._launcher.launch(request)
 
     def _assign(self, intent: Assign, now: float) -> Effect:
         state = self._journal.ledger.state
@@ -171,16 +172,17 @@ class Executor:
         return self._registrar.register(name)
 
 
-def _without_late_ends(intents: Sequence[Intent]) -> Sequence[Intent]:
-    """Return the intents without the ends beyond `ENDED_AT_ONCE`."""
+def _without_late_terminations(intents: Sequence[Intent]) -> Sequence[Intent]:
+    """Return the intents without the terminations beyond `TERMINATED_AT_ONCE`."""
     late = {
-        id(one) for one in [one for one in intents if isinstance(one, Terminate)][ENDED_AT_ONCE:]
+        id(one)
+        for one in [one for one in intents if isinstance(one, Terminate)][TERMINATED_AT_ONCE:]
     }
     return [one for one in intents if id(one) not in late] if late else intents
 
 
 def _pieces(intents: Sequence[Intent]) -> list[Sequence[Intent]]:
-    """Return what to record together: all, but for the launches beyond so many machines."""
+    """Return the groups of intents to record together: all but the launches beyond `LAUNCHED_AT_ONCE`."""
     first: list[Intent] = []
     later: list[Sequence[Intent]] = []
     machines = 0

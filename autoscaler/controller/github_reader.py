@@ -1,4 +1,4 @@
-"""Asks GitHub about single jobs and silent machines, and turns the answers into facts."""
+"""Reads single jobs, runs and runners from GitHub and records the answers as events."""
 
 import asyncio
 
@@ -10,11 +10,11 @@ from autoscaler.model.jobs import JobState
 from autoscaler.model.runners import Runner
 
 RUN_READS_AT_ONCE = 32
-"""A push of many runs leaves connections to registrations, which go first."""
+"""Maximum number of concurrent reads of runs. It leaves connections for registrations, which come first."""
 
 
 class GitHubReader:
-    """A question without an answer leaves no fact: it is due again later."""
+    """Reads GitHub. A read that fails records nothing; the planner requests it again later."""
 
     def __init__(self, journal: Journal, github: GitHub) -> None:
         self._journal = journal
@@ -22,7 +22,7 @@ class GitHubReader:
         self._run_reads = asyncio.Semaphore(RUN_READS_AT_ONCE)
 
     async def read_job(self, job_id: JobId) -> None:
-        """Take in what GitHub says of a job."""
+        """Read a job and record its state."""
         job = self._journal.ledger.state.jobs.get(job_id)
         if job is None:
             return
@@ -30,13 +30,14 @@ class GitHubReader:
             answer = await self._github.read_job(job.repository, job_id, self._journal.now)
         except GitHubError:
             return
-        if answer is not None:  # a 404 may be a lost permission: no word about the job
+        if answer is not None:  # a 404 may be a lost permission and proves nothing about the job
             await self._journal.record(answer)
 
     async def read_run(self, repository: str, run_id: int) -> None:
-        """Take in whether a run comes from a fork. A 404 leaves it unknown: no job of it is served.
+        """Read a run and record whether it comes from a fork.
 
-        The question may fall due again while a read waits its turn: a run that no job waits for is not read.
+        After a 404 that stays unknown, and no job of the run is served. Skips a run whose origin no job
+        waits for any more, because the same read may be requested twice.
         """
         try:
             async with self._run_reads:
@@ -49,7 +50,7 @@ class GitHubReader:
             await self._journal.record(RunRead(self._journal.now, run_id, from_fork))
 
     async def read_runner(self, machine_id: MachineId) -> None:
-        """Find out whether a silent machine's work is provably over."""
+        """Read the runner of a silent machine and record whether its job is provably over."""
         machine = self._journal.ledger.state.machines.get(machine_id)
         if machine is None or machine.runner is None:
             return
@@ -64,11 +65,11 @@ class GitHubReader:
 
     async def _runner_read(self, machine: MachineId, runner: Runner) -> RunnerRead:
         job = self._journal.ledger.state.jobs.get(runner.job) if runner.job is not None else None
-        # Of a job that is known to be over nothing is left to ask: the registration says the rest.
+        # For a job that is known to be completed, only its registration is left to read.
         if job is not None and job.state is not JobState.COMPLETED:
             answer = await self._github.read_job(job.repository, job.id, self._journal.now)
             if answer is None:
-                detail = f"job {job.id} is not shown to us"  # no proof that it is over
+                detail = f"GitHub returns 404 for job {job.id}"  # no proof that the job is over
                 return RunnerRead(self._journal.now, machine, False, detail)
             over, detail = answer.state is JobState.COMPLETED, f"job {job.id} is {answer.state}"
             return RunnerRead(self._journal.now, machine, over, detail)
@@ -80,9 +81,9 @@ class GitHubReader:
         if github_id is None and listed is not None:
             github_id = listed.github_id
         if github_id is None:
-            detail = "no list shows its runner, whose id is not known"
+            detail = "GitHub's list does not show its runner, and the runner's id is unknown"
             return RunnerRead(self._journal.now, machine, False, detail)
-        # A list may leave out what is there: absence counts only with the 404 for the id.
+        # A list may omit a runner that exists, so absence counts only with a 404 for its id.
         read = await self._github.read_runner(runner.demand.scope, github_id)
         agree = (listed is None) is (read is None)
         job = "no job is known" if runner.job is None else f"job {runner.job} is over"

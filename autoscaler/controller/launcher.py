@@ -1,4 +1,4 @@
-"""Carries out calls: resolve, store the exact request, send it once, tell what came of it."""
+"""Carries out launch requests: prepares, stores and sends each, and records the provider's answer."""
 
 from collections.abc import Mapping
 
@@ -23,88 +23,90 @@ from autoscaler.model.identifiers import LaunchRequestId, ProviderName
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 
 ANSWERED_AT_ONCE = 100
-"""Machines of one answer that are recorded before everything else has a turn: CreateFleet gives 1,000."""
+"""Machines of one answer recorded in one step of the event loop: a CreateFleet answer may have 1,000."""
 
 
 class Launcher:
-    """Everything that is sent was recorded before, byte for byte."""
+    """Sends launch requests to providers. Stores the exact bytes of a request before it sends them."""
 
     def __init__(self, journal: Journal, providers: Mapping[ProviderName, Provider]) -> None:
         self._journal = journal
         self._providers = providers
 
-    async def launch(self, call_id: LaunchRequestId) -> None:
-        """Prepare and send a recorded call, unless it is withdrawn meanwhile."""
-        call = self._journal.ledger.state.launch_requests[call_id]
+    async def launch(self, request_id: LaunchRequestId) -> None:
+        """Prepare and send a recorded launch request, unless it is cancelled meanwhile."""
+        request = self._journal.ledger.state.launch_requests[request_id]
         order = LaunchOrder(
-            call.id,
-            call.sku,
-            call.option,
-            call.capacity_type,
-            call.offerings,
-            len(call.slots),
-            call.token,
-            refused_image(self._journal.ledger.state, call.sku),
+            request.id,
+            request.sku,
+            request.option,
+            request.capacity_type,
+            request.offerings,
+            len(request.slots),
+            request.token,
+            refused_image(self._journal.ledger.state, request.sku),
         )
         try:
-            request = await self._providers[call.provider].prepare(order)
+            body = await self._providers[request.provider].prepare(order)
         except ProviderError as error:
-            await self._refused(call, error)
+            await self._refused(request, error)
             return
         except OutcomeUnknownError as error:
-            # Preparing launches nothing, so nothing can be there.
+            # Preparing launches nothing, so no machine can exist.
             failure = LaunchFailure(FailureClass.UNKNOWN, "PrepareFailed", str(error))
             await self._journal.record(
-                LaunchRequestAnswered(self._journal.now, call.id, (), (failure,))
+                LaunchRequestAnswered(self._journal.now, request.id, (), (failure,))
             )
             return
-        if call.state is not LaunchRequestState.RECORDED:
+        if request.state is not LaunchRequestState.RECORDED:
             return
         now = self._journal.now
         await self._journal.record(
-            LaunchRequestPrepared(now, call.id, request), LaunchRequestSent(now, call.id)
+            LaunchRequestPrepared(now, request.id, body), LaunchRequestSent(now, request.id)
         )
-        await self.send(call_id)
+        await self.send(request_id)
 
-    async def send(self, call_id: LaunchRequestId) -> None:
-        """Send a call that was recorded as sent: the first time, or again with the same bytes."""
-        call = self._journal.ledger.state.launch_requests[call_id]
-        provider = self._providers.get(call.provider)
+    async def send(self, request_id: LaunchRequestId) -> None:
+        """Send a launch request that is recorded as sent: the first time, or again with the same bytes."""
+        request = self._journal.ledger.state.launch_requests[request_id]
+        provider = self._providers.get(request.provider)
         if provider is None:
-            message = f"provider {call.provider} is not configured any more"
-            await self._journal.record(LaunchOutcomeUnknown(self._journal.now, call.id, message))
+            message = f"provider {request.provider} is no longer configured"
+            await self._journal.record(LaunchOutcomeUnknown(self._journal.now, request.id, message))
             return
         try:
-            answer = await provider.launch(call.body)
+            answer = await provider.launch(request.body)
         except OutcomeUnknownError as error:
-            await self._journal.record(LaunchOutcomeUnknown(self._journal.now, call.id, str(error)))
+            await self._journal.record(
+                LaunchOutcomeUnknown(self._journal.now, request.id, str(error))
+            )
         except ProviderError as error:
-            if call.attempts > 1:
-                # A refused repeat says nothing about the first try.
-                message = f"a repeat was refused: {error}"
+            if request.attempts > 1:
+                # The refusal of a repeated request does not prove that the first attempt failed.
+                message = f"the provider refused the repeated request: {error}"
                 await self._journal.record(
-                    LaunchOutcomeUnknown(self._journal.now, call.id, message)
+                    LaunchOutcomeUnknown(self._journal.now, request.id, message)
                 )
             else:
-                await self._refused(call, error)
+                await self._refused(request, error)
         else:
-            await self._answered(call, answer)
+            await self._answered(request, answer)
 
-    async def _answered(self, call: LaunchRequest, answer: LaunchAnswer) -> None:
-        """Record an answer, piece by piece: cut short, the call is sent again after the next start."""
+    async def _answered(self, request: LaunchRequest, answer: LaunchAnswer) -> None:
+        """Record an answer in pieces. After a crash in between, the next process sends the request again."""
         left = answer.launched
         while len(left) > ANSWERED_AT_ONCE:
             piece, left = left[:ANSWERED_AT_ONCE], left[ANSWERED_AT_ONCE:]
             now = self._journal.now
-            await self._journal.record(LaunchRequestAnswered(now, call.id, piece, (), more=True))
+            await self._journal.record(LaunchRequestAnswered(now, request.id, piece, (), more=True))
         await self._journal.record(
-            LaunchRequestAnswered(self._journal.now, call.id, left, answer.failures)
+            LaunchRequestAnswered(self._journal.now, request.id, left, answer.failures)
         )
 
-    async def _refused(self, call: LaunchRequest, error: ProviderError) -> None:
+    async def _refused(self, request: LaunchRequest, error: ProviderError) -> None:
         failure = LaunchFailure(
             error.failure, error.code, error.message, error.offering, error.reach
         )
         await self._journal.record(
-            LaunchRequestAnswered(self._journal.now, call.id, (), (failure,), error.retry_after)
+            LaunchRequestAnswered(self._journal.now, request.id, (), (failure,), error.retry_after)
         )

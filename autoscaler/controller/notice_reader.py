@@ -1,7 +1,7 @@
-"""Reads providers' notices, makes facts of them, and takes them off their queues once durable.
+"""Reads providers' notices from their queues, records them, and then deletes them from the queue.
 
-It never decides what follows. A message that cannot be understood is logged, counted and taken
-off the queue; one that could not be applied comes again, a few times at most.
+A message that cannot be parsed is logged, counted and deleted. A message that could not be applied
+is received again, a limited number of times.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Second
 from autoscaler.model.interruptions import NoticeKind
 
 WAIT: Seconds = 20.0
-"""SQS lets a request wait no longer (real seconds)."""
+"""Longest wait of one request that SQS allows (real seconds)."""
 
 FIRST_PAUSE: Seconds = 5.0
 LONGEST_PAUSE: Seconds = 300.0
@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 
 class NoticeReader:
-    """One endless task for each queue; a queue's trouble is its own."""
+    """Reads each queue in a task of its own, so that one failing queue does not delay the others."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class NoticeReader:
 
     @property
     def tasks(self) -> list[PeriodicTask]:
-        """One for each queue, to be looked after by the reconciler."""
-        return [partial(self._attend, name) for name in self._queues]
+        """One endless task for each queue."""
+        return [partial(self._read_repeatedly, name) for name in self._queues]
 
-    async def _attend(self, name: ProviderName) -> None:
+    async def _read_repeatedly(self, name: ProviderName) -> None:
         pause = FIRST_PAUSE
         while True:
             try:
@@ -63,8 +63,10 @@ class NoticeReader:
                 pause = FIRST_PAUSE
 
     async def read(self, name: ProviderName) -> int:
-        """Receive, apply, settle; how many messages. Raises ProviderError, OutcomeUnknownError,
-        StoreError."""
+        """Receive, apply and settle messages once. Return the number of messages.
+
+        Raises: ProviderError, OutcomeUnknownError, StoreError.
+        """
         queue = self._queues[name]
         messages = await queue.receive(WAIT)
         if not messages:
@@ -76,7 +78,7 @@ class NoticeReader:
             for one in understood
             for machine in one.machines
         ]
-        # Durable before it is taken off the queue: a crash in between has it come again.
+        # Durable before the message is deleted, so that a crash in between loses no notice.
         await self._journal.record(*events)
         waiting = {
             message.receipt
@@ -86,9 +88,9 @@ class NoticeReader:
         done = [message.receipt for message in messages if message.receipt not in waiting]
         if waiting:
             try:
-                await self._look_at(name, queue, understood)
+                await self._read_machines(name, queue, understood)
             except (ProviderError, OutcomeUnknownError):
-                # What needs no look does not wait for one: a spot machine has two minutes.
+                # Settle the other notices now: a spot instance has only two minutes.
                 await self._settle(queue, done)
                 raise
         await self._settle(queue, [message.receipt for message in messages])
@@ -112,10 +114,10 @@ class NoticeReader:
         self._telemetry.notice(name, kind)
         return None if message.poison else message.notice
 
-    async def _look_at(
+    async def _read_machines(
         self, name: ProviderName, queue: NoticeQueue, notices: Sequence[Notice]
     ) -> None:
-        """Take in what the provider shows of our machines whose state is said to have changed."""
+        """Read and record the machines of this fleet whose state has changed according to the notices."""
         changed = {
             machine
             for one in notices

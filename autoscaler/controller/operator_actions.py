@@ -1,7 +1,7 @@
-"""Takes an operator's confirmations: they become facts unless something speaks against them.
+"""Carries out operators' requests: terminate a machine, adopt an installation, close a circuit breaker.
 
-It asks GitHub who is at work before a machine is given up, and ends nothing itself: that a machine
-was confirmed makes it due.
+Before a machine is released, the controller asks GitHub which runners are at work. The planner then
+terminates the released machine.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -40,14 +40,14 @@ class OperatorActions:
         providers: Collection[ProviderName],
         taken_over: Callable[[InstallationId], None] = lambda _: None,
     ) -> None:
-        """`taken_over` hears of another id before it is durable, and tags with it from then on."""
+        """`taken_over` is called with an adopted id before that is durable, to accept its tags."""
         self._journal = journal
         self._lists = lists
         self._providers = providers
         self._taken_over = taken_over
 
     def unverified(self) -> Sequence[UnverifiedMachine]:
-        """Every machine that cannot be told, and those that do not terminate."""
+        """See `OperatorRequests.unverified`."""
         return unverified(self._journal.ledger.state)
 
     def unlisted(self) -> Sequence[ProviderName]:
@@ -59,16 +59,16 @@ class OperatorActions:
         found = self._unverified_machine(machine)
         if not force:
             at_work = await self._at_work()
-            found = self._unverified_machine(machine)  # GitHub took its time
+            found = self._unverified_machine(machine)  # its state may have changed meanwhile
             life = life_of(self._journal.ledger.state, found, at_work, self._journal.now)
             if life is not None:
                 _refuse(
                     RefusalKind.CONTRADICTED,
-                    f"machine {found.id} is not ended: {life}. Wait until that is over, or look at "
-                    "the machine itself and say it again with --force",
+                    f"machine {found.id} may be running a job: {life}. Wait until the job is over, or "
+                    "check the machine itself and repeat the command with --force",
                 )
         await self._journal.record(MachineReleasedByOperator(self._journal.now, found.id))
-        _log.warning("orphan_confirmed", machine=found.id, forced=force)
+        _log.warning("machine_released_by_operator", machine=found.id, forced=force)
         return found.id
 
     async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
@@ -77,7 +77,7 @@ class OperatorActions:
         refusal = refusal_of_takeover(self._journal.ledger.state, old, force=force)
         if refusal is not None:
             _refuse(RefusalKind.CONTRADICTED, refusal)
-        # No await between the look and the change: no call may be recorded in between.
+        # No await between the check and the change: no launch request may be recorded in between.
         self._taken_over(old)
         self._journal.note(InstallationTakenOver(self._journal.now, old))
         self._journal.changed.set()
@@ -89,7 +89,7 @@ class OperatorActions:
         """See `OperatorRequests.close_circuit`."""
         name, state = SkuName(sku), self._journal.ledger.state
         if name not in state.catalogue.skus:
-            _refuse(RefusalKind.UNKNOWN, f"no SKU of this fleet is called {sku}")
+            _refuse(RefusalKind.UNKNOWN, f"this fleet has no SKU {sku}")
         if not open_circuits(state, name):
             _refuse(RefusalKind.CONTRADICTED, f"the circuit breaker of {sku} is not open")
         detail = "an operator closed it"
@@ -98,7 +98,7 @@ class OperatorActions:
         return name
 
     async def _at_work(self) -> list[RunnerName]:
-        """Every registration that GitHub shows busy or online, whoever's."""
+        """Return the names of all runners that GitHub shows as busy or online, of any installation."""
         found: list[RunnerName] = []
         for scope in self._journal.ledger.state.catalogue.scopes:
             try:
@@ -106,8 +106,8 @@ class OperatorActions:
             except GitHubError as error:
                 _refuse(
                     RefusalKind.UNREACHABLE,
-                    f"GitHub could not be asked who is at work: {error}. Try again, or look at the "
-                    "machine itself and say it again with --force",
+                    f"GitHub's runners could not be listed: {error}. Try again, or check the "
+                    "machine itself and repeat the command with --force",
                 )
             found += [one.name for one in listed.items if one.busy or one.online]
         return found
@@ -121,19 +121,21 @@ class OperatorActions:
             if machine in others:
                 _refuse(
                     RefusalKind.CONTRADICTED,
-                    f"{machine} was made by another installation: see autoscaler unverified",
+                    f"{machine} belongs to another installation: see autoscaler unverified",
                 )
-            _refuse(RefusalKind.UNKNOWN, "no such machine is known: see autoscaler unverified")
+            _refuse(
+                RefusalKind.UNKNOWN, f"no machine {machine} is known: see autoscaler unverified"
+            )
         if found.does_not_terminate:
             _refuse(
                 RefusalKind.CONTRADICTED,
-                f"machine {found.id} is being terminated already, and {found.provider} does not do it: "
-                f"{found.provider_words}. Terminate it there",
+                f"machine {found.id} is terminating, but {found.provider} does not terminate it: "
+                f"{found.provider_words}. Terminate it at {found.provider}",
             )
         if not found.is_unverified:
             _refuse(
                 RefusalKind.CONTRADICTED,
-                f"machine {found.id} is {found.state}, and nothing about it needs to be confirmed",
+                f"machine {found.id} is {found.state} and not unverified: the controller manages it itself",
             )
         return found
 

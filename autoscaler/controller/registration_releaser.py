@@ -1,7 +1,7 @@
-"""Takes registrations back that were handed over: unused ones at the machine's own wish, and ones
-whose answer did not reach the machine.
+"""Deletes registrations that were handed over to a machine.
 
-GitHub's refusal (422) always wins: a runner at work is never deleted.
+There are two cases: the machine releases its unused registration, or the answer with the registration
+did not reach the machine. If GitHub refuses (422, the runner is busy), the registration stays.
 """
 
 from typing import NoReturn
@@ -20,13 +20,13 @@ from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState, runne
 TRY_AGAIN: Seconds = 5.0
 
 REMEMBERED_FOR: Seconds = 60.0
-"""How long GitHub's answer to a release is repeated to its machine without asking GitHub again."""
+"""How long a machine that releases again gets GitHub's last answer without another request to GitHub."""
 
 SEAT_CLOSED = "seat closed"
 
 
 class RegistrationReleaser:
-    """Deletes registrations while their machine waits for the answer."""
+    """Deletes registrations at GitHub while the machine waits for the answer."""
 
     def __init__(
         self, journal: Journal, github: GitHub, registrar: Registrar, effects: Effects
@@ -40,9 +40,9 @@ class RegistrationReleaser:
         self._answers: dict[RunnerName, tuple[Instant, int]] = {}
 
     def allowed(self, runner: Runner | None) -> bool:
-        """Whether a DELETE could be sent at once: idle as far as we know, and GitHub answers.
+        """Return True if a DELETE could be sent now: no job is known, and no cooldown is in force.
 
-        One that is over may be asked about again: the answer may not have reached its machine.
+        A registration that is already over counts too: the last answer may not have reached the machine.
         """
         if runner is None or runner.state not in (RunnerState.LISTENING, RunnerState.DONE):
             return False
@@ -55,10 +55,10 @@ class RegistrationReleaser:
         )
 
     async def release(self, runner: Runner | None) -> int:
-        """Delete an idle registration: GitHub's status, or 503 when it could not be asked.
+        """Delete an idle registration and return GitHub's status, or 503 if GitHub gave none.
 
-        Sends one DELETE at a time for a machine and one a minute for a registration: a job with root
-        can send its machine's requests as fast as it likes.
+        Sends one DELETE at a time for a machine and one a minute for a registration, because a job
+        with root can send its machine's requests at any rate.
         """
         if runner is None or runner.github_id is None:
             return 404
@@ -93,17 +93,19 @@ class RegistrationReleaser:
         return status if self._now < until else None
 
     def _remember(self, name: RunnerName, status: int) -> None:
-        # The oldest come first, so that what has expired is dropped without a look at the rest.
+        # The dictionary is in order of expiry, so only its beginning has to be checked.
         self._answers.pop(name, None)
         while self._answers and next(iter(self._answers.values()))[0] <= self._now:
             del self._answers[next(iter(self._answers))]
         self._answers[name] = (self._now + REMEMBERED_FOR, status)
 
     async def replace(self, machine: Machine, runner: Runner) -> None:
-        """The hand-over did not arrive: delete that registration and create another name.
+        """Replace a registration whose hand-over did not arrive: delete it and name a new one.
 
-        Raises BootstrapRefusedError (410) when the seat is closed: GitHub says that it is busy,
-        or too many were handed over. Raises NotKnownYetError while GitHub cannot be asked.
+        Raises:
+            BootstrapRefusedError: 410 if the machine gets no further registration, because GitHub
+                says that the runner is busy or too many registrations were handed over.
+            NotKnownYetError: GitHub cannot be reached now.
         """
         if runner.reason.startswith(SEAT_CLOSED):
             raise BootstrapRefusedError(410, "ended")
@@ -124,7 +126,7 @@ class RegistrationReleaser:
         self._name_again(machine, runner)
 
     def is_replacing(self, name: RunnerName) -> bool:
-        """Whether this registration is being deleted just now."""
+        """Return True while this registration is being deleted."""
         return name in self._replacing
 
     @property
@@ -143,7 +145,7 @@ class RegistrationReleaser:
 
     def _name_again(self, machine: Machine, runner: Runner) -> None:
         if machine.runner != runner.name or machine.state is not MachineState.ASSIGNED:
-            return  # another poll of the same machine was quicker, or it left meanwhile
+            return  # another poll already replaced it, or the machine terminated meanwhile
         catalogue = self._journal.ledger.state.catalogue
         name = runner_name(
             catalogue.fleet, catalogue.installations.own, machine.id, machine.tries + 1
@@ -156,12 +158,12 @@ class RegistrationReleaser:
         self._effects.start(self._record_and_register(name))
 
     async def _record_and_register(self, name: RunnerName) -> None:
-        # Not the poll's own work: a poll whose connection breaks here would leave it half done.
+        # Runs in the background: a poll whose connection breaks would cancel it halfway.
         await self._journal.commit()
         await self._registrar.register(name)
 
     async def _close(self, runner: Runner, reason: str) -> NoReturn:
-        # The machine powers itself off on 410; nobody else may end it, for it may be busy.
+        # The machine powers itself off on 410. The controller must not terminate it: it may be busy.
         await self._journal.record(
             e.RunnerClosed(self._now, runner.name, f"{SEAT_CLOSED}: {reason}")
         )

@@ -1,7 +1,7 @@
-"""Has GitHub run jobs again that died with their machines, as soon as it allows it.
+"""Requests re-runs of jobs whose machines were lost, as soon as GitHub allows it.
 
-Which jobs those are, how often a run may be tried and when to ask again is the ledger's to say.
-A request is recorded before it is sent: after a crash the run's attempt tells what became of it.
+The ledger decides which jobs to re-run, how often and when. A request is recorded before it is sent:
+after a crash, the run's attempt number shows whether GitHub accepted it.
 """
 
 import structlog
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Rerunner:
-    """One request at a time: a re-run is never urgent."""
+    """Sends one re-run request at a time, because a re-run is never urgent."""
 
     def __init__(self, journal: Journal, reruns: Reruns, clock: Clock) -> None:
         self._journal = journal
@@ -29,13 +29,13 @@ class Rerunner:
         self._clock = clock
 
     async def run(self) -> None:
-        """Until it is cancelled. Raises StoreError."""
+        """Request due re-runs until cancelled. Raises StoreError."""
         while True:
             await self.ask_for_due()
             await self._clock.sleep(LOOK_EVERY)
 
     async def ask_for_due(self) -> None:
-        """Ask once for each run that is due now. Raises StoreError."""
+        """Request the re-runs that are due now, once each. Raises StoreError."""
         for group in due_reruns(self._journal.ledger.state, self._journal.now):
             await self._ask(group)
 
@@ -46,8 +46,8 @@ class Rerunner:
         try:
             answer = await self._reruns.rerun(repository, run_id, attempt, jobs)
         except GitHubError as error:
-            # The permission may be missing, or GitHub says so of a run that is not complete.
-            _log.warning("not_run_again", repository=repository, run=run_id, error=str(error))
+            # The permission may be missing, or the run is not complete yet.
+            _log.warning("rerun_failed", repository=repository, run=run_id, error=str(error))
             open_ones = error.jobs if isinstance(error, RerunUnknownError) else ()
             answered = tuple(job for job in jobs if job not in open_ones)
             answer = RerunAnswer(answered, None, str(error))
@@ -55,4 +55,6 @@ class Rerunner:
             fact = RerunAnswered(self._journal.now, answer.jobs, answer.outcome, answer.detail)
             await self._journal.record(fact)
         if answer.apart and len(group) > 1:
-            await self._ask(group[:1])  # the others wait for the attempt that this makes
+            await self._ask(
+                group[:1]
+            )  # the other jobs wait for the attempt that this request creates

@@ -1,4 +1,4 @@
-"""Carries out ends: machines are collected for a moment and ended in one request a provider."""
+"""Terminates machines, in batches of one request for each provider."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,7 +18,7 @@ MOST_AT_ONCE = 500
 
 
 class Terminator:
-    """A refused end is recorded; the ledger has the planner look at that machine again."""
+    """Terminates machines and records each refusal. The planner requests a refused termination again."""
 
     def __init__(
         self, journal: Journal, providers: Mapping[ProviderName, Provider], pacing: Clock
@@ -29,10 +29,10 @@ class Terminator:
         self._gathered: dict[ProviderName, list[MachineId]] = {}
 
     async def terminate(self, machine: MachineId) -> None:
-        """End a machine together with those whose turn comes at the same time."""
+        """Terminate a machine, in one batch with others that are requested within `GATHER_FOR`."""
         provider = self._journal.ledger.state.machines[machine].provider
         if provider not in self._providers:
-            error = f"provider {provider} is not configured any more"
+            error = f"provider {provider} is no longer configured"
             await self._journal.record(TerminationAnswered(self._journal.now, machine, error))
             self._report([machine])
             return
@@ -64,7 +64,7 @@ class Terminator:
         self._report(ids[provider_id] for provider_id in asked)
 
     def _report(self, machines: Iterable[MachineId]) -> None:
-        """Log the machines that their provider was asked to terminate again and again."""
+        """Log the machines that still exist after repeated termination requests."""
         known = self._journal.ledger.state.machines
         for machine in machines:
             record = known.get(machine)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from autoscaler.controller.executor import ENDED_AT_ONCE, LAUNCHED_AT_ONCE, RECORDED_AT_ONCE
+from autoscaler.controller.executor import TERMINATED_AT_ONCE, LAUNCHED_AT_ONCE, RECORDED_AT_ONCE
 from autoscaler.controller.intake import APPLIED_AT_ONCE
 from autoscaler.controller.launcher import ANSWERED_AT_ONCE
 from autoscaler.controller.reconciler import LARGE_FLEET
@@ -255,7 +255,7 @@ async def test_launches_recorded_in_pieces_stop_at_a_quota_that_is_read_meanwhil
 @on_virtual_time
 async def test_machines_are_ended_a_hundred_in_a_step_and_all_of_them() -> None:
     """What is heard of the others meanwhile counts: each step is planned anew."""
-    many = 3 * ENDED_AT_ONCE + 20
+    many = 3 * TERMINATED_AT_ONCE + 20
     world = wants(many)
     controller = Controller(world)
     await controller.resume()
@@ -264,5 +264,5 @@ async def test_machines_are_ended_a_hundred_in_a_step_and_all_of_them() -> None:
     await world.clock.sleep(24 * 3600.0)
     for _ in range(8):
         await controller.turn()
-    assert 0 < most_in_a_commit(world, MachineState.TERMINATING) <= ENDED_AT_ONCE
+    assert 0 < most_in_a_commit(world, MachineState.TERMINATING) <= TERMINATED_AT_ONCE
     assert count(controller, MachineState.LAUNCHED) == 0

@@ -124,7 +124,7 @@ async def test_a_machine_that_may_be_at_work_is_kept_until_the_operator_insists(
         desk.at_work(f"ci-{INSTALLATION}-m-1", **shown)
         refused = await desk.refused("i-1")
         assert refused.kind is RefusalKind.CONTRADICTED
-        assert "x-i-1 is not ended: 1 runners at work may be on it" in refused.reason
+        assert "x-i-1 may be running a job: 1 runners at work may be on it" in refused.reason
         assert "--force" in refused.reason
     await desk.controller.turn()
     assert desk.world.east.ended == []

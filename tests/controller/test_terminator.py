@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.executor import ENDED_AT_ONCE
+from autoscaler.controller.executor import TERMINATED_AT_ONCE
 from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError
@@ -143,7 +143,9 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
         operator_actions = OperatorActions(
             controller.journal, FakeLists(world.clock.now), world.providers
         )
-        with pytest.raises(OperatorRequestRefusedError, match=f"east does not do it: {words}"):
+        with pytest.raises(
+            OperatorRequestRefusedError, match=f"east does not terminate it: {words}"
+        ):
             await operator_actions.terminate(agent.machine)
         assert told[-1] == {
             "event": "machine_not_terminated",
@@ -195,7 +197,7 @@ async def test_many_ends_are_sent_in_pieces_that_a_provider_takes() -> None:
     world = World()
     controller, agents = await launched(world, 501)
     await world.clock.sleep(15 * 60.0)
-    for _ in range(-(-501 // ENDED_AT_ONCE)):
+    for _ in range(-(-501 // TERMINATED_AT_ONCE)):
         await controller.turn(0.0)
     await controller.turn()
     assert [len(request) for request in world.east.ended] == [500, 1]
@@ -212,4 +214,4 @@ async def test_a_machine_of_a_provider_that_left_the_configuration_is_left_alone
     machine = controller.only_machine()
     assert machine.state is MachineState.TERMINATING
     rows = await world.store.history("machine", machine.id)
-    assert "provider east is not configured any more" in [row.detail for row in rows]
+    assert "provider east is no longer configured" in [row.detail for row in rows]

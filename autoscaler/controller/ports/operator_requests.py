@@ -1,7 +1,4 @@
-"""What an operator may see and confirm, and why that may be refused.
-
-The server hands requests on by it; whether a confirmation is believed is not decided there.
-"""
+"""The requests that an operator can send to the controller, and the reasons to refuse them."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -12,7 +9,7 @@ from autoscaler.model.unverified import UnverifiedMachine
 
 
 class RefusalKind(StrEnum):
-    """What sort of reason it is, for who asks by machine."""
+    """Machine-readable kind of a refusal."""
 
     UNKNOWN = "unknown"
     CONTRADICTED = "contradicted"
@@ -20,7 +17,7 @@ class RefusalKind(StrEnum):
 
 
 class OperatorRequestRefusedError(Exception):
-    """Nothing was changed. The text says why and what to do, in words for an operator."""
+    """The request was refused and changed nothing. The text says why and what the operator can do."""
 
     def __init__(self, kind: RefusalKind, reason: str) -> None:
         super().__init__(reason)
@@ -29,30 +26,30 @@ class OperatorRequestRefusedError(Exception):
 
 
 class OperatorRequests(Protocol):
-    """What the operator's requests come to."""
+    """What an operator can request."""
 
     def unverified(self) -> Sequence[UnverifiedMachine]:
-        """Every machine that cannot be told."""
+        """Return the unverified machines, and the machines that do not terminate."""
 
     def unlisted(self) -> Sequence[ProviderName]:
-        """The providers that were not listed whole since the start: what they have is not known."""
+        """Return the providers whose machines were not listed completely since the start."""
 
     async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
-        """A machine, by our id or its provider's, is nobody's: it is ended.
+        """Release an unverified machine, by its own or its provider's id, to be terminated.
 
-        With `force`, although it may be alive. Durable on return. Raises OperatorRequestRefusedError,
-        StoreError.
+        With `force`, also if it may be running a job. Durable on return.
+        Raises: OperatorRequestRefusedError, StoreError.
         """
 
     async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
-        """The store of this installation is lost: its id and machines are ours from now on.
+        """Take over the id and the machines of an installation whose store is lost.
 
-        With `force`, although this store has machines of its own. Durable on return. Raises
-        OperatorRequestRefusedError, StoreError.
+        With `force`, also if this store has machines of its own. Durable on return.
+        Raises: OperatorRequestRefusedError, StoreError.
         """
 
     async def close_circuit(self, sku: str) -> SkuName:
-        """What opened this SKU's circuit breaker is mended: machines are launched as before.
+        """Close the circuit breaker of a SKU, so that machines are launched as before.
 
-        Durable on return. Raises OperatorRequestRefusedError, StoreError.
+        Durable on return. Raises: OperatorRequestRefusedError, StoreError.
         """
