@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from autoscaler.controller.executor import TERMINATED_AT_ONCE, LAUNCHED_AT_ONCE, RECORDED_AT_ONCE
+from autoscaler.controller.executor import LAUNCHED_AT_ONCE, RECORDED_AT_ONCE, TERMINATED_AT_ONCE
 from autoscaler.controller.intake import APPLIED_AT_ONCE
 from autoscaler.controller.launcher import ANSWERED_AT_ONCE
 from autoscaler.controller.reconciler import LARGE_FLEET

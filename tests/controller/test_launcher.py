@@ -76,7 +76,9 @@ async def test_a_partial_answer_fills_slots_and_fails_the_rest() -> None:
     assert again["token"] != json.loads(world.east.sent[0].request)["token"]
 
 
-@pytest.mark.parametrize("failure", [f for f in FailureClass if f not in ("boot_deadline", "gate")])
+@pytest.mark.parametrize(
+    "failure", [f for f in FailureClass if f not in ("boot_deadline", "health_check")]
+)
 def test_a_refusal_of_any_class_fails_the_slots_and_waits(failure: FailureClass) -> None:
     @on_virtual_time
     async def scenario() -> None:
