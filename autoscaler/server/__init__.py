@@ -1,4 +1,4 @@
-"""HTTP: the webhook, the machines' bootstrap, health and metrics, and the listeners they stand on.
+"""The HTTP server: webhook, bootstrap, admin, health and metrics endpoints, and their listeners.
 
-Parses and answers; every decision is behind a port or a callable.
+The endpoints parse requests and write answers. Ports and callables make the decisions.
 """

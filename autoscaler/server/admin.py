@@ -1,7 +1,7 @@
-"""What an operator asks and confirms, over HTTP with a bearer token: see docs/operations.md.
+"""The /admin endpoints, for operators with a bearer token: see docs/operations.md.
 
-Decides who may ask and which requests have a shape. Whether a confirmation is believed is behind
-the OperatorRequests port. Tokens and requests are never logged; a reason goes to who showed a token.
+Checks tokens and the format of requests. The OperatorRequests port decides whether to carry out a request.
+Tokens and requests are never logged. Only a request with a valid token gets a reason.
 """
 
 import json
@@ -24,10 +24,10 @@ from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.bodies import Bodies, BodyRefusedError
 from autoscaler.server.refusal_log import RefusalLog
 
-MOST_SHOWN = 10_000
-"""Machines in one answer: some 5 MB."""
+MAX_MACHINES = 10_000
+"""Maximum number of machines in one answer: about 5 MB."""
 
-_LARGEST_BODY = 4096
+_MAX_BODY_BYTES = 4096
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _INSTALLATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _STATUS = {RefusalKind.UNKNOWN: 404, RefusalKind.CONTRADICTED: 409, RefusalKind.UNREACHABLE: 503}
@@ -37,20 +37,20 @@ _Act = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class _MalformedError(Exception):
-    """A request of no right shape."""
+    """The request has a wrong format."""
 
 
 class AdminEndpoint:
-    """The operator's routes. `tokens` are those that are believed: at least one."""
+    """The operators' routes. `tokens` are the valid tokens, at least one."""
 
     def __init__(self, requests: OperatorRequests, tokens: Sequence[bytes]) -> None:
         self._requests = requests
         self._tokens = BearerTokens(tokens)
-        self._bodies = Bodies(_LARGEST_BODY)
+        self._bodies = Bodies(_MAX_BODY_BYTES)
         self._refusals = RefusalLog()
 
     def add_to(self, app: web.Application, _patience: Seconds, /) -> None:
-        """Put the routes on a listener. Nothing of them outlasts a request."""
+        """Add the routes to a listener. They leave no work behind a request."""
         app.router.add_get("/admin/unverified", partial(self._answer, self._unverified))
         app.router.add_post(
             "/admin/machines/{machine}/terminate", partial(self._answer, self._terminate)
@@ -80,7 +80,7 @@ class AdminEndpoint:
 
     async def _unverified(self, _: web.Request) -> web.Response:
         found = self._requests.unverified()
-        shown = [asdict(one) for one in found[:MOST_SHOWN]]
+        shown = [asdict(one) for one in found[:MAX_MACHINES]]
         unlisted = list(self._requests.unlisted())
         return json_answer(200, {"unverified": shown, "total": len(found), "unlisted": unlisted})
 
@@ -88,13 +88,13 @@ class AdminEndpoint:
         machine = request.match_info["machine"]
         if _MACHINE.fullmatch(machine) is None:
             raise _MalformedError
-        told = await self._body(request, {"force"})
-        force = _flag(told, "force")
+        body = await self._body(request, {"force"})
+        force = _flag(body, "force")
         return json_answer(200, {"machine": await self._requests.terminate(machine, force=force)})
 
     async def _adopt(self, request: web.Request) -> web.Response:
-        told = await self._body(request, {"installation", "force"})
-        old, force = told.get("installation"), _flag(told, "force")
+        body = await self._body(request, {"installation", "force"})
+        old, force = body.get("installation"), _flag(body, "force")
         if not isinstance(old, str) or _INSTALLATION.fullmatch(old) is None:
             raise _MalformedError
         taken = await self._requests.adopt(old, force=force)
@@ -108,19 +108,19 @@ class AdminEndpoint:
         return json_answer(200, {"sku": await self._requests.close_circuit(sku)})
 
     async def _body(self, request: web.Request, keys: set[str]) -> dict[str, object]:
-        """A JSON object of these keys at most; nothing at all is an empty one."""
-        async with self._bodies.read(request) as body:
+        """Return the JSON object of the body, with no keys but these. An empty body is an empty object."""
+        async with self._bodies.read(request) as text:
             try:
-                told = json.loads(body.decode() or "{}")
+                body = json.loads(text.decode() or "{}")
             except (ValueError, RecursionError) as error:
                 raise _MalformedError from error
-        if not isinstance(told, dict) or not set(told) <= keys:
+        if not isinstance(body, dict) or not set(body) <= keys:
             raise _MalformedError
-        return told
+        return body
 
 
-def _flag(told: dict[str, object], key: str) -> bool:
-    value = told.get(key, False)
+def _flag(body: dict[str, object], key: str) -> bool:
+    value = body.get(key, False)
     if not isinstance(value, bool):
         raise _MalformedError
     return value

@@ -1,6 +1,6 @@
-"""Answers as the endpoints give them: small JSON bodies, errors as `{"error": WORD}`.
+"""Builds HTTP answers: small JSON bodies, errors as `{"error": WORD}`.
 
-Never puts anything of a request or of an exception into an answer.
+An answer contains no text of a request or of an exception.
 """
 
 import json
@@ -16,7 +16,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 def json_answer(status: int, body: Mapping[str, object]) -> web.Response:
-    """A JSON object, not to be kept by anything on the way."""
+    """Return an answer with a JSON object that proxies must not cache."""
     return web.Response(
         status=status,
         body=json.dumps(body, separators=(",", ":")).encode(),
@@ -26,7 +26,7 @@ def json_answer(status: int, body: Mapping[str, object]) -> web.Response:
 
 
 def error_answer(status: int, word: str, retry_after: Seconds | None = None) -> web.Response:
-    """`{"error": word}`; `retry_after` goes out in whole seconds, rounded up, at least 1."""
+    """Return `{"error": word}`. Retry-After is in whole seconds, rounded up, and at least 1."""
     answer = json_answer(status, {"error": word})
     if retry_after is not None:
         answer.headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
@@ -34,9 +34,9 @@ def error_answer(status: int, word: str, retry_after: Seconds | None = None) -> 
 
 
 def json_errors(handler: Handler) -> Handler:
-    """Return a handler that gives the router's own refusals (404, 405, 417) the same shape as ours.
+    """Return a handler that writes the router's errors (404, 405, 417) as JSON.
 
-    A middleware of aiohttp's would cost each delivery two more coroutines.
+    An aiohttp middleware would cost each delivery two more coroutines.
     """
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:

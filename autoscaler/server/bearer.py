@@ -1,28 +1,28 @@
-"""Checks bearer tokens (RFC 6750) in a time that tells nothing of them."""
+"""Checks bearer tokens (RFC 6750) in constant time."""
 
 import hashlib
 import hmac
 from collections.abc import Sequence
 
-LONGEST_TOKEN = 1024
+MAX_TOKEN_LENGTH = 1024
 
 
 class BearerTokens:
-    """Holds digests, no tokens."""
+    """A set of valid tokens. Keeps their digests only."""
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
         self._digests = [hashlib.sha256(token).digest() for token in tokens]
 
     def __bool__(self) -> bool:
-        """Return whether there is any."""
+        """Return True if there is a valid token."""
         return bool(self._digests)
 
     def accept(self, headers: Sequence[str]) -> bool:
-        """Return whether these Authorization headers are one, with a token that is held."""
+        """Return True if there is exactly one Authorization header, with a valid token."""
         scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
-        if scheme.lower() != "bearer" or not 0 < len(token) <= LONGEST_TOKEN:
+        if scheme.lower() != "bearer" or not 0 < len(token) <= MAX_TOKEN_LENGTH:
             return False
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
-        # Compared with every one, so that the time does not tell which came close.
+        # Compares with every digest, so that the time does not depend on which one matches.
         same = [hmac.compare_digest(digest, known) for known in self._digests]
         return any(same)

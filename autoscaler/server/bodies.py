@@ -1,7 +1,4 @@
-"""Reading request bodies within bounds: bytes each, bytes together, and time.
-
-Decides whether a body may be read at all; never looks into it, never decompresses it.
-"""
+"""Reads request bodies within limits: bytes per body, bytes of all bodies, and time."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -15,7 +12,7 @@ MEBIBYTE = 2**20
 
 
 class BodyRefusedError(Exception):
-    """A body was not read. `reason` is too_large, too_slow, encoded, broken or busy."""
+    """The body was not read. `reason` is too_large, too_slow, encoded, broken or busy."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -24,9 +21,9 @@ class BodyRefusedError(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Body:
-    """What has arrived of one, and until when the rest may; `dropped` when its room was taken.
+    """A body that is being read: its bytes so far, and the timer for the rest.
 
-    `held` is the room that it takes: bytes.
+    `held` is the number of bytes that count for it. `dropped` is set when another body took its memory.
     """
 
     arrived: bytearray = field(default_factory=bytearray)
@@ -37,11 +34,10 @@ class _Body:
 
 @dataclass(slots=True)
 class Bodies:
-    """`limit` bytes a body, `timeout` seconds for one, `together` bytes held at any moment.
+    """Reads bodies of at most `limit` bytes and `timeout` seconds, `together` bytes in memory at once.
 
-    What counts as held is what has arrived: a length that is only declared takes no room. Where
-    there is none left, the body that has been arriving for longest gives up its own: whole ones
-    arrive within milliseconds, and strangers who send slowly must not keep them out.
+    Only received bytes count, not a declared length. When `together` is reached, the oldest incomplete
+    body is dropped: honest bodies arrive within milliseconds, and slow senders must not block them.
     """
 
     limit: int
@@ -51,27 +47,27 @@ class Bodies:
     _arriving: dict[_Body, None] = field(default_factory=dict, init=False)
 
     def read(self, request: web.Request) -> "_Reading":
-        """Return a context that gives the whole body, whose room is given back in its end.
+        """Return a context that reads the whole body and frees its memory at the end.
 
-        Entering it raises BodyRefusedError, ConnectionError when the peer left.
+        Raises: BodyRefusedError on entry, ConnectionError if the peer disconnected.
         """
         return _Reading(self, request)
 
     async def fill(self, body: _Body, request: web.Request) -> bytes:
-        """Return the body, whose room is `body.held`. Raises as entering `read` does."""
+        """Return the body, which counts as `body.held` bytes. Raises: as the context of `read`."""
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise BodyRefusedError("encoded")
         if (request.content_length or 0) > self.limit:
             raise BodyRefusedError("too_large")
         if not request.content.is_eof():
             return await self._wait_for(body, request.content)
-        # Most are there whole: those need neither a timer nor a copy.
+        # Most bodies have arrived completely: those need neither a timer nor a copy.
         whole = _read(request.content)
         self._hold(body, len(whole))
         return whole
 
     def give_back(self, body: _Body) -> None:
-        """Count a body's room as free."""
+        """Count a body's bytes as free."""
         self._held -= body.held
         body.held = 0
 
@@ -96,7 +92,7 @@ class Bodies:
             raise BodyRefusedError("too_large")
         while self._held + more > self.together and self._arriving:
             self._drop(next(iter(self._arriving)))
-        # Dropped just now, perhaps, or while this chunk was on its way.
+        # This body may have been dropped just now, or while this chunk arrived.
         if body.dropped or self._held + more > self.together:
             raise BodyRefusedError("busy")
         body.held += more
@@ -113,7 +109,7 @@ class Bodies:
 
 @dataclass(slots=True)
 class _Reading:
-    """`Bodies.read`: a class, because a generator's context costs each delivery 5 us more."""
+    """The context of `Bodies.read`. A context manager made from a generator is 5 us slower per delivery."""
 
     bodies: Bodies
     request: web.Request

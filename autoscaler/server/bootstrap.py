@@ -1,7 +1,7 @@
-"""The HTTP side of docs/bootstrap.md: requests checked for shape and size, refusals put in words.
+"""The machines' HTTP endpoints (docs/bootstrap.md): checks format and size, and answers.
 
-Who is believed, what is assigned and when are the Bootstrap port's decisions. Nonces, proofs and
-JIT configurations are never logged.
+The Bootstrap port verifies identities and assigns registrations. Nonces, proofs and JIT
+configurations are never logged.
 """
 
 import asyncio
@@ -34,22 +34,24 @@ from autoscaler.server.refusal_log import RefusalLog
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BEARER = re.compile(r"[Bb]earer ([0-9a-fA-F]{64})")
 
-_NEXT_IS_FAR: frozenset[requests.Step] = frozenset({"acknowledge", "heartbeat"})
-"""A machine at work speaks once a minute: thousands of idle connections would cost 12 KB each, and
-several times that with TLS."""
+_CLOSES: frozenset[requests.Step] = frozenset({"acknowledge", "heartbeat"})
+"""Steps whose answer closes the connection. A machine with a job sends one request a minute, and an idle
+connection costs 12 KB, or several times as much with TLS."""
 
 Result = dict[str, object] | None
-"""A JSON body for a 200, or nothing for a 204."""
+"""The JSON body of a 200 answer, or None for 204."""
 
 Read = Callable[[], AbstractAsyncContextManager[bytes]]
-"""Reads a request's body, which is held as long as the context. Raises BodyRefusedError."""
+"""Reads a request's body, which counts as in memory inside the context. Raises: BodyRefusedError."""
 
 
 @dataclass(frozen=True, slots=True)
 class BootstrapLimits:
-    """`body` bytes a request. Of attestations, which cost us most of what strangers ask (half a
-    millisecond of an EC2 proof), `attestations` are checked before anything else has its turn, and
-    `queued` wait for theirs: more than a boot wave, and at 64 KiB each no more than 64 MiB.
+    """Limits of the bootstrap endpoints.
+
+    `body` is the maximum number of bytes of a request. At most `attestations` attestations are verified
+    at once, because verifying an EC2 proof takes half a millisecond. At most `queued` further ones wait:
+    more than machines boot at once, and 64 MiB at most at 64 KiB each.
     """
 
     body: int = 64 * 1024
@@ -60,7 +62,7 @@ class BootstrapLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One route of a machine that has said hello. `act` gets its id, its nonce and the body."""
+    """One route for attested machines. `act` gets the machine's ID, its nonce and the body."""
 
     name: requests.Step
     shape: type[requests.Request]
@@ -68,8 +70,11 @@ class _Step:
 
 
 class BootstrapEndpoint:
-    """The machines' routes. `agent` is the file that this controller gives its machines, `earlier`
-    are those that machines launched by other versions may still ask for."""
+    """The machines' routes.
+
+    `agent` is the agent of this version. `earlier` are the agents of other versions, for machines that
+    those versions launched.
+    """
 
     def __init__(
         self,
@@ -94,7 +99,7 @@ class BootstrapEndpoint:
         self.agent_sha256 = hashlib.sha256(agent).hexdigest()
 
     def add_to(self, app: web.Application, patience: Seconds, /) -> None:
-        """Put the routes on a listener; when it stops, long polls end and the rest finishes."""
+        """Add the routes to a listener. When it stops, long polls end at once and other requests finish."""
 
         async def finish(_: web.Application) -> None:
             await self._completion.finish(patience)
@@ -142,11 +147,11 @@ class BootstrapEndpoint:
         return await self.hear(step, request.match_info["machine"], authorization, read)
 
     async def receive_attestation(self, read: Read) -> web.Response:
-        """Answer a machine that says who it is."""
+        """Answer an attestation."""
 
         async def work() -> Result:
             body = await _body(read, requests.AttestationRequest)
-            checking = await self._turn()
+            checking = await self._wait_to_verify()
             return await self._completion.run(self._attest(body, checking))
 
         return await self._answer("hello", None, work())
@@ -154,7 +159,7 @@ class BootstrapEndpoint:
     async def hear(
         self, name: requests.Step, machine: str, authorization: str, read: Read
     ) -> web.Response:
-        """Answer any other step; the body is read only where the rest could be a machine's."""
+        """Answer a request of any other step. Reads the body only if ID and nonce have the right format."""
         step = self._steps[name]
         if not _MACHINE.fullmatch(machine):
             machine = ""
@@ -167,7 +172,7 @@ class BootstrapEndpoint:
                 raise BootstrapRefusedError(401, "nonce")
             body = await _body(read, step.shape)
             act = step.act(MachineId(machine), bearer[1], body)
-            # A poll ends with its connection; everything else that was said is carried out.
+            # A poll ends with its connection. Other requests are carried out after a disconnect, too.
             return await (act if name == "poll" else self._completion.run(act))
 
         return await self._answer(name, machine or None, work())
@@ -182,8 +187,8 @@ class BootstrapEndpoint:
         except REFUSALS as error:
             refusal = refusal_of(error)
             word = refusal.word
-            told = {"step": step, "status": refusal.status, "reason": word}
-            self._refusals.note("bootstrap refused", step, word, machine=machine, **told)
+            fields = {"step": step, "status": refusal.status, "reason": word}
+            self._refusals.note("bootstrap_request_refused", step, word, machine=machine, **fields)
             answer = error_answer(refusal.status, word, refusal.retry_after)
         except (asyncio.CancelledError, ConnectionError):
             word = "aborted"
@@ -192,12 +197,17 @@ class BootstrapEndpoint:
             answer = web.Response(status=204) if result is None else json_answer(200, result)
         finally:
             self._telemetry.bootstrap(step, word)
-        if self._closing or step in _NEXT_IS_FAR:
+        if self._closing or step in _CLOSES:
             answer.force_close()
         return answer
 
-    async def _turn(self) -> ExitStack:
-        """A turn to be checked. It ends with the check: what waits for a list keeps nobody out."""
+    async def _wait_to_verify(self) -> ExitStack:
+        """Wait until an attestation may be verified. Closing the result lets the next one start.
+
+        The result is closed after the verification, before the wait for a provider listing.
+
+        Raises: BootstrapRefusedError if too many attestations wait.
+        """
         if self._checks.locked() and self._queued >= self._limits.queued:
             raise BootstrapRefusedError(429, "busy")
         self._queued += 1
@@ -205,9 +215,9 @@ class BootstrapEndpoint:
             await self._checks.acquire()
         finally:
             self._queued -= 1
-        turn = ExitStack()
-        turn.callback(self._checks.release)
-        return turn
+        checking = ExitStack()
+        checking.callback(self._checks.release)
+        return checking
 
     async def _attest(self, body: requests.AttestationRequest, checking: ExitStack) -> Result:
         with checking:
@@ -239,7 +249,7 @@ class BootstrapEndpoint:
     async def _wait_for_assignment(
         self, machine: MachineId, nonce: str, wait: Seconds
     ) -> StayReady | Assigned:
-        # While the listener stops, the port is still asked, but waits for nothing.
+        # While the listener stops, a poll asks the port once and does not wait.
         waiting = asyncio.get_running_loop().create_task(
             self._bootstrap.poll(machine, nonce, 0.0 if self._closing else wait)
         )

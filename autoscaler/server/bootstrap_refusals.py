@@ -1,6 +1,6 @@
-"""From what went wrong with a bootstrap request to its status and its word, as docs/bootstrap.md has them.
+"""Maps errors of bootstrap requests to statuses and words of docs/bootstrap.md.
 
-Never passes on the text of an error: it may hold what the machine sent.
+An answer never contains the text of an error, which may contain what the machine sent.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ REFUSALS = (
     BodyRefusedError,
     ValidationError,
 )
-"""The errors that are answers; any other one is a defect."""
+"""The errors with an answer of their own. Any other error is a bug: 500."""
 
 _TOO_MANY_REQUESTS = 429
 _RETRY_AFTER: Seconds = 5.0
@@ -27,7 +27,7 @@ _RETRY_AFTER: Seconds = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A status, its word, and after how many seconds to try again, where that helps."""
+    """A status, its word, and the seconds after which a retry can help, if it can."""
 
     status: int
     word: str
@@ -35,7 +35,10 @@ class Refusal:
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """The answer to one of REFUSALS. Raises TypeError for another."""
+    """Return the answer to an error of REFUSALS.
+
+    Raises: TypeError for another error.
+    """
     match error:
         case BootstrapRefusedError():
             again = _RETRY_AFTER if error.status == _TOO_MANY_REQUESTS else None

@@ -1,7 +1,6 @@
-"""The shapes of what machines send (docs/bootstrap.md, version 1), each field bounded.
+"""The bodies of the machines' requests (docs/bootstrap.md, version 1), with bounded fields.
 
-Keys that are not known are ignored, so that a newer agent is understood. What a shape means is
-not decided here.
+Unknown keys are ignored, so that a newer agent can talk to this controller.
 """
 
 import base64
@@ -17,27 +16,30 @@ _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z")]
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+-]{0,31}")
 
 MAX_WAIT = 50.0
-"""The longest poll, in seconds."""
+"""Longest wait of a poll, in seconds."""
 
 MAX_DETAIL = 1_000
-"""Characters of a machine's own words that are passed on; the rest is cut off."""
+"""Maximum number of characters of a machine's free text. The rest is cut off."""
 
 
 def _decoded(proof: object) -> bytes:
-    """Decode once; line breaks are allowed, as the metadata service has them. Raises ValueError."""
+    """Return the decoded proof. Allows line breaks, which EC2's metadata service writes.
+
+    Raises: ValueError.
+    """
     if not isinstance(proof, str) or not proof.isascii():
         raise ValueError("proof is not base64")
     return base64.b64decode("".join(proof.split()), validate=True)
 
 
 class Request(BaseModel):
-    """A body of nothing but, perhaps, keys of a later version."""
+    """A body without keys that this version knows."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
 class AttestationRequest(Request):
-    """Who I am, and the nonce that I shall be known by."""
+    """The proof of the machine's identity, and the nonce of its later requests."""
 
     protocol: Annotated[int, Field(ge=0, le=1_000_000)]
     provider: _Word
@@ -47,13 +49,13 @@ class AttestationRequest(Request):
 
 
 class StageRequest(Request):
-    """How far the boot has come."""
+    """The stage that the boot has reached."""
 
     stage: _Word
 
 
 class HealthCheck(Request):
-    """One of the machine's own checks."""
+    """The result of one health check."""
 
     name: _Word
     ok: bool
@@ -61,18 +63,18 @@ class HealthCheck(Request):
 
 
 class HealthChecksRequest(Request):
-    """How the machine's own checks ended."""
+    """The results of the machine's health checks."""
 
     passed: bool
     checks: Annotated[list[HealthCheck], Field(max_length=64)] = Field(default_factory=list)
 
     def summary(self) -> str:
-        """For people: the checks that failed with their details, else the names of all."""
+        """Return the failed checks with their details or, if none failed, the names of all checks."""
         failed = [f"{check.name}: {check.detail}" for check in self.checks if not check.ok]
         return "; ".join(failed) or ", ".join(check.name for check in self.checks)
 
     def runner_version(self) -> str:
-        """The version of actions/runner that the check of that name found, or nothing."""
+        """Return the version of actions/runner from the check `runner_version`, or an empty string."""
         found = (one.detail for one in self.checks if one.ok and one.name == "runner_version")
         version = next(found, "")
         return version if _VERSION.fullmatch(version) else ""
@@ -85,19 +87,19 @@ class PollRequest(Request):
 
 
 class AcknowledgeRequest(Request):
-    """Which assignment the machine has."""
+    """The name of the runner whose assignment the machine received."""
 
     runner: _Word
 
 
 class ExitRequest(Request):
-    """What the machine says of its runner's end."""
+    """How the machine's runner ended."""
 
     detail: str = ""
     reason: str = ""
 
     def known_reason(self) -> ExitReason:
-        """The reason, or `unknown` for a word that is not in the list."""
+        """Return the reason, or `unknown` for an unknown word."""
         words = {reason.value: reason for reason in ExitReason}
         return words.get(self.reason, ExitReason.UNKNOWN)
 
@@ -114,10 +116,10 @@ Step = Literal[
     "release",
     "exit",
 ]
-"""Every step that bootstrap requests are counted under."""
+"""Values of the metrics' label `step`."""
 
 
 def readable(text: str) -> str:
-    """A stranger's words on one line, without control characters, cut to `MAX_DETAIL`."""
+    """Return a machine's text on one line, without control characters, cut to `MAX_DETAIL`."""
     kept = "".join(char if char.isprintable() else " " for char in text[:MAX_DETAIL])
     return kept.strip()

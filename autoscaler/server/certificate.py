@@ -1,6 +1,6 @@
-"""The server's TLS certificate, read again when its files change.
+"""The server's TLS certificate. Reads the files again when they change.
 
-A changed file that cannot be used is logged, and the certificate before it stays in use.
+If the new files cannot be used, logs an error and keeps the earlier certificate in use.
 """
 
 import ssl
@@ -13,30 +13,33 @@ from autoscaler.server.settings import TlsFiles
 _log = structlog.get_logger(__name__)
 
 _Stamp = tuple[tuple[int, int, int] | None, ...]
-"""Inode, size and time of change of each file; None for one that is not there."""
+"""Inode, size and modification time of each file, None for a missing file."""
 
 
 class CertificateError(Exception):
-    """A certificate cannot be used; the message names its files."""
+    """A certificate cannot be used. The message names its files."""
 
 
 class Certificate:
     """The certificate in `files`."""
 
     def __init__(self, files: TlsFiles) -> None:
-        """Read the files. Raises CertificateError."""
+        """Read the files.
+
+        Raises: CertificateError.
+        """
         self._files = files
         self._stamp = _stamp(files)
         self._context = _read(files)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection; reads the files where they have changed.
+        """Return the TLS context for the next connection. Reads the files again if they changed.
 
-        Two calls of stat(2) for each connection need no timer, and find a renewal by its first peer.
+        Two stat(2) calls per connection replace a timer: the first connection gets a renewed certificate.
         """
         stamp = _stamp(self._files)
         if stamp != self._stamp:
-            # Remembered before it is read: a bad file is told of once, and one written later is new.
+            # Set before the files are read, so that one bad version is logged once.
             self._stamp = stamp
             try:
                 self._context = _read(self._files)
@@ -60,7 +63,7 @@ def _stamp_of(file: Path) -> tuple[int, int, int] | None:
 
 
 def _read(files: TlsFiles) -> ssl.SSLContext:
-    """TLS 1.2 and later, the interpreter's modern ciphers, no client certificates."""
+    """Return a context for TLS 1.2 and later, Python's default ciphers, and no client certificates."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -74,5 +77,5 @@ def _read(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Keeps OpenSSL from asking on the terminal for the password of an encrypted key."""
+    """Refuse an encrypted key, for whose password OpenSSL would ask on the terminal."""
     raise ValueError("the key is encrypted")

@@ -1,6 +1,6 @@
-"""Work that goes on to its end although the peer that asked for it has left.
+"""Completes the work of a request even if the peer disconnects.
 
-What is half written must not depend on a stranger's patience. Decides nothing else.
+A disconnect must not leave a write half done.
 """
 
 import asyncio
@@ -23,27 +23,27 @@ class _Running(NamedTuple):
 
 
 class Completion:
-    """Awaits work that a broken connection does not cancel."""
+    """Runs work that a disconnect does not cancel."""
 
     def __init__(self) -> None:
         self._running: OrderedDict[asyncio.Future[Any], _Running] = OrderedDict()
 
     @property
     def longest(self) -> Seconds:
-        """How long the oldest work has been running, by the loop's time."""
+        """How long the oldest work has been running, in seconds of the event loop's clock."""
         if not self._running:
             return 0.0
         oldest = next(iter(self._running.values()))
         return asyncio.get_running_loop().time() - oldest.began
 
     async def run(self, work: Awaitable[T]) -> T:
-        """Its result or its error; when the caller is cancelled, `work` goes on alone.
+        """Return the result of `work` or raise its error. `work` continues if the caller is cancelled.
 
-        A coroutine becomes a task; a future, which goes on by itself, costs none.
+        A coroutine becomes a task. A future needs none.
         """
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
-        # What `asyncio.shield` does, with one callback: three cost a delivery 8 us.
+        # Like `asyncio.shield`, but with one callback instead of three: saves 8 us per delivery.
         ended: asyncio.Future[None] = loop.create_future()
         self._running[task] = _Running(loop.time(), ended)
         task.add_done_callback(self._end)
@@ -55,7 +55,7 @@ class Completion:
         return task.result()
 
     async def finish(self, patience: Seconds) -> None:
-        """Wait for what still runs, at most `patience` seconds, then cancel it."""
+        """Wait at most `patience` seconds for unfinished work, then cancel it."""
         if not self._running:
             return
         _, late = await asyncio.wait(self._running, timeout=patience)
@@ -71,6 +71,6 @@ class Completion:
 
 
 def _note_failure(task: asyncio.Future[Any]) -> None:
-    """Nobody is left to hear the error, so the log is."""
+    """Log an error that no caller will receive."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("request failed after its peer had left", error=type(error).__name__)
+        _log.warning("request_failed_after_disconnect", error=type(error).__name__)

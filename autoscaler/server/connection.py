@@ -1,6 +1,6 @@
-"""One connection: aiohttp's protocol, which tells its place how far its request has come.
+"""One connection: aiohttp's protocol, which reports to its `Place` how far its request has come.
 
-Decides nothing about requests, and gives nothing away: no Server header, no words of aiohttp's.
+Answers contain no Server header and no text of aiohttp.
 """
 
 import asyncio
@@ -11,19 +11,21 @@ from aiohttp import hdrs, web
 
 from autoscaler.server.places import Place, Places, Stage
 
-_STAYS = frozenset({200, 202, 204, 503})
-"""A POST with one of these answers was authenticated, or has to wait (503): a machine that waits for the
-controller to know it tries again every few seconds."""
+_KEEPS_ALIVE = frozenset({200, 202, 204, 503})
+"""Statuses after which a POST's connection stays open. The request was authenticated, or has to be repeated
+(503): a machine that the controller does not know yet tries again every few seconds."""
 
-_KEPT_BESIDE_A_BODY = 4 * 1024
-"""Bytes that a kept connection may have sent since its last answer, apart from a body: heads of GitHub and
-of the agent have at most 1,500. Whatever came behind the request stays in the parser while it idles."""
+_MAX_BYTES_BESIDE_BODY = 4 * 1024
+"""Bytes besides the body that a connection may have sent since its last answer, or it is closed.
+
+Request heads of GitHub and of the agent have at most 1,500 bytes. Bytes after the request stay in the
+parser's memory while the connection idles."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Connection(web.RequestHandler):
-    """Set `place` and `opening`, the task that opens it, before anything can arrive."""
+    """Set `place`, and `opening` to the task that opens the connection, before bytes can arrive."""
 
     __slots__ = ("_heard", "_places", "_stays", "made", "opening", "place")
 
@@ -39,27 +41,27 @@ class Connection(web.RequestHandler):
         self.opening = None
 
     def give_way(self) -> None:
-        """Close at once, in whatever state it is."""
+        """Close the connection at once, in any state."""
         if self.made is not None:
             self.made.abort()
         elif self.opening is not None:
             self.opening.cancel()
 
     def let_go(self) -> None:
-        """Break its cycles, so that it needs no garbage collector (see `app.collecting`)."""
+        """Break the reference cycles, so that freeing it needs no garbage collection (see `app.collecting`)."""
         self.made = self.opening = None
         self.place.close = _is_closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for a head; it has its time after a TLS handshake's."""
-        assert hasattr(transport, "abort")  # uvloop's transports are of no class of asyncio's
+        """Start the time limit of the request's head, after a TLS handshake."""
+        assert hasattr(transport, "abort")  # uvloop's transports are not subclasses of asyncio's
         self.made = transport  # type: ignore[assignment]
         if transport.get_extra_info("ssl_object") is not None:
             self.at(Stage.HEAD)
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Count what comes before it is looked into."""
+        """Count the bytes before the parser reads them."""
         self._heard += len(data)
         self._places.hear(self.place, len(data))
         super().data_received(data)
@@ -71,26 +73,26 @@ class Connection(web.RequestHandler):
         self.let_go()
 
     def at(self, stage: Stage) -> None:
-        """Note how far its request has come."""
+        """Record how far its request has come."""
         self._places.move(self.place, stage)
 
     def read_body(self) -> None:
-        """Note that the request is complete, unless it was answered before that."""
+        """Record that the request is complete, unless it was already answered."""
         if self.place.stage is Stage.BODY:
             self.at(Stage.SERVED)
 
     def may_stay(self, body: int) -> bool:
-        """Return False if it sent much more than a head and a body of so many bytes.
+        """Return False if it sent much more than a head and a body of `body` bytes.
 
-        It may hold heads that nothing counts: those that came together with an earlier request.
+        The parser may then hold further heads, which no limit counts.
         """
         beside, self._heard = self._heard - body, 0
-        return beside <= _KEPT_BESIDE_A_BODY
+        return beside <= _MAX_BYTES_BESIDE_BODY
 
     def answer(self, *, stays: bool) -> None:
-        """Note that an answer is about to be written, after which the connection stays open, or not.
+        """Record that an answer is about to be written, and whether the connection then stays open.
 
-        An answer that the peer does not read has as much time as a head.
+        A peer has as much time to read the answer as to send a head.
         """
         self._stays = stays
         if not stays:
@@ -98,12 +100,12 @@ class Connection(web.RequestHandler):
         self.at(Stage.IDLE if stays else Stage.HEAD)
 
     def pause_writing(self) -> None:
-        """The peer does not read: from now on its connection has as much time as a head."""
+        """Start the time limit of a head, because the peer does not read."""
         super().pause_writing()
         self.at(Stage.HEAD)
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """Stop the time limit, because the peer reads again."""
         super().resume_writing()
         self.at(Stage.IDLE if self._stays else Stage.HEAD)
 
@@ -114,9 +116,9 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return an answer that repeats nothing of what was sent."""
+        """Return an answer that contains no text of the request."""
         super().handle_error(request, status, exc, message)
-        answer = _Unsigned(
+        answer = _WithoutServerHeader(
             status=status, body=b'{"error":"bad_request"}', content_type="application/json"
         )
         if status >= 500:
@@ -126,11 +128,11 @@ class Connection(web.RequestHandler):
 
 
 def _is_closed() -> None:
-    """Do nothing: what `Place.close` is once its connection is closed."""
+    """Do nothing. Replaces `Place.close` after the connection is closed."""
 
 
-class _Unsigned(web.Response):
-    """The signal `on_response_prepare` is not sent for what was no request."""
+class _WithoutServerHeader(web.Response):
+    """An answer to bytes that are not HTTP. aiohttp does not send `on_response_prepare` for it."""
 
     async def _prepare_headers(self) -> None:
         await super()._prepare_headers()
@@ -138,15 +140,15 @@ class _Unsigned(web.Response):
 
 
 async def without_server_header(_: web.BaseRequest, answer: web.StreamResponse) -> None:
-    """Remove what aiohttp adds: the versions of Python and of itself. For `on_response_prepare`."""
+    """Remove the Server header, which shows the versions of Python and aiohttp. For `on_response_prepare`."""
     answer.headers.pop(hdrs.SERVER, None)
 
 
 def serve_in_place(handler: Handler) -> Handler:
-    """Return a handler that notes on the connection how far its request has come.
+    """Return a handler that records on the connection how far its request has come.
 
-    Only machines and GitHub keep their connections: requests that authenticated themselves. What any
-    stranger can ask for (GET) or be refused for ends the connection with its answer.
+    Only authenticated requests, from machines and GitHub, keep their connections open. After a GET or an
+    error, the connection is closed.
     """
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -161,7 +163,7 @@ def serve_in_place(handler: Handler) -> Handler:
         try:
             answer = await handler(request)
             kept = connection.may_stay(request.content.total_bytes)
-            if request.method != hdrs.METH_POST or answer.status not in _STAYS or not kept:
+            if request.method != hdrs.METH_POST or answer.status not in _KEEPS_ALIVE or not kept:
                 answer.force_close()
             stays = answer.keep_alive is not False
             return answer

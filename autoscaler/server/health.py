@@ -1,7 +1,4 @@
-"""GET /healthz, /readyz and /metrics: what callables say, as HTTP.
-
-Whether the process is well is decided where it is known, never here.
-"""
+"""The endpoints /healthz, /readyz and /metrics. Callables supply their content."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,18 +10,21 @@ from autoscaler.server.answers import error_answer, json_answer
 from autoscaler.server.bearer import BearerTokens
 
 Reasons = Callable[[], Sequence[str]]
-"""Why not, in words for people; empty when all is well. Holds no secret, for anyone may read it."""
+"""Returns why the check fails, as text; empty if it succeeds. The text is public: no secrets."""
 
 Exposition = Callable[[], tuple[bytes, str]]
-"""The metrics as text, and their content type."""
-
+"""Returns the metrics as text, and their content type."""
 
 METRICS_AGE: Seconds = 1.0
-"""How old an answer to /metrics may be."""
+"""How long an answer of /metrics is reused."""
 
 
 class HealthEndpoint:
-    """`unhealthy`: restart this process (its loop stands still). `unready`: send it no work yet."""
+    """The health and metrics routes.
+
+    `unhealthy` gives reasons to restart this process (its control loop hangs), `unready` reasons to send
+    it no requests yet.
+    """
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class HealthEndpoint:
         metrics_tokens: Sequence[bytes] = (),
         metrics_age: Seconds = METRICS_AGE,
     ) -> None:
-        """With `metrics_tokens`, /metrics wants one of them; the other two routes never do."""
+        """If there are `metrics_tokens`, /metrics requires one of them. The other routes need no token."""
         self._unhealthy = unhealthy
         self._unready = unready
         self._metrics = metrics
@@ -44,7 +44,7 @@ class HealthEndpoint:
         self._made_at = 0.0
 
     def add_to(self, app: web.Application, _patience: Seconds, /) -> None:
-        """Put the routes on a listener. Nothing of them outlasts a request."""
+        """Add the routes to a listener. They leave no work behind a request."""
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._expose)
@@ -60,7 +60,7 @@ class HealthEndpoint:
             answer = error_answer(401, "token")
             answer.headers["WWW-Authenticate"] = "Bearer"
             return answer
-        # Writing them out takes milliseconds, in which nothing else is served.
+        # Rendering takes milliseconds, in which the event loop serves nothing else.
         now = asyncio.get_running_loop().time()
         if self._made is None or now - self._made_at >= self._age:
             self._made, self._made_at = self._metrics(), now

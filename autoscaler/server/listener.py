@@ -1,7 +1,4 @@
-"""One listening address: its TLS, its bounds on connections and headers, its end.
-
-Decides which connections are taken; what is asked over them is the endpoints' matter.
-"""
+"""One listening address: accepts connections, with TLS and limits on connections and headers."""
 
 import asyncio
 import errno
@@ -22,30 +19,32 @@ from autoscaler.server.places import PlaceLimits, Places
 from autoscaler.server.refusal_log import RefusalLog
 from autoscaler.server.settings import Address, TlsFiles
 
-_TLS_GOODBYE: Seconds = 2.0
+_TLS_SHUTDOWN: Seconds = 2.0
 _LINGERING: Seconds = 2.0
 _BACKLOG = 1_024
 _ACCEPTED_AT_ONCE = 64
 _PAUSE: Seconds = 1.0
-_OUT_OF_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _READ_BUFFER = 64 * 1024
-"""Bytes: a workflow_job body fits, so that most requests are there whole when they are looked at."""
+"""Bytes. A workflow_job body fits, so that most requests have arrived completely when they are handled."""
 
-_LONGEST_LINE = 2_048
-_MOST_HEADERS = 40
-"""GitHub sends 15 headers, of which the longest has 90 bytes; a proxy adds some."""
+_MAX_LINE = 2_048
+_MAX_HEADERS = 40
+"""GitHub sends 15 headers with at most 90 bytes each. A proxy adds some."""
 
 _log = structlog.get_logger(__name__)
 
 
 class ListenError(Exception):
-    """An address could not be bound, or its certificate not be used; the message names it."""
+    """An address cannot be bound, or its certificate cannot be used. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many connections at once; seconds that a TLS handshake or a request's head may take,
-    that a connection may idle, and that stopping may take.
+    """Limits of a listener.
+
+    `connections` is a number. The others are seconds: for a TLS handshake or a request's head, for an idle
+    connection, and for unfinished requests when the listener stops.
     """
 
     connections: int
@@ -55,7 +54,7 @@ class Bounds:
 
 
 class Listener:
-    """An aiohttp application on one address. It accepts itself, to know who connects."""
+    """An aiohttp application on one address. Accepts connections itself, to limit them by peer."""
 
     def __init__(
         self, app: web.Application, address: Address, tls: TlsFiles | None, bounds: Bounds
@@ -75,14 +74,17 @@ class Listener:
 
     @property
     def address(self) -> Address:
-        """Where it listens; before the start, where it is to."""
+        """The bound address; before `start`, the configured one."""
         if not self._sockets:
             return self._wanted
         host, port = self._sockets[0].getsockname()[:2]
         return Address(host, port)
 
     async def start(self) -> None:
-        """Bind and listen. Raises ListenError."""
+        """Bind and listen.
+
+        Raises: ListenError.
+        """
         try:
             self._certificate = None if self._tls is None else Certificate(self._tls)
         except CertificateError as error:
@@ -99,7 +101,7 @@ class Listener:
             self._resume(listening)
 
     async def stop(self) -> None:
-        """Take no more, let requests under way end, close. Idempotent."""
+        """Stop accepting, let unfinished requests end, and close. Idempotent."""
         sockets, self._sockets = self._sockets, []
         if not sockets:
             return
@@ -109,24 +111,24 @@ class Listener:
         for task in self._opening:
             task.cancel()
         await self._runner.cleanup()
-        # A peer that never reads its last bytes may not hold us up.
-        await self._places.empty(_TLS_GOODBYE)
+        # A peer that does not read its last bytes must not delay this.
+        await self._places.empty(_TLS_SHUTDOWN)
 
     def _resume(self, listening: socket.socket) -> None:
         if listening.fileno() >= 0:
             asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        """Accept what waits, a bounded number at once: those that gave way close a turn later."""
+        """Accept some waiting connections: connections that give way close only one loop pass later."""
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 accepted, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return
             except OSError as error:
-                if error.errno not in _OUT_OF_ROOM:
+                if error.errno not in _OUT_OF_RESOURCES:
                     raise
-                self._refusals.note("connections not accepted", reason=error.strerror)
+                self._refusals.note("connections_not_accepted", reason=error.strerror)
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(listening)
                 loop.call_later(_PAUSE, self._resume, listening)
@@ -143,15 +145,15 @@ class Listener:
             lingering_time=_LINGERING,
             read_bufsize=_READ_BUFFER,
             auto_decompress=False,
-            max_line_size=_LONGEST_LINE,
-            max_field_size=_LONGEST_LINE,
-            max_headers=_MOST_HEADERS,
+            max_line_size=_MAX_LINE,
+            max_field_size=_MAX_LINE,
+            max_headers=_MAX_HEADERS,
         )
         place = self._places.take(host, connection.give_way)
         if place is None:
             accepted.close()
             listen = str(self._wanted)
-            self._refusals.note("connections refused: too many", listen=listen, peer=host)
+            self._refusals.note("connections_refused", listen=listen, peer=host)
             return
         connection.place = place
         task = asyncio.get_running_loop().create_task(self._open(accepted, connection))
@@ -161,7 +163,7 @@ class Listener:
         def opened(_: object) -> None:
             self._opening.discard(task)
             if connection.made is None:
-                # Cancelled before it began, perhaps: then nobody else closes the socket.
+                # The task may have been cancelled before it started: then the socket is still open.
                 self._places.leave(place)
                 accepted.close()
                 connection.let_go()
@@ -174,13 +176,13 @@ class Listener:
         if self._certificate is not None:
             tls["ssl"] = self._certificate.context()
             tls["ssl_handshake_timeout"] = self._bounds.head
-            tls["ssl_shutdown_timeout"] = _TLS_GOODBYE
+            tls["ssl_shutdown_timeout"] = _TLS_SHUTDOWN
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: connection, accepted, **tls)
         except OSError:
-            # The peer left, or its handshake failed: strangers' affairs are not worth a line.
+            # The peer disconnected, or its TLS handshake failed: not logged, since anyone can cause it.
             return
 
     def _server(self) -> web.Server:
@@ -190,7 +192,10 @@ class Listener:
 
 
 async def _listen(address: Address) -> list[socket.socket]:
-    """A listening socket for each address that the host has. Raises OSError."""
+    """Return a listening socket for each address of the host.
+
+    Raises: OSError.
+    """
     found = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -212,16 +217,16 @@ async def _listen(address: Address) -> list[socket.socket]:
     return sockets
 
 
-class _WithoutStrangersBytes(logging.Filter):
-    """Drops records of requests that were no HTTP: their text holds what the peer sent."""
+class _WithoutRequestBytes(logging.Filter):
+    """Drops log records about bytes that are not HTTP, because their text contains those bytes."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to log it."""
+        """Return True if the record is logged."""
         return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
 def _http_logger() -> logging.Logger:
     logger = logging.getLogger("autoscaler.server.http")
-    if not any(isinstance(present, _WithoutStrangersBytes) for present in logger.filters):
-        logger.addFilter(_WithoutStrangersBytes())
+    if not any(isinstance(present, _WithoutRequestBytes) for present in logger.filters):
+        logger.addFilter(_WithoutRequestBytes())
     return logger

@@ -2,8 +2,8 @@
 
 A stranger can open any number of connections. So the oldest connection with an unfinished handshake, head
 or body gives way to a new one, then the one that has been idle for longest. A connection whose request is
-being served never does. This module knows no socket: the caller that takes a place passes a function that
-closes the connection.
+being served never does. This module uses no sockets: the caller passes a function that closes the
+connection.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from enum import IntEnum, auto
 from autoscaler.model.identifiers import Seconds
 
 HEADS_TOGETHER = 32 * 2**20
-"""Bytes of incomplete heads that a listener holds at any moment; parsed, they take three times that."""
+"""Maximum bytes of incomplete heads in a listener's memory. Parsed heads take three times as much."""
 
 _V6_NETWORK = 64
 
@@ -24,7 +24,7 @@ class Stage(IntEnum):
     """How far a connection's request has come. An integer, because Python hashes it in a tenth of the time."""
 
     HEAD = auto()
-    """Its handshake or head is under way, or its last answer is being read. `PlaceLimits.head` bounds it."""
+    """Its TLS handshake or head is incomplete, or the peer reads an answer. `PlaceLimits.head` limits it."""
     BODY = auto()
     """The head is complete. The body's reader has a time limit of its own."""
     SERVED = auto()
@@ -42,7 +42,7 @@ class PlaceLimits:
 
     @property
     def of_one_peer(self) -> int:
-        """Three quarters: an address behind which a whole fleet or a proxy stands is served too."""
+        """Connections of one peer: three quarters of all, since a fleet or a proxy can share one address."""
         return max(1, self.connections - self.connections // 4)
 
 
@@ -86,7 +86,7 @@ class _Queues:
 
 
 class Places:
-    """All places of one listener, by the loop's time."""
+    """All places of one listener. Times are those of the event loop's clock."""
 
     def __init__(self, limits: PlaceLimits) -> None:
         self._limits = limits
@@ -115,14 +115,14 @@ class Places:
         elif len(self._taken) >= self._limits.connections and not self._give_way(self._all):
             return None
         place = Place(name, close)
-        # Looked up again: the peer's last place may have been the one that gave way.
+        # Looked up again, because the place that was freed may have been the peer's last one.
         self._peers.setdefault(name, peer).places += 1
         self._taken.add(place)
         self.move(place, Stage.HEAD)
         return place
 
     def move(self, place: Place, stage: Stage) -> None:
-        """Note how far the connection's request has come. A head begins anew with each call."""
+        """Record how far the connection's request has come. Moving to HEAD restarts the time of the head."""
         if place not in self._taken:
             return
         queues = (self._all, self._peers[place.peer])
@@ -139,7 +139,7 @@ class Places:
             self._set_alarm()
 
     def hear(self, place: Place, size: int) -> None:
-        """Note that `size` bytes came in."""
+        """Record that `size` bytes arrived."""
         if place.stage is Stage.IDLE:
             self.move(place, Stage.HEAD)
         if place.stage is not Stage.HEAD or place not in self._taken:
@@ -153,7 +153,7 @@ class Places:
             self._close(oldest)
 
     def leave(self, place: Place) -> None:
-        """Give the place back. Idempotent."""
+        """Free the place. Idempotent."""
         if place not in self._taken:
             return
         self.move(place, Stage.SERVED)
@@ -166,7 +166,7 @@ class Places:
             self._emptied.set()
 
     async def empty(self, patience: Seconds) -> None:
-        """Wait until all have left; close those that have not within `patience` seconds."""
+        """Wait at most `patience` seconds until all places are free, then close the other connections."""
         self._emptied = asyncio.Event()
         if self._taken:
             await asyncio.wait({asyncio.ensure_future(self._emptied.wait())}, timeout=patience)
@@ -176,7 +176,7 @@ class Places:
             self._alarm.cancel()
 
     def _give_way(self, among: _Queues) -> bool:
-        """Return False if all are being served."""
+        """Close one connection. Return False if all of them are being served."""
         chosen = among.next_to_give_way()
         if chosen is None:
             return False
@@ -188,7 +188,7 @@ class Places:
         place.close()
 
     def _set_alarm(self) -> None:
-        """One timer does for all heads: they are late in the order in which they began."""
+        """Set the timer for the oldest head. One timer is enough, since heads expire in their order."""
         if self._alarm is None and (oldest := self._all.oldest(Stage.HEAD)) is not None:
             due = oldest.since + self._limits.head
             self._alarm = asyncio.get_running_loop().call_at(due, self._close_late)
@@ -204,7 +204,7 @@ class Places:
 
 
 def peer_of(host: str) -> str:
-    """Return what connections are counted by: an IPv4 address, or an IPv6 network of 64 bits."""
+    """Return the peer as which a host counts: its IPv4 address, or its IPv6 network of 64 bits."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,7 +1,6 @@
-"""Log lines about refused requests, so many a minute and no more: a flood must not fill the disk.
+"""Logs refused requests, with a maximum number of lines per minute: a flood must not fill the disk.
 
-What is not written is counted, and the count is written. Metrics count every refusal besides;
-which ones are worth a line is for the endpoints.
+Further refusals are counted, and the count is logged. Metrics count every refusal.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ import structlog
 from autoscaler.model.identifiers import Seconds
 
 LINES = 20
-"""Written of one kind of refusal within a window; then only how many more there were."""
+"""Maximum number of lines for one kind of refusal in a window."""
 
 WINDOW: Seconds = 60.0
 
@@ -21,23 +20,23 @@ _log = structlog.get_logger(__name__)
 
 
 class RefusalLog:
-    """One window for each kind, by the loop's time. Kinds are our own words, hence few."""
+    """Has one window per kind of refusal, by the event loop's clock. Kinds are words of the code, hence few."""
 
     def __init__(self, lines: int = LINES, window: Seconds = WINDOW) -> None:
         self._lines = lines
         self._window = window
         self._seen: Counter[tuple[str, ...]] = Counter()
 
-    def note(self, event: str, *kind: str, **told: Any) -> None:
-        """Write a line, or count it. `event` and the words of `kind` make what is counted."""
+    def note(self, event: str, *kind: str, **fields: Any) -> None:
+        """Log or count a refusal. Refusals with the same `event` and `kind` are counted together."""
         key = (event, *kind)
         if not self._seen[key]:
-            asyncio.get_running_loop().call_later(self._window, self._begin_anew, key)
+            asyncio.get_running_loop().call_later(self._window, self._close_window, key)
         self._seen[key] += 1
         if self._seen[key] <= self._lines:
-            _log.warning(event, **told)
+            _log.warning(event, **fields)
 
-    def _begin_anew(self, key: tuple[str, ...]) -> None:
+    def _close_window(self, key: tuple[str, ...]) -> None:
         more = self._seen.pop(key) - self._lines
         if more > 0:
             event, *kind = key

@@ -1,7 +1,6 @@
-"""The HTTP server: which endpoints stand on which listener, and their start and end.
+"""The HTTP server: puts endpoints on listeners, starts and stops them.
 
-`listen` carries everything; with `webhook_listen` set, /webhook stands there alone and not on
-`listen`. Decides nothing about requests.
+`listen` serves all endpoints. If `webhook_listen` is set, that address alone serves /webhook.
 """
 
 import asyncio
@@ -17,14 +16,14 @@ from autoscaler.server.settings import Address, ServerSettings
 
 
 class Endpoint(Protocol):
-    """Some routes, and what must end with the listener they stand on."""
+    """Some routes, with hooks for the end of their listener."""
 
     def add_to(self, app: web.Application, patience: Seconds, /) -> None:
-        """Add routes and shutdown hooks; `patience` bounds what outlasts a request."""
+        """Add routes and shutdown hooks. `patience` limits work that outlasts its request, in seconds."""
 
 
 class Serving:
-    """Both listeners. Use it as an async context manager, or call `start` and `stop`."""
+    """Both listeners, as an async context manager, or with `start` and `stop`."""
 
     def __init__(
         self, settings: ServerSettings, webhook: Endpoint, others: Sequence[Endpoint]
@@ -48,16 +47,19 @@ class Serving:
 
     @property
     def address(self) -> Address:
-        """Where the main listener is bound."""
+        """The address of the main listener."""
         return self._main.address
 
     @property
     def webhook_address(self) -> Address:
-        """Where /webhook is."""
+        """The address that serves /webhook."""
         return self._webhook.address
 
     async def start(self) -> None:
-        """Listen. Raises ListenError; then nothing listens."""
+        """Listen on all addresses.
+
+        Raises: ListenError. Then no address is bound.
+        """
         await self._main.start()
         if self._webhook is not self._main:
             try:
@@ -67,7 +69,7 @@ class Serving:
                 raise
 
     async def stop(self) -> None:
-        """Stop listening, answer what is under way (long polls at once), close. Idempotent."""
+        """Stop listening, answer unfinished requests (long polls at once), and close. Idempotent."""
         await asyncio.gather(self._main.stop(), self._webhook.stop())
 
     async def __aenter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""What the listeners are to be: addresses, certificates, and the bounds on what strangers may use.
+"""Settings of the listeners: addresses, certificates, and limits for unauthenticated peers.
 
-Values only; the configuration has checked them, and reading the certificates is `listener`'s work.
+The configuration has checked the values. `listener` reads the certificates.
 """
 
 import ipaddress
@@ -10,33 +10,36 @@ from pathlib import Path
 from autoscaler.model.identifiers import Seconds
 
 _MAX_PORT = 65_535
-_FEWEST = 8
+_MIN_CONNECTIONS = 8
 
 RESERVED_DESCRIPTORS = 256
-"""File descriptors that connections never take."""
+"""File descriptors that are not used for connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. Port 0 asks the system for a free one; IPv6 hosts stand without brackets."""
+    """An address to listen on. Port 0 means any free port. IPv6 hosts have no brackets."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Read `host:port` or `[ipv6]:port`. Raises ValueError."""
+        """Parse `host:port` or `[ipv6]:port`.
+
+        Raises: ValueError.
+        """
         host, colon, port = text.rpartition(":")
         if not colon or not (port.isascii() and port.isdigit()) or int(port) > _MAX_PORT:
             raise ValueError(f"{text!r} is not host:port with a port from 0 to {_MAX_PORT}")
         if host.startswith("[") and host.endswith("]"):
             return cls(str(ipaddress.IPv6Address(host[1:-1])), int(port))
         if not host or ":" in host:
-            raise ValueError(f"{text!r} is not host:port; an IPv6 host stands in brackets")
+            raise ValueError(f"{text!r} is not host:port: write brackets around an IPv6 host")
         return cls(host, int(port))
 
     def __str__(self) -> str:
-        """As `parse` reads it."""
+        """Return the text that `parse` reads."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -51,12 +54,13 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Both listeners. Without `webhook_listen`, /webhook stands on `listen`; without `tls`, plain HTTP.
+    """Settings of both listeners. Without `webhook_listen`, `listen` serves /webhook, too.
 
-    A machine holds one connection while it parks, so `max_connections` bounds the ready fleet.
-    `head` is how long a TLS handshake may take, and a request's head from its first byte on (from
-    the connection's opening, for its first request); `keepalive` is how long a connection may idle
-    between two requests. `shutdown` is how long requests under way may take once the server stops.
+    Without `tls`, the server speaks plain HTTP. Each ready machine has one connection, so
+    `max_connections` limits their number. `head` is the maximum time of a TLS handshake, and of a
+    request's head from its first byte (for the first request: from the connection's start).
+    `keepalive` is the maximum time between two requests. `shutdown` is the time that unfinished
+    requests have when the server stops.
     """
 
     listen: Address
@@ -70,13 +74,12 @@ class ServerSettings:
     shutdown: Seconds = 5.0
 
     def within(self, descriptors: int) -> "ServerSettings":
-        """Return the settings with no more connections than a process with so many descriptors has
-        for both listeners.
+        """Return the settings with no more connections than this number of descriptors allows.
 
-        `RESERVED_DESCRIPTORS` are left to the store, GitHub, the providers and the log. A quarter
-        of the others, at most, is the webhook's where it has a listener of its own.
+        `RESERVED_DESCRIPTORS` are kept for the store, GitHub, the providers and the log. If the webhook
+        has its own listener, that listener gets at most a quarter of the others.
         """
-        room = max(_FEWEST, descriptors - RESERVED_DESCRIPTORS)
+        room = max(_MIN_CONNECTIONS, descriptors - RESERVED_DESCRIPTORS)
         hooks = 0
         if self.webhook_listen is not None:
             hooks = min(self.webhook_max_connections, room // 4)

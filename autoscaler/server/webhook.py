@@ -1,7 +1,7 @@
-"""POST /webhook: which deliveries are believed, kept, ignored or turned away.
+"""The endpoint POST /webhook: accepts, ignores or refuses deliveries.
 
-A delivery is answered 2xx only when it is durable or of no interest; what was not signed is
-never parsed and never kept. What a job means is not decided here.
+A delivery is answered 2xx only if it is durable or not needed. A delivery without a valid signature is
+neither parsed nor stored.
 """
 
 import asyncio
@@ -23,26 +23,26 @@ from autoscaler.server.completion import Completion
 from autoscaler.server.refusal_log import RefusalLog
 
 Verify = Callable[[bytes, str | None], bool]
-"""Whether this X-Hub-Signature-256 header is the body's; must not raise."""
+"""Returns True if the X-Hub-Signature-256 header is valid for the body. Must not raise."""
 
 Fact = TypeVar("Fact")
-"""What a body says. The server hands it on and does not look into it."""
+"""The parsed body. The server passes it on and does not read it."""
 
 Parse = Callable[[bytes, Instant], Fact | None]
-"""Read a workflow_job body: None for one of no interest.
+"""Parses a workflow_job body. Returns None if the delivery is not needed.
 
-Raises ValueError, whose text says where it is wrong and holds nothing of the body.
+Raises: ValueError, whose text names the wrong field and contains nothing of the body.
 """
 
 Accept = Callable[[Delivery, Fact], Awaitable[bool | None]]
-"""Keep a delivery, durably on return; False if it is known, None if it need not be kept.
+"""Stores a delivery durably. Returns False for a duplicate, None if it need not be stored.
 
-Raises StoreError. This is where another process can stand between the server and the ledger.
+Raises: StoreError.
 """
 
 _DELIVERY_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 _EVENT = re.compile(r"[a-z][a-z_]{0,63}")
-_LONGEST_SIGNATURE = 128
+_MAX_SIGNATURE = 128
 _JSON = "application/json"
 
 ANSWERS: Final = {
@@ -58,9 +58,9 @@ ANSWERS: Final = {
     "shed": 503,
     "store_failed": 503,
 }
-"""Every word that a delivery can be answered and counted with, and its HTTP status.
+"""The outcomes of a delivery, which metrics count, with their HTTP statuses.
 
-Counted besides, without an answer of ours: `aborted` (the peer left) and `failed` (a defect: 500).
+Metrics also count `aborted` (the peer disconnected) and `failed` (a bug: 500).
 """
 
 _REFUSED_BODIES: Final = {
@@ -72,24 +72,25 @@ _REFUSED_BODIES: Final = {
 }
 
 _UNAVAILABLE = 503
-_AGAIN = {"Retry-After": "5"}
+_RETRY = {"Retry-After": "5"}
 
 _BODIES: Final = {
     word: f'{{"{"result" if status < 400 else "error"}":"{word}"}}'.encode()
     for word, status in ANSWERS.items()
 }
-"""Written once: an answer's body costs more to encode than its request takes to be checked."""
+"""The answers' bodies, encoded once: encoding takes longer than checking a request."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookLimits:
-    """`body` bytes a delivery (workflow_job has 12 to 25 KB; GitHub sends up to 25 MB).
+    """Limits of the webhook endpoint.
 
-    New deliveries are shed while the oldest one that waits to become durable has waited longer
-    than `oldest_pending`: GitHub gives up after 10 s, so work begun later than that is lost. The
-    number that waits is no measure: a group of any size is one commit.
+    `body` is the maximum number of bytes of a delivery (workflow_job: 12 to 25 KB; GitHub sends up to
+    25 MB). New deliveries are shed (503) while the oldest unstored one is older than `oldest_pending`:
+    GitHub gives up after 10 s, so that later work is wasted. Their number is not limited, because one
+    commit stores any number.
     """
 
     body: int = MEBIBYTE
@@ -98,7 +99,7 @@ class WebhookLimits:
 
 
 class WebhookEndpoint(Generic[Fact]):
-    """The webhook's route. The callables and ports decide; this class answers."""
+    """The webhook's route."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class WebhookEndpoint(Generic[Fact]):
         self._refusals = RefusalLog()
 
     def add_to(self, app: web.Application, patience: Seconds, /) -> None:
-        """Put the route on a listener; `patience` is for what runs when the listener stops."""
+        """Add the route to a listener. Unfinished work has `patience` seconds when the listener stops."""
 
         async def finish(_: web.Application) -> None:
             await self._completion.finish(patience)
@@ -142,7 +143,7 @@ class WebhookEndpoint(Generic[Fact]):
         return _answer(word)
 
     async def _receive(self, request: web.Request) -> str:
-        # By the system's time, not the controller's: GitHub's patience is real time.
+        # Measured in real time, not by the controller's clock, since GitHub's timeout is real time.
         if self._completion.longest > self._limits.oldest_pending:
             return "shed"
         if not _is_json(request.headers):
@@ -151,14 +152,14 @@ class WebhookEndpoint(Generic[Fact]):
             return await self.judge(request.headers, body, request.remote)
 
     async def judge(self, headers: MultiMapping[str], body: bytes, peer: str | None) -> str:
-        """The word of ANSWERS for a delivery that was read whole; kept, if it is to be kept."""
+        """Store a complete delivery if it is needed, and return its outcome, a key of ANSWERS."""
         if not self._verify(body, _signature(headers)):
-            self._refusals.note("delivery with a bad signature", peer=peer)
+            self._refusals.note("delivery_signature_invalid", peer=peer)
             return "bad_signature"
         delivery = _only(headers, "X-GitHub-Delivery")
         event = _only(headers, "X-GitHub-Event")
         if not (_DELIVERY_ID.fullmatch(delivery) and _EVENT.fullmatch(event)):
-            self._refusals.note("signed delivery with malformed headers", peer=peer)
+            self._refusals.note("delivery_headers_malformed", peer=peer)
             return "malformed"
         if event != "workflow_job":
             return "ping" if event == "ping" else "ignored"
@@ -168,18 +169,18 @@ class WebhookEndpoint(Generic[Fact]):
         try:
             fact = self._parse(delivery.body, delivery.received_at)
         except (ValueError, RecursionError) as error:
-            self._refusals.note("malformed delivery", delivery=delivery.id, reason=str(error))
+            self._refusals.note("delivery_malformed", delivery=delivery.id, reason=str(error))
             return "malformed"
         if fact is None:
             return "ignored"
         return await self._keep(delivery, self._accept(delivery, fact))
 
     async def _keep(self, delivery: Delivery, accepting: Awaitable[bool | None]) -> str:
-        """Goes on when GitHub hangs up: half a commit is nobody's wish."""
+        """Return the outcome. Storing continues if GitHub disconnects."""
         try:
             fresh = await self._completion.run(accepting)
         except StoreError as error:
-            _log.error("delivery not stored", delivery=delivery.id, reason=str(error))
+            _log.error("delivery_not_stored", delivery=delivery.id, reason=str(error))
             return "store_failed"
         if fresh is None:
             return "ignored"
@@ -187,7 +188,7 @@ class WebhookEndpoint(Generic[Fact]):
 
 
 def _only(headers: MultiMapping[str], name: str) -> str:
-    """A header's value; empty where it is missing, or given twice and so of no one meaning."""
+    """Return a header's value, or an empty string if it is missing or given twice."""
     found = headers.getall(name, [])
     return found[0] if len(found) == 1 else ""
 
@@ -203,12 +204,12 @@ def _is_json(headers: MultiMapping[str]) -> bool:
 
 def _signature(headers: MultiMapping[str]) -> str | None:
     header = _only(headers, "X-Hub-Signature-256")
-    if not header or len(header) > _LONGEST_SIGNATURE or not header.isascii():
+    if not header or len(header) > _MAX_SIGNATURE or not header.isascii():
         return None
     return header
 
 
 def _answer(word: str) -> web.Response:
     status = ANSWERS[word]
-    headers = _AGAIN if status == _UNAVAILABLE else None
+    headers = _RETRY if status == _UNAVAILABLE else None
     return web.Response(status=status, body=_BODIES[word], headers=headers, content_type=_JSON)

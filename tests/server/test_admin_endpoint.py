@@ -25,7 +25,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.unverified import UnverifiedMachine
-from autoscaler.server.admin import MOST_SHOWN, AdminEndpoint
+from autoscaler.server.admin import MAX_MACHINES, AdminEndpoint
 from autoscaler.server.serving import Serving
 from tests.server.fakes import LOOPBACK, Caller, running
 
@@ -128,9 +128,9 @@ async def test_what_cannot_be_told_is_shown_to_who_has_a_token(admin: Admin) -> 
 
 
 async def test_an_answer_is_bounded(admin: Admin) -> None:
-    admin.word.shown = [ONE] * (MOST_SHOWN + 5)
+    admin.word.shown = [ONE] * (MAX_MACHINES + 5)
     _, told = await admin.ask("GET", "/admin/unverified")
-    assert (len(told["unverified"]), told["total"]) == (MOST_SHOWN, MOST_SHOWN + 5)
+    assert (len(told["unverified"]), told["total"]) == (MAX_MACHINES, MAX_MACHINES + 5)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ async def test_work_goes_on_without_its_caller_and_its_error_is_logged() -> None
         await asyncio.sleep(6.0)
     assert done == ["done"]
     assert [(line["event"], line["error"]) for line in logs] == [
-        ("request failed after its peer had left", "LookupError")
+        ("request_failed_after_disconnect", "LookupError")
     ]
     assert not completion._running
 

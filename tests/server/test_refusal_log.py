@@ -61,8 +61,8 @@ async def test_a_flood_of_bad_signatures_writes_few_lines(caller: Caller) -> Non
         assert (await caller.deliver(b"{")).status == 400
     assert caller.behind.telemetry.deliveries["bad_signature"] == 3 * LINES
     assert [line["event"] for line in lines] == [
-        *["delivery with a bad signature"] * LINES,
-        "malformed delivery",
+        *["delivery_signature_invalid"] * LINES,
+        "delivery_malformed",
     ]
 
 

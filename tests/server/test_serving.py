@@ -95,7 +95,7 @@ async def test_without_descriptors_it_says_so_and_accepts_once_there_are_some(
         assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
         writer.close()
     assert [(line["event"], line["reason"]) for line in logs] == [
-        ("connections not accepted", os.strerror(errno.EMFILE))
+        ("connections_not_accepted", os.strerror(errno.EMFILE))
     ]
 
 

@@ -220,7 +220,7 @@ async def test_what_could_not_be_stored_is_not_acknowledged(caller: Caller) -> N
     with capture_logs() as logs:
         reply = await caller.deliver(JOB, "d-1")
     assert (reply.status, reply.json) == (503, {"error": "store_failed"})
-    assert [(line["event"], line["delivery"]) for line in logs] == [("delivery not stored", "d-1")]
+    assert [(line["event"], line["delivery"]) for line in logs] == [("delivery_not_stored", "d-1")]
     assert int(reply.headers["Retry-After"]) >= 1
     caller.behind.inbox.broken = False
     assert (await caller.deliver(JOB)).status == 202
