@@ -1,1 +1,1 @@
-"""RegistrationBudget a Fleet into a Plan: pure."""
+"""Make a Plan from a Fleet. Pure functions without clock or I/O."""

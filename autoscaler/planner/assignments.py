@@ -1,6 +1,6 @@
-"""Which ready machines get a registration now, and which registrations are taken back.
+"""Which ready machines get a runner registration now, and which runners are deregistered.
 
-An assignment goes to the class of the oldest job first, as long as its account has a turn to register.
+The class of the oldest job comes first, while the rate limit of its account has registrations left.
 """
 
 from collections import Counter, deque
@@ -15,22 +15,21 @@ from autoscaler.planner.supply import FleetSupply
 
 
 def assignments(fleet: Fleet, matching: Matching, supply: FleetSupply) -> list[Assign]:
-    """Grants for jobs matched to ready machines.
+    """Return assignments of ready machines to the jobs matched to them.
 
-    As many of a SKU's machines as its jobs need are candidates, the ones ready last, so that
-    the others reach their idle time and are given back; of these the longest ready goes first,
-    so that none starves while registrations are short.
+    If a SKU has more ready machines than its jobs need, takes those that became ready last, so that
+    the others reach their idle timeout. Of the taken machines the longest ready comes first.
     """
-    wishes: list[tuple[float, DemandClass, SkuName]] = []
+    wanted: list[tuple[float, DemandClass, SkuName]] = []
     needed: Counter[SkuName] = Counter()
     for demand, pool, count in matching.flows:
         if pool.kind is SupplyKind.READY and pool.sku and demand in fleet.queues:
             needed[pool.sku] += count
-            wishes.extend(_wishes(fleet, matching, demand, pool.sku, count))
+            wanted.extend(_wanted(fleet, matching, demand, pool.sku, count))
     tokens = {account: int(level) for account, level in fleet.registrations.items()}
     free = {sku: deque(supply.ready[sku][-count:]) for sku, count in needed.items()}
     found = []
-    for _, demand, sku in sorted(wishes):
+    for _, demand, sku in sorted(wanted):
         if tokens[demand.account] <= 0:
             continue
         tokens[demand.account] -= 1
@@ -41,18 +40,20 @@ def assignments(fleet: Fleet, matching: Matching, supply: FleetSupply) -> list[A
 def surplus_registrations(
     fleet: Fleet, matching: Matching, supply: FleetSupply
 ) -> list[DeregisterRunner]:
-    """Registrations that no job is left for and that were not handed over."""
+    """Return deregistrations of runners that no job needs and no machine has fetched."""
     found: list[DeregisterRunner] = []
     for demand, runners in sorted(fleet.deregistrable.items()):
         pool = Supply(SupplyKind.RUNNER, runner_class=demand)
         surplus = supply.by_pool[pool] - matching.used[pool]
         fresh = [r for r in runners.values() if r.named_at >= fleet.started_at]
         fresh.sort(key=lambda runner: (runner.named_at, runner.name), reverse=True)
-        found.extend(DeregisterRunner(r.name, "its job is gone") for r in fresh[: max(0, surplus)])
+        found.extend(
+            DeregisterRunner(r.name, "no queued job needs it") for r in fresh[: max(0, surplus)]
+        )
     return found
 
 
-def _wishes(
+def _wanted(
     fleet: Fleet, matching: Matching, demand: DemandClass, sku: SkuName, count: int
 ) -> list[tuple[float, DemandClass, SkuName]]:
     if active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now) is not None:

@@ -1,6 +1,6 @@
-"""The classes of queued jobs, numbered once for a plan, so that matching works on numbers.
+"""The classes of queued jobs, numbered once for each plan.
 
-A DemandClass is dear to hash and to compare: a plan of hundreds of classes would do little else.
+Matching works on the numbers, because hashing and comparing a DemandClass is slow.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +16,9 @@ _class_of = itemgetter(1)
 
 @dataclass(slots=True)
 class Classes:
-    """Every class with a queue, in the order of the classes; the index is its number.
+    """Every class with a queue, sorted; the index is its number.
 
-    `waits` is how many jobs of each wait, `accounts` whose registrations each counts against.
+    `waits` has the number of waiting jobs, `accounts` the account whose registrations a class uses.
     """
 
     fleet: Fleet
@@ -28,9 +28,9 @@ class Classes:
     _ages: list[list[int]] = field(default_factory=list)
 
     def by_age(self) -> Iterator[list[int]]:
-        """The number of each queued job's class, the oldest job first, ties by number; in pieces.
+        """Yield lists of class numbers, one for each queued job, oldest first, ties by number.
 
-        What is not asked for is not looked at: most plans end long before the youngest job.
+        Lazy, because most plans end long before the youngest job.
         """
         at = 0
         while at < len(self._ages) or self._more():
@@ -45,26 +45,26 @@ class Classes:
         numbers = {id(demand): n for n, demand in enumerate(self.demands)}
         try:
             self._ages.append(list(map(numbers.__getitem__, map(id, map(_class_of, waiting)))))
-        except KeyError:  # an equal class that is another object
+        except KeyError:  # an equal class, but another object
             known = {demand: n for n, demand in enumerate(self.demands)}
             self._ages.append([known[demand] for _, demand, _ in waiting])
         return True
 
 
 def classes_of(fleet: Fleet) -> Classes:
-    """Number the classes of a fleet's queues. O(classes), and O(jobs) as far as ages are asked for."""
+    """Number the classes of a fleet's queues. O(classes); `by_age` costs O(jobs that it yields)."""
     demands = sorted(fleet.queues, key=_order)
     waits = [len(fleet.queues[demand]) for demand in demands]
     return Classes(fleet, demands, waits, [demand.account for demand in demands])
 
 
 def _order(demand: DemandClass) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
-    """As the classes themselves compare, only faster."""
+    """Return a sort key with the order of DemandClass, but faster."""
     return demand.scope, demand.runner_group, demand.labels, demand.skus
 
 
 class Covering:
-    """Which of some runner pools may serve a class: those whose runners have all of its labels."""
+    """The runner pools that may serve a class: those whose runners have all of its labels."""
 
     def __init__(self, runners: Sequence[DemandClass]) -> None:
         self._having: dict[tuple[str, str], dict[str, int]] = {}
@@ -77,7 +77,7 @@ class Covering:
                 having[label] = having.get(label, 0) | 1 << number
 
     def of(self, demand: DemandClass) -> Iterable[int]:
-        """The indexes of the covering pools, in their order."""
+        """Return the indexes of the covering pools, in their order."""
         where = (demand.scope, demand.runner_group)
         found = self._all.get(where, 0)
         if found:

@@ -1,21 +1,19 @@
-"""A flow of jobs from numbered classes to numbered pools, grown one augmenting path after another.
+"""A maximum flow of jobs from numbered classes to numbered pools, by augmenting paths.
 
-The pools of a class come in the order of use, those of runners first. Sets of classes are bits of an
-integer, so that a step over hundreds of classes costs as much as one over a few. It never knows what a
-class or a pool is.
+The pools of a class are in order of use, pools of runners first. A set of classes is an integer with a bit
+for each class, so that operations on hundreds of classes are as fast as on a few.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-_NO_BOUND = 1 << 60
-
 
 class Flow:
-    """How many jobs of each class each pool serves: `users` by pool, `matched` by class.
+    """How many jobs of each class each pool serves.
 
-    `pools` are those of each class. The first `runners` pools need no registration of their accounts;
-    of the others `machines` counts by account how many serve it.
+    `pools` has the pools of each class. `users` counts jobs by pool and class, `matched` by class. The first
+    `runners` pools are registered runners. The other pools are machines that have yet to register;
+    `machines` counts by account how many of them serve it. `moved`: jobs moved from pool to pool.
     """
 
     def __init__(
@@ -31,37 +29,38 @@ class Flow:
         self._accounts = accounts
         self._bits = [0] * len(free)
         self._left: list[int] | None = None
-        self._closed = 0
-        # Classes that have no way out as long as their account is out of turns.
-        self._shut = 0
-        # Classes with something free in any of their pools, and perhaps some that had it before.
-        self._open = (1 << len(pools)) - 1
+        # Classes without any path.
+        self._stuck = 0
+        # Classes without any path as long as their account can register no more machines.
+        self._stuck_by_account = 0
+        # Superset of the classes with free supply in one of their pools.
+        self._maybe_free = (1 << len(pools)) - 1
         self._kept: set[int] = set()
         self._next = [0] * len(pools)
-        # Where each class has taken last: as long as that pool has something free, it takes there.
-        self._where = [len(free)] * len(pools)
-        self._mine: list[dict[int, int]] = [{} for _ in pools]
+        # The pool that each class used last. While it has free supply, no search is needed.
+        self._last_pool = [len(free)] * len(pools)
+        self._last_users: list[dict[int, int]] = [{} for _ in pools]
         self._skip = [0] * len(pools)
         self._first_spare = len(pools)
 
-    def bound(self, reach: list[int] | None) -> None:
-        """Let each account take no more machines than this, or as many as there are."""
+    def limit(self, registrable: list[int] | None) -> None:
+        """Limit the machines that each account may use in total. None removes the limit."""
         self._left = None
-        if reach is not None:
-            self._left = [most - taken for most, taken in zip(reach, self.machines, strict=True)]
-        self._closed = self._shut = 0
+        if registrable is not None:
+            self._left = [n - taken for n, taken in zip(registrable, self.machines, strict=True)]
+        self._stuck = self._stuck_by_account = 0
 
     def add_spare(self, pools: list[int], kept: set[int]) -> int:
-        """Add a class that counts against no account; from `kept` pools it drives no job away."""
+        """Add a class without account. It moves no job away from a `kept` pool. Return its number."""
         self.pools.append(pools)
         self.matched.append(0)
         self._next.append(0)
-        self._open |= 1 << len(self.pools) - 1
+        self._maybe_free |= 1 << len(self.pools) - 1
         self._kept = kept
         return len(self.pools) - 1
 
     def take_all(self, number: int, wanted: int) -> None:
-        """Serve a class from what is free, whatever its account's bound is."""
+        """Serve up to `wanted` jobs of a class from free supply, without regard to the limits."""
         wanted -= self.matched[number]
         for pool in self.pools[number]:
             count = min(wanted, self._free[pool])
@@ -71,10 +70,10 @@ class Flow:
                 wanted -= count
 
     def serve(self, ages: Iterable[Sequence[int]], shared: Sequence[int]) -> None:
-        """Serve the jobs of the `shared` classes in the order of `ages`, as far as that goes.
+        """Serve the jobs of the `shared` classes in the order of `ages`, as far as possible.
 
-        What is matched already are the oldest of each class. A class whose next job cannot be served
-        is served no more.
+        The jobs matched before are the oldest of each class. After a job of a class that cannot be
+        served, the class is skipped.
         """
         open_ = [False] * len(self.pools)
         for number in shared:
@@ -85,12 +84,12 @@ class Flow:
             if not left:
                 break
             left -= self._serve_some(piece, open_, left)
-        self._where = [len(self._free)] * len(self.pools)
+        self._last_pool = [len(self._free)] * len(self.pools)
         self._count()
 
     def _serve_some(self, ages: Sequence[int], open_: list[bool], left: int) -> int:
-        """Serve some jobs in their order; how many classes turned out to be stuck."""
-        free, at, mine, skip = [*self._free, 0], self._where, self._mine, self._skip
+        """Serve some jobs in order. Return how many classes turned out to have no path."""
+        free, at, mine, skip = [*self._free, 0], self._last_pool, self._last_users, self._skip
         self._free, stuck, quick = free, 0, self._left is None
         skipping = any(skip)
         for number in ages:
@@ -116,7 +115,7 @@ class Flow:
         return stuck
 
     def _count(self) -> None:
-        """Count from the flow what was served without being counted."""
+        """Recompute `matched` and `machines` from `users`."""
         self.matched = [0] * len(self.pools)
         self.machines = [0] * len(self.machines)
         for pool, users in enumerate(self.users):
@@ -126,9 +125,9 @@ class Flow:
                     self.machines[self._accounts[number]] += count
 
     def augment(self, number: int, wanted: int = 1) -> int:
-        """Serve up to `wanted` more jobs of a class by one path; how many.
+        """Serve up to `wanted` more jobs of a class along one path. Return how many, 0 if there is no path.
 
-        Moves jobs of other classes to other pools where need be. 0: none can be served.
+        Moves jobs of other classes to other pools if necessary.
         """
         path = self._path(number)
         if path is None:
@@ -150,23 +149,30 @@ class Flow:
         self._take(*path[-1], count)
 
     def _path(self, root: int) -> list[tuple[int, int]] | None:
-        """Which class takes which pool, each from the one that follows, the last from what is free."""
-        stuck = self._closed | self._shut if self._out_of_turns(root) else self._closed
+        """Return a path as pairs of class and pool, or None.
+
+        Each class takes a place in its pool from the next class of the path; the last takes a free one.
+        """
+        stuck = (
+            self._stuck | self._stuck_by_account
+            if self._without_registrations(root)
+            else self._stuck
+        )
         if stuck >> root & 1:
             return None
         if (pool := self._direct(root)) is not None:
             return [(root, pool)]
         visited, stack, other = stuck | 1 << root, [_Step(root)], root
-        if not self._open & ~visited:
+        if not self._maybe_free & ~visited:
             return None
         while stack:
             step = stack[-1]
-            if not step.at and (near := self._near(step, visited)) is not None:
-                other, pool = near
+            if not step.at and (move := self._one_move(step, visited)) is not None:
+                other, pool = move
                 break
             step.waiting &= ~visited
             if not step.waiting and not self._next_pool(step, visited):
-                self._leave(stack)
+                self._backtrack(stack)
                 continue
             lowest = step.waiting & -step.waiting
             visited |= lowest
@@ -184,23 +190,23 @@ class Flow:
         return path
 
     def _direct(self, number: int) -> int | None:
-        """The first pool of a class with something free that its account may take."""
+        """Return the first pool of a class with free supply, if its account may use it, or None."""
         pools, free = self.pools[number], self._free
         for at in range(self._next[number], len(pools)):
             pool = pools[at]
             if free[pool] > 0:
-                self._next[number] = at  # what is used up stays so
-                # Runners come first: without a turn for this pool, there is none for those behind it.
+                self._next[number] = at  # a pool that was used up stays so
+                # Runners come first: if the limit excludes this pool, it excludes all later ones.
                 return pool if self._left is None or self._within(number, pool) else None
         self._next[number] = len(pools)
-        self._open &= ~(1 << number)
+        self._maybe_free &= ~(1 << number)
         return None
 
-    def _near(self, step: "_Step", visited: int) -> tuple[int, int] | None:
-        """A user of the class's pools that finds something free elsewhere, and what it finds."""
+    def _one_move(self, step: "_Step", visited: int) -> tuple[int, int] | None:
+        """Return another class in one of these pools that can move to a free pool, and that pool."""
         if self._left is not None:
-            return None  # what a user may take depends on the way to it
-        wanted = self._open & ~visited
+            return None  # whether a class may use a pool depends on the path to it
+        wanted = self._maybe_free & ~visited
         for pool in self.pools[step.number]:
             if step.number >= self._first_spare and pool in self._kept:
                 continue
@@ -209,20 +215,20 @@ class Flow:
                 if (found := self._direct(other)) is not None:
                     step.pool = pool
                     return other, found
-                wanted &= self._open
+                wanted &= self._maybe_free
         return None
 
     def _next_pool(self, step: "_Step", visited: int) -> bool:
-        """Go on to the next pool whose users could move; False where there is none."""
+        """Go to the next pool with classes that could move. Return False if there is none."""
         pools, number, bits, left = self.pools[step.number], step.number, self._bits, self._left
         spare, new = number >= self._first_spare, ~visited
         for at in range(step.at, len(pools)):
             pool = pools[at]
             if spare and pool in self._kept:
-                continue  # no job gives its ready machine up for the sake of a minimum
+                continue  # a ready minimum takes no ready machine from a job
             if left is not None and not self._within(number, pool):
-                step.at, step.bounded = at + 1, True
-                return False  # nor any pool that follows: runners come first, machines are alike
+                step.at, step.limited = at + 1, True
+                return False  # all later pools are machines too
             step.seen |= bits[pool]
             if bits[pool] & new:
                 step.at, step.pool, step.waiting = at + 1, pool, bits[pool] & new
@@ -230,32 +236,32 @@ class Flow:
         step.at = len(pools)
         return False
 
-    def _leave(self, stack: list["_Step"]) -> None:
-        """Nothing is to be had by way of this class. Where all it led to is closed, it stays so."""
+    def _backtrack(self, stack: list["_Step"]) -> None:
+        """Leave a class without a path. Mark it as stuck if every class reached from it is stuck."""
         step = stack.pop()
-        if not step.bounded and not step.seen & ~step.tried & ~self._closed:
-            self._closed |= step.tried
+        if not step.limited and not step.seen & ~step.tried & ~self._stuck:
+            self._stuck |= step.tried
         if stack:
             before = stack[-1]
             self._lend(step.number, before.pool, -1)
             before.tried |= step.tried
             before.seen |= step.seen
-            before.bounded = before.bounded or step.bounded
-        elif self._out_of_turns(step.number):
-            self._shut |= step.tried
+            before.limited = before.limited or step.limited
+        elif self._without_registrations(step.number):
+            self._stuck_by_account |= step.tried
 
-    def _out_of_turns(self, number: int) -> bool:
-        """Whether the class's account may use runners alone, which only its own classes share."""
+    def _without_registrations(self, number: int) -> bool:
+        """Return whether the class's account may use runners only, which only its own classes share."""
         return self._left is not None and self._left[self._accounts[number]] <= 0
 
     def _within(self, number: int, pool: int) -> bool:
-        """Whether the class's account could register another of the pool's machines in time."""
+        """Return whether the limit lets the class's account use the pool."""
         if self._left is None or pool < self._runners:
             return True
         return self._left[self._accounts[number]] > 0
 
     def _lend(self, number: int, pool: int, count: int) -> None:
-        """A class that gives up a machine has its turn to register left over."""
+        """Return a registration to the account of a class that gives up a machine (or take it back)."""
         if self._left is not None and pool >= self._runners:
             self._left[self._accounts[number]] += count
 
@@ -277,19 +283,19 @@ class Flow:
             if self._left is not None:
                 self._left[self._accounts[number]] -= count
                 if count < 0:
-                    self._shut = 0
+                    self._stuck_by_account = 0
 
 
 class _Step:
-    """A class on the way of a search: the pool whose users are tried, and which of them are left.
+    """A class on the path of a depth-first search.
 
-    `tried` are the classes that were tried by way of it, `seen` the users of their pools; `bounded`
-    says that an account's bound kept it from going on.
+    `pool` is the pool whose classes are tried, `waiting` those not tried yet. `tried` are all classes
+    reached from here, `seen` the classes in their pools. `limited`: an account's limit cut the search.
     """
 
-    __slots__ = ("at", "bounded", "number", "pool", "seen", "tried", "waiting")
+    __slots__ = ("at", "limited", "number", "pool", "seen", "tried", "waiting")
 
     def __init__(self, number: int) -> None:
         self.number, self.at, self.pool = number, 0, -1
         self.waiting, self.seen, self.tried = 0, 0, 1 << number
-        self.bounded = False
+        self.limited = False

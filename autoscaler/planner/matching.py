@@ -1,8 +1,8 @@
-"""Which supply serves which class: a maximum matching, the oldest jobs first.
+"""Which supply serves which class: a maximum matching, oldest jobs first.
 
-GitHub gives a job to any idle runner whose labels cover it, so supply is counted, not assigned.
-Greedy by age with augmenting paths is both a maximum and fair to the oldest (the classes that
-can be served together form a transversal matroid). It never says what to do with a match.
+GitHub assigns a job to any idle runner with its labels, so supply is counted, not reserved. Matching the
+oldest job first, with augmenting paths, serves the most jobs and prefers the oldest ones: the sets of jobs
+that can be served together form a transversal matroid.
 """
 
 from collections import Counter
@@ -16,13 +16,16 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 from autoscaler.planner.classes import Classes, Covering, classes_of
 from autoscaler.planner.flow import Flow
-from autoscaler.planner.shares import Order, Shares
+from autoscaler.planner.shares import MatchingOrder, Shares
 
-SPARE = "spare"  # no scope is called so: theirs begin with org: or repo:
+SPARE = "spare"  # not a valid scope: scopes begin with org: or repo:
 
 
 class SupplyKind(IntEnum):
-    """In the order in which supply is used."""
+    """The kinds of supply, in the order in which they are used.
+
+    `COMING` machines are launching or booting. `UNSENT` ones are in launch requests not sent yet.
+    """
 
     RUNNER = 0
     READY = 1
@@ -30,7 +33,7 @@ class SupplyKind(IntEnum):
     UNSENT = 3
 
 
-_KINDS = tuple(SupplyKind)  # to go through an enumeration itself takes many times as long
+_KINDS = tuple(SupplyKind)  # iterating over the enumeration itself is many times slower
 
 
 class Supply(NamedTuple):
@@ -46,11 +49,12 @@ _NONE = [0] * len(_KINDS)
 
 @dataclass(slots=True)
 class Matching:
-    """How many jobs of each class each pool serves; `matched` are the oldest of the class.
+    """How many jobs of each class each pool serves.
 
-    `machines` is by account how many jobs are served by machines that are to register yet;
-    `taken` by SKU with shares and by repository how many are served. `flows` are the jobs of each class
-    that each pool serves. `moved`: to serve them all, jobs had to move from one pool to another.
+    `matched` counts by class the served jobs, which are its oldest. `used` counts them by pool, `flows` by
+    class and pool, `kinds` by class and kind of supply. `machines` counts by account the jobs served by
+    machines that have yet to register. `taken` counts by SKU and repository the jobs that count against a
+    share. `moved`: some jobs had to move from one pool to another.
     """
 
     matched: Counter[DemandClass] = field(default_factory=Counter)
@@ -62,11 +66,11 @@ class Matching:
     moved: bool = False
 
     def served(self, demand: DemandClass, kind: SupplyKind) -> int:
-        """How many jobs of a class are served from pools of one kind."""
+        """Return how many jobs of a class are served by one kind of supply."""
         return self.kinds.get(demand, _NONE)[kind]
 
     def add_launched(self, counts: Mapping[DemandClass, int]) -> None:
-        """Count jobs of classes, or of ready minimums, that are served by a launch on their first SKU."""
+        """Count jobs, or machines of ready minimums, that new machines of their first SKU serve."""
         for demand, count in counts.items():
             pool = Supply(SupplyKind.UNSENT, sku=demand.skus[0])
             self.matched[demand] += count
@@ -78,7 +82,7 @@ class Matching:
 
 
 def spare_class(sku: SkuName) -> DemandClass:
-    """The demand for a SKU's ready minimum: like a class of jobs, but after all of them."""
+    """Return the class that stands for a SKU's ready minimum. It is served after all jobs."""
     return DemandClass(SPARE, "", (), (sku,))
 
 
@@ -86,29 +90,31 @@ def match(
     fleet: Fleet,
     supply: Mapping[Supply, int],
     minimum: Mapping[SkuName, int],
-    reach: Mapping[str, int] | None = None,
+    registrable: Mapping[str, int] | None = None,
     classes: Classes | None = None,
 ) -> Matching:
     """Match every class's queue, then every SKU's ready minimum, to the supply.
 
-    `reach` says by account how many machines could register before long: no account takes more
-    as long as another can use them. O(jobs that could be matched) with a small factor, and
-    O(classes x pools) each time that jobs have to move to other pools.
+    `registrable` is by account how many machines can register soon. No account takes more machines
+    while another account can use them. O(matched jobs) with a small factor, and O(classes x pools)
+    each time that jobs have to move to other pools.
     """
-    return _Problem(classes or classes_of(fleet), supply, minimum, reach or {}).solved(reach)
+    return _Problem(classes or classes_of(fleet), supply, minimum, registrable or {}).solved(
+        registrable
+    )
 
 
 class _Problem:
-    """The classes and pools of one matching by number, and the flow between them."""
+    """The numbered classes and pools of one matching, and the flow between them."""
 
     def __init__(
         self,
         classes: Classes,
         supply: Mapping[Supply, int],
         minimum: Mapping[SkuName, int],
-        reach: Mapping[str, int],
+        registrable: Mapping[str, int],
     ) -> None:
-        self._classes, self._minimum, self._reach = classes, minimum, reach
+        self._classes, self._minimum, self._registrable = classes, minimum, registrable
         runners = sorted(
             (s for s, n in supply.items() if s.kind is SupplyKind.RUNNER and n > 0),
             key=lambda pool: pool.runner_class or spare_class(SkuName("")),
@@ -131,32 +137,32 @@ class _Problem:
             [number_of[account] for account in classes.accounts],
         )
 
-    def solved(self, reach: Mapping[str, int] | None) -> Matching:
+    def solved(self, registrable: Mapping[str, int] | None) -> Matching:
         classes, flow = self._classes, self._flow
         shares = Shares(classes.fleet)
-        short = self._short_of_turns()
-        shared = self._shared(short)
+        limited = self._limited_accounts()
+        shared = self._shared(limited)
         alone = sorted(set(range(len(classes.demands))) - set(shared))
-        for bounds in (reach, None) if short else (None,):
-            flow.bound(None if bounds is None else [bounds[account] for account in self._accounts])
+        for limits in (registrable, None) if limited else (None,):
+            flow.limit(None if limits is None else [limits[account] for account in self._accounts])
             for number in alone:
                 flow.take_all(number, classes.waits[number])
-            self._by_age(shared, shares)
-        self._keep_spares()
-        return self._told(shares)
+            self._serve_by_age(shared, shares)
+        self._serve_minimums()
+        return self._result(shares)
 
     def _machines_of(self, skus: tuple[SkuName, ...]) -> list[int]:
         return [known[sku] for known in self._of_sku for sku in skus if sku in known]
 
-    def _short_of_turns(self) -> set[str]:
-        """Accounts with more jobs than they could register machines for before long."""
+    def _limited_accounts(self) -> set[str]:
+        """Return the accounts with more jobs than they can register machines for soon."""
         jobs: Counter[str] = Counter()
         for account, waits in zip(self._classes.accounts, self._classes.waits, strict=True):
             jobs[account] += waits
-        return {account for account, n in jobs.items() if n > self._reach.get(account, n)}
+        return {account for account, n in jobs.items() if n > self._registrable.get(account, n)}
 
-    def _shared(self, short: set[str]) -> list[int]:
-        """Classes that want what others want, or whose account has too few turns."""
+    def _shared(self, limited: set[str]) -> list[int]:
+        """Return the classes that share a pool with others, or whose account is limited."""
         users = [0] * len(self._pools)
         for pools in self._flow.pools:
             for pool in pools:
@@ -164,27 +170,27 @@ class _Problem:
         return [
             number
             for number, pools in enumerate(self._flow.pools)
-            if self._classes.accounts[number] in short or any(users[pool] > 1 for pool in pools)
+            if self._classes.accounts[number] in limited or any(users[pool] > 1 for pool in pools)
         ]
 
-    def _by_age(self, shared: list[int], shares: Shares) -> None:
-        """Serve the jobs of some classes, the oldest first, as far as they can be served."""
+    def _serve_by_age(self, shared: list[int], shares: Shares) -> None:
+        """Serve the jobs of these classes, oldest first, as far as possible."""
         classes, flow = self._classes, self._flow
         lines = classes.fleet.queues_by_repository
         if not lines or not any(classes.demands[number] in lines for number in shared):
             flow.serve(classes.by_age(), shared)
             return
-        order = Order([classes.demands[n] for n in shared], shares, flow.matched, shared)
+        order = MatchingOrder([classes.demands[n] for n in shared], shares, flow.matched, shared)
         for number in order:
             if flow.augment(number):
                 order.served()
             else:
                 order.stuck()
 
-    def _keep_spares(self) -> None:
-        """Serve the ready minimums from what the jobs leave, then by moving jobs elsewhere.
+    def _serve_minimums(self) -> None:
+        """Serve the ready minimums from unused supply, then by moving jobs to other pools.
 
-        Comes last, when no reach binds any more.
+        Called last, when registration no longer limits the flow.
         """
         first = len(self._classes.demands)
         ready = set(self._of_sku[0].values())
@@ -196,20 +202,20 @@ class _Problem:
                 if not self._flow.augment(number, missing):
                     break
 
-    def _told(self, shares: Shares) -> Matching:
-        """The result in words: classes and pools instead of their numbers."""
+    def _result(self, shares: Shares) -> Matching:
+        """Return the result by classes and pools instead of their numbers."""
         demands = self._classes.demands
         found = Matching(taken=shares.taken, moved=self._flow.moved)
-        everybody = [*demands, *(spare_class(sku) for sku in self._minimum)]
-        kinds = [[0] * len(_KINDS) for _ in everybody]
+        all_classes = [*demands, *(spare_class(sku) for sku in self._minimum)]
+        kinds = [[0] * len(_KINDS) for _ in all_classes]
         for pool, users in zip(self._pools, self._flow.users, strict=True):
             if users:
                 found.used[pool] = sum(users.values())
             for number, count in users.items():
                 kinds[number][pool.kind] += count
-                found.flows.append((everybody[number], pool, count))
-        found.kinds = dict(zip(everybody, kinds, strict=True))
-        matched = zip(everybody, self._flow.matched, strict=True)
+                found.flows.append((all_classes[number], pool, count))
+        found.kinds = dict(zip(all_classes, kinds, strict=True))
+        matched = zip(all_classes, self._flow.matched, strict=True)
         found.matched.update({demand: count for demand, count in matched if count})
         for account, count in zip(self._accounts, self._flow.machines, strict=True):
             found.machines[account] = count

@@ -1,7 +1,4 @@
-"""Where a SKU can be launched now: down its launch_options, past what is held back, within every cap.
-
-It never decides whether to launch, or for whom.
-"""
+"""Where a SKU can be launched now: its launch options in order of preference, within every limit."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -29,21 +26,21 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, SkuName
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
-from autoscaler.planner.trials import Trials
+from autoscaler.planner.circuit_breakers import CircuitBreakers
 
 MAX_MACHINES_PER_REQUEST = 1000
-"""As many as one CreateFleet gives, and Karpenter asks for at once."""
+"""Maximum machines in one request: a CreateFleet launches no more, and Karpenter requests no more."""
 
 _ROUNDING = 1e-9
-_NO_CAP = 1 << 60
+_NO_LIMIT = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One option with one capacity type, and those of its offerings that may be asked for.
+    """A launch option with one capacity type, and its offerings that may be requested now.
 
-    `dollars` is what one machine costs at most, in dollars an hour, `quota_units` what it takes at most
-    of every quota that it may use.
+    `dollars` is the highest price of one machine, in dollars an hour. `quota_units` is by quota the
+    most that one machine may use.
     """
 
     sku: SkuName
@@ -62,22 +59,25 @@ class Placement:
         object.__setattr__(self, "_hash", hash(key))
 
     def __hash__(self) -> int:
-        """Return what was worked out once: a burst looks its placements up again and again."""
+        """Return the hash computed at construction, because large plans look placements up often."""
         return self._hash
 
     @property
     def provider(self) -> ProviderName:
-        """Whom to ask."""
+        """Return the provider of all offerings."""
         return self.offerings[0].provider
 
 
 @dataclass(slots=True)
 class Headroom:
-    """What is left under every cap while a plan is being made that `leaving` serve no longer."""
+    """What each limit still allows while a plan is being made.
+
+    `leaving` are machines that this plan no longer counts as supply. They count against the limits.
+    """
 
     fleet: Fleet
     leaving: Collection[MachineId] = ()
-    trials: Trials = field(init=False)
+    circuit_breakers: CircuitBreakers = field(init=False)
     machines: int = field(init=False)
     dollars: float = field(init=False)
     by_sku: dict[SkuName, int] = field(default_factory=dict, init=False)
@@ -89,28 +89,28 @@ class Headroom:
     def __post_init__(self) -> None:
         limits, usage = self.fleet.catalogue.limits, self.fleet.usage
         machines, dollars = limits.machines, limits.dollars_per_hour
-        self.machines = (machines if machines is not None else _NO_CAP) - usage.machines
-        self.dollars = (dollars if dollars is not None else _NO_CAP) - usage.dollars_per_hour
+        self.machines = (machines if machines is not None else _NO_LIMIT) - usage.machines
+        self.dollars = (dollars if dollars is not None else _NO_LIMIT) - usage.dollars_per_hour
         self.tokens = dict(self.fleet.launch_tokens)
-        self.trials = Trials(self.fleet, self.leaving)
+        self.circuit_breakers = CircuitBreakers(self.fleet, self.leaving)
 
     def in_sku(self, sku: Sku) -> int:
-        """How many more machines this SKU may have."""
+        """Return how many more machines of this SKU its `max_machines` allows."""
         if sku.name not in self.by_sku:
-            cap = sku.max_machines if sku.max_machines is not None else _NO_CAP
-            self.by_sku[sku.name] = cap - self.fleet.usage.by_sku.get(sku.name, 0)
+            limit = sku.max_machines if sku.max_machines is not None else _NO_LIMIT
+            self.by_sku[sku.name] = limit - self.fleet.usage.by_sku.get(sku.name, 0)
         return self.by_sku[sku.name]
 
     def in_quota(self, quota: str) -> int:
-        """How many more units of this quota may be used."""
+        """Return how many more units of this quota may be used."""
         if quota not in self.by_quota:
-            configured = self.fleet.catalogue.limits.quotas.get(quota, _NO_CAP)
-            cap = self.fleet.quotas.get(quota, configured)
-            self.by_quota[quota] = cap - self.fleet.usage.by_quota.get(quota, 0)
+            configured = self.fleet.catalogue.limits.quotas.get(quota, _NO_LIMIT)
+            limit = self.fleet.quotas.get(quota, configured)
+            self.by_quota[quota] = limit - self.fleet.usage.by_quota.get(quota, 0)
         return self.by_quota[quota]
 
     def fits(self, placement: Placement) -> bool:
-        """Whether one more machine can be placed there."""
+        """Return whether the limits on machines, dollars and quotas allow one more machine there."""
         return (
             self.machines > 0
             and self.in_sku(self.fleet.catalogue.skus[placement.sku]) > 0
@@ -118,8 +118,8 @@ class Headroom:
             and all(self.in_quota(q) >= n for q, n in placement.quota_units.items())
         )
 
-    def in_calls(self, placement: Placement) -> bool:
-        """Whether a call of this plan has room for one more there, or its provider takes another."""
+    def within_rate(self, placement: Placement) -> bool:
+        """Return whether the launch rate allows one more machine there, in a begun or a new request."""
         tokens = self.tokens.get(placement.provider)
         if tokens is None:
             return True
@@ -127,32 +127,32 @@ class Headroom:
         return tokens.machines >= 1.0 if begun else tokens.enough
 
     def takes(self, placement: Placement) -> bool:
-        """Whether one more machine can be placed there now."""
+        """Return whether one more machine can be placed there now."""
         return (
             self.fits(placement)
-            and self.in_calls(placement)
-            and self.trials.of_sku(placement.sku) is None
-            and self.trials.of_option(placement.sku, placement.option) is None
+            and self.within_rate(placement)
+            and self.circuit_breakers.sku_blocked(placement.sku) is None
+            and self.circuit_breakers.option_blocked(placement.sku, placement.option) is None
         )
 
-    def next_call_at(self) -> Instant | None:
-        """When a provider takes the next call that was put off, if nothing else is in the way."""
+    def next_request_at(self) -> Instant | None:
+        """Return when the launch rate of a provider allows its next postponed request, or None."""
         rates = self.fleet.catalogue.launch_rates
         waits = [rates[p].wait(self.tokens[p]) for p in self.short_of_tokens]
         return self.fleet.now + min(waits) if waits else None
 
-    def repeat(self, provider: ProviderName) -> None:
-        """Count a call that is sent again: it asks for no more machines."""
+    def count_resend(self, provider: ProviderName) -> None:
+        """Count a request that is sent again. It requests no more machines."""
         if (tokens := self.tokens.get(provider)) is not None:
             self.tokens[provider] = tokens.less(1, 0)
 
     def give_back(self, request: LaunchRequest, slots: int) -> None:
-        """Count slots out that will never be sent, and their call if all of it is not."""
+        """Return cancelled slots to the limits, and their request to the rate if all are cancelled."""
         if (tokens := self.tokens.get(request.provider)) is not None:
             rate = self.fleet.catalogue.launch_rates[request.provider]
             whole = int(slots == len(request.slots))
             self.tokens[request.provider] = rate.refilled(tokens.less(-whole, -slots), 0.0)
-        self.trials.count(request.sku, request.option, -slots)
+        self.circuit_breakers.count(request.sku, request.option, -slots)
         for slot in request.slots[:slots]:
             self._give_back(self.fleet.machines[slot])
 
@@ -165,13 +165,13 @@ class Headroom:
             self.by_quota[quota] = self.in_quota(quota) + units
 
     def take(self, placement: Placement, count: int = 1) -> None:
-        """Count machines in, at their dearest, and the call that the first of them begins."""
-        for _ in range(count):  # one after the other: a product is rounded otherwise than a sum
+        """Count machines at their highest price, and the request that the first of them begins."""
+        for _ in range(count):  # a product would round differently than a sum
             self.dollars -= placement.dollars
         self._take(placement, count)
 
     def take_together(self, counts: Mapping[Placement, int], dollars: float) -> None:
-        """Count machines in that `ahead` and `ahead_of_all` allowed; `dollars` an hour are left."""
+        """Count machines that `ahead` and `ahead_of_all` allowed; `dollars` an hour are left."""
         for placement, count in counts.items():
             self._take(placement, count)
         self.dollars = dollars
@@ -181,27 +181,29 @@ class Headroom:
             begins = self.placed[placement] % MAX_MACHINES_PER_REQUEST == 0
             self.tokens[placement.provider] = tokens.less(int(begins), count)
         self.placed[placement] += count
-        self.trials.count(placement.sku, placement.option, count)
+        self.circuit_breakers.count(placement.sku, placement.option, count)
         self.machines -= count
         self.by_sku[placement.sku] -= count
         for quota, units in placement.quota_units.items():
             self.by_quota[quota] = self.in_quota(quota) - units * count
 
     def ahead(self, placement: Placement) -> int:
-        """How many more machines its own bounds surely take there, in a call that is begun."""
+        """Return how many more machines fit a begun request and its SKU, without further checks."""
         begun = self.placed[placement] % MAX_MACHINES_PER_REQUEST
-        if not begun or self.trials.tries_one_at_a_time(placement.sku, placement.option):
+        if not begun or self.circuit_breakers.launches_one_at_a_time(
+            placement.sku, placement.option
+        ):
             return 0
         headroom = self.in_sku(self.fleet.catalogue.skus[placement.sku])
         return max(0, min(headroom, MAX_MACHINES_PER_REQUEST - begun))
 
     def ahead_of_all(self, placements: Collection[Placement]) -> int:
-        """How many more machines the shared bounds surely take, whichever of these they are of."""
+        """Return how many more machines the shared limits allow in any mix of these placements."""
         most = self.machines
         units: dict[str, int] = {}
         for placement in placements:
             if (tokens := self.tokens.get(placement.provider)) is not None:
-                most = min(most, int(min(tokens.machines, _NO_CAP)))
+                most = min(most, int(min(tokens.machines, _NO_LIMIT)))
             for quota, taken in placement.quota_units.items():
                 units[quota] = max(units.get(quota, 0), taken)
         for quota, taken in units.items():
@@ -209,14 +211,14 @@ class Headroom:
                 most = min(most, self.in_quota(quota) // taken)
         dearest = max((placement.dollars for placement in placements), default=0.0)
         if dearest > 0.0:
-            # One less than the quotient: what is rounded in between must not let one too many in.
+            # One less than the quotient, so that rounding does not allow one machine too many.
             most = min(most, int(self.dollars / dearest) - 1)
         return max(0, most)
 
 
 @dataclass(slots=True)
 class Search:
-    """The way down one SKU's launch_options, and in `reasons` why what lies behind was left."""
+    """A search of one SKU's launch options. `reasons` says why options and offerings were skipped."""
 
     fleet: Fleet
     headroom: Headroom
@@ -224,59 +226,65 @@ class Search:
     reasons: list[str] = field(default_factory=list)
 
     def place(self) -> Placement | None:
-        """The first placement with room for one more machine."""
+        """Return the first placement that allows one more machine, or None."""
         self.reasons.clear()
-        if (cap := self._cap()) is not None:
-            self.reasons.append(cap)
+        if (limit := self._limit_reached()) is not None:
+            self.reasons.append(limit)
             return None
         for index, option in enumerate(self.sku.launch_options):
             throttled = active_cooldown(
                 self.fleet.cooldowns, throttle_key(option.provider), self.fleet.now
             )
             if throttled is not None:
-                # Its bucket refills in seconds: waiting beats a dearer option.
+                # EC2's token bucket refills in seconds, so waiting is better than a dearer option.
                 self.reasons.append(f"{option.provider} throttles launches ({throttled.reason})")
                 return None
             for placement in self._placements(index, option):
                 if self.headroom.takes(placement):
                     return placement
                 if self.headroom.fits(placement):
-                    # As above, and what waits meanwhile shares the call.
+                    # As above; the machines that wait meanwhile share the next request.
                     self.headroom.short_of_tokens.add(option.provider)
-                    self.reasons.append(f"{option.provider} takes its next launch in a moment")
+                    self.reasons.append(
+                        f"the launch rate of {option.provider} is used up for a moment"
+                    )
                     return None
         if not any(option.offerings for option in self.sku.launch_options):
-            self.reasons.append("no provider of its launch_options can launch it now")
+            self.reasons.append("no provider in launch_options has an offering for it now")
         return None
 
-    def _cap(self) -> str | None:
+    def _limit_reached(self) -> str | None:
         if self.headroom.in_sku(self.sku) <= 0:
             return f"max_machines of {self.sku.name} ({self.sku.max_machines}) is reached"
         if self.headroom.machines <= 0:
             limit = self.fleet.catalogue.limits.machines
             return f"the fleet's limit of {limit} machines is reached"
-        return self.headroom.trials.of_sku(self.sku.name)
+        return self.headroom.circuit_breakers.sku_blocked(self.sku.name)
 
     def _placements(self, index: int, option: LaunchOption) -> Iterator[Placement]:
         now, cooldowns = self.fleet.now, self.fleet.cooldowns
         if (
             hold := active_cooldown(cooldowns, launch_option_key(self.sku.name, index), now)
         ) is not None:
-            self.reasons.append(f"{option.provider} is held back: {hold.reason}")
+            self.reasons.append(f"{option.provider} is on hold: {hold.reason}")
             return
-        if (trial := self.headroom.trials.of_option(self.sku.name, index)) is not None:
-            self.reasons.append(f"{option.provider} is on trial: {trial}")
+        if (
+            blocked := self.headroom.circuit_breakers.option_blocked(self.sku.name, index)
+        ) is not None:
+            self.reasons.append(
+                f"circuit breaker of launch option {option.provider} open: {blocked}"
+            )
             return
         for capacity_type in option.capacity_types:
             offerings = tuple(
                 offering
                 for offering in option.offerings
-                if offering.capacity_type is capacity_type and self._may_ask_for(offering)
+                if offering.capacity_type is capacity_type and self._is_available(offering)
             )
             if offerings:
                 yield Placement(self.sku.name, index, capacity_type, offerings)
 
-    def _may_ask_for(self, offering: Offering) -> bool:
+    def _is_available(self, offering: Offering) -> bool:
         kind, zone = offering.capacity_type, offering.zone
         for key, name in (
             (capacity_type_key(offering.provider, kind), f"{kind} at {offering.provider}"),
@@ -287,17 +295,17 @@ class Search:
         ):
             hold = active_cooldown(self.fleet.cooldowns, key, self.fleet.now)
             if hold is not None:
-                self._because(f"{name} is held back: {hold.reason}")
+                self._add_reason(f"{name} is on hold: {hold.reason}")
                 return False
         if self.headroom.in_quota(offering.quota_key) < offering.quota_units:
-            self._because(f"the quota {offering.quota_key} is used up")
+            self._add_reason(f"the quota {offering.quota_key} is used up")
             return False
         if offering.dollars_per_hour > self.headroom.dollars + _ROUNDING:
             limit = self.fleet.catalogue.limits.dollars_per_hour
-            self._because(f"the fleet's limit of {limit} dollars an hour is reached")
+            self._add_reason(f"the fleet's limit of {limit} dollars an hour is reached")
             return False
         return True
 
-    def _because(self, reason: str) -> None:
+    def _add_reason(self, reason: str) -> None:
         if reason not in self.reasons:
             self.reasons.append(reason)

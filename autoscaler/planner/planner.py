@@ -1,4 +1,7 @@
-"""From a Fleet to a Plan. The same Fleet gives the same Plan, and carrying it out plans nothing more."""
+"""Make a Plan from a Fleet.
+
+The same Fleet always gives the same Plan. After a Plan is carried out, the next one is empty.
+"""
 
 from collections.abc import Mapping
 
@@ -16,75 +19,82 @@ from autoscaler.planner.assignments import assignments, surplus_registrations
 from autoscaler.planner.classes import Classes, classes_of
 from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
 from autoscaler.planner.placement import Headroom
-from autoscaler.planner.registration import RegistrationBudget, reach
+from autoscaler.planner.registration import RegistrationBudget, registrable_machines
 from autoscaler.planner.scale_down import cut_back, idle_machines, minimum_in_force
 from autoscaler.planner.scale_up import ScaleUp, scale_up
-from autoscaler.planner.supply import FleetSupply, count_supply, withdraw
+from autoscaler.planner.supply import FleetSupply, count_deregistration, count_supply
 from autoscaler.planner.upkeep import (
     due_machines,
     expired_ready,
     lost_configurations,
-    questions,
-    unanswered_calls,
+    reads_due,
+    requests_to_resend,
 )
 from autoscaler.planner.waiting import waiting_reasons
 
 
 def plan(fleet: Fleet) -> Plan:
-    """Everything to do now, in the order to do it: take back, repeat, end, assignment, launch, ask."""
-    ends, doubts, runner_reads = _due(fleet)
-    # Nobody may hope for these any more: ended, or held to be at work from now on.
-    leaving = {end.machine for end in ends} | {doubt.machine for doubt in doubts}
-    withdrawals = [
-        w for w in lost_configurations(fleet) if fleet.runners[w.runner].machine not in leaving
+    """Return everything to do now.
+
+    In this order: deregister, cancel, resend, terminate, assign, launch, read from GitHub.
+    """
+    terminations, unverified, runner_reads = _due(fleet)
+    # These machines are no supply: they terminate, or count as busy from now on.
+    leaving = {one.machine for one in terminations} | {one.machine for one in unverified}
+    deregistrations = [
+        one
+        for one in lost_configurations(fleet)
+        if fleet.runners[one.runner].machine not in leaving
     ]
-    supply = count_supply(fleet, leaving, withdrawals)
+    supply = count_supply(fleet, leaving, deregistrations)
     minimum, classes = minimum_in_force(fleet), classes_of(fleet)
-    bounds = reach(fleet, supply.by_pool, leaving)
-    matching = _match_without_surplus(classes, supply, minimum, bounds, withdrawals, leaving)
-    repeats = unanswered_calls(fleet)
+    registrable = registrable_machines(fleet, supply.by_pool, leaving)
+    matching = _match_without_surplus(
+        classes, supply, minimum, registrable, deregistrations, leaving
+    )
+    resends = requests_to_resend(fleet)
     cutbacks, headroom = cut_back(matching, supply), Headroom(fleet, leaving)
-    for repeat in repeats:
-        headroom.repeat(fleet.launch_requests[repeat.launch_request].provider)
+    for resend in resends:
+        headroom.count_resend(fleet.launch_requests[resend.launch_request].provider)
     for cutback in cutbacks:
         headroom.give_back(cutback.launch_request, cutback.drop)
-    launched, matching = _scale_up_until_settled(
-        classes, headroom, supply, minimum, bounds, matching
+    launched, matching = _scale_up_until_matched(
+        classes, headroom, supply, minimum, registrable, matching
     )
-    made = assignments(fleet, matching, supply)
+    assigned = assignments(fleet, matching, supply)
     idle = idle_machines(fleet, matching, supply)
     intents: tuple[Intent, ...] = (
-        *withdrawals,
+        *deregistrations,
         *(intent for cutback in cutbacks for intent in cutback.intents()),
-        *repeats,
-        *ends,
-        *doubts,
+        *resends,
+        *terminations,
+        *unverified,
         *idle,
-        *made,
+        *assigned,
         *launched.launches(),
         *runner_reads,
-        *questions(fleet),
+        *reads_due(fleet),
     )
-    return Plan(intents, waiting_reasons(fleet, matching, launched), headroom.next_call_at())
+    return Plan(intents, waiting_reasons(fleet, matching, launched), headroom.next_request_at())
 
 
-def _scale_up_until_settled(
+def _scale_up_until_matched(
     classes: Classes,
     headroom: Headroom,
     supply: FleetSupply,
     minimum: Mapping[SkuName, int],
-    bounds: Mapping[str, int],
+    registrable: Mapping[str, int],
     matching: Matching,
 ) -> tuple[ScaleUp, Matching]:
-    """Launch, count that as supply, and look again: a machine for one class may serve another.
+    """Launch, count the launched machines as supply and match again, until nothing more is launched.
 
-    Where launches serve all jobs that nothing served and fill all minimums, looking again finds the
-    same, unless the jobs that are served already had to make room for one another.
+    A machine launched for one class may serve another. If the launches serve all remaining jobs and
+    ready minimums, matching again would give the same result, unless matched jobs had to move.
     """
     fleet, total = classes.fleet, ScaleUp()
     while True:
         warm = {sku: n - matching.matched[spare_class(sku)] for sku, n in minimum.items()}
-        step = scale_up(classes, headroom, matching, RegistrationBudget(fleet, bounds), warm)
+        step = scale_up(classes, headroom, matching, RegistrationBudget(fleet, registrable), warm)
         total.blocked = step.blocked
         if not step.placed:
             return total, matching
@@ -97,37 +107,38 @@ def _scale_up_until_settled(
             if sum(step.placed.values()) == sum(wanted.values()):
                 matching.add_launched(wanted)
                 return total, matching
-        matching = match(fleet, supply.by_pool, minimum, bounds, classes)
+        matching = match(fleet, supply.by_pool, minimum, registrable, classes)
 
 
 def _due(fleet: Fleet) -> tuple[list[Terminate], list[MarkUnverified], list[ReadRunner]]:
     due = due_machines(fleet)
-    ends = {intent.machine: intent for intent in due if isinstance(intent, Terminate)}
+    terminations = {intent.machine: intent for intent in due if isinstance(intent, Terminate)}
     for expired in expired_ready(fleet):
-        ends.setdefault(expired.machine, expired)
-    doubts = [intent for intent in due if isinstance(intent, MarkUnverified)]
-    return list(ends.values()), doubts, [one for one in due if isinstance(one, ReadRunner)]
+        terminations.setdefault(expired.machine, expired)
+    unverified = [intent for intent in due if isinstance(intent, MarkUnverified)]
+    reads = [intent for intent in due if isinstance(intent, ReadRunner)]
+    return list(terminations.values()), unverified, reads
 
 
 def _match_without_surplus(
     classes: Classes,
     supply: FleetSupply,
     minimum: Mapping[SkuName, int],
-    bounds: Mapping[str, int],
-    withdrawals: list[DeregisterRunner],
+    registrable: Mapping[str, int],
+    deregistrations: list[DeregisterRunner],
     leaving: set[MachineId],
 ) -> Matching:
-    """Match; if registrations are left over, count their machines as ready soon and match again."""
+    """Match; if runners are left over, count their machines as ready soon and match again."""
     fleet = classes.fleet
-    matching = match(fleet, supply.by_pool, minimum, bounds, classes)
+    matching = match(fleet, supply.by_pool, minimum, registrable, classes)
     surplus = [
-        w
-        for w in surplus_registrations(fleet, matching, supply)
-        if fleet.runners[w.runner].machine not in leaving
+        one
+        for one in surplus_registrations(fleet, matching, supply)
+        if fleet.runners[one.runner].machine not in leaving
     ]
     if not surplus:
         return matching
-    for withdrawal in surplus:
-        withdraw(fleet, supply, withdrawal)
-    withdrawals.extend(surplus)
-    return match(fleet, supply.by_pool, minimum, bounds, classes)
+    for deregistration in surplus:
+        count_deregistration(fleet, supply, deregistration)
+    deregistrations.extend(surplus)
+    return match(fleet, supply.by_pool, minimum, registrable, classes)

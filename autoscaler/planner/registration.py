@@ -1,8 +1,8 @@
-"""Turns to register at GitHub: for how many jobs a machine is worth having although registering is limited.
+"""How many machines an account can use, given GitHub's rate limit for registrations.
 
-No machine is launched earlier than its turn to register minus its boot time, and turns within a
-minute share a call. The limit is a token bucket for each account. Jobs whose turn lies farther
-ahead are no demand for machines yet.
+A machine that becomes ready long before its runner can register is paid for nothing. The planner
+therefore launches only as many machines as can register within a minute of being ready. The limit is a
+token bucket for each account. Further jobs get their machines later.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,42 +13,42 @@ from autoscaler.model.identifiers import MachineId, Seconds, SkuName
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 
-SHARED_TURN: Seconds = 60.0
-"""Machines with turns this close together share a call: a ready one waits no longer than this."""
+MAX_READY_WAIT: Seconds = 60.0
+"""Longest that a ready machine waits to register. Machines that register this close share a request."""
 
 DEFAULT_BOOT: Mapping[str, Seconds] = {"linux": 60.0, "windows": 180.0}
-"""Assumed until a SKU has been measured."""
+"""Boot time by operating system, assumed until a SKU's boots have been measured."""
 
 
 @dataclass(slots=True)
 class RegistrationBudget:
-    """By account, for how many jobs machines may be there or on their way."""
+    """By account, the number of jobs that may have a machine now or on its way."""
 
     fleet: Fleet
-    reach: Mapping[str, int]
+    registrable: Mapping[str, int]
 
     def allowed(self, account: str, matching: Matching) -> int:
-        """How many more machines would find their turn within a minute of being ready."""
-        return self.reach[account] - matching.machines[account]
+        """Return how many more machines could register within a minute of being ready."""
+        return self.registrable[account] - matching.machines[account]
 
-    def worth_a_call(self, wanted: int, allowed: int) -> bool:
-        """Whether to launch now, or wait until a minute's worth of turns can share the call."""
-        full = max(1, int(self.fleet.catalogue.registration.per_second * SHARED_TURN))
-        return allowed >= min(wanted, full)
+    def worth_a_request(self, wanted: int, allowed: int) -> bool:
+        """Return whether to launch now, instead of waiting until more machines share the request."""
+        batch = max(1, int(self.fleet.catalogue.registration.per_second * MAX_READY_WAIT))
+        return allowed >= min(wanted, batch)
 
 
-def reach(
+def registrable_machines(
     fleet: Fleet, supply: Mapping[Supply, int], leaving: Collection[MachineId]
 ) -> dict[str, int]:
-    """By account, how many machines its registrations can use by a minute after the next boot.
+    """Return by account how many machines can register until a minute after the next boot.
 
-    `leaving` are machines that nobody may hope for. O(classes x SKUs + machines that boot).
+    `leaving` are machines that this plan no longer counts as supply. O(classes x SKUs + booting machines).
     """
     skus: dict[str, set[SkuName]] = {}
     for demand in fleet.queues:
         skus.setdefault(demand.account, set()).update(demand.skus)
     return {
-        account: _reach(fleet, account, names, _ready(supply, names), leaving)
+        account: _registrable(fleet, account, names, _ready(supply, names), leaving)
         for account, names in skus.items()
     }
 
@@ -57,9 +57,10 @@ def _ready(supply: Mapping[Supply, int], skus: set[SkuName]) -> int:
     return sum(supply.get(Supply(SupplyKind.READY, sku=sku), 0) for sku in skus)
 
 
-def _reach(
+def _registrable(
     fleet: Fleet, account: str, skus: set[SkuName], ready: int, leaving: Collection[MachineId]
 ) -> int:
+    """Simulate the token bucket until a machine launched now would be ready."""
     rate = fleet.catalogue.registration
     boot = max(_boot_seconds(fleet, sku) for sku in skus)
     level, used, waiting, since = fleet.registrations[account], 0.0, ready, 0.0
@@ -68,24 +69,25 @@ def _reach(
         taken = min(waiting - used, gained)
         used, level = used + taken, min(float(rate.burst), gained - taken)
         waiting, since = waiting + 1, moment
-    return int(used + level + rate.per_second * SHARED_TURN)
+    return int(used + level + rate.per_second * MAX_READY_WAIT)
 
 
 def _ready_in(
     fleet: Fleet, skus: set[SkuName], boot: Seconds, leaving: Collection[MachineId]
 ) -> list[Seconds]:
-    """In how many seconds each machine that comes will be ready, if that is before a new one is."""
+    """Return, sorted, in how many seconds each machine launched before now will be ready."""
     ages = (
         fleet.now - machine.created_at
         for sku in skus
         for state in BOOTING_STATES
         for machine in fleet.machines_in(sku, state)
-        if machine.id not in leaving and _may_come(fleet, machine)
+        if machine.id not in leaving and _is_expected(fleet, machine)
     )
     return sorted(max(0.0, boot - age) for age in ages if age > 0.0)
 
 
-def _may_come(fleet: Fleet, machine: Machine) -> bool:
+def _is_expected(fleet: Fleet, machine: Machine) -> bool:
+    """Return False for a slot whose launch request is no longer retried."""
     request = (
         fleet.launch_requests.get(machine.launch_request)
         if machine.state is MachineState.REQUESTED

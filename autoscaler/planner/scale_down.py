@@ -1,6 +1,6 @@
-"""What to give back: ready machines that nobody needs any more, and calls not sent yet.
+"""What to give back: ready machines that no job needs, and launch requests that were not sent yet.
 
-Only machines that were never handed anything are ended here: that races with nobody.
+Only machines that never got an assignment are terminated here, so no job can start on them meanwhile.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from autoscaler.planner.supply import FleetSupply
 
 
 def minimum_in_force(fleet: Fleet) -> dict[SkuName, int]:
-    """The ready minimum of every SKU that has one now."""
+    """Return the ready minimum of every SKU that has one now."""
     wanted = {s.name: idle_minimum(s.idle, fleet.now) for s in fleet.catalogue.skus.values()}
     return {name: count for name, count in wanted.items() if count > 0}
 
 
 def idle_machines(fleet: Fleet, matching: Matching, supply: FleetSupply) -> list[Terminate]:
-    """Ready machines beyond jobs and minimum that were idle for their SKU's `idle.timeout`.
+    """Return terminations of surplus machines that were idle for their SKU's `idle.timeout`.
 
-    The ones ready first: none of them is assigned in the same plan, which takes the ones ready last.
+    Takes the machines that became ready first. The same plan assigns those that became ready last.
     """
     found = []
     for name, sku in fleet.catalogue.skus.items():
@@ -40,15 +40,15 @@ def idle_machines(fleet: Fleet, matching: Matching, supply: FleetSupply) -> list
 
 @dataclass(frozen=True, slots=True)
 class Cutback:
-    """A recorded call that is not sent yet, and how many of its slots nobody needs any more."""
+    """A recorded launch request that is not sent yet, and how many of its slots no job needs."""
 
     launch_request: LaunchRequest
     drop: int
 
     def intents(self) -> list[CancelLaunchRequest | Launch]:
-        """Withdraw it; what is still needed of it is asked for anew, from the same offerings."""
+        """Cancel it; request the machines that are still needed anew, from the same offerings."""
         launch_request, left = self.launch_request, len(self.launch_request.slots) - self.drop
-        reason = f"{self.drop} of {len(launch_request.slots)} are not needed"
+        reason = f"{self.drop} of {len(launch_request.slots)} machines are no longer needed"
         found: list[CancelLaunchRequest | Launch] = [CancelLaunchRequest(launch_request.id, reason)]
         if left:
             found.append(
@@ -65,14 +65,14 @@ class Cutback:
 
 
 def cut_back(matching: Matching, supply: FleetSupply) -> list[Cutback]:
-    """Recorded calls whose jobs went away before they were sent, the youngest first.
+    """Return the recorded requests that more machines were requested with than jobs need, newest first.
 
-    The slots that are dropped are taken out of the stock.
+    Removes the dropped slots from `supply`.
     """
     found = []
-    for name, calls in sorted(supply.unsent.items()):
+    for name, requests in sorted(supply.unsent.items()):
         surplus = _unused(matching, supply, name, SupplyKind.UNSENT)
-        for launch_request in sorted(calls, key=lambda c: (c.created_at, c.id), reverse=True):
+        for launch_request in sorted(requests, key=lambda r: (r.created_at, r.id), reverse=True):
             if surplus <= 0:
                 break
             drop = min(surplus, len(launch_request.slots))

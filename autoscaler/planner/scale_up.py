@@ -1,6 +1,6 @@
-"""What to launch: for every job that nothing serves, oldest first, then for the ready minimum.
+"""What to launch: machines for every unserved job, oldest first, then for the ready minimums.
 
-All caps hold at every moment; where one leaves too little for all, the oldest job goes first.
+No launch exceeds a limit. If a limit leaves too little for all, the oldest jobs get machines first.
 """
 
 from collections import Counter
@@ -20,20 +20,20 @@ from autoscaler.planner.registration import RegistrationBudget
 
 @dataclass(slots=True)
 class ScaleUp:
-    """What was decided: machines by placement, jobs served by class, and why the rest waits."""
+    """The result: machines by placement, jobs served by class, and the reason the others wait."""
 
     placed: Counter[Placement] = field(default_factory=Counter)
     launched: Counter[DemandClass] = field(default_factory=Counter)
     blocked: dict[DemandClass, str] = field(default_factory=dict)
 
     def launches(self) -> list[Launch]:
-        """The calls to make, none larger than a provider takes."""
-        calls = []
+        """Return the launch requests to make, none larger than a provider accepts."""
+        requests = []
         for placement, count in self.placed.items():
             keys = tuple(offering.key for offering in placement.offerings)
             while count > 0:
                 size = min(count, MAX_MACHINES_PER_REQUEST)
-                calls.append(
+                requests.append(
                     Launch(
                         placement.sku,
                         placement.provider,
@@ -44,14 +44,14 @@ class ScaleUp:
                     )
                 )
                 count -= size
-        return calls
+        return requests
 
 
 @dataclass(slots=True)
 class _Placer:
-    """Hands out placements of each SKU while there is room, and remembers why there is none.
+    """Places machines of each SKU while there is headroom, and records the reason if there is none.
 
-    Where there was none, there is none until more is placed: room only shrinks.
+    A refused SKU is not searched again until another machine is placed: headroom only shrinks.
     """
 
     fleet: Fleet
@@ -63,7 +63,7 @@ class _Placer:
     _refused_at: dict[SkuName, int] = field(default_factory=dict)
 
     def place(self, sku: Sku) -> bool:
-        """Place one more machine of a SKU, if there is room anywhere on its launch_options."""
+        """Place one more machine of a SKU, if one of its launch options has headroom. Return True if so."""
         placement = self.current.get(sku.name)
         if placement is None or not self.headroom.takes(placement):
             if self._refused_at.get(sku.name) == self.machines:
@@ -71,7 +71,7 @@ class _Placer:
             search = Search(self.fleet, self.headroom, sku)
             placement = search.place()
             if placement is None:
-                self.reasons[sku.name] = "; ".join(search.reasons) or "a cap leaves no room for it"
+                self.reasons[sku.name] = "; ".join(search.reasons) or "a limit leaves no room"
                 self._refused_at[sku.name] = self.machines
                 return False
             self.current[sku.name] = placement
@@ -81,7 +81,7 @@ class _Placer:
         return True
 
     def place_warm(self, sku: Sku, missing: int) -> None:
-        """Place as many machines of a SKU as there is room for, up to this."""
+        """Place up to `missing` machines of a SKU, as far as there is headroom."""
         while missing > 0 and self.place(sku):
             placement = self.current[sku.name]
             ahead = min(self.headroom.ahead(placement), self.headroom.ahead_of_all((placement,)))
@@ -96,70 +96,70 @@ def scale_up(
     classes: Classes,
     headroom: Headroom,
     matching: Matching,
-    turns: RegistrationBudget,
+    budget: RegistrationBudget,
     warm: Mapping[SkuName, int],
 ) -> ScaleUp:
-    """Launch for unserved jobs and then for `warm`, the ready machines missing by SKU.
+    """Launch for unserved jobs, and then for `warm`: the missing ready machines by SKU.
 
-    What is placed is taken out of `headroom`.
+    Takes what it places out of `headroom`.
     """
     result = ScaleUp()
     fleet = classes.fleet
     placer = _Placer(fleet, headroom, result)
-    _ForJobs(classes, matching, turns, placer).run()
+    _JobPlacer(classes, matching, budget, placer).run()
     for name, missing in warm.items():
         placer.place_warm(fleet.catalogue.skus[name], missing)
     return result
 
 
-class _ForJobs:
-    """Places a machine for each unserved job, the oldest first, many at a time where room is plenty."""
+class _JobPlacer:
+    """Places a machine for each unserved job, oldest first; in batches while no limit is near."""
 
     def __init__(
-        self, classes: Classes, matching: Matching, turns: RegistrationBudget, placer: _Placer
+        self, classes: Classes, matching: Matching, budget: RegistrationBudget, placer: _Placer
     ) -> None:
-        self._classes, self._turns, self._placer = classes, turns, placer
+        self._classes, self._budget, self._placer = classes, budget, placer
         self._skip = [matching.matched[demand] for demand in classes.demands]
         self._skus = [placer.fleet.catalogue.skus[d.skus[0]] for d in classes.demands]
         names = sorted({sku.name for sku in self._skus})
         number = {name: n for n, name in enumerate(names)}
         self._names, self._sku_of = names, [number[sku.name] for sku in self._skus]
-        self._left = self._turns_left(matching)
+        self._left = self._allowed_by_account(matching)
         self._launched = [0] * len(classes.demands)
         self._done = [False] * len(classes.demands)
 
     def run(self) -> None:
-        """Go through the jobs that nothing serves yet, until each class is served or blocked."""
+        """Go through the unserved jobs until each class is served or blocked."""
         open_ = sum(w > n for w, n in zip(self._classes.waits, self._skip, strict=True))
-        self._look_ahead()
+        self._begin_batch()
         for piece in self._classes.by_age() if open_ else ():
             at = 0
             while at < len(piece) and open_:
-                at = self._quickly(piece, at)
+                at = self._place_batch(piece, at)
                 if at < len(piece):
-                    open_ -= self._one(piece[at])
+                    open_ -= self._place_one(piece[at])
                     at += 1
             if not open_:
                 break
-        self._settle()
+        self._commit_batch()
         demands, result = self._classes.demands, self._placer.result
         result.launched.update({d: n for d, n in zip(demands, self._launched, strict=True) if n})
 
-    def _turns_left(self, matching: Matching) -> dict[str, int]:
-        """By account, for how many machines a call is worth making now."""
+    def _allowed_by_account(self, matching: Matching) -> dict[str, int]:
+        """Return by account how many machines to request now: 0 if it is better to wait for more."""
         wanted: Counter[str] = Counter()
         classes = self._classes
         for account, waits, skip in zip(classes.accounts, classes.waits, self._skip, strict=True):
             wanted[account] += waits - skip
         left = {}
         for account, count in wanted.items():
-            allowed = self._turns.allowed(account, matching)
-            worth = self._turns.worth_a_call(count, allowed)
+            allowed = self._budget.allowed(account, matching)
+            worth = self._budget.worth_a_request(count, allowed)
             left[account] = allowed if worth else 0
         return left
 
-    def _look_ahead(self) -> None:
-        """See how many machines may be placed in any case before a bound can be near."""
+    def _begin_batch(self) -> None:
+        """Work out how many machines can be placed before any limit needs to be checked again."""
         placer, headroom = self._placer, self._placer.headroom
         self._current = [placer.current.get(name) for name in self._names]
         self._cost = [one.dollars if one is not None else 0.0 for one in self._current]
@@ -167,8 +167,8 @@ class _ForJobs:
         self._before, self._dollars = list(self._ahead), headroom.dollars
         self._most = headroom.ahead_of_all([one for one in self._current if one is not None])
 
-    def _quickly(self, ages: Sequence[int], at: int) -> int:
-        """Place as long as no bound can be near; the job at which it may be."""
+    def _place_batch(self, ages: Sequence[int], at: int) -> int:
+        """Place machines while no limit can be reached. Return the index of the first job not handled."""
         sku_of, accounts, left = self._sku_of, self._classes.accounts, self._left
         done, launched, skip, ahead = self._done, self._launched, self._skip, self._ahead
         most, dollars, cost = self._most, self._dollars, self._cost
@@ -190,8 +190,8 @@ class _ForJobs:
         self._most, self._dollars = most, dollars
         return at
 
-    def _settle(self) -> None:
-        """Count in what was placed quickly."""
+    def _commit_batch(self) -> None:
+        """Take the machines of the batch out of the headroom."""
         if self._ahead == self._before:
             return
         ahead = zip(self._current, self._before, self._ahead, strict=True)
@@ -202,19 +202,21 @@ class _ForJobs:
             self._placer.machines += sum(counts.values())
             self._before = list(self._ahead)
 
-    def _one(self, number: int) -> bool:
-        """Place one machine; whether no more are placed for this class, and say why."""
+    def _place_one(self, number: int) -> bool:
+        """Place one machine for a class. If there is none, record the reason and return True."""
         account, sku = self._classes.accounts[number], self._skus[number]
         blocked, demand = self._placer.result.blocked, self._classes.demands[number]
         if self._left[account] <= 0:
-            blocked[demand] = "its turn to register at GitHub comes later"
+            blocked[demand] = (
+                "the registration rate limit (github.registrations) allows no further runner yet"
+            )
             self._done[number] = True
             return True
-        self._settle()
+        self._commit_batch()
         if self._placer.place(sku):
             self._left[account] -= 1
             self._launched[number] += 1
-            self._look_ahead()
+            self._begin_batch()
             return False
         blocked[demand] = self._placer.reasons[sku.name]
         self._done[number] = True

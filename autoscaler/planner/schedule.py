@@ -1,6 +1,6 @@
-"""How many machines of a SKU are to stand ready at a moment: the minimum and its schedules.
+"""How many machines of a SKU to keep ready: its minimum and its schedules.
 
-Overlapping schedules: the largest counts.
+Of overlapping schedules the largest counts.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from autoscaler.model.identifiers import Instant
 
 
 def idle_minimum(policy: IdlePolicy, now: Instant) -> int:
-    """The ready minimum in force at `now`."""
+    """Return the ready minimum in force at `now`."""
     if not policy.schedule:
         return policy.minimum
     minute = int(now // 60)
@@ -26,8 +26,8 @@ def idle_minimum(policy: IdlePolicy, now: Instant) -> int:
 def _in_force(scheduled: ScheduledMinimum, minute: int) -> bool:
     zone = ZoneInfo(scheduled.timezone)
     now = datetime.fromtimestamp(minute * 60, tz=UTC)
-    # Reckoned in UTC, for an hour of a zone may come twice or not at all.
+    # Calculated in UTC, because daylight saving time repeats or skips an hour of the zone.
     start = now - timedelta(seconds=scheduled.duration)
     firing = next(CronSim(scheduled.cron, start.astimezone(zone)), None)
-    # Of an hour that comes twice CronSim names the first, which may lie before the start.
+    # For a repeated hour, CronSim returns its first occurrence, which may lie before the start.
     return firing is not None and start < firing.astimezone(UTC) <= now

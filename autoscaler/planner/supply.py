@@ -1,4 +1,4 @@
-"""What there is to serve the queues with, after what this plan takes back."""
+"""The supply for queued jobs: idle runners, and machines that are ready, booting or requested."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,9 +16,9 @@ from autoscaler.planner.upkeep import trusted_ready
 
 @dataclass(slots=True)
 class FleetSupply:
-    """Supply by pool, and the machines and calls behind the pools that the plan picks from.
+    """Supply by pool, and the machines and launch requests that the plan picks from.
 
-    `ready` are the ones that may be assigned now, the longest ready first.
+    `ready` has the machines that may be assigned now, the longest ready first.
     """
 
     by_pool: Counter[Supply] = field(default_factory=Counter)
@@ -27,17 +27,17 @@ class FleetSupply:
 
 
 def count_supply(
-    fleet: Fleet, leaving: set[MachineId], withdrawn: Iterable[DeregisterRunner]
+    fleet: Fleet, leaving: set[MachineId], deregistrations: Iterable[DeregisterRunner]
 ) -> FleetSupply:
-    """Count what can serve a job now or soon. O(SKUs + ready machines + open calls)."""
+    """Count what can serve a job now or soon. O(SKUs + ready machines + open launch requests)."""
     supply = FleetSupply()
     for demand, count in fleet.idle_runners.items():
         supply.by_pool[Supply(SupplyKind.RUNNER, runner_class=demand)] = count
-    gone = Counter((fleet.machines[m].sku, fleet.machines[m].state) for m in leaving)
+    leaving_by_state = Counter((fleet.machines[m].sku, fleet.machines[m].state) for m in leaving)
     for sku in fleet.catalogue.skus:
-        _take_machines(fleet, sku, leaving, gone, supply)
+        _count_machines(fleet, sku, leaving, leaving_by_state, supply)
     for machine in leaving:
-        _lose_runner(fleet, fleet.machines[machine], supply)
+        _remove_runner(fleet, fleet.machines[machine], supply)
     for request in fleet.launch_requests.values():
         if request.state is LaunchRequestState.RECORDED:
             supply.unsent.setdefault(request.sku, []).append(request)
@@ -47,20 +47,22 @@ def count_supply(
             slots = (fleet.machines.get(slot) for slot in request.slots)
             unbound = sum(m is not None and m.state is MachineState.REQUESTED for m in slots)
             supply.by_pool[Supply(SupplyKind.COMING, sku=request.sku)] -= unbound
-    for withdrawal in withdrawn:
-        withdraw(fleet, supply, withdrawal)
+    for deregistration in deregistrations:
+        count_deregistration(fleet, supply, deregistration)
     return supply
 
 
-def withdraw(fleet: Fleet, supply: FleetSupply, withdrawal: DeregisterRunner) -> None:
-    """A registration goes, and its machine comes back as ready."""
-    runner = fleet.runners[withdrawal.runner]
+def count_deregistration(
+    fleet: Fleet, supply: FleetSupply, deregistration: DeregisterRunner
+) -> None:
+    """Count the runner out; its machine becomes ready again soon."""
+    runner = fleet.runners[deregistration.runner]
     supply.by_pool[Supply(SupplyKind.RUNNER, runner_class=runner.demand)] -= 1
     sku = fleet.machines[runner.machine].sku
     supply.by_pool[Supply(SupplyKind.COMING, sku=sku)] += 1
 
 
-def _lose_runner(fleet: Fleet, machine: Machine, supply: FleetSupply) -> None:
+def _remove_runner(fleet: Fleet, machine: Machine, supply: FleetSupply) -> None:
     runner = fleet.runners.get(machine.runner) if machine.runner is not None else None
     if runner is None:
         return
@@ -70,16 +72,16 @@ def _lose_runner(fleet: Fleet, machine: Machine, supply: FleetSupply) -> None:
         supply.by_pool[Supply(SupplyKind.RUNNER, runner_class=runner.demand)] -= 1
 
 
-def _take_machines(
+def _count_machines(
     fleet: Fleet,
     sku: SkuName,
     leaving: set[MachineId],
-    gone: Mapping[tuple[SkuName, MachineState], int],
+    leaving_by_state: Mapping[tuple[SkuName, MachineState], int],
     supply: FleetSupply,
 ) -> None:
     coming = fleet.deregistering.get(sku, 0)
     for state in BOOTING_STATES:
-        coming += fleet.count(sku, state) - gone.get((sku, state), 0)
+        coming += fleet.count(sku, state) - leaving_by_state.get((sku, state), 0)
     ready = []
     for machine in fleet.machines_in(sku, MachineState.READY):
         if machine.id in leaving:

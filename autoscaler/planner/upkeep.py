@@ -1,9 +1,13 @@
-"""What is due because time passed: deadlines, silences, lifetimes, unanswered calls, questions.
+"""What is due at this time: deadlines, lifetimes, launch requests to send again, reads from GitHub.
 
-A machine is ended only on one of the six grounds: nothing was ever handed over to it, it said
-that its runner has left, GitHub showed twice that its work is over, GitHub said that its job is
-completed and showed twice that its registration is gone, its lifetime has passed, or an operator
-confirmed of one that cannot be told that it is nobody's.
+A machine is terminated only for one of six reasons:
+
+- it never fetched an assignment;
+- it reported that its runner exited;
+- GitHub showed twice that its runner has no job any more;
+- GitHub reported its job as completed, and showed twice that its runner is not registered;
+- its lifetime is over;
+- it was unverified, and an operator released it.
 """
 
 import math
@@ -25,22 +29,22 @@ from autoscaler.model.plan import (
 )
 from autoscaler.model.runners import RunnerState
 
-FIRST_REPEAT: Seconds = 5.0
-RAREST_REPEAT: Seconds = 60.0
+FIRST_RESEND_AFTER: Seconds = 5.0
+MAX_RESEND_AFTER: Seconds = 60.0
 
 _STAGE = {
-    MachineState.LAUNCHED: "it did not say hello in time",
-    MachineState.BOOTED: "its gate did not end in time",
-    MachineState.READY: "it is ready and silent",
+    MachineState.LAUNCHED: "no attestation before the boot deadline",
+    MachineState.BOOTED: "its health checks did not finish in time",
+    MachineState.READY: "it was ready, and sent no heartbeat in time",
 }
 _PROVEN = {
-    TerminationReason.OPERATOR: "an operator confirmed that it is nobody's",
-    TerminationReason.FINISHED: "its job was completed half an hour ago, and its registration is gone",
+    TerminationReason.OPERATOR: "an operator released it",
+    TerminationReason.FINISHED: "its job completed half an hour ago, and its runner is not registered any more",
 }
 
 
 def due_machines(fleet: Fleet) -> list[Terminate | MarkUnverified | ReadRunner]:
-    """What each machine whose time has come needs. O(machines due)."""
+    """Return the intent for each machine whose deadline has passed. O(machines due)."""
     found: list[Terminate | MarkUnverified | ReadRunner] = []
     for machine in fleet.due.values():
         if machine.due is None or machine.due > fleet.now:
@@ -65,15 +69,17 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
             return Terminate(machine.id, machine.reason_code, _PROVEN[machine.reason_code])
         case MachineState.ASSIGNED if not machine.handed_over:
             return Terminate(
-                machine.id, TerminationReason.DEADLINE, "it does not fetch its assignment"
+                machine.id, TerminationReason.DEADLINE, "it did not fetch its assignment in time"
             )
         case MachineState.FAILED if not machine.handed_over:
             return Terminate(machine.id, TerminationReason.SURPLUS, machine.reason)
         case MachineState.EXITED:
-            return Terminate(machine.id, TerminationReason.EXITED, "its runner has left")
+            return Terminate(machine.id, TerminationReason.EXITED, "its runner exited")
         case MachineState.TERMINATING:
             return Terminate(
-                machine.id, machine.reason_code or TerminationReason.SURPLUS, "asked for again"
+                machine.id,
+                machine.reason_code or TerminationReason.SURPLUS,
+                "the earlier request had no effect",
             )
         case MachineState.ASSIGNED | MachineState.FAILED:
             return _assigned(fleet, machine)
@@ -90,23 +96,21 @@ def _assigned(fleet: Fleet, machine: Machine) -> Terminate | ReadRunner:
         return Terminate(
             machine.id,
             TerminationReason.SILENT_AND_FINISHED,
-            "silent, and GitHub shows its work as over",
+            "no heartbeat, and GitHub shows that its runner has no job any more",
         )
     return ReadRunner(machine.id)
 
 
 def expired_ready(fleet: Fleet) -> list[Terminate]:
-    """Ready machines past their SKU's `idle.max_age`, or of a SKU that is configured no more."""
-    strays = [
-        Terminate(
-            machine.id, TerminationReason.SURPLUS, "its SKU is not in the configuration any more"
-        )
+    """Return terminations of ready machines past `idle.max_age`, or whose SKU is not configured."""
+    unconfigured = [
+        Terminate(machine.id, TerminationReason.SURPLUS, "its SKU is no longer configured")
         for (sku, state), machines in fleet.by_state.items()
         if state is MachineState.READY and sku not in fleet.catalogue.skus
         for machine in machines.values()
         if machine.agent_seen
     ]
-    return strays + [
+    return unconfigured + [
         Terminate(machine.id, TerminationReason.MAX_AGE, f"ready for {sku.idle.max_age:g} s")
         for sku in fleet.catalogue.skus.values()
         for machine in fleet.machines_in(sku.name, MachineState.READY)
@@ -115,30 +119,30 @@ def expired_ready(fleet: Fleet) -> list[Terminate]:
     ]
 
 
-def unanswered_calls(fleet: Fleet) -> list[ResendLaunchRequest]:
-    """Calls of unknown outcome whose turn for a repeat has come, within ten minutes.
+def requests_to_resend(fleet: Fleet) -> list[ResendLaunchRequest]:
+    """Return the launch requests of unknown outcome that are due to be sent again.
 
-    No more than their providers take now: the rest has its turn when there are calls again.
+    No more than the launch rates of their providers allow now.
     """
     found = []
     left = {provider: tokens.calls for provider, tokens in fleet.launch_tokens.items()}
     for request in fleet.launch_requests.values():
         if request.state is not LaunchRequestState.UNKNOWN or request.sent_at is None:
             continue
-        wait = min(FIRST_REPEAT * 2.0 ** min(request.attempts - 1, 8), RAREST_REPEAT)
+        wait = min(FIRST_RESEND_AFTER * 2.0 ** min(request.attempts - 1, 8), MAX_RESEND_AFTER)
         last = request.last_sent_at if request.last_sent_at is not None else request.sent_at
         throttled = active_cooldown(fleet.cooldowns, throttle_key(request.provider), fleet.now)
         if fleet.now < last + wait or request.is_given_up(fleet.now) or throttled is not None:
             continue
-        calls = left.get(request.provider, math.inf)
-        if calls >= 1.0:
-            left[request.provider] = calls - 1.0
+        allowed = left.get(request.provider, math.inf)
+        if allowed >= 1.0:
+            left[request.provider] = allowed - 1.0
             found.append(ResendLaunchRequest(request.id))
     return found
 
 
-def questions(fleet: Fleet) -> list[ReadJob | ReadRun]:
-    """Jobs that GitHub must be asked about (disputed or held), and runs of unknown head repository."""
+def reads_due(fleet: Fleet) -> list[ReadJob | ReadRun]:
+    """Return reads of disputed or held jobs, and of runs whose head repository is unknown."""
     jobs = [ReadJob(job) for job, at in sorted(fleet.reads.items()) if at <= fleet.now]
     return jobs + [
         ReadRun(next(iter(fleet.unread[run].values())).repository, run)
@@ -148,9 +152,9 @@ def questions(fleet: Fleet) -> list[ReadJob | ReadRun]:
 
 
 def lost_configurations(fleet: Fleet) -> list[DeregisterRunner]:
-    """Registrations whose secret went with an earlier process before it was handed over."""
+    """Return deregistrations of runners whose JIT configuration an earlier process lost."""
     return [
-        DeregisterRunner(runner.name, "its configuration was lost in a restart")
+        DeregisterRunner(runner.name, "its JIT configuration was lost in a restart")
         for runners in fleet.deregistrable.values()
         for runner in runners.values()
         if runner.named_at < fleet.started_at
@@ -159,5 +163,5 @@ def lost_configurations(fleet: Fleet) -> list[DeregisterRunner]:
 
 
 def trusted_ready(fleet: Fleet, machine: Machine) -> bool:
-    """Whether a machine ready before a restart still counts as one that will be ready."""
+    """Return whether a machine that was ready before a restart still counts as supply."""
     return not machine.agent_seen and fleet.now < fleet.started_at + READY_TRUSTED_FOR

@@ -1,7 +1,7 @@
-"""Why each queued job still waits, in words for a person. It never decides who is served.
+"""The reasons why queued jobs still wait, as text for an operator.
 
-Reasons are kept for runs of jobs of a class, oldest first, so that a queue of thousands costs
-no more to explain than a queue of two.
+One reason covers consecutive jobs of a class, oldest first. A queue of thousands therefore costs no more to
+explain than a queue of two.
 """
 
 from autoscaler.model.cooldowns import Cooldown, active_cooldown, registration_key
@@ -13,67 +13,72 @@ from autoscaler.planner.matching import Matching, SupplyKind
 from autoscaler.planner.scale_up import ScaleUp
 from autoscaler.planner.shares import filled
 
-NAMED_AT_MOST = 3
-"""How many repositories with their share a reason names."""
+MAX_NAMED_REPOSITORIES = 3
+"""Maximum number of repositories that a reason names."""
 
-_HELD = "GitHub did not give it to two runners that fit it: tried again now and then"
+_PASSED_OVER = (
+    "GitHub did not assign the job to two runners with its labels; retrying from time to time"
+)
 
-_ASKED = "GitHub is being asked what became of it"
+_DISPUTED = "asking GitHub for the current state of the job"
 
 _UNADMITTED = {
-    Admission.UNREAD: "GitHub is being asked whether the job's run comes from a fork",
+    Admission.UNREAD: "asking GitHub whether the job's run comes from a fork",
     Admission.FORK: "the job's run comes from a fork, and access.forks is false",
 }
 
 _BY_KIND = (
-    "a runner is ready for it: GitHub has to hand it out",
-    "a machine is ready for it and waits for its turn to register",
-    "a machine for it is being launched or boots",
-    "a machine for it is requested now",
+    "a runner for the job is idle; GitHub has not assigned the job yet",
+    "a machine for the job is ready; its runner registers within the registration rate limit",
+    "a machine for the job is launching or booting",
+    "a machine for the job is about to be requested",
 )
-"""By the number of the SupplyKind."""
+"""Indexed by SupplyKind."""
 
 
 def waiting_reasons(
     fleet: Fleet, matching: Matching, launched: ScaleUp
 ) -> dict[DemandClass, tuple[Waiting, ...]]:
-    """The reasons by class.
+    """Return the reasons by class.
 
-    The counts add up to its queue, the held jobs, those in doubt and those that are not admitted.
+    The counts of a class add up to its queued, held, disputed and not admitted jobs.
     """
     reasons: dict[DemandClass, tuple[Waiting, ...]] = {}
     for demand, queue in fleet.queues.items():
         served = matching.kinds[demand]
         runs = [Waiting(count, _BY_KIND[kind]) for kind, count in enumerate(served) if count]
-        if served[SupplyKind.READY] and (hold := _registering(fleet, demand)) is not None:
-            reason = f"registering runners in {demand.scope} is held back: {hold.reason}"
+        if served[SupplyKind.READY] and (hold := _registration_hold(fleet, demand)) is not None:
+            reason = f"registering runners in {demand.scope} is on hold: {hold.reason}"
             at = int(served[SupplyKind.RUNNER] > 0)
             runs[at] = Waiting(served[SupplyKind.READY], reason, blocked=True)
         if rest := len(queue) - sum(served):
-            reason = launched.blocked.get(demand, "it is planned for next")
-            runs.append(Waiting(rest, reason + _shares(fleet, matching, demand), True))
+            reason = launched.blocked.get(demand, "not planned yet")
+            runs.append(Waiting(rest, reason + _full_shares(fleet, matching, demand), True))
         reasons[demand] = tuple(runs)
     for demand, jobs in fleet.held.items():
-        reasons[demand] = (*reasons.get(demand, ()), Waiting(len(jobs), _HELD, blocked=True))
+        reasons[demand] = (*reasons.get(demand, ()), Waiting(len(jobs), _PASSED_OVER, blocked=True))
     for demand, count in fleet.disputed.items():
-        reasons[demand] = (*reasons.get(demand, ()), Waiting(count, _ASKED, blocked=True))
+        reasons[demand] = (*reasons.get(demand, ()), Waiting(count, _DISPUTED, blocked=True))
     for (demand, admission), count in sorted(fleet.unadmitted.items()):
-        kept_out = Waiting(count, _UNADMITTED[admission], blocked=True, code=admission)
-        reasons[demand] = (*reasons.get(demand, ()), kept_out)
+        refused = Waiting(count, _UNADMITTED[admission], blocked=True, code=admission)
+        reasons[demand] = (*reasons.get(demand, ()), refused)
     return reasons
 
 
-def _registering(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
+def _registration_hold(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
     return active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now)
 
 
-def _shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
-    """Which repositories of a class wait for others, in words to add to a reason."""
+def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
+    """Return text to append to a reason: the repositories that have used up their fair share.
+
+    Empty if no repository with jobs of another class is preferred for that.
+    """
     if not fleet.queues_by_repository:
         return ""
-    sku, mine = demand.skus[0], fleet.queues_by_repository.get(demand, {})
-    full = sorted(r for r in mine if filled(fleet, matching.taken, demand, r))
-    # Within the class GitHub decides; and what had its share before goes by age as this does.
+    sku, of_class = demand.skus[0], fleet.queues_by_repository.get(demand, {})
+    full = sorted(r for r in of_class if filled(fleet, matching.taken, demand, r))
+    # GitHub decides within a class. A repository above its share before this plan goes by age too.
     others = (
         r
         for d, lines in fleet.queues_by_repository.items()
@@ -82,6 +87,8 @@ def _shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
     )
     if not full or all(r in full or filled(fleet, {}, demand, r) for r in others):
         return ""
-    names = ", ".join(full[:NAMED_AT_MOST]) + (", ..." if len(full) > NAMED_AT_MOST else "")
+    more = ", ..." if len(full) > MAX_NAMED_REPOSITORIES else ""
+    names = ", ".join(full[:MAX_NAMED_REPOSITORIES]) + more
     share = fleet.catalogue.skus[sku].share
-    return f"; others go first, for it has its share of {sku} ({share} machines): {names}"
+    used_up = f"the fair_share of {sku} ({share} machines) is used up by {names}"
+    return f"; other repositories go first: {used_up}"

@@ -73,8 +73,7 @@ def test_the_reason_names_what_is_held() -> None:
     world.queue(1)
     (runs,) = world.plan().waiting.values()
     assert runs[0].reason == (
-        "spot at east is held back: MaxFleets: words; "
-        "on-demand at east is held back: MaxFleets: words"
+        "spot at east is on hold: MaxFleets: words; on-demand at east is on hold: MaxFleets: words"
     )
 
 

@@ -91,7 +91,7 @@ def test_a_withdrawal_under_way_is_begun_again(registered: bool) -> None:
     expected = RunnerState.REGISTERED if registered else RunnerState.NAMED
     assert world.runner(name).state is expected
     assert world.intents(DeregisterRunner) == [
-        DeregisterRunner(name, "its configuration was lost in a restart")
+        DeregisterRunner(name, "its JIT configuration was lost in a restart")
     ]
 
 

@@ -121,7 +121,7 @@ def test_a_registration_whose_job_is_gone_is_taken_back() -> None:
     name = world.register("c0")
     assert world.plan().intents == ()
     world.completes(1)
-    assert world.plan().intents == (DeregisterRunner(name, "its job is gone"),)
+    assert world.plan().intents == (DeregisterRunner(name, "no queued job needs it"),)
 
 
 def test_the_newest_registrations_are_taken_back_first() -> None:
@@ -152,7 +152,7 @@ def test_a_machine_taken_back_serves_another_class_without_a_launch() -> None:
     name = world.register("c0")
     world.completes(1)
     world.queue(2, labels=("gpu", "linux"))
-    assert world.plan().intents == (DeregisterRunner(name, "its job is gone"),)
+    assert world.plan().intents == (DeregisterRunner(name, "no queued job needs it"),)
     world.carry_out()
     assert world.plan().intents == ()
     world.do(e.RunnerDeregistered, name, "204")
@@ -166,7 +166,7 @@ def test_registrations_from_before_a_restart_are_taken_back_once() -> None:
     world.restart(5.0)
     world.do(e.MachineSeen, MachineId("c0"))
     assert world.plan().intents == (
-        DeregisterRunner(name, "its configuration was lost in a restart"),
+        DeregisterRunner(name, "its JIT configuration was lost in a restart"),
     )
     world.carry_out()
     assert world.plan().intents == ()
@@ -204,7 +204,7 @@ def test_a_registration_with_fewer_labels_does_not() -> None:
     world.make_ready()
     name = world.register("c0")
     world.queue(1, labels=("gpu", "linux"))
-    assert world.plan().intents == (DeregisterRunner(name, "its job is gone"),)
+    assert world.plan().intents == (DeregisterRunner(name, "no queued job needs it"),)
 
 
 def test_an_account_out_of_turns_stops_no_other() -> None:
@@ -239,10 +239,13 @@ def test_only_the_registrations_that_are_too_many_are_taken_back() -> None:
     world.queue(1, 2, 3)
     names = [world.register(machine) for machine in world.make_ready(3)]
     world.completes(1)
-    taken = [DeregisterRunner(name, "its job is gone") for name in names[2:]]
+    taken = [DeregisterRunner(name, "no queued job needs it") for name in names[2:]]
     assert list(world.plan().intents) == taken
     ((left,),) = world.plan().waiting.values()
-    assert (left.count, left.reason) == (2, "a runner is ready for it: GitHub has to hand it out")
+    assert (left.count, left.reason) == (
+        2,
+        "a runner for the job is idle; GitHub has not assigned the job yet",
+    )
 
 
 def test_machines_taken_back_serve_as_many_jobs_of_another_class() -> None:

@@ -12,7 +12,7 @@ from autoscaler.model.plan import CancelLaunchRequest, Launch, ResendLaunchReque
 from tests.ledger.builders import START, World, failure
 from tests.planner.fleets import EAST, catalogue, offering, sku
 
-REASON = "east takes its next launch in a moment"
+REASON = "the launch rate of east is used up for a moment"
 
 
 def limited(rate: Rate, *skus: str, machines: Rate | None = None) -> Catalogue:

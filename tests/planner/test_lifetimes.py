@@ -19,7 +19,7 @@ def test_a_machine_that_does_not_fetch_its_assignment_is_ended() -> None:
     world.register(machine)
     world.now = START + 300
     assert world.intents(Terminate) == [
-        Terminate(C0, TerminationReason.DEADLINE, "it does not fetch its assignment")
+        Terminate(C0, TerminationReason.DEADLINE, "it did not fetch its assignment in time")
     ]
 
 
@@ -56,7 +56,7 @@ def test_a_ready_machine_of_a_sku_that_left_the_configuration_is_ended() -> None
     world.make_ready()
     world.ledger.replace_catalogue(catalogue(sku("cpu")))
     assert world.intents(Terminate) == [
-        Terminate(C0, TerminationReason.SURPLUS, "its SKU is not in the configuration any more")
+        Terminate(C0, TerminationReason.SURPLUS, "its SKU is no longer configured")
     ]
 
 

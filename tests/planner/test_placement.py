@@ -92,9 +92,7 @@ def test_a_throttled_provider_is_waited_for_rather_than_left_for_a_dearer_option
 def test_a_throttled_option_further_down_does_not_block_what_is_above_it() -> None:
     world = world_of(held=(launch_option_key(GPU, 0), throttle_key(WEST)))
     assert launches(world) == []
-    assert reason(world) == (
-        "east is held back: Code: words; west throttles launches (Code: words)"
-    )
+    assert reason(world) == ("east is on hold: Code: words; west throttles launches (Code: words)")
 
 
 def test_every_hold_on_the_way_down_is_named_once() -> None:
@@ -105,15 +103,15 @@ def test_every_hold_on_the_way_down_is_named_once() -> None:
         offering_key(OD_B.key), world.now + 50.0, 1, "none"
     )
     assert reason(world) == (
-        f"{SPOT.key} is held back: Code: words; {SPOT_B.key} is held back: Code: words; "
-        f"{OD.key} is held back: Code: words; {OD_B.key} is held back: none; "
-        "west is held back: Code: words"
+        f"{SPOT.key} is on hold: Code: words; {SPOT_B.key} is on hold: Code: words; "
+        f"{OD.key} is on hold: Code: words; {OD_B.key} is on hold: none; "
+        "west is on hold: Code: words"
     )
 
 
 def test_an_empty_launch_options_is_a_reason() -> None:
     world = world_of(dataclasses.replace(sku(), launch_options=()))
-    assert reason(world) == "no provider of its launch_options can launch it now"
+    assert reason(world) == "no provider in launch_options has an offering for it now"
 
 
 def test_offerings_keep_their_order() -> None:

@@ -10,7 +10,7 @@ from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Launch
 from autoscaler.planner.flow import Flow, _Step
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
-from autoscaler.planner.registration import RegistrationBudget, reach
+from autoscaler.planner.registration import RegistrationBudget, registrable_machines
 from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import catalogue, sku
 
@@ -28,7 +28,9 @@ def reached(
         world.launch(coming)
     world.now += age
     world.state.registration_levels["acme"] = (level, world.now)
-    return reach(world.fleet(), {Supply(SupplyKind.READY, sku=GPU): ready}, ())["acme"]
+    return registrable_machines(world.fleet(), {Supply(SupplyKind.READY, sku=GPU): ready}, ())[
+        "acme"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_each_machine_takes_turns_from_its_own_readiness_on(late: int, machines:
     world.now += 30.0
     world.state.registration_levels["acme"] = (30.0, world.now)
     # One is ready now, the others in half a minute, when the bucket is full again.
-    assert reach(world.fleet(), {}, ()) == {"acme": machines}
+    assert registrable_machines(world.fleet(), {}, ()) == {"acme": machines}
 
 
 def test_what_a_plan_launches_brings_it_no_more_turns() -> None:
@@ -86,9 +88,9 @@ def test_a_slot_that_nobody_hopes_for_takes_no_turn() -> None:
     world.send(40)
     world.state.registration_levels["acme"] = (30.0, world.now)
     world.now += 599.0
-    assert reach(world.fleet(), {}, ()) == {"acme": 30 + 6 + 6}
+    assert registrable_machines(world.fleet(), {}, ()) == {"acme": 30 + 6 + 6}
     world.now += 1.0
-    assert reach(world.fleet(), {}, ()) == {"acme": 30 + 6}
+    assert registrable_machines(world.fleet(), {}, ()) == {"acme": 30 + 6}
 
 
 def test_nor_does_a_machine_that_leaves() -> None:
@@ -97,7 +99,7 @@ def test_nor_does_a_machine_that_leaves() -> None:
     leaving = world.launch(40)
     world.state.registration_levels["acme"] = (30.0, world.now)
     world.now += 60.0
-    assert reach(world.fleet(), {}, leaving) == {"acme": 30 + 6}
+    assert registrable_machines(world.fleet(), {}, leaving) == {"acme": 30 + 6}
 
 
 def test_what_serves_jobs_already_is_left_out() -> None:
@@ -114,7 +116,7 @@ def test_a_slow_boot_lets_more_be_launched() -> None:
     measured.queue(1)
     measured.state.registration_levels["acme"] = (0.0, START)
     measured.state.boot_seconds[GPU] = 20.0
-    assert reach(measured.fleet(), {}, ()) == {"acme": 2 + 6}
+    assert registrable_machines(measured.fleet(), {}, ()) == {"acme": 2 + 6}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_a_call_waits_for_a_minutes_worth_of_turns_or_for_all_that_is_wanted(
     rate: RegistrationRate, wanted: int, allowed: int, worth: bool
 ) -> None:
     known = RegistrationBudget(World(catalogue(registration=rate)).fleet(), {})
-    assert known.worth_a_call(wanted, allowed) is worth
+    assert known.worth_a_request(wanted, allowed) is worth
 
 
 def test_the_burst_is_launched_for_at_once_and_no_more_than_can_register() -> None:
@@ -141,7 +143,10 @@ def test_the_burst_is_launched_for_at_once_and_no_more_than_can_register() -> No
     assert [launch.count for launch in world.intents(Launch)] == [175]
     (served, rest) = world.plan().waiting[GPU_CLASS]
     assert (served.count, rest.count) == (175, 325)
-    assert rest.reason == "its turn to register at GitHub comes later"
+    assert (
+        rest.reason
+        == "the registration rate limit (github.registrations) allows no further runner yet"
+    )
 
 
 def test_accounts_do_not_share_their_turns() -> None:
@@ -178,7 +183,10 @@ def test_a_machine_launched_just_now_registers_no_second_sooner() -> None:
 def test_machines_that_come_back_to_be_ready_have_no_age() -> None:
     world = World(catalogue(registration=FAST))
     world.queue(1)
-    assert reach(world.fleet(), {Supply(SupplyKind.COMING, sku=GPU): 1}, ())["acme"] == 30 + 60
+    assert (
+        registrable_machines(world.fleet(), {Supply(SupplyKind.COMING, sku=GPU): 1}, ())["acme"]
+        == 30 + 60
+    )
 
 
 def test_all_classes_of_an_account_share_its_call() -> None:
@@ -196,15 +204,15 @@ class Counting(Flow):
 
     left_behind = 0
 
-    def _leave(self, stack: list[_Step]) -> None:
+    def _backtrack(self, stack: list[_Step]) -> None:
         self.left_behind += 1
-        super()._leave(stack)
+        super()._backtrack(stack)
 
 
 class Forgetful(Counting):
     """Searches anew for each job, whether its account has a turn to register or not."""
 
-    def _out_of_turns(self, number: int) -> bool:
+    def _without_registrations(self, number: int) -> bool:
         del number
         return False
 
@@ -230,10 +238,10 @@ def test_what_is_remembered_of_an_account_without_turns_changes_no_match(seed: i
     found = []
     for kind in (Flow, Forgetful):
         flow = kind([list(one) for one in pools], list(free), runners, accounts)
-        flow.bound(list(bound))
+        flow.limit(list(bound))
         flow.serve(ages, range(classes))
         bounded = list(flow.matched)
-        flow.bound(None)
+        flow.limit(None)
         flow.serve(ages, range(classes))
         found.append((bounded, flow.matched, flow.users, flow.machines))
     assert found[0] == found[1]
@@ -247,7 +255,7 @@ def test_classes_of_an_account_without_turns_are_searched_once(
     classes = range(50)
     pools = [[number, (number + 1) % 50, 50] for number in classes]
     flow = kind(pools, [1] * 50 + [1_000], 50, [0] * 50)
-    flow.bound([0])
+    flow.limit([0])
     flow.serve([[*classes, *classes]], classes)
     assert flow.matched == [1] * 50
     assert flow.left_behind == most

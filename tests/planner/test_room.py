@@ -80,9 +80,9 @@ def test_a_probe_that_is_not_sent_makes_place_for_another() -> None:
     world.state.cool(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))
     world.record(2)
     headroom = Headroom(world.fleet())
-    assert headroom.trials.of_sku(GPU) is not None
+    assert headroom.circuit_breakers.sku_blocked(GPU) is not None
     headroom.give_back(world.call(), 2)
-    assert headroom.trials.of_sku(GPU) is None
+    assert headroom.circuit_breakers.sku_blocked(GPU) is None
 
 
 @pytest.mark.parametrize("most", [1, 2])

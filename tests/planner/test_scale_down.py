@@ -79,7 +79,7 @@ def test_a_machine_taken_back_has_its_idle_time_anew() -> None:
     world = world_with(IdlePolicy(timeout=300.0), "a")
     world.now = START + 290
     name = world.name("a0")
-    world.do(e.RunnerDeregistered, name, "its job is gone")
+    world.do(e.RunnerDeregistered, name, "no queued job needs it")
     world.now = START + 589
     assert ends(alive(world)) == []
     world.now = START + 590
@@ -115,7 +115,7 @@ def test_a_machine_ready_too_long_is_replaced(age: float, ended: list[tuple[str,
 def test_age_counts_from_the_first_readiness_not_from_the_last_assignment() -> None:
     world = world_with(IdlePolicy(minimum=1, max_age=3600.0), "a")
     world.now = START + 1800
-    world.do(e.RunnerDeregistered, world.name("a0"), "its job is gone")
+    world.do(e.RunnerDeregistered, world.name("a0"), "no queued job needs it")
     world.now = START + 3600
     assert ends(alive(world)) == [("a0", "max_age")]
 
@@ -140,7 +140,9 @@ def test_a_call_not_sent_yet_is_dropped_with_its_jobs() -> None:
     assert cut(world) == []
     world.completes(1)
     world.completes(2)
-    assert cut(world) == [CancelLaunchRequest(LaunchRequestId("c"), "2 of 2 are not needed")]
+    assert cut(world) == [
+        CancelLaunchRequest(LaunchRequestId("c"), "2 of 2 machines are no longer needed")
+    ]
     world.carry_out()
     assert world.plan().intents == ()
 
@@ -151,7 +153,7 @@ def test_a_call_still_needed_in_part_is_asked_for_anew_with_fewer_slots() -> Non
     world.record(3)
     world.completes(2)
     assert cut(world) == [
-        CancelLaunchRequest(LaunchRequestId("c"), "1 of 3 are not needed"),
+        CancelLaunchRequest(LaunchRequestId("c"), "1 of 3 machines are no longer needed"),
         Launch(GPU, EAST, 0, CapacityType.ON_DEMAND, world.keys(), 2),
     ]
     world.carry_out()
@@ -169,9 +171,9 @@ def test_the_youngest_calls_are_cut_back_first() -> None:
     for job in (1, 2, 3):
         world.completes(job)
     assert cut(world) == [
-        CancelLaunchRequest(LaunchRequestId("d"), "1 of 1 are not needed"),
-        CancelLaunchRequest(LaunchRequestId("b"), "1 of 1 are not needed"),
-        CancelLaunchRequest(LaunchRequestId("a"), "1 of 2 are not needed"),
+        CancelLaunchRequest(LaunchRequestId("d"), "1 of 1 machines are no longer needed"),
+        CancelLaunchRequest(LaunchRequestId("b"), "1 of 1 machines are no longer needed"),
+        CancelLaunchRequest(LaunchRequestId("a"), "1 of 2 machines are no longer needed"),
         Launch(GPU, EAST, 0, CapacityType.ON_DEMAND, world.keys(), 1),
     ]
 
@@ -226,4 +228,7 @@ def test_an_older_call_loses_only_what_the_younger_left() -> None:
     withdrawn = [
         (i.launch_request, i.reason) for i in cut(world) if isinstance(i, CancelLaunchRequest)
     ]
-    assert withdrawn == [("b", "2 of 2 are not needed"), ("a", "1 of 3 are not needed")]
+    assert withdrawn == [
+        ("b", "2 of 2 machines are no longer needed"),
+        ("a", "1 of 3 machines are no longer needed"),
+    ]

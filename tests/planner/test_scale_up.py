@@ -189,7 +189,7 @@ def test_a_minimum_never_takes_a_jobs_room() -> None:
     world.queue(3, 4)
     assert counts(world) == {"gpu": 3}
     assert {w.reason: w.count for w in next(iter(world.plan().waiting.values()))} == {
-        "a machine for it is requested now": 3,
+        "a machine for the job is about to be requested": 3,
         "the fleet's limit of 3 machines is reached": 1,
     }
 
@@ -204,7 +204,7 @@ def test_a_machine_whose_unused_registration_goes_is_supply_again() -> None:
     world = World()
     world.queue(1)
     name = world.register(world.make_ready()[0])
-    world.do(e.RunnerDeregistrationRequested, name, "its job is gone")
+    world.do(e.RunnerDeregistrationRequested, name, "no queued job needs it")
     assert counts(world) == {}
     world.starts(2, RunnerName(name))
     assert counts(world) == {"gpu": 1}

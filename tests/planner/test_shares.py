@@ -157,8 +157,8 @@ def test_a_job_is_told_that_others_go_first() -> None:
     world.now += 1
     ask(world, "acme/small", range(101, 104))
     assert world.plan().waiting[class_of("acme/flood")][-1].reason == (
-        "max_machines of gpu (4) is reached; others go first, for it has its share of gpu "
-        "(2 machines): acme/flood"
+        "max_machines of gpu (4) is reached; other repositories go first: the fair_share of gpu "
+        "(2 machines) is used up by acme/flood"
     )
 
 
@@ -181,7 +181,7 @@ def test_a_job_is_not_told_of_others_that_have_their_share_too() -> None:
             world.observe(job, JobState.IN_PROGRESS, labels, repository=repository)
         ask(world, repository, range(100 * number + 50, 100 * number + 60))
     for runs in world.carry_out().waiting.values():
-        assert "others go first" not in runs[-1].reason
+        assert "other repositories go first" not in runs[-1].reason
 
 
 def test_a_job_whose_end_nobody_tells_leaves_the_share_of_its_repository_in_time() -> None:

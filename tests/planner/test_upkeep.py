@@ -36,7 +36,9 @@ def test_a_machine_that_does_not_say_attestation_in_time_is_ended() -> None:
     world = World()
     world.launch(1)
     assert due(world, 899.9) == ()
-    assert due(world, 900) == end(TerminationReason.DEADLINE, "it did not say hello in time")
+    assert due(world, 900) == end(
+        TerminationReason.DEADLINE, "no attestation before the boot deadline"
+    )
 
 
 def test_a_gate_that_does_not_end_in_time_ends_its_machine() -> None:
@@ -44,14 +46,18 @@ def test_a_gate_that_does_not_end_in_time_ends_its_machine() -> None:
     world.launch(1)
     world.boot("c0")
     assert due(world, 599.9) == ()
-    assert due(world, 600) == end(TerminationReason.DEADLINE, "its gate did not end in time")
+    assert due(world, 600) == end(
+        TerminationReason.DEADLINE, "its health checks did not finish in time"
+    )
 
 
 def test_a_ready_machine_may_be_silent_for_five_minutes() -> None:
     world = World()
     world.make_ready()
     assert due(world, 299.9) == ()
-    assert due(world, 300) == end(TerminationReason.DEADLINE, "it is ready and silent")
+    assert due(world, 300) == end(
+        TerminationReason.DEADLINE, "it was ready, and sent no heartbeat in time"
+    )
 
 
 def test_a_machine_that_failed_its_gate_is_ended_at_once() -> None:
@@ -67,7 +73,7 @@ def test_a_machine_that_said_goodbye_has_two_minutes() -> None:
     world.ready()
     world.do(e.MachineExited, C0, "bye")
     assert due(world, 119.9) == ()
-    assert due(world, 120) == end(TerminationReason.EXITED, "its runner has left")
+    assert due(world, 120) == end(TerminationReason.EXITED, "its runner exited")
 
 
 def test_an_end_without_effect_is_asked_for_again_on_its_first_ground() -> None:
@@ -75,7 +81,7 @@ def test_an_end_without_effect_is_asked_for_again_on_its_first_ground() -> None:
     world.make_ready()
     world.do(e.TerminationRequested, C0, TerminationReason.IDLE, "idle")
     assert due(world, 119.9) == ()
-    assert due(world, 120) == end(TerminationReason.IDLE, "asked for again")
+    assert due(world, 120) == end(TerminationReason.IDLE, "the earlier request had no effect")
     world.carry_out()
     assert due(world, 359.9) == ()
     assert len(due(world, 360)) == 1
@@ -100,7 +106,8 @@ def test_two_proofs_that_its_work_is_over_end_it() -> None:
         world.carry_out()
         world.do(e.RunnerRead, C0, True, "completed")
     assert world.plan().intents == end(
-        TerminationReason.SILENT_AND_FINISHED, "silent, and GitHub shows its work as over"
+        TerminationReason.SILENT_AND_FINISHED,
+        "no heartbeat, and GitHub shows that its runner has no job any more",
     )
 
 

@@ -12,12 +12,14 @@ from autoscaler.model.plan import Assign, Waiting
 from tests.ledger.builders import GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 
-READY = "a runner is ready for it: GitHub has to hand it out"
-MACHINE_READY = "a machine is ready for it and waits for its turn to register"
-COMING = "a machine for it is being launched or boots"
-PLANNED = "a machine for it is requested now"
-ASKED = "GitHub is being asked what became of it"
-HELD = "GitHub did not give it to two runners that fit it: tried again now and then"
+READY = "a runner for the job is idle; GitHub has not assigned the job yet"
+MACHINE_READY = (
+    "a machine for the job is ready; its runner registers within the registration rate limit"
+)
+COMING = "a machine for the job is launching or booting"
+PLANNED = "a machine for the job is about to be requested"
+ASKED = "asking GitHub for the current state of the job"
+HELD = "GitHub did not assign the job to two runners with its labels; retrying from time to time"
 
 
 def reasons(world: World) -> list[tuple[int, str, bool]]:
@@ -81,7 +83,11 @@ def test_reasons_go_down_the_queue_by_what_serves_it() -> None:
         (1, MACHINE_READY, False),
         (1, COMING, False),
         (1, PLANNED, False),
-        (1, "its turn to register at GitHub comes later", True),
+        (
+            1,
+            "the registration rate limit (github.registrations) allows no further runner yet",
+            True,
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Storms: a SKU whose machines are no good launches one at a time, says why, and recovers."""
+"""Circuit breakers: a SKU whose machines fail launches one probe at a time, says why, and recovers."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from autoscaler.model.identifiers import MachineId, ProviderName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch
-from autoscaler.planner.trials import Trials
+from autoscaler.planner.circuit_breakers import CircuitBreakers
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import EAST, apply_plan, catalogue, sku
 
@@ -86,14 +86,14 @@ def test_from_the_third_in_a_row_on_one_probe_at_a_time_is_launched() -> None:
         assert launched(world) == 1
 
 
-def test_the_first_one_that_becomes_ready_ends_the_trial() -> None:
+def test_the_first_machine_that_becomes_ready_closes_the_circuit() -> None:
     world = in_storm()
     (probe,) = start(world, 1)
     parks(world, probe)
     assert launched(world) == 9
 
 
-def test_what_was_under_way_already_is_waited_for() -> None:
+def test_machines_launched_before_the_circuit_opened_are_waited_for() -> None:
     world = World()
     world.queue(*range(1, 11))
     machines = start(world, 10)
@@ -101,32 +101,32 @@ def test_what_was_under_way_already_is_waited_for() -> None:
         fails(world, machine)
     world.after(800)
     assert launched(world) == 0
-    assert "machines of gpu in a row did not become ready" in reasons(world)
+    assert "consecutive machines did not become ready" in reasons(world)
     fails(world, machines[9])
     world.after(900)
     assert launched(world) == 1
 
 
-def test_every_job_is_told_why_it_waits() -> None:
+def test_every_waiting_job_has_a_reason() -> None:
     world = in_storm()
     assert [(run.count, run.blocked) for run in world.plan().waiting[GPU_CLASS]] == [
         (1, False),
         (9, True),
     ]
     assert reasons(world).endswith(
-        "3 machines of gpu in a row did not become ready, the last one: health checks: no gpu; one at a "
-        "time is tried until one parks"
+        "circuit breaker of gpu open until a machine becomes ready: 3 consecutive machines did not "
+        "become ready, the last one: health checks: no gpu; a probe is under way"
     )
 
 
-def test_a_ready_minimum_is_no_way_around_it() -> None:
+def test_an_open_circuit_limits_launches_for_a_ready_minimum() -> None:
     world = in_storm(jobs=0, minimum=5)
     assert launched(world) == 1
     world = in_storm(jobs=2, minimum=5)
     assert launched(world) == 1
 
 
-def test_the_metrics_are_told_of_it_until_it_is_over() -> None:
+def test_the_metrics_show_an_open_circuit_until_it_closes() -> None:
     world = in_storm()
     assert fleet_counts(world.state, world.now).circuits_open == (GPU,)
     (probe,) = start(world, 1)
@@ -224,13 +224,15 @@ def in_exit_storm(jobs: int) -> World:
     return world
 
 
-def test_while_it_is_held_nothing_is_launched_and_the_reason_is_shown() -> None:
+def test_during_the_back_off_nothing_is_launched_and_the_reason_is_shown() -> None:
     world = in_exit_storm(5)
     assert launched(world) == 0
-    assert reasons(world).endswith("another is tried in a while")
+    assert reasons(world).endswith("; a probe follows")
     world.after(30)
     assert launched(world) == 1
-    assert reasons(world).endswith("one at a time is tried until one gets a job")
+    assert reasons(world).startswith("a machine for the job is about to be requested")
+    assert "circuit breaker of gpu open until a runner gets a job: 3 or more" in reasons(world)
+    assert reasons(world).endswith("; a probe is under way")
 
 
 @pytest.mark.parametrize("stage", ["requested", "ready", "named", "deregistering", "listening"])
@@ -243,7 +245,7 @@ def test_a_probe_is_under_way_until_its_runner_gets_a_job_or_leaves(stage: str) 
     if stage in ("named", "deregistering"):
         name = world.name(probe)
         if stage == "deregistering":
-            world.do(e.RunnerDeregistrationRequested, name, "its job is gone")
+            world.do(e.RunnerDeregistrationRequested, name, "no queued job needs it")
     if stage == "listening":
         world.assignment(probe)
     assert launched(world) == 0
@@ -254,14 +256,14 @@ def test_a_probe_that_goes_while_its_registration_is_withdrawn_makes_place_for_a
     world.after(30)
     (probe,) = start(world, 1)
     parks(world, probe)
-    world.do(e.RunnerDeregistrationRequested, world.name(probe), "its job is gone")
+    world.do(e.RunnerDeregistrationRequested, world.name(probe), "no queued job needs it")
     world.after(301.0)
     assert launched(world) == 1
     world.carry_out()
     assert launched(world) == 0
 
 
-def test_the_first_runner_that_gets_a_job_ends_the_trial() -> None:
+def test_the_first_runner_that_gets_a_job_closes_the_circuit() -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
@@ -304,8 +306,10 @@ def test_a_ready_probe_that_is_ended_in_a_plan_is_none_any_more() -> None:
 
 
 def reason(world: World, *ended: str) -> str | None:
-    """Why none may be launched once these are ended."""
-    return Trials(world.fleet(), {MachineId(machine) for machine in ended}).of_sku(GPU)
+    """Return why no machine may be launched after these machines are terminated."""
+    return CircuitBreakers(world.fleet(), {MachineId(machine) for machine in ended}).sku_blocked(
+        GPU
+    )
 
 
 def test_a_booting_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
@@ -313,7 +317,7 @@ def test_a_booting_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
     (probe,) = start(world, 1)
     (other,) = world.make_ready(1, "x")
     fails(world, world.launch(1, "y")[0])
-    assert reason(world, other) is None  # one that ready ended the trial
+    assert reason(world, other) is None  # the machine that became ready closed the circuit
     world = in_storm()
     (probe,) = start(world, 1)
     assert reason(world) is not None
@@ -343,11 +347,11 @@ def test_one_that_is_passed_over_and_ended_is_not_counted_off_another() -> None:
     assert reason(world, probe, "x0") is None
 
 
-def test_where_no_runner_was_ever_idle_nothing_is_unproved() -> None:
+def test_without_idle_runners_no_probe_is_under_way() -> None:
     world = in_exit_storm(5)
     world.after(30)
     fleet = dataclasses.replace(world.fleet(), runners_without_job={})
-    assert Trials(fleet, ()).of_sku(GPU) is None
+    assert CircuitBreakers(fleet, ()).sku_blocked(GPU) is None
 
 
 def test_a_refused_image_is_not_launched_until_it_is_replaced_but_for_a_probe() -> None:
