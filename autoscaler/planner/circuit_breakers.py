@@ -47,13 +47,13 @@ class CircuitBreakers:
                 f"{row.failures} or more consecutive machines exited without taking a job, "
                 f"the last one: {row.reason}"
             )
-            closes = "until a runner gets a job"
+            opened = f"circuit breaker of {sku} open until a runner gets a job: {cause}"
             if row.image:
-                cause, closes = row.reason, "until its image is replaced"
+                opened = f"circuit breaker of {sku} open until its image is replaced: {row.reason}"
             if active_cooldown(cooldowns, exits_key(sku), self.fleet.now) is not None:
-                return f"circuit breaker of {sku} open {closes}: {cause}; a probe follows"
+                return f"{opened}; a probe follows"
             if self._booting_of_sku(sku) + self._without_job(sku) > 0:
-                return f"circuit breaker of {sku} open {closes}: {cause}; a probe is under way"
+                return f"{opened}; a probe is under way"
         row = open_circuit(cooldowns, boots_key(sku))
         if row is not None and self._booting_of_sku(sku) > 0:
             return (
