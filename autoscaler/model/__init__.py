@@ -1,4 +1,4 @@
-"""The words of the product: identifiers, the four records, events, the catalogue, the plan.
+"""The data types: identifiers, the records, events, the catalogue, the fleet, the plan.
 
-Values only. Nothing in this package reads a clock, draws a random number or touches I/O.
+This package reads no clock, uses no random numbers and does no I/O.
 """

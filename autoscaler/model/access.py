@@ -1,7 +1,7 @@
-"""What a runner group admits at GitHub that no `access` of the fleet does.
+"""Finds repositories that a runner group admits at GitHub and that no SKU's `access` admits.
 
-GitHub gives a runner to any repository that its group admits. `access` only decides for whom machines are
-launched, so the group is the boundary that a stranger meets.
+GitHub gives a runner jobs of any repository that its runner group admits. `access` only decides for which
+repositories the controller launches machines. So the runner group is the security boundary.
 Fields: docs.github.com, REST "Self-hosted runner groups".
 """
 
@@ -12,11 +12,11 @@ from autoscaler.model.catalogue import Catalogue, Scope
 from autoscaler.model.demand import admits, scope_of
 
 _TO_COME = ("any-repository-to-come-1f0c9a7e", "1f0c9a7e-repository-to-come-0")
-"""Names that no repository has. Two, so that a pattern such as `a*` does not cover all of them."""
+"""Names that no repository has, for future repositories. Two, because `a*` matches the first one only."""
 
 
 class Excess(StrEnum):
-    """What a runner group admits too much of."""
+    """What a runner group admits and should not."""
 
     PUBLIC_REPOSITORIES = "public_repositories"
     OUTSIDE_ACCESS = "outside_access"
@@ -26,8 +26,8 @@ class Excess(StrEnum):
 class RunnerGroup:
     """A runner group as GitHub shows it.
 
-    `repositories` are those that were chosen for it (`owner/name`), None where it admits all of the
-    organization's (`visibility` is `all` or `private`).
+    `repositories` are the repositories selected for the group (`owner/name`). It is None if the group
+    admits all repositories of the organization (`visibility` is `all` or `private`).
     """
 
     visibility: str
@@ -38,7 +38,7 @@ class RunnerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One kind of excess of a group, and the repositories that are known to be in it."""
+    """One kind of excess, and the repositories that are known to be affected."""
 
     excess: Excess
     repositories: tuple[str, ...] = ()
@@ -47,10 +47,10 @@ class Finding:
 def excesses(
     catalogue: Catalogue, scope: Scope, group: RunnerGroup, known: tuple[str, ...]
 ) -> tuple[Finding, ...]:
-    """Return what the runner group of a scope admits beyond the group's scopes and the fleet's SKUs.
+    """Return what a scope's runner group admits although no scope or no SKU's `access` admits it.
 
-    `known` are repositories of the organization. A group that admits all of them also admits those
-    to come: it is too wide unless an `access` admits these, too.
+    `known` are repositories of the organization. A group that admits all repositories also admits
+    future ones. This is an excess unless an `access` admits future repositories, too.
     """
     found = []
     if group.allows_public_repositories:

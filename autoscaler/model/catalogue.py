@@ -1,7 +1,7 @@
-"""What can be launched, for whom and within which bounds: SKUs, launch_options, scopes, limits.
+"""The catalogue: SKUs, launch options, offerings, scopes, limits and rates.
 
-Built once from the configuration and the providers' answers, then read only. It decides
-nothing about demand; see `demand` for which SKU may serve which job.
+It is built from the configuration and the providers' answers, and is read-only. `demand` has the rules
+for which SKU may serve which job.
 """
 
 import math
@@ -41,10 +41,10 @@ class CapacityType(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Offering:
-    """One thing a provider sells: instance type x zone x capacity type, with its price and weight.
+    """One instance type in one zone as one capacity type, with its price and quota usage.
 
-    `dollars_per_hour` is for the SKU's operating system. `quota` names what limits it in the
-    account (on EC2 a vCPU family), and `quota_units` is how much of it one machine takes.
+    `dollars_per_hour` is for the SKU's operating system. `quota` is the account's quota that limits
+    the offering (on EC2 a vCPU family). One machine uses `quota_units` of it.
     """
 
     provider: ProviderName
@@ -57,18 +57,18 @@ class Offering:
 
     @property
     def key(self) -> str:
-        """A stable name for cooldowns, history and metrics."""
+        """Return a stable name for cooldowns, history and metrics."""
         return f"{self.provider}/{self.instance_type}/{self.zone}/{self.capacity_type}"
 
     @property
     def quota_key(self) -> str:
-        """The quota's name, unique across providers."""
+        """Return the quota's name, unique across providers."""
         return f"{self.provider}/{self.quota}"
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOption:
-    """One step of a launch_options: a provider and its offerings in the order of preference."""
+    """One launch option of a SKU: a provider and its offerings in order of preference."""
 
     provider: ProviderName
     capacity_types: tuple[CapacityType, ...]
@@ -77,7 +77,10 @@ class LaunchOption:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledMinimum:
-    """From each firing of `cron` (five fields, in `timezone`) on, keep `minimum` ready for a while."""
+    """Keep `minimum` machines ready for `duration` after each time that `cron` matches in `timezone`.
+
+    `cron` has five fields.
+    """
 
     cron: str
     timezone: str
@@ -87,7 +90,7 @@ class ScheduledMinimum:
 
 @dataclass(frozen=True, slots=True)
 class IdlePolicy:
-    """How many ready machines to keep, and how long one may stand ready."""
+    """How many ready machines to keep, and for how long a machine may be ready and unused."""
 
     minimum: int = 0
     timeout: Seconds = 10 * MINUTE
@@ -97,7 +100,7 @@ class IdlePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """How long a machine may stay in each stage before its assignment."""
+    """How long a machine may take for each stage before its assignment."""
 
     boot: Seconds = 15 * MINUTE
     health_checks: Seconds = 10 * MINUTE
@@ -106,10 +109,10 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Which repositories may use a SKU: `fnmatch` globs over `owner/name`, without regard to case.
+    """Which repositories may use a SKU: `fnmatch` globs for `owner/name`, case-insensitive.
 
-    `forks`: whether jobs may whose run's head repository is another one. The configuration says
-    false unless fleet.yaml says true.
+    `forks`: whether jobs of forks may use it. A job is of a fork if its run's head repository is another
+    repository. The default in fleet.yaml is false.
     """
 
     repositories: tuple[str, ...] = ("*",)
@@ -118,10 +121,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Sku:
-    """A kind of runner. `labels` are its own (its name and the extra ones), lower case.
+    """A kind of runner.
 
-    `fair_share` is the part of `max_machines` that one repository may have while others wait.
-    `rerun_interrupted` is how often a run's jobs are run again that died with their machines.
+    `labels` are its name and its extra labels, lower case. `fair_share` is the part of `max_machines`
+    that one repository may use while others wait. `rerun_interrupted` is the maximum number of a run's
+    attempts whose interrupted jobs are rerun.
     """
 
     name: SkuName
@@ -140,12 +144,12 @@ class Sku:
 
     @property
     def offered_labels(self) -> frozenset[str]:
-        """Every label that a job of this SKU may ask for, lower case."""
+        """Return every label that a job of this SKU may ask for, lower case."""
         return self.labels | {"self-hosted", self.os.value, self.arch.value, NO_RERUN}
 
     @property
     def share(self) -> int | None:
-        """How many machines a repository may have while others wait; None is no bound."""
+        """Return how many machines a repository may use while others wait; None for no limit."""
         if self.max_machines is None or self.fair_share >= 1.0:
             return None
         return max(1, math.floor(self.max_machines * self.fair_share + 1e-9))
@@ -153,9 +157,9 @@ class Sku:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where runners are registered: an organisation, or one repository when `repository` is set.
+    """Where runners are registered: an organization, or one repository if `repository` is set.
 
-    `repositories` are globs over `owner/name` that narrow an organisation's scope.
+    `repositories` are globs for `owner/name` that narrow an organization's scope.
     """
 
     owner: str
@@ -165,7 +169,7 @@ class Scope:
 
     @property
     def key(self) -> str:
-        """`org:acme` or `repo:acme/widgets`."""
+        """Return `org:acme` or `repo:acme/widgets`."""
         if self.repository is None:
             return f"org:{self.owner}"
         return f"repo:{self.owner}/{self.repository}"
@@ -173,7 +177,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps over the whole fleet; `None` is no cap. `quotas` is keyed by `Offering.quota_key`."""
+    """Limits of the whole fleet; None for no limit. The keys of `quotas` are `Offering.quota_key`."""
 
     machines: int | None = None
     dollars_per_hour: float | None = None
@@ -182,13 +186,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A token bucket: `burst` at once, `per_second` more each second."""
+    """A token bucket: at most `burst` tokens, `per_second` more each second."""
 
     burst: int
     per_second: float
 
     def refilled(self, level: float, elapsed: Seconds) -> float:
-        """The level after a while: never above the burst, and time does not run backwards."""
+        """Return the level after `elapsed`: at most the burst. A negative `elapsed` counts as 0."""
         return min(float(self.burst), level + max(0.0, elapsed) * self.per_second)
 
 
@@ -198,7 +202,7 @@ class RegistrationRate(Rate):
 
     GitHub allows 1,500 registrations in 5 minutes, 10,000 an hour, and 900 points a minute of
     which one costs 5 (docs.github.com: REST API rate limits; Actions limits). The default
-    stays under all three in any window, with some room for calls that leave late.
+    stays below all three in any window, with a margin for delayed requests.
     """
 
     burst: int = 25
@@ -207,13 +211,13 @@ class RegistrationRate(Rate):
 
 @dataclass(frozen=True, slots=True)
 class LaunchRate:
-    """How fast a provider takes launches: calls, and the machines in them where that is limited."""
+    """How many launch requests a provider accepts, and machines in them if these are limited, too."""
 
     calls: Rate
     machines: Rate | None = None
 
     def refilled(self, tokens: "LaunchTokens", elapsed: Seconds) -> "LaunchTokens":
-        """What may be launched after a while."""
+        """Return the tokens after `elapsed`."""
         if self.machines is None:
             return LaunchTokens(self.calls.refilled(tokens.calls, elapsed))
         return LaunchTokens(
@@ -223,12 +227,12 @@ class LaunchRate:
 
     @property
     def full(self) -> "LaunchTokens":
-        """What may be launched where nothing was for long."""
+        """Return full token buckets."""
         machines = float(self.machines.burst) if self.machines is not None else math.inf
         return LaunchTokens(float(self.calls.burst), machines)
 
     def wait(self, tokens: "LaunchTokens") -> Seconds:
-        """How long until there is a call with a machine in it."""
+        """Return how long it takes until one request for one machine may be sent."""
         wait = max(0.0, 1.0 - tokens.calls) / self.calls.per_second
         if self.machines is None:
             return wait
@@ -237,26 +241,26 @@ class LaunchRate:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTokens:
-    """How many calls a provider takes now, and how many machines."""
+    """How many launch requests a provider accepts now, and how many machines."""
 
     calls: float
     machines: float = math.inf
 
     @property
     def enough(self) -> bool:
-        """Whether there is a call with a machine in it."""
+        """Return True if one request for one machine may be sent."""
         return self.calls >= 1.0 and self.machines >= 1.0
 
     def less(self, calls: int, machines: int) -> "LaunchTokens":
-        """What is left after so many."""
+        """Return what is left after this many requests and machines."""
         return LaunchTokens(self.calls - calls, self.machines - machines)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Everything the planner may choose from. `skus` keeps the configured order.
+    """Everything that the planner may choose from. `skus` keeps the configured order.
 
-    `launch_rates` is how fast a provider takes launches; one that is not named takes any.
+    A provider that is not in `launch_rates` has no rate limit.
     """
 
     fleet: str
@@ -268,12 +272,12 @@ class Catalogue:
     launch_rates: Mapping[ProviderName, LaunchRate] = field(default_factory=dict)
 
     def with_installations(self, installations: Installations) -> "Catalogue":
-        """The same for an installation of these ids."""
+        """Return a copy for these installation IDs."""
         return replace(self, installations=installations)
 
 
 def most_units(offerings: Iterable[Offering]) -> dict[str, int]:
-    """What one machine from any of these takes at most of each quota that it may count against."""
+    """Return, for each quota, the maximum that one machine of any of these offerings uses."""
     units: dict[str, int] = {}
     for offering in offerings:
         known = units.get(offering.quota_key, 0)

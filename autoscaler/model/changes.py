@@ -1,4 +1,4 @@
-"""What applying events leaves behind to be stored: changed records, history rows, cooldowns."""
+"""What the store has to write after events were applied: records, history rows, cooldowns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -25,16 +25,17 @@ _values_of: dict[type, Callable[[Any], Any]] = {
 
 
 def copied(record: R) -> R:
-    """Return a copy of a record, in an eighth of the time of `copy.copy`."""
+    """Return a copy of a record. Takes an eighth of the time of `copy.copy`."""
     kind = type(record)
     return kind(*_values_of[kind](record))
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """What happened to one record and why. `kind` is job, call, machine or runner; a rerun is its job's.
+    """What happened to one record, and why.
 
-    What happened to the whole is of the kind installation, under its id, or sku, under its name.
+    `kind` is job, launch_request, machine or runner. A rerun is in the history of its job. Kind
+    `installation` (record: its ID) and kind `sku` (record: its name) have no record of their own.
     """
 
     at: Instant
@@ -46,14 +47,14 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Everything that changed since the last taking; records are the live ones, not copies."""
+    """Everything that changed since `take_changes` was last called. `records` are not copies."""
 
     records: tuple[Record, ...] = ()
     history: tuple[HistoryRow, ...] = ()
     cooldowns: tuple[Cooldown, ...] = ()
     installations: Installations | None = None
-    """Where an id was taken over, all from then on."""
+    """The installation IDs after an adoption; None if none was adopted."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to store."""
+        """Return True if there is anything to store."""
         return bool(self.records or self.history or self.cooldowns or self.installations)

@@ -1,7 +1,7 @@
-"""Which class of demand a job belongs to, and which SKUs may serve it.
+"""Demand classes: which class a job belongs to, and which SKUs may serve it.
 
-A class is what GitHub itself looks at when it hands a job out (scope, runner group, labels)
-with the SKUs that may serve it. Deciding how many machines a class needs is the planner's work.
+A class is what GitHub compares when it assigns a job to a runner (scope, runner group, labels),
+together with the SKUs that may serve it.
 """
 
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ from autoscaler.model.identifiers import SkuName
 
 @dataclass(frozen=True, slots=True, order=True)
 class DemandClass:
-    """Jobs that any one runner of the class could run. `skus` keeps the configured order.
+    """Jobs that any runner of the class could run. `skus` keeps the configured order.
 
-    `account` is the organisation or user whose registration limits a runner of this class counts against.
+    `account` is the organization or user whose registration limits a runner of this class counts against.
     """
 
     scope: str
@@ -33,22 +33,25 @@ class DemandClass:
         object.__setattr__(self, "_hash", hash(key))
 
     def __hash__(self) -> int:
-        """Return the hash that was computed once: a plan looks hundreds of classes up many times."""
+        """Return the stored hash. A plan uses hundreds of classes as keys many times."""
         return self._hash
 
     @property
     def runner_labels(self) -> tuple[str, ...]:
-        """The labels a runner of this class registers with: exactly the job's, never more."""
+        """Return the labels of the class's runners: exactly those of the jobs.
+
+        With more labels, GitHub could give the runner jobs of another class.
+        """
         return self.labels or (self.skus[0],)
 
 
 def normalise_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """Lower case, sorted, without repeats: GitHub compares labels without regard to case."""
+    """Return labels in lower case, sorted, without duplicates. GitHub ignores the case of labels."""
     return tuple(sorted({label.lower() for label in labels}))
 
 
 def scope_of(catalogue: Catalogue, repository: str) -> Scope | None:
-    """The first configured scope that covers `owner/name`."""
+    """Return the first configured scope that covers `owner/name`, or None."""
     name = repository.lower()
     owner, _, short = name.partition("/")
     for scope in catalogue.scopes:
@@ -62,19 +65,19 @@ def scope_of(catalogue: Catalogue, repository: str) -> Scope | None:
 
 
 def admits(sku: Sku, repository: str) -> bool:
-    """Whether `sku` may run jobs of this repository."""
+    """Return True if `sku` may run jobs of this repository."""
     return _matches(repository.lower(), sku.access.repositories)
 
 
 def serves(sku: Sku, labels: tuple[str, ...], repository: str, from_fork: bool = False) -> bool:
-    """Whether `sku` may run a job with these normalised labels from this repository."""
+    """Return True if `sku` may run a job with these normalised labels from this repository."""
     if not admits(sku, repository) or (from_fork and not sku.access.forks):
         return False
     return fits(sku, labels)
 
 
 def fits(sku: Sku, labels: tuple[str, ...]) -> bool:
-    """Whether `sku` has all of these normalised labels, and a job may ask for it by them."""
+    """Return True if `sku` has all of these normalised labels, and they select it."""
     if sku.unlabelled and not sku.labels.intersection(labels):
         return sku.offered_labels.issuperset(labels)
     return bool(sku.labels.intersection(labels)) and sku.offered_labels.issuperset(labels)
@@ -83,9 +86,9 @@ def fits(sku: Sku, labels: tuple[str, ...]) -> bool:
 def classify(
     catalogue: Catalogue, repository: str, labels: Iterable[str], from_fork: bool = False
 ) -> DemandClass | None:
-    """The class of a job, or `None` when it is nobody's here.
+    """Return the class of a job, or None if no scope covers it or no SKU serves it.
 
-    `from_fork`: its run's head repository is another one.
+    `from_fork`: the head repository of the job's run is another repository.
     """
     scope = scope_of(catalogue, repository)
     if scope is None:

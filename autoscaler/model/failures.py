@@ -1,19 +1,19 @@
-"""What can go wrong outside, classed by what to do next rather than by where it came from."""
+"""Failure classes, by what to do next."""
 
 from enum import StrEnum
 
 
 class FailureClass(StrEnum):
-    """Why a slot or a machine failed.
+    """Why a slot or a machine failed, and what to do.
 
-    capacity       the provider has none of this offering now: try another one
-    quota          the account may not have more of this: hold everything under that quota
-    throttled      too many requests: the slots fail and a new call waits for its bucket
-    configuration  will fail again until an operator changes something: hold the option and say so
-    unsupported    the provider does not sell this offering at all: try it again in hours
-    boot_deadline  launched but never proved itself in time
-    gate           its own checks failed, or did not finish in time
-    unknown        nobody listed it: retry with a growing delay, and show it
+    capacity       the provider has no capacity for the offering now: use another one
+    quota          the account's quota is used up: put all offerings under the quota on hold
+    throttled      too many requests: the slots fail; send a new request after a delay
+    configuration  fails until an operator changes something: put the launch option on hold
+    unsupported    the provider does not sell the offering: try again after hours
+    boot_deadline  launched, but no attestation in time
+    health_check   the health checks failed or did not finish in time
+    unknown        an error without a class: retry with a growing delay, and show it
     """
 
     CAPACITY = "capacity"
@@ -27,11 +27,11 @@ class FailureClass(StrEnum):
 
 
 class FailureScope(StrEnum):
-    """How far a failure reaches where its class alone does not say it.
+    """What a failure concerns, if this does not follow from its class.
 
-    zone           nothing can be launched in that zone, whatever the type: its subnet is full
-    capacity_type  nothing of that capacity type can be launched: the account may not buy spot
-    provider       nothing can be launched at the provider: a limit of the whole account
+    zone           all instance types in the zone, for example because its subnet is full
+    capacity_type  the capacity type, for example because the account may not use spot instances
+    provider       all launches at the provider, because of a limit of the whole account
     """
 
     ZONE = "zone"

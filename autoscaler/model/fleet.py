@@ -1,6 +1,6 @@
-"""The fleet as the planner sees it at one moment: read-only, indexed, `now` included.
+"""The Fleet: the planner's read-only view of all records at one moment, with the time in `now`.
 
-The ledger builds it in O(1) from indexes that it keeps up to date; nothing here decides.
+The ledger builds it in O(accounts + providers) from the indexes that it keeps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner
 
 READY_TRUSTED_FOR: Seconds = 120.0
-"""For how long after a start a machine last known as ready counts for launching."""
+"""How long after the start of the controller a machine that was ready before counts as supply."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -37,14 +37,14 @@ class Ordered(Protocol[T_co]):
     def __len__(self) -> int: ...
 
     def values(self) -> Sequence[T_co]:
-        """The values, oldest first; indexing and slicing cost O(log n)."""
+        """Return the values, oldest first. Indexing and slicing cost O(log n)."""
 
     def __iter__(self) -> Iterator[tuple[Instant, object]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What counts against the caps now, requested slots at their dearest offering."""
+    """What counts against the limits now. Requested slots count at their most expensive offering."""
 
     machines: int
     dollars_per_hour: float
@@ -54,62 +54,71 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What is wanted, what exists, what is held back, and what time it is.
-
-    `queues` holds the jobs that want a runner now, by class and oldest first; `held` the jobs
-    that were passed over too often, `disputed` counts those that
-    GitHub is asked about first, `unadmitted` those that their run's head repository keeps from
-    their SKUs, or may. `unread` are the jobs whose head repository is not known, by run, and
-    `run_questions` the runs of them that GitHub was asked about. `idle_runners` counts
-    registrations that may still take a job, by class; `deregistrable` are those not handed over,
-    and `deregistering` counts machines whose unused registration is being deleted, which makes them
-    ready again. `due` lists machines by the moment they must be looked at again. `registrations`
-    is, by account, how many may be minted now; `launch_tokens` what each provider with a rate takes now;
-    `boot_seconds` how long a SKU takes from request to ready. `booting` are the machines that are
-    requested or boot, by SKU and option; `runners_without_job` counts by SKU the runners that were given no
-    job yet and may be; `runners_listed_at` is when the older of all scopes' lists of registrations
-    was begun, 0.0 before there is one of each. Of SKUs with a share for each repository, `lines`
-    are the queues by repository (lower case), and `running` counts the jobs that run, by the
-    class's first SKU. `waiting` are the jobs of all queues, the oldest first, ties by class.
-    """
+    """Demand, supply, what is on hold, and the time: the planner's only input."""
 
     now: Instant
     started_at: Instant
+    """When the controller started."""
     catalogue: Catalogue
     offerings: Mapping[str, Offering]
+    """By `Offering.key`."""
+
     jobs: Mapping[JobId, Job]
     queues: Mapping[DemandClass, Ordered[Job]]
+    """Jobs that want a runner now, oldest first."""
     held: Mapping[DemandClass, Mapping[JobId, Job]]
+    """Jobs on hold because GitHub passed over several runners for them."""
     disputed: Mapping[DemandClass, int]
+    """Number of jobs that the controller must read at GitHub before it launches for them."""
     reads: Mapping[JobId, Instant]
+    """Jobs to read at GitHub, and when."""
     machines: Mapping[MachineId, Machine]
     by_state: Mapping[tuple[SkuName, MachineState], Ordered[Machine]]
+    """Machines by the moment at which they entered the state."""
     due: Ordered[Machine]
+    """Machines by `Machine.due`."""
     runners: Mapping[RunnerName, Runner]
     idle_runners: Mapping[DemandClass, int]
+    """Number of registrations that GitHub may still give a job."""
     deregistrable: Mapping[DemandClass, Mapping[RunnerName, Runner]]
+    """Registrations that were not handed over to their machines."""
     launch_requests: Mapping[LaunchRequestId, LaunchRequest]
+    """Launch requests that are not settled."""
     cooldowns: Mapping[str, Cooldown]
     usage: Usage
     registrations: Mapping[str, float]
+    """Number of runners that each account may register now."""
     launch_tokens: Mapping[ProviderName, LaunchTokens]
+    """What each provider with a rate accepts now."""
     boot_seconds: Mapping[SkuName, Seconds]
+    """Average time from the request to `ready`."""
     deregistering: Mapping[SkuName, int]
+    """Number of machines whose unused registration is being deleted. They become ready again."""
     quotas: Mapping[str, int] = field(default_factory=dict)
+    """What the account may use of each quota, by `Offering.quota_key`."""
     booting: Mapping[tuple[SkuName, int], Mapping[MachineId, None]] = field(default_factory=dict)
+    """Machines that are requested, launched or booted, by SKU and index of the launch option."""
     runners_without_job: Mapping[SkuName, int] = field(default_factory=dict)
+    """Number of runners that have not got a job yet and may still get one."""
     queues_by_repository: Mapping[DemandClass, Mapping[str, Ordered[Job]]] = field(
         default_factory=dict
     )
+    """`queues` by repository (lower case), only of classes whose first SKU has a fair share."""
     running: Mapping[tuple[SkuName, str], int] = field(default_factory=dict)
+    """Number of running jobs by the class's first SKU and the repository (lower case)."""
     runners_listed_at: Instant = 0.0
+    """When the oldest of all scopes' listings of runners began; 0.0 until each scope has one."""
     unadmitted: Mapping[tuple[DemandClass, Admission], int] = field(default_factory=dict)
+    """Number of jobs that may not use their SKUs, or not yet, because of the head repository."""
     unread: Mapping[int, Mapping[JobId, Job]] = field(default_factory=dict)
+    """Jobs whose head repository is not known, by run."""
     run_questions: Mapping[int, RunQuestion] = field(default_factory=dict)
+    """When to read a run of `unread` again, for runs that were read before."""
     waiting: Sequence[tuple[Instant, DemandClass, JobId]] = ()
+    """The jobs of all `queues`, oldest first, ties by class."""
 
     def machines_in(self, sku: SkuName, state: MachineState) -> Sequence[Machine]:
-        """Machines of one SKU in one state, by the moment they came into it."""
+        """Return the machines of a SKU in a state, by the moment at which they entered the state."""
         ordered = self.by_state.get((sku, state))
         return ordered.values() if ordered is not None else ()
 
@@ -118,6 +127,6 @@ class Fleet:
         return machine.is_assignment_unknown(self.started_at, self.runners_listed_at)
 
     def count(self, sku: SkuName, state: MachineState) -> int:
-        """How many machines of one SKU are in one state."""
+        """Return the number of machines of a SKU in a state."""
         ordered = self.by_state.get((sku, state))
         return len(ordered) if ordered is not None else 0

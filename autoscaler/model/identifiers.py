@@ -1,4 +1,4 @@
-"""Names of things, each with a type of its own so that one is never passed for another."""
+"""Identifiers, each with its own type so that mypy finds a mix-up."""
 
 from typing import NewType
 
@@ -9,7 +9,7 @@ LaunchRequestId = NewType("LaunchRequestId", str)
 """One request to a provider; also the value of the `launch_request` tag on its machines."""
 
 MachineId = NewType("MachineId", str)
-"""Ours, given before the provider is asked: a slot has one from the moment it is recorded."""
+"""Chosen by the controller. A slot has one as soon as its launch request is recorded."""
 
 RunnerName = NewType("RunnerName", str)
 """A registration's name at GitHub: `<fleet>-<installation>-<machine>-<try>`, 64 characters at most."""
@@ -18,13 +18,13 @@ SkuName = NewType("SkuName", str)
 ProviderName = NewType("ProviderName", str)
 
 ProviderMachineId = NewType("ProviderMachineId", str)
-"""The provider's own name for a machine, such as EC2's `i-0abc...`."""
+"""The provider's ID of a machine, such as EC2's `i-0abc...`."""
 
 InstallationId = NewType("InstallationId", str)
-"""Random, made once with the store; tags everything this installation owns."""
+"""Random, created with the store. It is in the tags of everything that the installation creates."""
 
 Seconds = float
 """A duration in seconds."""
 
 Instant = float
-"""A moment: Unix seconds, as a `Clock` port gives them."""
+"""A moment in Unix seconds, from the `Clock` port."""

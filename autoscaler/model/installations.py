@@ -1,29 +1,29 @@
-"""The ids that an installation goes by: its own, and those that it bore before take-overs.
-
-It says which ids follow from a take-over. Whether one may be taken over is decided in the ledger.
-"""
+"""The IDs of an installation: its own, and former ones from before adoptions."""
 
 from dataclasses import dataclass
 
 from autoscaler.model.identifiers import InstallationId
 
 MOST_FORMER = 8
-"""How many ids of before are followed: each is one more value in EC2's filters."""
+"""Maximum number of former IDs. Each one is a value in EC2 filters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installations:
-    """`own` is borne; `former` were given up in take-overs, newest first. What bears any is ours."""
+    """The installation's current ID (`own`) and its `former` IDs, newest first.
+
+    Resources tagged with any of these IDs belong to this fleet.
+    """
 
     own: InstallationId
     former: tuple[InstallationId, ...] = ()
 
     @property
     def all(self) -> tuple[InstallationId, ...]:
-        """Every id of ours: its own, then the former ones."""
+        """Return every ID: the current one, then the former ones."""
         return (self.own, *self.former)
 
     def after_takeover(self, taken: InstallationId) -> "Installations":
-        """The ids once another installation was taken over; of former ones the newest are kept."""
+        """Return the IDs after the adoption of another installation. Keeps the newest former IDs."""
         former = tuple(one for one in self.all if one != taken)
         return Installations(taken, former[:MOST_FORMER])

@@ -1,7 +1,4 @@
-"""Machines that their provider takes back: the kinds of its notices, and the jobs that died of it.
-
-It decides nothing: which job was killed, and whether it is run again, is the ledger's.
-"""
+"""Interruption notices of providers, and the Rerun record: one job that died with its machine."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,12 +7,12 @@ from autoscaler.model.identifiers import Instant, JobId, MachineId, SkuName
 
 
 class NoticeKind(StrEnum):
-    """What a provider says of a machine, the gravest last.
+    """What a provider announces about a machine, the most severe last.
 
-    rebalance_recommendation  it is likelier than usual to be taken back soon
-    scheduled_change          its host is to be serviced or retired at a time that is given
-    state_change              it is stopping or over, whoever wanted that
-    spot_interruption         it is taken back now, or within minutes
+    rebalance_recommendation  a spot interruption is more likely than usual
+    scheduled_change          the host will be serviced or retired at a given time
+    state_change              the machine is shutting down or terminated, for any reason
+    spot_interruption         the provider interrupts the machine now, or within minutes
     """
 
     REBALANCE_RECOMMENDATION = "rebalance_recommendation"
@@ -25,11 +22,11 @@ class NoticeKind(StrEnum):
 
 
 NO_RERUN = "no-rerun"
-"""The label of a job that is not to be run again; every SKU offers it."""
+"""The label of a job that must not be rerun. Every SKU has it."""
 
 
 class RerunState(StrEnum):
-    """waiting (its job has not ended) -> due (GitHub is to be asked, again and again) -> ended."""
+    """waiting (the job has not ended) -> due (ask GitHub to rerun it, repeatedly) -> ended."""
 
     WAITING = "waiting"
     DUE = "due"
@@ -37,16 +34,16 @@ class RerunState(StrEnum):
 
 
 class RerunOutcome(StrEnum):
-    """What became of a job whose machine was taken from under it.
+    """Whether an interrupted job was rerun, or why not.
 
-    accepted     GitHub runs it again
-    not_killed   it did not fail, or had failed before its machine was taken
-    off          its SKU does not run such jobs again
-    opted_out    it carries the label that says so
-    over_budget  as many of its run's attempts had jobs run again as its SKU allows
-    superseded   somebody else had its run tried again
-    refused      GitHub does not run it again, or the job is not there any more
-    expired      GitHub did not allow it, or did not show the run, in all that time
+    accepted     GitHub reruns the job
+    not_killed   the job did not fail, or failed before its machine was interrupted
+    off          the SKU does not rerun interrupted jobs
+    opted_out    the job has the label `no-rerun`
+    over_budget  the maximum number of the run's attempts already had reruns
+    superseded   somebody else started another attempt of the run
+    refused      GitHub refused, or the job does not exist any more
+    expired      GitHub did not allow a rerun, or did not show the run, for a week
     """
 
     ACCEPTED = "accepted"
@@ -61,27 +58,27 @@ class RerunOutcome(StrEnum):
 
 @dataclass(slots=True)
 class Rerun:
-    """One job whose machine was taken from under it. Times are Unix seconds.
-
-    `died_in` is the attempt of its run that the job was of, `run_attempt` the one after which the
-    run is tried again: one more for each time that this was done for other jobs. `due`: when GitHub
-    is asked next, or it is given up. `asked` counts requests, `unanswered` those since GitHub's last
-    answer. `taken_at` is when the provider says that it takes the machine.
-    """
+    """One job whose machine was interrupted. Moments are Unix seconds."""
 
     job: JobId
     repository: str
     run_id: int
     run_attempt: int
+    """The attempt of the run that a rerun follows. It grows when other jobs of the run are rerun."""
     died_in: int
+    """The attempt of the run to which the job belonged."""
     sku: SkuName
     machine: MachineId
     state: RerunState
     taken_at: Instant
+    """When the provider interrupts the machine, according to its notice."""
     created_at: Instant
     due: Instant | None = None
+    """When to ask GitHub next, or when to give up."""
     ended_at: Instant | None = None
     asked: int = 0
+    """Requests to GitHub so far."""
     unanswered: int = 0
+    """Requests since GitHub's last answer."""
     outcome: RerunOutcome | None = None
     reason: str = ""

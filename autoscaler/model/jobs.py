@@ -1,4 +1,4 @@
-"""The Job record: what GitHub wants, and how one job may move between its states."""
+"""The Job record: one job at GitHub, its states and transitions."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 
 
 class JobState(StrEnum):
-    """GitHub's own words for a job's state."""
+    """GitHub's names of a job's states."""
 
     WAITING = "waiting"
     QUEUED = "queued"
@@ -25,9 +25,9 @@ JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 
 
 class Admission(StrEnum):
-    """Whether a job may use the SKUs of its class; the values are reason codes.
+    """Whether a job may use the SKUs of its class. The values are reason codes.
 
-    GitHub does not say in a job which repository its run's commit comes from: the run says it.
+    GitHub shows the repository of a run's commit in the run, not in the job.
     """
 
     ADMITTED = "admitted"
@@ -45,21 +45,13 @@ OPEN_AT_MOST: dict[JobState, Seconds] = {
     JobState.QUEUED: QUEUED_AT_MOST,
     JobState.IN_PROGRESS: 5 * _DAY + 3600.0,
 }
-"""How long a job is open in a state: its run lives for 35 days, and it works for 5 (the same page), with
-an hour for its end to be told."""
+"""Maximum time of a job in a state: a run ends after 35 days, a running job after 5 days (the same page), plus
+an hour for GitHub's report of the end."""
 
 
 @dataclass(slots=True)
 class Job:
-    """One job at GitHub. Times are Unix seconds.
-
-    `disputed` holds while it is in doubt and has not been read at GitHub since, and nothing is
-    launched for it: GitHub has said both `queued` and `waiting`, the store is older than the world,
-    or a runner that left may have run it. `passed_over` names the
-    runners that fitted this job and were not given it; two of them hold the job back until
-    `probe_at`. `from_fork` says whether its run's head repository is another one, None where GitHub
-    was not asked yet; only an admitted job is demand.
-    """
+    """One job at GitHub. Moments are Unix seconds."""
 
     id: JobId
     repository: str
@@ -77,22 +69,31 @@ class Job:
     completed_at: Instant | None = None
     conclusion: str | None = None
     disputed: bool = False
+    """Whether the job must be read at GitHub before a machine is launched for it.
+
+    Either GitHub has reported both `queued` and `waiting`, or the store is a restored backup, or a
+    runner that exited may have run the job.
+    """
     read_at: Instant | None = None
     passed_over: tuple[RunnerName, ...] = ()
+    """Runners with the job's labels that GitHub did not give the job to. Two put it on hold."""
     probe_at: Instant | None = None
+    """When a job on hold is tried again."""
     from_fork: bool | None = None
+    """Whether the head repository of the run is another repository; None if it is unknown."""
     admission: Admission = Admission.ADMITTED
+    """Only an admitted job is demand."""
 
     @property
     def expires_at(self) -> Instant | None:
-        """When GitHub has ended it at the latest, whoever failed to tell; None where it has ended."""
+        """Return the latest moment at which GitHub ends the job; None if it has ended."""
         limit = OPEN_AT_MOST.get(self.state)
         return self.updated_at + limit if limit is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class RunQuestion:
-    """When a run is read at GitHub (again), and the wait after that, in seconds."""
+    """When to read a run at GitHub again, and the delay after that, in seconds."""
 
     due: Instant
     wait: Seconds

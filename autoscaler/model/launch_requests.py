@@ -1,4 +1,4 @@
-"""The Call record: one request to a provider for some machines of one SKU, and its slots."""
+"""The LaunchRequest record: one request to a provider for machines of one SKU, and its slots."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,11 +15,11 @@ from autoscaler.model.identifiers import (
 )
 
 REPEAT_WINDOW: Seconds = 600.0
-"""For how long after its first sending a call with an unknown outcome may be repeated."""
+"""How long after it was first sent a launch request with unknown outcome may be sent again."""
 
 
 class LaunchRequestState(StrEnum):
-    """recorded: stored, not sent. sent: under way. unknown: no answer came. settled: done with."""
+    """recorded: stored, not sent. sent: no answer yet. unknown: no answer arrived. settled: over."""
 
     RECORDED = "recorded"
     SENT = "sent"
@@ -39,24 +39,21 @@ LAUNCH_REQUEST_TRANSITIONS: dict[LaunchRequestState, frozenset[LaunchRequestStat
 
 @dataclass(slots=True)
 class LaunchRequest:
-    """One request for `len(slots)` machines.
-
-    `body` is the provider's exact request as text (image and template version resolved), so
-    that a repeat is byte-identical; `token` is the provider's idempotency token. `offerings` are
-    the keys of the offerings it may be answered from. `sweeps` counts the complete lists that
-    began after the last sending, for writing off slots whose answer was lost; `swept_at` is when
-    the latest of them began.
-    """
+    """One request for `len(slots)` machines. Moments are Unix seconds."""
 
     id: LaunchRequestId
     sku: SkuName
     provider: ProviderName
     option: int
+    """Index of the SKU's launch option."""
     capacity_type: CapacityType
     offerings: tuple[str, ...]
+    """Keys of the offerings from which the provider may choose."""
     slots: tuple[MachineId, ...]
     token: str
+    """The provider's idempotency token."""
     body: str
+    """The exact request as text, with resolved image and template version, for identical repeats."""
     state: LaunchRequestState
     created_at: Instant
     sent_at: Instant | None = None
@@ -64,10 +61,18 @@ class LaunchRequest:
     attempts: int = 0
     settled_at: Instant | None = None
     full_listings: int = 0
+    """Complete listings that began after the request was last sent.
+
+    After two of them, slots of a request without an answer are written off.
+    """
     last_listed_at: Instant | None = None
+    """When the latest of these listings began."""
     failure: FailureClass | None = None
     reason: str = ""
 
     def is_given_up(self, now: Instant) -> bool:
-        """Whether nobody repeats it any more: its unfilled slots are nobody's hope, and stay in the caps."""
+        """Return True after the retry window.
+
+        Then unfilled slots count against limits, but not as supply.
+        """
         return self.sent_at is not None and now >= self.sent_at + REPEAT_WINDOW

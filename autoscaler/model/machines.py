@@ -1,4 +1,4 @@
-"""The Machine record: something that can carry a runner, from the wish for it to its end."""
+"""The Machine record: its states, its fields, and what can be concluded from them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,10 +18,18 @@ from autoscaler.model.interruptions import NoticeKind
 
 
 class MachineState(StrEnum):
-    """requested -> launched -> booted -> ready -> assigned -> exited -> ending -> gone.
+    """Where a machine is in its life: in this order, except for the last two.
 
-    failed and lost are off that way: failed says why in `failure`, lost is a machine that two
-    complete lists did not show although nobody ended it.
+    requested    a slot of a launch request that the provider has not answered
+    launched     the provider returned an instance ID
+    booted       the agent called, and the controller verified the machine's identity
+    ready        the health checks passed; no runner is registered for the machine
+    assigned     a runner is registered for the machine; the machine may run a job
+    exited       the agent reported that its runner exited
+    terminating  the controller asked for the termination, or the provider shuts the machine down
+    terminated   the machine does not exist any more
+    failed       the launch, the boot or the health checks failed; `Machine.failure` has the class
+    lost         two complete listings did not show the machine, and no termination was requested
     """
 
     REQUESTED = "requested"
@@ -36,7 +44,7 @@ class MachineState(StrEnum):
     LOST = "lost"
 
 
-_OFF_THE_WAY = {
+_ENDS = {
     MachineState.FAILED,
     MachineState.TERMINATING,
     MachineState.TERMINATED,
@@ -45,15 +53,15 @@ _OFF_THE_WAY = {
 
 MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
     MachineState.REQUESTED: frozenset({MachineState.LAUNCHED, MachineState.FAILED}),
-    MachineState.LAUNCHED: frozenset({MachineState.BOOTED, MachineState.ASSIGNED, *_OFF_THE_WAY}),
+    MachineState.LAUNCHED: frozenset({MachineState.BOOTED, MachineState.ASSIGNED, *_ENDS}),
     MachineState.BOOTED: frozenset(
-        {MachineState.BOOTED, MachineState.READY, MachineState.ASSIGNED, *_OFF_THE_WAY}
+        {MachineState.BOOTED, MachineState.READY, MachineState.ASSIGNED, *_ENDS}
     ),
-    MachineState.READY: frozenset({MachineState.BOOTED, MachineState.ASSIGNED, *_OFF_THE_WAY}),
+    MachineState.READY: frozenset({MachineState.BOOTED, MachineState.ASSIGNED, *_ENDS}),
     MachineState.ASSIGNED: frozenset(
-        {MachineState.READY, MachineState.BOOTED, MachineState.EXITED, *_OFF_THE_WAY}
+        {MachineState.READY, MachineState.BOOTED, MachineState.EXITED, *_ENDS}
     ),
-    MachineState.EXITED: frozenset({MachineState.READY, *_OFF_THE_WAY}),
+    MachineState.EXITED: frozenset({MachineState.READY, *_ENDS}),
     MachineState.TERMINATING: frozenset({MachineState.TERMINATED, MachineState.LOST}),
     MachineState.FAILED: frozenset(
         {
@@ -68,18 +76,24 @@ MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
         {MachineState.ASSIGNED, MachineState.FAILED, MachineState.TERMINATED}
     ),
 }
-"""`launched -> assigned` and `booted -> assigned` are of a restored store, whose machines went on since
-the backup. `failed -> launched` is a slot that was written off and whose machine appeared after all; a lost
-or gone machine that is shown again is possibly assigned, or was never assigned and is of no use."""
+"""The states that may follow each state. Some transitions need an explanation.
+
+- `launched -> assigned`, `booted -> assigned`: the store is a restored backup. The machine may have been
+  assigned after the backup.
+- `failed -> launched`: a listing shows the machine of a slot that the controller had written off.
+- `terminated` or `lost` `-> assigned` or `failed`: a listing shows the machine again. It becomes `assigned`
+  if it may run a job, else `failed`.
+"""
 
 _UNASSIGNED = frozenset(
     {MachineState.LAUNCHED, MachineState.BOOTED, MachineState.READY, MachineState.ASSIGNED}
 )
 SHOWN_AT_GITHUB_WITHIN: Seconds = 60.0
-"""A list begun this long after a start shows every runner that an earlier process handed over."""
+"""GitHub's listings lag by up to this long. A listing of runners that begins this long after the start of the
+controller shows every runner that an earlier process handed over."""
 
 REPORTED_FROM_ATTEMPT = 3
-"""From this request to terminate on, a machine that still runs is reported to operators."""
+"""Report a machine to operators if it still exists at this request to terminate it."""
 
 LIVE_STATES = frozenset(MachineState) - {MachineState.TERMINATED, MachineState.LOST}
 DAY: Seconds = 86_400.0
@@ -87,7 +101,7 @@ BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BO
 
 
 class TerminationReason(StrEnum):
-    """Why the controller may end a machine; there is no other reason."""
+    """Why the controller may terminate a machine. There are no other reasons."""
 
     SURPLUS = "surplus"
     IDLE = "idle"
@@ -102,9 +116,9 @@ class TerminationReason(StrEnum):
 
 
 class ExitReason(StrEnum):
-    """Why a runner left, as its machine's agent says it (docs/bootstrap.md, "Exit reasons").
+    """Why a runner exited, as the agent reports it (docs/bootstrap.md, "Exit reasons").
 
-    A job with root can say any of them. `unknown` stands for every word that is not in this list.
+    A job with root can report any of them. Any other text becomes `unknown`.
     """
 
     EXITED = "exited"
@@ -121,93 +135,137 @@ class ExitReason(StrEnum):
 
 @dataclass(slots=True)
 class Machine:
-    """One machine. Times are Unix seconds, money dollars an hour.
+    """One machine, from its slot in a launch request until after its termination.
 
-    `quota_usage` are the quotas it counts against, as (`Offering.quota_key`, units): for a machine in
-    `requested` every quota its call could draw on. `due` is when the planner must look at it
-    again even if nothing happens. `unverified` marks a machine that may have been assigned without our
-    knowing, as one with our tag whose call we do not know: never surplus, and an operator may confirm
-    that it is nobody's. `agent_seen` says that its agent has
-    said hello or polled since the controller started; other words prove no idleness. `absence` is
-    our own measured downtime within `state`. `interruption` is the gravest notice that its
-    provider gave of it, `interrupted_at` the moment that the notice means; `taken_at` says when it became
-    known that its provider took it from its runner: its agent reported the stop, or it was found gone
-    without a report of the exit. `runner_version` is the
-    version of actions/runner that its health checks found, empty where it is not known;
-    `exit_reason` is None until its agent reports the runner's exit. `runner_read_at` is when GitHub was
-    last asked about its work; `unregistered_at` is since when GitHub shows that its job is completed
-    and its registration gone, whatever its agent says.
-    `terminate_attempts` counts the
-    requests to terminate it; `terminate_error` is the provider's refusal of the last one, and
-    `provider_state` what the provider's list shows of it despite them.
+    A launch request creates one record for each machine that it asks for. The provider's answer
+    gives the record an instance ID. The machine boots, proves its identity (attestation) and runs
+    its health checks: it is ready. When a job waits, the controller registers a runner at GitHub
+    and hands the registration over to the machine (assignment). The machine runs one job. Its agent
+    reports the runner's exit, and the machine powers itself off or the controller terminates it.
+
+    Moments are Unix seconds.
     """
 
     id: MachineId
+    """Chosen by the controller before it asks the provider."""
     sku: SkuName
     provider: ProviderName
     launch_request: LaunchRequestId
     slot: int
+    """Index in `LaunchRequest.slots`; -1 for a machine that a listing showed beyond all slots."""
     state: MachineState
     since: Instant
+    """When the machine entered `state`."""
     created_at: Instant
+    """When the record was created, which is before the request was sent."""
     dollars_per_hour: float
+    """On-demand price that counts against the limits. The highest possible one while requested."""
     quota_usage: tuple[tuple[str, int], ...]
+    """Quotas that the machine counts against, as (`Offering.quota_key`, units).
+
+    While the machine is requested: every quota that its launch request could use.
+    """
     due: Instant | None = None
+    """When the planner must look at the machine even if no event arrives."""
+
+    # What the provider says: empty until it has answered.
     provider_id: ProviderMachineId | None = None
     instance_type: str = ""
     zone: str = ""
     capacity_type: str = ""
     image: str = ""
     launch_time: str = ""
+
+    # What the agent says.
     nonce_hash: str = ""
+    """Hash of the secret that authenticates the agent's requests after its attestation."""
     stage: str = ""
+    """The last stage of the boot that the agent reported."""
     booted_at: Instant | None = None
     ready_at: Instant | None = None
     assigned_at: Instant | None = None
     ended_at: Instant | None = None
+    """When the machine was terminated or lost."""
     last_seen: Instant | None = None
+    """When the agent last sent an authenticated request."""
+
     runner: RunnerName | None = None
+    """The current or last registration of the machine."""
     tries: int = 0
+    """Registrations for the machine so far."""
     handed_over: bool = False
+    """Whether the machine may have the JIT configuration of `runner`, and so may run a job."""
     unverified: bool = False
+    """Whether the machine may have been assigned without a record of it.
+
+    For example, a machine with this fleet's tags whose launch request is not in the store. Such a
+    machine is not surplus. An operator can say that no job needs it.
+    """
     agent_seen: bool = False
+    """Whether the agent attested or polled since the controller started.
+
+    Other requests do not show that the machine is idle.
+    """
     absence: Seconds = 0.0
+    """Downtime of the controller while the machine was in `state`. It extends deadlines."""
     absent_since: Instant | None = None
+    """Start of the first complete listing that did not show the machine."""
     finished_at: Instant | None = None
+    """When GitHub first showed that the runner's work is over, if GitHub still shows this."""
     finished_reads: int = 0
+    """Reads in a row, 15 minutes apart, that showed this. Two are proof."""
     failure: FailureClass | None = None
+    """Why the machine is `failed`, or did not become ready."""
     reason: str = ""
+    """Why the machine is in `state`, for operators."""
     reason_code: TerminationReason | None = None
+    """Why the controller terminates the machine."""
     terminate_attempts: int = 0
+    """Requests to terminate the machine so far."""
     terminate_error: str = ""
+    """The provider's refusal of the last request to terminate, or empty."""
     provider_state: str = ""
+    """The state that the provider lists for a machine that it was asked to terminate."""
     interruption: NoticeKind | None = None
+    """The most severe interruption notice for the machine."""
     interrupted_at: Instant | None = None
+    """When, according to that notice, the provider interrupts the machine."""
     taken_at: Instant | None = None
+    """When it became known that the provider interrupted the machine while its runner ran.
+
+    Either the agent reported that the operating system stopped the runner, or the machine
+    disappeared and its agent had not reported the runner's exit.
+    """
     runner_version: str = ""
+    """Version of actions/runner that the health checks found; empty if unknown."""
     exit_reason: ExitReason | None = None
+    """None until the agent reports the runner's exit."""
     runner_read_at: Instant | None = None
+    """When the controller last asked GitHub about the machine's runner and job."""
     unregistered_at: Instant | None = None
+    """Since when GitHub shows that the job is completed and the registration deleted."""
 
     def is_unused(self, started_at: Instant) -> bool:
-        """Whether it is certain that nothing was handed over to it, since we started at that moment.
+        """Return True if no registration was handed over to the machine, and this is certain.
 
-        A store that was restored may be older than an assignment: the machine itself has to have spoken.
+        A restored store may be older than an assignment. So the machine must have been created, or its
+        agent must have attested or polled, after the controller started (`started_at`).
         """
         return self.is_unassigned and self._is_known(started_at)
 
     def is_assignment_unknown(self, started_at: Instant, listed_at: Instant) -> bool:
-        """Whether it is from before the start, silent since, and GitHub has not shown who works.
+        """Return True if the machine may have been assigned before the controller started.
 
-        `listed_at` is when the older of all scopes' lists of registrations was begun. What GitHub
-        showed before the machine itself was found says nothing of it.
+        This holds until its agent attests or polls, or until GitHub's listings of runners of all
+        scopes, which would show its runner, are new enough. `listed_at` is when the oldest of these
+        listings began. A listing that began before the machine was found proves nothing about it.
         """
-        told_from = max(started_at + SHOWN_AT_GITHUB_WITHIN, self.since)
-        return self.is_unassigned and not self._is_known(started_at) and listed_at < told_from
+        proof_from = max(started_at + SHOWN_AT_GITHUB_WITHIN, self.since)
+        return self.is_unassigned and not self._is_known(started_at) and listed_at < proof_from
 
     @property
     def is_unassigned(self) -> bool:
-        """Whether nothing was handed over to it, as far as the store knows."""
+        """Return True if, according to the store, no registration was handed over to the machine."""
         return self.state in _UNASSIGNED and not self.handed_over
 
     def _is_known(self, started_at: Instant) -> bool:
@@ -215,13 +273,13 @@ class Machine:
 
     @property
     def is_unverified(self) -> bool:
-        """Whether it may be at work for all that is known, and nobody confirmed otherwise."""
-        waits = self.state is MachineState.ASSIGNED and self.unverified
-        return waits and self.reason_code is not TerminationReason.OPERATOR
+        """Return True if the machine may run a job and no operator has released it."""
+        unverified = self.state is MachineState.ASSIGNED and self.unverified
+        return unverified and self.reason_code is not TerminationReason.OPERATOR
 
     @property
     def does_not_terminate(self) -> bool:
-        """Whether it is still there although its provider was asked again and again to terminate it."""
+        """Return True if the machine still exists after several requests to terminate it."""
         return (
             self.state is MachineState.TERMINATING
             and self.terminate_attempts >= REPORTED_FROM_ATTEMPT
@@ -229,22 +287,22 @@ class Machine:
 
     @property
     def provider_words(self) -> str:
-        """Return what the provider says of a machine that it does not terminate."""
+        """Return the provider's explanation for a machine that it does not terminate."""
         return self.terminate_error or self.provider_state or "nothing: the requests were accepted"
 
     @property
     def occupies(self) -> bool:
-        """Whether it still counts in the caps: it is there, or may be."""
+        """Return True if the machine counts against the limits: it exists, or may exist."""
         if self.state is MachineState.FAILED:
             return self.provider_id is not None
         return self.state in LIVE_STATES
 
     @property
     def prunable_from(self) -> Instant:
-        """Return when a machine that does not exist any more may be pruned from memory.
+        """Return from when on a machine that does not exist any more may be removed from memory.
 
-        A lost machine and an unfilled slot may turn up in a list for another day. For another day,
-        too, GitHub may name the job of a machine that was taken from its runner.
+        A lost machine or an unfilled slot may appear in a listing within a day. GitHub may also name
+        the job of an interrupted machine within a day.
         """
         found_later = self.state is MachineState.LOST or self.failure is FailureClass.UNKNOWN
         return self.since + (DAY if found_later or self.taken_at is not None else 0.0)

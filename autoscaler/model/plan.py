@@ -1,4 +1,4 @@
-"""What the planner wants done: intents without ids, ordered, and why each job still waits."""
+"""The Plan: intents without IDs, in order, and the reason why each job waits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,10 @@ from autoscaler.model.machines import TerminationReason
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Ask a provider once for `count` machines of `sku` from any of `offerings` (keys, in order)."""
+    """Send one launch request for `count` machines of `sku`.
+
+    The provider may choose any of `offerings` (keys, in order of preference).
+    """
 
     sku: SkuName
     provider: ProviderName
@@ -31,14 +34,14 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class ResendLaunchRequest:
-    """Send a call again, byte-identical: its outcome is unknown."""
+    """Send a launch request with unknown outcome again, with the same bytes."""
 
     launch_request: LaunchRequestId
 
 
 @dataclass(frozen=True, slots=True)
 class CancelLaunchRequest:
-    """Drop a call that was not sent yet."""
+    """Cancel a launch request that was not sent yet."""
 
     launch_request: LaunchRequestId
     reason: str
@@ -46,7 +49,7 @@ class CancelLaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """create a registration of this class for a ready machine and hand it over."""
+    """Register a runner of this class for a ready machine, and hand the registration over."""
 
     machine: MachineId
     demand: DemandClass
@@ -54,7 +57,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class DeregisterRunner:
-    """Take a registration back that was not handed over: its job is gone."""
+    """Delete a registration that was not handed over, because no job needs it."""
 
     runner: RunnerName
     reason: str
@@ -62,7 +65,7 @@ class DeregisterRunner:
 
 @dataclass(frozen=True, slots=True)
 class Terminate:
-    """End a machine, on this ground."""
+    """Terminate a machine for this reason. `reason` is text for operators."""
 
     machine: MachineId
     reason_code: TerminationReason
@@ -71,28 +74,28 @@ class Terminate:
 
 @dataclass(frozen=True, slots=True)
 class ReadRunner:
-    """Ask GitHub what became of a silent machine's runner and job."""
+    """Read the runner and the job of a silent machine at GitHub."""
 
     machine: MachineId
 
 
 @dataclass(frozen=True, slots=True)
 class MarkUnverified:
-    """Hold a silent machine to be at work: nothing says that it was not assigned before the start."""
+    """Treat a silent machine as assigned, because it may have been before the controller started."""
 
     machine: MachineId
 
 
 @dataclass(frozen=True, slots=True)
 class ReadJob:
-    """Ask GitHub about one job."""
+    """Read a job at GitHub."""
 
     job: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """Ask GitHub which repository a run's commit comes from."""
+    """Read a workflow run at GitHub, for its head repository."""
 
     repository: str
     run_id: int
@@ -114,26 +117,24 @@ Intent = (
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`count` jobs of a class, the next oldest ones, wait for this reason.
-
-    `blocked`: nothing is on its way for them. `code` names the reason for programs, where it has one.
-    """
+    """Why the next oldest `count` jobs of a class wait."""
 
     count: int
     reason: str
+    """A sentence for operators."""
     blocked: bool = False
+    """Whether no machine is on its way for these jobs."""
     code: str = ""
+    """The reason for programs, or empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The intents in the order to carry them out; for each class, why its jobs wait.
-
-    Reasons are of the queued jobs, oldest first, then of those that are held back, then of those that
-    GitHub is asked about, then of those that their run's head repository keeps from their SKUs.
-    `again_at` is the moment before which a launch is put off that nothing but a rate holds back.
-    """
+    """What to do now, in order, and why jobs wait."""
 
     intents: tuple[Intent, ...] = ()
     waiting: Mapping[DemandClass, tuple[Waiting, ...]] = field(default_factory=dict)
+    """By class: reasons of queued jobs (oldest first), of jobs on hold, of disputed jobs, and of jobs that
+    are not admitted because of their run's head repository."""
     again_at: Instant | None = None
+    """When to plan again, if only a rate limit delays a launch."""

@@ -1,4 +1,4 @@
-"""What a provider asks for a machine, and where that is known from."""
+"""Prices of machines, and their sources."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,11 +11,11 @@ READ_AS = {
     CapacityType.ON_DEMAND: ReadingKind.ON_DEMAND_PRICE,
     CapacityType.SPOT: ReadingKind.SPOT_PRICE,
 }
-"""As what the prices of a capacity type are kept."""
+"""The kind of reading under which the store keeps the prices of a capacity type."""
 
 
 class PriceSource(StrEnum):
-    """Where a price in use comes from: the operator, the provider, the store, or our own table."""
+    """Where a price comes from: the operator, the provider, the store, or the built-in table."""
 
     CONFIGURED = "configured"
     API = "api"
@@ -25,9 +25,9 @@ class PriceSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Price:
-    """One price, US dollars an hour, the operating system's licence included.
+    """One price in US dollars an hour, including the operating system's licence.
 
-    `zone` is empty where the whole region has one price, as on demand. `read_at` is when the
+    `zone` is empty if the whole region has one price, as for on-demand. `read_at` is when the
     provider gave it, in Unix seconds.
     """
 
@@ -39,13 +39,13 @@ class Price:
     read_at: Instant
 
     def reading(self) -> Reading:
-        """Return the price as it is kept, among those of its capacity type."""
+        """Return the reading that the store keeps for this price."""
         name = f"{self.instance_type}/{self.os.value}/{self.zone}"
         return Reading(name, self.dollars_per_hour, self.read_at)
 
 
 def price_of(capacity_type: CapacityType, reading: Reading) -> Price | None:
-    """Return the price that was kept as this reading; None if it is none."""
+    """Return the price of a stored reading; None if the reading is not a valid price."""
     instance_type, _, rest = reading.name.partition("/")
     os, _, zone = rest.partition("/")
     if os not in set(OperatingSystem) or reading.value <= 0:

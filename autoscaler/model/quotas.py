@@ -1,10 +1,10 @@
-"""Where the limits of a provider's account are known from."""
+"""The sources of a provider account's quotas."""
 
 from enum import StrEnum
 
 
 class QuotaSource(StrEnum):
-    """Where a quota comes from: the operator, the provider, the store; or no limit is known."""
+    """Where a quota comes from: the operator, the provider or the store; `unknown` if none is known."""
 
     CONFIGURED = "configured"
     API = "api"

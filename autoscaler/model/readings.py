@@ -1,4 +1,4 @@
-"""A number that a provider gave and that a restart keeps: a price, or a quota."""
+"""A number from a provider that the store keeps: a price or a quota."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from autoscaler.model.identifiers import Instant
 
 
 class ReadingKind(StrEnum):
-    """What is read. The readings of one provider and kind are kept together."""
+    """What was read. The store keeps the readings of one provider and kind together."""
 
     ON_DEMAND_PRICE = "on_demand_price"
     SPOT_PRICE = "spot_price"

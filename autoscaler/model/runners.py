@@ -1,4 +1,4 @@
-"""The Runner record: one use of a machine, one registration at GitHub, at most one job."""
+"""The Runner record: one registration at GitHub, for one machine and at most one job."""
 
 import re
 from collections.abc import Iterator
@@ -17,23 +17,26 @@ from autoscaler.model.identifiers import (
 )
 
 PASSED_OVER_AFTER: Seconds = 180.0
-"""A runner idle for this long while a fitting job was queued has been passed over by GitHub."""
+"""GitHub has passed over a runner that was idle for this long while a job with its labels was queued."""
 
 MAX_HANDED_OVER = 3
-"""How many registrations may be handed over to one machine before its seat is closed."""
+"""Maximum number of registrations that are handed over to one machine."""
 
 MAX_NAME = 64
-"""GitHub takes no longer runner names."""
+"""Maximum length of a runner name at GitHub."""
 
 INSTALLATION_ID = re.compile("[0-9a-f]{8}")
-"""What a store makes. A fleet's name has 32 characters at most, a machine's id 16: with no more than
-these, a runner's name stays within GitHub's bound. And no filter of EC2 takes one for a wildcard."""
+"""The form of an installation ID. With at most 32 characters for the fleet's name and 16 for the machine's
+ID, a runner's name stays within `MAX_NAME`. It has no character that is a wildcard in an EC2 filter."""
 
 
 def runner_name(
     fleet: str, installation: InstallationId, machine: MachineId, attempt: int
 ) -> RunnerName:
-    """The name of a machine's n-th registration. Raises ValueError where it would be too long."""
+    """Return the name of a machine's n-th registration.
+
+    Raises: ValueError if the name is longer than `MAX_NAME`.
+    """
     name = f"{fleet}-{installation}-{machine}-{attempt}"
     if len(name) > MAX_NAME:
         message = f"runner name {name!r} is longer than {MAX_NAME} characters"
@@ -42,23 +45,23 @@ def runner_name(
 
 
 def runner_names(catalogue: Catalogue, machine: MachineId, tries: int) -> Iterator[RunnerName]:
-    """Every name that a machine's registrations may have had, whichever id was borne then."""
+    """Yield every name that registrations of the machine may have had, under each installation ID."""
     for installation in catalogue.installations.all:
         for attempt in range(1, tries + 1):
             yield runner_name(catalogue.fleet, installation, machine, attempt)
 
 
 def machine_in_name(catalogue: Catalogue, name: RunnerName) -> MachineId | None:
-    """The machine that a registration's name tells of, if this installation gave the name."""
+    """Return the machine in a runner's name if this installation made the name, else None."""
     installation, machine = _parts(catalogue.fleet, name)
     return machine if installation in catalogue.installations.all else None
 
 
 def machine_in_any_name(fleet: str, name: RunnerName) -> MachineId | None:
-    """The same, whichever installation of the fleet gave the name.
+    """Return the machine in a runner's name, whichever installation of the fleet made the name.
 
-    A backup from before a take-over does not know the id that its machines' registrations bear:
-    enough to keep a machine that it knows, never to end one or to remove a registration.
+    A store that was restored from before an adoption does not know the adopted installation ID. Use
+    this to keep a machine, not to terminate one or to remove a registration.
     """
     return _parts(fleet, name)[1]
 
@@ -72,9 +75,14 @@ def _parts(fleet: str, name: RunnerName) -> tuple[str, MachineId | None]:
 
 
 class RunnerState(StrEnum):
-    """named (recorded) -> registered -> listening (listening) -> busy -> done.
+    """Where a registration is in its life.
 
-    deregistering is a registration that is being deleted before it was handed over.
+    named          the name is stored; GitHub has not been asked yet
+    registered     GitHub created the registration
+    listening      the agent has the JIT configuration and starts the runner
+    busy           GitHub gave the runner a job
+    deregistering  the registration is being deleted, because it was not handed over
+    done           the registration is over
     """
 
     NAMED = "named"
@@ -86,7 +94,7 @@ class RunnerState(StrEnum):
 
 
 IDLE_STATES = frozenset({RunnerState.NAMED, RunnerState.REGISTERED, RunnerState.LISTENING})
-"""A registration in one of these may still be given a job."""
+"""GitHub may still give a job to a registration in one of these states."""
 
 _UNDONE = {RunnerState.BUSY, RunnerState.DONE}
 
@@ -98,24 +106,30 @@ RUNNER_TRANSITIONS: dict[RunnerState, frozenset[RunnerState]] = {
     RunnerState.BUSY: frozenset({RunnerState.DONE}),
     RunnerState.DONE: frozenset(),
 }
-"""`named` and `registered` may turn busy at once: GitHub's word about a job can overtake ours.
-`deregistering` goes back after a restart, which forgets that a deletion was under way."""
+"""`named` and `registered` may become `busy` directly, because a webhook can arrive before the agent's report.
+`deregistering` goes back after a restart, because the new process does not know about the deletion."""
 
 
 @dataclass(slots=True)
 class Runner:
-    """One registration. The JIT configuration itself is a secret and is in no record."""
+    """One registration. Its JIT configuration is a secret and is not stored. Moments are Unix seconds."""
 
     name: RunnerName
     machine: MachineId
     demand: DemandClass
     state: RunnerState
     since: Instant
+    """When the registration entered `state`."""
     named_at: Instant
     github_id: int | None = None
+    """GitHub's ID of the registration; None until GitHub answered."""
     handed_over_at: Instant | None = None
+    """When the JIT configuration was sent to the machine."""
     listening_at: Instant | None = None
     job: JobId | None = None
+    """The job that GitHub gave to the runner."""
     passed_over: bool = False
+    """Whether the runner does not count as supply: it is idle, or silent, for too long."""
     retry_at: Instant | None = None
+    """When the ledger checks again whether the idle runner was passed over."""
     reason: str = ""

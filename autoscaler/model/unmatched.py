@@ -1,4 +1,4 @@
-"""Says why no SKU serves a job of a configured scope, and which SKU its labels come closest to."""
+"""Explains why no SKU serves a job of a configured scope, and finds the SKU with the closest labels."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ SELF_HOSTED = "self-hosted"
 
 _HOSTED = re.compile(r"(ubuntu|windows|macos)-(latest|slim|[0-9]{2,4}(\.[0-9]{2})?)(-[a-z0-9]+)*")
 """Labels of GitHub's own runners, larger ones included (docs.github.com, "GitHub-hosted runners
-reference" and "Larger runners reference"). Larger runners with a name of their own look like ours."""
+reference" and "Larger runners reference"). Larger runners with a custom name cannot be recognized."""
 
 _CLOSE = 0.6
 

@@ -1,4 +1,4 @@
-"""What cannot be told of a machine from here, in words for an operator."""
+"""Unverified machines as an operator sees them."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ from autoscaler.model.identifiers import (
 
 @dataclass(frozen=True, slots=True)
 class UnverifiedMachine:
-    """One machine that the controller counts in its caps and does not end.
+    """One machine that counts against the limits and that the controller does not terminate.
 
-    `machine` is ours, and None for a machine of another installation; `since` is when it was
-    first not clear, where that is known. `why` and `what_to_do` are sentences.
+    `machine` is None for a machine of another installation. `since` is when the machine became
+    unverified, if this is known. `why` and `what_to_do` are sentences.
     """
 
     machine: MachineId | None

@@ -1,7 +1,6 @@
-"""Facts, in the order in which the controller learned them. Every change of a record is one.
+"""Events: facts in the order in which the controller learned them. Only events change records.
 
-An event says what happened, never what to do about it. `at` is the controller's clock. One module
-holds the facts of one record, or of one who speaks.
+Each module has the events of one record or one source. `Event.at` is the controller's clock.
 """
 
 from autoscaler.model.events.controller import CircuitClosed, ControllerStarted, TimePassed

@@ -1,4 +1,4 @@
-"""What happened to the controller itself: it started, or only time passed."""
+"""The controller started, a circuit breaker was closed, or time passed."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,16 @@ from autoscaler.model.identifiers import Seconds, SkuName
 
 @dataclass(frozen=True, slots=True)
 class ControllerStarted(Event):
-    """We are back; `absence` is how long nobody was deciding (0 on the first start)."""
+    """The controller started. `absence` is its downtime (0 at the first start)."""
 
     absence: Seconds
 
 
 @dataclass(frozen=True, slots=True)
 class CircuitClosed(Event):
-    """A SKU's circuit breaker closes: its image was replaced, or an operator says so.
+    """A SKU's circuit breaker closes because its image was replaced or an operator closed it.
 
-    `detail` is bounded text for people.
+    `detail` is text of bounded length for operators.
     """
 
     sku: SkuName
@@ -27,8 +27,8 @@ class CircuitClosed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TimePassed(Event):
-    """Nothing happened but the time.
+    """Time passed.
 
-    Jobs expire, idle runners and the jobs they were not given are marked, held jobs are offered again,
-    re-runs are given up, and what ended long ago is forgotten.
+    The ledger expires jobs, marks idle runners and jobs as passed over, retries jobs on hold, gives up
+    reruns, and prunes records that ended long ago.
     """

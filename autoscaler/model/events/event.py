@@ -1,4 +1,4 @@
-"""What every fact has: the moment at which it was learned, never the one at which it was so."""
+"""The base class of all events."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ from autoscaler.model.identifiers import Instant
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What all facts share: when the controller learned it (Unix seconds)."""
+    """A fact that the controller learned."""
 
     at: Instant
+    """When the controller learned the fact, which may be later than when it became true."""

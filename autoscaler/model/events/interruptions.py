@@ -1,4 +1,4 @@
-"""Notices that a provider takes a machine back, and the jobs that run again because of one."""
+"""Interruption notices of providers, and requests to GitHub to rerun interrupted jobs."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 
 @dataclass(frozen=True, slots=True)
 class MachineNoticed(Event):
-    """A provider gave notice that a machine is taken back, or may be. `means_at` is when.
+    """A provider announced that it will, or may, interrupt a machine at `means_at`.
 
-    `detail` is bounded text. The machine may be anybody's.
+    `detail` is text of bounded length. The machine may belong to another fleet.
     """
 
     provider: ProviderName
@@ -23,14 +23,14 @@ class MachineNoticed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RerunRequested(Event):
-    """GitHub is about to be asked to run these jobs of one run again."""
+    """The controller is about to ask GitHub to rerun these jobs of one workflow run."""
 
     jobs: tuple[JobId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RerunAnswered(Event):
-    """What GitHub made of it: an `outcome`, or None where these jobs can not be run again yet."""
+    """GitHub answered a request to rerun jobs. `outcome` is None if they cannot be rerun yet."""
 
     jobs: tuple[JobId, ...]
     outcome: RerunOutcome | None

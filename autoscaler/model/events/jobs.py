@@ -1,4 +1,4 @@
-"""What GitHub said of jobs, what it was asked of them, and what it will do no more for one."""
+"""What GitHub reported about jobs and workflow runs, and what the controller asked GitHub."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from autoscaler.model.jobs import JobState
 
 @dataclass(frozen=True, slots=True)
 class JobObserved(Event):
-    """GitHub spoke of a job: by a webhook, or (`read`) by answering a question about it.
+    """GitHub reported a job, by a webhook or (`read`) in the answer to a request.
 
-    `runner_id` is GitHub's own id of the registration: names are anybody's to choose.
+    `runner_id` is GitHub's ID of the registration. Anybody can choose a runner's name, but not its ID.
     """
 
     id: JobId
@@ -33,14 +33,14 @@ class JobObserved(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobReadRequested(Event):
-    """GitHub is about to be asked about a job."""
+    """The controller is about to read a job at GitHub."""
 
     id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class RunRead(Event):
-    """GitHub said whether a run's head repository is another one than the run's own."""
+    """GitHub reported whether a run's commit comes from a fork: another repository than the run's own."""
 
     run_id: int
     from_fork: bool
@@ -48,14 +48,14 @@ class RunRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunReadRequested(Event):
-    """GitHub is about to be asked about a run."""
+    """The controller is about to read a workflow run at GitHub."""
 
     run_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobAbandoned(Event):
-    """A job that GitHub will give to no runner any more, although it has not said so of the job."""
+    """GitHub will not give this job to any runner, although it has not reported the job's end."""
 
     id: JobId
     reason: str

@@ -1,4 +1,4 @@
-"""The life of one call to a provider, from the decision to its answer, and what an answer holds."""
+"""The life of one launch request, from the decision to the provider's answer."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from autoscaler.model.identifiers import (
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequestRecorded(Event):
-    """A call was decided on: its slots count from now on. Its exact request is not known yet."""
+    """The controller decided to send a launch request. Its slots count against limits from now on."""
 
     launch_request: LaunchRequestId
     sku: SkuName
@@ -31,7 +31,7 @@ class LaunchRequestRecorded(Event):
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequestPrepared(Event):
-    """The exact request was resolved and is stored with the call, before it is sent."""
+    """The exact bytes of the request (`body`) are known. They are stored before the request is sent."""
 
     launch_request: LaunchRequestId
     body: str
@@ -39,14 +39,14 @@ class LaunchRequestPrepared(Event):
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequestSent(Event):
-    """A request is about to leave (again, with the same token, when its outcome was unknown)."""
+    """The request is about to be sent, for the first time or again with the same token."""
 
     launch_request: LaunchRequestId
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchedMachine:
-    """One machine in a provider's answer. `launch_time` is the provider's own text, if it gave one."""
+    """One machine in a provider's answer. `launch_time` is the provider's text, or empty."""
 
     provider_id: ProviderMachineId
     instance_type: str
@@ -58,9 +58,10 @@ class LaunchedMachine:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailure:
-    """One reason why a call was not (wholly) served. `offering` is a key, or None for the whole call.
+    """One reason why a provider did not launch all machines of a request.
 
-    `reach` is set where it reaches farther than its class says.
+    `offering` is a key, or None if the whole request failed. `reach` is set if the failure concerns
+    more than its class says.
     """
 
     failure: FailureClass
@@ -72,9 +73,9 @@ class LaunchFailure:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequestAnswered(Event):
-    """The provider answered: some machines, some failures; what it gave less is failed slots.
+    """The provider answered with machines and failures. Slots without a machine fail.
 
-    A long answer comes in pieces, each with `more` but the last one: those only name machines.
+    A long answer is split into several events. All but the last have `more` set and only machines.
     """
 
     launch_request: LaunchRequestId
@@ -86,7 +87,7 @@ class LaunchRequestAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class LaunchOutcomeUnknown(Event):
-    """No answer came (time-out, broken connection): it may have been carried out."""
+    """No answer arrived (time-out, broken connection). The provider may have launched machines."""
 
     launch_request: LaunchRequestId
     message: str
@@ -94,7 +95,7 @@ class LaunchOutcomeUnknown(Event):
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequestCancelled(Event):
-    """A recorded call was dropped before it was sent."""
+    """A launch request was cancelled before it was sent."""
 
     launch_request: LaunchRequestId
     reason: str

@@ -1,6 +1,6 @@
-"""What machines say of themselves, and how one is examined and ended.
+"""What agents reported, and what the controller did to terminate machines or to read their runners.
 
-That a word is authentic was proved before it became an event.
+Reports of agents are authenticated before they become events.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from autoscaler.model.machines import ExitReason, TerminationReason
 
 @dataclass(frozen=True, slots=True)
 class MachineAttested(Event):
-    """A machine proved who it is and gave (the hash of) a nonce."""
+    """A machine proved its identity. Its further requests are authenticated with a nonce."""
 
     machine: MachineId
     nonce_hash: str
@@ -20,7 +20,7 @@ class MachineAttested(Event):
 
 @dataclass(frozen=True, slots=True)
 class MachineReportedStage(Event):
-    """A machine told how far its boot has come."""
+    """A machine reported the stage of its boot."""
 
     machine: MachineId
     stage: str
@@ -28,9 +28,9 @@ class MachineReportedStage(Event):
 
 @dataclass(frozen=True, slots=True)
 class HealthChecksReported(Event):
-    """A machine's own health checks passed or failed; `detail` is bounded text.
+    """A machine's health checks passed or failed. `detail` is text of bounded length.
 
-    `runner_version` is the version of actions/runner on the machine, empty where it is not known.
+    `runner_version` is the version of actions/runner on the machine, or empty if it is unknown.
     """
 
     machine: MachineId
@@ -41,7 +41,7 @@ class HealthChecksReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class MachineSeen(Event):
-    """An authenticated word from a machine; `polled` if it asks for an assignment, and so has none."""
+    """A machine sent an authenticated request. `polled`: it asks for an assignment, so it has none."""
 
     machine: MachineId
     polled: bool = False
@@ -49,9 +49,9 @@ class MachineSeen(Event):
 
 @dataclass(frozen=True, slots=True)
 class MachineExited(Event):
-    """A machine reported that its runner has left and that it is powering off.
+    """A machine reported that its runner exited and that it is powering off.
 
-    `reason` and `detail` (bounded text) are the machine's own words.
+    `reason` and `detail` (text of bounded length) come from the machine.
     """
 
     machine: MachineId
@@ -61,7 +61,7 @@ class MachineExited(Event):
 
 @dataclass(frozen=True, slots=True)
 class TerminationRequested(Event):
-    """The controller decided to end a machine, on one of the grounds that allow it."""
+    """The controller decided to terminate a machine."""
 
     machine: MachineId
     reason_code: TerminationReason
@@ -70,7 +70,7 @@ class TerminationRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class TerminationAnswered(Event):
-    """The provider took the request to end a machine, or (`error`) did not."""
+    """The provider accepted the request to terminate a machine, or refused it with `error`."""
 
     machine: MachineId
     error: str = ""
@@ -78,23 +78,23 @@ class TerminationAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnerReadRequested(Event):
-    """GitHub is about to be asked what became of a silent machine's runner and job."""
+    """The controller is about to read a silent machine's runner and job at GitHub."""
 
     machine: MachineId
 
 
 @dataclass(frozen=True, slots=True)
 class MachineMarkedUnverified(Event):
-    """A silent machine is held to be at work: nothing says that it was not assigned before the start."""
+    """A silent machine counts as assigned, because it may have been before the controller started."""
 
     machine: MachineId
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerRead(Event):
-    """What GitHub said of a machine: `finished` only if its work is provably over.
+    """GitHub answered about a machine's runner and job. `finished`: the work is provably over.
 
-    `unregistered` says that no list shows its runner and that GitHub answered 404 for the runner's id.
+    `unregistered`: no listing shows the runner, and GitHub answered 404 for the runner's ID.
     """
 
     machine: MachineId
@@ -105,10 +105,10 @@ class RunnerRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class ConsoleRead(Event):
-    """What the console of a machine that did not come up showed, or why nothing is known of it.
+    """The console output of a machine that did not become ready, or why it could not be read.
 
-    `shown` is bounded, printable text without what looks like a credential. The machine may have
-    left memory.
+    `shown` is printable text of bounded length; text that looks like a credential is removed. The
+    machine may not be in memory any more.
     """
 
     machine: MachineId

@@ -1,4 +1,4 @@
-"""What only an operator can say: that a machine is nobody's, that an older store is lost."""
+"""What an operator decided: that no job needs a machine, or that a store is lost."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ from autoscaler.model.identifiers import InstallationId, MachineId
 
 @dataclass(frozen=True, slots=True)
 class MachineReleasedByOperator(Event):
-    """An operator says that a machine, of which that cannot be told, is nobody's."""
+    """An operator says that no job needs this unverified machine (`autoscaler terminate`)."""
 
     machine: MachineId
 
 
 @dataclass(frozen=True, slots=True)
 class InstallationTakenOver(Event):
-    """An operator says that the store of this older installation is lost: its id is ours now."""
+    """An operator adopts an installation whose store is lost (`autoscaler adopt`)."""
 
     installation: InstallationId

@@ -1,6 +1,6 @@
-"""What a provider shows when it is asked: its machines, and what the account lets us have.
+"""What a provider listed: the fleet's machines, and the quotas of the account.
 
-No list says by itself that a machine is gone: the ledger judges what an absence means.
+A machine that is missing in a listing is not proven to be terminated. The ledger decides that.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,11 @@ from autoscaler.model.identifiers import (
 
 @dataclass(frozen=True, slots=True)
 class ListedMachine:
-    """One machine as a provider lists it. `installation`, `launch_request` and `sku` are our tags.
-
-    `leaving` is one that is on its way down, whoever wanted that, and will serve nobody. `failure`
-    is why the provider says that it ended, or is about to, where that has a class. `state` is the
-    provider's own word for its state.
-    """
+    """One machine in a provider's listing."""
 
     provider_id: ProviderMachineId
     installation: str
+    """From the machine's tags, as are `launch_request` and `sku`."""
     launch_request: LaunchRequestId
     sku: SkuName
     terminated: bool
@@ -39,18 +35,23 @@ class ListedMachine:
     image: str = ""
     launch_time: str = ""
     reason: str = ""
+    """Why the machine is terminated or shuts down, in the provider's words."""
     failure: FailureClass | None = None
+    """The class of `reason`, if it has one."""
     reach: FailureScope | None = None
     leaving: bool = False
+    """Whether the machine shuts down."""
     state: str = ""
+    """The provider's name of the machine's state."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachinesListed(Event):
-    """A list of this fleet's machines at one provider. Only a `complete` one says anything by absence.
+    """A listing of the fleet's machines at one provider.
 
-    A long list comes in pieces, each with `more` but the last one, which names in `shown` what the
-    earlier ones showed.
+    Only a `complete` listing says something about machines that it does not show. A long listing is
+    split into several events. All but the last have `more` set. The last one names in `shown` the
+    machines of the earlier ones.
     """
 
     provider: ProviderName
@@ -63,9 +64,9 @@ class MachinesListed(Event):
 
 @dataclass(frozen=True, slots=True)
 class QuotasRead(Event):
-    """What the provider's account lets this fleet have, as (`Offering.quota_key`, units).
+    """What this fleet may use of the account's quotas, as (`Offering.quota_key`, units).
 
-    What others use in the account is taken off already; a quota that is not named is not known.
+    What others use in the account is already subtracted. A missing quota is unknown.
     """
 
     provider: ProviderName

@@ -1,6 +1,6 @@
-"""The life of one registration at GitHub, from the assignment on, and what GitHub's list shows of them.
+"""The life of one registration at GitHub, and GitHub's listings of runners.
 
-None carries the JIT configuration: it is a secret and is in no record.
+No event has the JIT configuration, which is a secret.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from autoscaler.model.identifiers import Instant, MachineId, RunnerName
 
 @dataclass(frozen=True, slots=True)
 class RunnerNamed(Event):
-    """An assignment was recorded: this machine is to get a registration of this class."""
+    """The controller decided to register a runner of this class for a machine."""
 
     name: RunnerName
     machine: MachineId
@@ -22,7 +22,7 @@ class RunnerNamed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnerRegistered(Event):
-    """GitHub made the registration."""
+    """GitHub created the registration."""
 
     name: RunnerName
     github_id: int
@@ -30,7 +30,7 @@ class RunnerRegistered(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnerRegistrationFailed(Event):
-    """GitHub did not make the registration; the machine is ready again, no assignment before `retry_at`."""
+    """GitHub did not create the registration. Its machine is ready again; try again at `retry_at`."""
 
     name: RunnerName
     failure: FailureClass
@@ -40,21 +40,21 @@ class RunnerRegistrationFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnerHandedOver(Event):
-    """The JIT configuration is about to leave for its machine."""
+    """The JIT configuration is about to be sent to its machine."""
 
     name: RunnerName
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerListening(Event):
-    """The machine has it and is about to start the runner."""
+    """The machine has the JIT configuration and is about to start the runner."""
 
     name: RunnerName
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerDeregistrationRequested(Event):
-    """A registration that was not handed over is about to be deleted."""
+    """The controller is about to delete a registration that was not handed over."""
 
     name: RunnerName
     reason: str
@@ -62,7 +62,7 @@ class RunnerDeregistrationRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnerDeregistered(Event):
-    """The registration was deleted before it was handed over, or was never made: still ready."""
+    """The registration was deleted before it was handed over, or never created. Its machine is ready."""
 
     name: RunnerName
     reason: str
@@ -70,7 +70,7 @@ class RunnerDeregistered(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnerClosed(Event):
-    """The registration is over: deleted, refused, or its machine has left."""
+    """The registration is over: GitHub deleted or refused it, or its machine is terminated."""
 
     name: RunnerName
     reason: str
@@ -78,9 +78,10 @@ class RunnerClosed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnersListed(Event):
-    """A scope's registrations, read whole from `began_at` on: those that are online or at work.
+    """A complete listing of a scope's runners, which began at `began_at`.
 
-    A long list comes in pieces, each with `more` but the last one.
+    `at_work` are the runners that are online or busy. A long listing is split into several events. All
+    but the last have `more` set.
     """
 
     scope: str
