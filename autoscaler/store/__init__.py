@@ -1,1 +1,1 @@
-"""Durable records, inbox and history. `opening.open_store` turns a URL into a `Store`."""
+"""Stores records, webhook deliveries and history durably. `opening.open_store` opens a `Store`."""

@@ -1,8 +1,7 @@
-"""Merges the changes that share a transaction, in the order in which they were handed over.
+"""Merges the changes of one transaction, in the order of their calls.
 
-Of several writes to one row the last one counts. Nothing here knows a database: what a batch
-holds is written by `statements`. A change is made on the event loop, and added to a batch in the
-store's thread.
+The last write to a row wins. A change is created on the event loop, and added to a batch in the store's
+thread. `statements` writes the batch to the database.
 """
 
 from collections.abc import Sequence
@@ -34,24 +33,24 @@ from autoscaler.store.rows import (
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One webhook delivery to keep."""
+    """One webhook delivery to store."""
 
     row: InboxRow
 
     @classmethod
     def of(cls, delivery: Delivery) -> "Arrival":
-        """Raises StoreError if it cannot be stored."""
+        """Raises: StoreError if it cannot be stored."""
         return cls(delivery_row(delivery))
 
     @property
     def key(self) -> DeliveryKey:
-        """What it is known by."""
+        """The delivery's key."""
         return self.row.key
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Changed records with their history, deliveries applied, cooldowns: kept whole or not at all."""
+    """Changed records with their history, applied deliveries and cooldowns: one atomic change."""
 
     records: tuple[Record, ...]
     history: tuple[HistoryRow, ...]
@@ -68,7 +67,7 @@ class Decision:
         cooldowns: Sequence[Cooldown],
         installations: Installations | None = None,
     ) -> "Decision":
-        """Copy everything. Whether it can be stored shows when its rows are made."""
+        """Copy everything. `rows` checks later whether it can be stored."""
         return cls(
             tuple(map(copied, records)),
             tuple(history),
@@ -78,9 +77,9 @@ class Decision:
         )
 
     def rows(self) -> "DecisionRows":
-        """Return what it writes. Raises StoreError if any of it cannot be stored.
+        """Return the rows to write. Takes 30 us per machine, so it is called in the store's thread.
 
-        Takes 30 us a machine: for the store's thread, so that the event loop goes on meanwhile.
+        Raises: StoreError if a value cannot be stored.
         """
         for one in self.installations.all if self.installations is not None else ():
             name(one, "installation")
@@ -93,7 +92,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRows:
-    """What a decision writes to tables of its records, of history and of cooldowns."""
+    """The rows of a decision: records, history and cooldowns."""
 
     records: tuple[tuple[Table, Row], ...]
     history: tuple[Row, ...]
@@ -101,25 +100,25 @@ class DecisionRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """Somebody was deciding at this moment."""
+class Heartbeat:
+    """The heartbeat: the controller was running at this moment."""
 
     at: Instant
     arrived_until: Instant | None = None
 
     @classmethod
-    def of(cls, at: Instant, arrived_until: Instant | None = None) -> "Beat":
-        """Raises StoreError if it cannot be stored."""
+    def of(cls, at: Instant, arrived_until: Instant | None = None) -> "Heartbeat":
+        """Raises: StoreError if it cannot be stored."""
         until = None if arrived_until is None else moment(arrived_until, "arrived_until")
         return cls(moment(at, "heartbeat"), until)
 
 
-Change = Arrival | Decision | Beat
+Change = Arrival | Decision | Heartbeat
 
 
 @dataclass(slots=True)
 class Batch:
-    """What one transaction writes."""
+    """The merged changes of one transaction."""
 
     inbox: dict[DeliveryKey, InboxRow] = field(default_factory=dict)
     applied: dict[DeliveryKey, None] = field(default_factory=dict)
@@ -131,9 +130,9 @@ class Batch:
     arrived_until: Instant | None = None
 
     def add(self, change: Change) -> bool:
-        """Add one more; False for a delivery that is in the batch already.
+        """Add a change. Return False for a delivery that is already in the batch.
 
-        Raises StoreError if it cannot be stored; the batch is what it was then.
+        Raises: StoreError if it cannot be stored. Then the batch is unchanged.
         """
         match change:
             case Arrival():
@@ -141,14 +140,14 @@ class Batch:
                     return False
                 self.inbox[change.key] = change.row
             case Decision():
-                self._decide(change)
-            case Beat():
+                self._add_decision(change)
+            case Heartbeat():
                 self.heartbeat = change.at
                 if change.arrived_until is not None:
                     self.arrived_until = change.arrived_until
         return True
 
-    def _decide(self, decision: Decision) -> None:
+    def _add_decision(self, decision: Decision) -> None:
         rows = decision.rows()
         for table, row in rows.records:
             key = row[next(iter(table.primary_key)).name]

@@ -1,7 +1,7 @@
-"""Groups what overlaps into one transaction: whatever is queued when the last one ends.
+"""Groups overlapping changes into one transaction: all changes queued when the last one ends.
 
-One write is under way at a time, in a thread of its own; every caller gets its own answer, and
-one that stops waiting takes nothing from the others. What a change means is not known here.
+One write runs at a time, in its own thread. Every caller gets its own answer. A caller that is cancelled
+does not affect the others.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ class _Waiting(NamedTuple):
 
 
 class GroupCommit:
-    """Hands queued changes to `write`, which keeps all of them or raises StoreError.
+    """Passes queued changes to `write`, which stores all of them or raises StoreError.
 
-    `write` runs in `thread` and answers one bool for each change, or the StoreError of one that
-    cannot be stored, which it leaves out.
+    `write` runs in `thread`. It returns a bool for each change, or a StoreError for a change that cannot
+    be stored and that it skipped.
     """
 
     def __init__(
@@ -31,20 +31,20 @@ class GroupCommit:
         self._thread = thread
         self._write = write
         self._queue: list[_Waiting] = []
-        self._turn: asyncio.Task[None] | None = None
+        self._writer: asyncio.Task[None] | None = None
 
     def submit(self, change: Change) -> "asyncio.Future[bool]":
-        """Return what is set once the change is durable. If it is cancelled, the change may be kept."""
+        """Return a future that is set once the change is durable. Cancelling it may not undo the change."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(change, answer))
-        if self._turn is None or self._turn.done():
-            self._turn = asyncio.create_task(self._drain(), name="store writer")
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._drain(), name="store writer")
         return answer
 
     async def drained(self) -> None:
-        """Returns when nothing is queued or under way."""
-        while self._turn is not None and not self._turn.done():
-            await asyncio.wait([self._turn])
+        """Wait until no change is queued or being written."""
+        while self._writer is not None and not self._writer.done():
+            await asyncio.wait([self._writer])
 
     async def _drain(self) -> None:
         while self._queue:
@@ -55,7 +55,7 @@ class GroupCommit:
             except StoreError as error:
                 _refuse(group, str(error), error)
             except BaseException:
-                # The loop is going down, or there is a bug: nobody may wait for ever.
+                # The event loop is closing, or there is a bug: no caller may wait for ever.
                 _refuse([*group, *self._queue], "the store's writer stopped", None)
                 self._queue = []
                 raise
@@ -79,7 +79,7 @@ def _answer(group: Sequence[_Waiting], answers: Sequence[bool | StoreError]) -> 
 def _refuse(group: Sequence[_Waiting], message: str, cause: BaseException | None) -> None:
     for waiting in group:
         if not waiting.answer.done():
-            # One exception each: a shared one would gather every caller's traceback.
+            # One exception each, since a shared one would collect the tracebacks of all callers.
             error = StoreError(message)
             error.__cause__ = cause
             waiting.answer.set_exception(error)

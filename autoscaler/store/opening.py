@@ -1,4 +1,4 @@
-"""Which store a URL from the configuration means.
+"""Opens the store that a URL from the configuration names.
 
 A `sqlite:` URL has three slashes before a relative path and four before an absolute one.
 """
@@ -13,18 +13,23 @@ _SQLITE = "sqlite:///"
 
 
 class OpenedStore(Store, ReadingCache, Protocol):
-    """All that is kept in one database."""
+    """A store that also keeps the providers' readings, in one database."""
 
 
 async def open_store(url: str) -> OpenedStore:
-    """Open the store that `url` names; raises StoreError. The URL's password is in no message."""
+    """Open the store that `url` names.
+
+    Raises: StoreError, without the URL's password.
+    """
     scheme = url.partition(":")[0]
     if scheme in {"postgresql", "postgres"}:
-        raise StoreError("a PostgreSQL store is not built yet: use sqlite:///PATH")
+        raise StoreError("a PostgreSQL store is not implemented yet: use sqlite:///PATH")
     path = url.removeprefix(_SQLITE)
     if scheme != "sqlite" or path == url or not path or path == ":memory:" or "?" in path:
-        raise StoreError(f"not a store: write sqlite:///PATH (the scheme given is {scheme!r:.32})")
-    # SQLAlchemy and alembic take half a second to import: `check` and `--help` never need them.
+        raise StoreError(
+            f"not the URL of a store: write sqlite:///PATH (the scheme given is {scheme!r:.32})"
+        )
+    # SQLAlchemy and alembic take half a second to import, and `check` and `--help` do not use them.
     from autoscaler.store.sqlite import SqliteStore
 
     return await SqliteStore.open(Path(path))

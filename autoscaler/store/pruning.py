@@ -1,6 +1,6 @@
-"""Deletes the history of records that have left the store, a piece at a time.
+"""Deletes the history of records that the store no longer has, and old cooldowns.
 
-A transaction keeps deliveries waiting as long as it takes, so none looks at more than a few rows.
+Deliveries wait while a transaction runs, so each transaction reads only a few rows.
 """
 
 from collections.abc import Collection
@@ -19,10 +19,10 @@ from autoscaler.store.tables import (
 )
 
 LOOK_AT_ONCE = 500
-"""Rows of history that one transaction looks at."""
+"""Maximum number of history rows that one transaction reads."""
 
 Cursor = tuple[Instant, int]
-"""The moment and number of the row of history that was looked at last."""
+"""Time and sequence number of the history row that was read last."""
 
 START: Cursor = (0.0, -1)
 
@@ -36,9 +36,9 @@ _KINDS = {
 
 
 def prune_history(connection: Connection, before: Instant, after: Cursor) -> Cursor | None:
-    """Delete, of the next old rows of history, those of records that have no row themselves.
+    """Delete those of the next old history rows whose record no longer exists.
 
-    Returns where to go on, or None at the end.
+    Returns the cursor for the next call, or None at the end.
     """
     place = tuple_(history.c.at, history.c.seq)
     rows = connection.execute(
@@ -60,12 +60,12 @@ def prune_history(connection: Connection, before: Instant, after: Cursor) -> Cur
 
 
 def prune_cooldowns(connection: Connection, before: Instant) -> None:
-    """Delete cooldowns that were over long ago."""
+    """Delete cooldowns that ended before this moment."""
     connection.execute(delete(cooldowns).where(cooldowns.c.until < before))
 
 
 def _there(connection: Connection, kind: str, names: Collection[str]) -> frozenset[str]:
-    """Which of these records of one kind are in the store."""
+    """Return those of these records of one kind that are in the store."""
     table = _KINDS.get(kind)
     if table is None:
         return frozenset()

@@ -1,4 +1,4 @@
-"""What providers said last, as rows, both ways, on one open transaction."""
+"""Reads and writes the providers' latest readings (prices, quotas) in an open transaction."""
 
 import math
 from collections.abc import Sequence
@@ -13,14 +13,17 @@ from autoscaler.store.tables import readings
 
 
 def reading_rows(provider: ProviderName, kind: ReadingKind, kept: Sequence[Reading]) -> list[Row]:
-    """Return the rows of a provider's readings. Raises StoreError for one that cannot be stored."""
+    """Return the rows of a provider's readings.
+
+    Raises: StoreError if a reading cannot be stored.
+    """
     return [_row(provider, kind, reading) for reading in kept]
 
 
 def replace_readings(
     connection: Connection, provider: ProviderName, kind: ReadingKind, rows: list[Row]
 ) -> None:
-    """Put these rows in the place of all of the provider and kind."""
+    """Replace all rows of the provider and kind with these rows."""
     old = (readings.c.provider == provider) & (readings.c.kind == kind.value)
     connection.execute(delete(readings).where(old))
     if rows:
@@ -32,8 +35,7 @@ def read_readings(
 ) -> tuple[Reading, ...]:
     """Return the readings of a provider and kind, by name.
 
-    A row whose numbers do not make sense is left out: the provider will be asked again, and no
-    reading is worth a controller that does not start.
+    Skips damaged rows: the controller reads them from the provider again, and can start without them.
     """
     wanted = (readings.c.provider == provider) & (readings.c.kind == kind.value)
     rows = connection.execute(select(readings).where(wanted)).mappings()
@@ -43,7 +45,7 @@ def read_readings(
 
 def _row(provider: ProviderName, kind: ReadingKind, reading: Reading) -> Row:
     if not math.isfinite(reading.value):
-        raise StoreError(f"the {kind.value} of {reading.name} is no number")
+        raise StoreError(f"the {kind.value} of {reading.name} is not a number")
     return {
         "provider": name(provider, "provider"),
         "kind": kind.value,

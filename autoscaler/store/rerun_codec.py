@@ -1,4 +1,4 @@
-"""A rerun as JSON text, both ways; see `codec`, which has the other records."""
+"""Encodes and decodes reruns; see `codec` for the other records."""
 
 from autoscaler.model.identifiers import JobId, MachineId, SkuName
 from autoscaler.model.interruptions import Rerun, RerunOutcome, RerunState
@@ -7,7 +7,10 @@ from autoscaler.store.fields import Fields
 
 
 def encode_rerun(rerun: Rerun) -> str:
-    """JSON text. Raises ValueError for a number that is not finite."""
+    """Return JSON text.
+
+    Raises: ValueError for a number that is not finite.
+    """
     return record_text(
         {
             "job": rerun.job,
@@ -31,7 +34,10 @@ def encode_rerun(rerun: Rerun) -> str:
 
 
 def decode_rerun(text: str) -> Rerun:
-    """Back from `encode_rerun`. Raises CorruptRecordError."""
+    """Return the rerun that `encode_rerun` encoded.
+
+    Raises: CorruptRecordError.
+    """
     of = Fields.parse(text)
     return Rerun(
         job=JobId(of.whole("job")),

@@ -1,7 +1,7 @@
-"""RegistrationBudget what the controller hands over into rows, before anything is written, and back.
+"""Converts what the controller stores into rows, and history rows back.
 
-This is where a value that no database could take is refused: one caller's bad value must never
-fail the transaction that it would share with others.
+Refuses values that no database can store before they are queued, since one such value would fail the
+transaction that other callers share.
 """
 
 import math
@@ -30,7 +30,7 @@ Row = dict[str, object]
 
 
 class InboxRow(NamedTuple):
-    """One delivery to keep, as it came. Its key is computed where it is first asked for."""
+    """One delivery to store. Its key is computed at first use."""
 
     id: str
     event: str
@@ -40,18 +40,21 @@ class InboxRow(NamedTuple):
 
     @property
     def key(self) -> DeliveryKey:
-        """What it is known by."""
+        """The delivery's key."""
         return self.delivery.key
 
 
 DETAIL_LIMIT = 8192
-"""How many characters of one history row's free text are kept; the rest is cut off."""
+"""Maximum number of characters of a history row's free text. The rest is cut off."""
 
 _LARGEST_INTEGER = 2**63 - 1
 
 
 def record_row(record: Record) -> tuple[Table, Row]:
-    """A record's table and row. Raises StoreError if it cannot be stored."""
+    """Return a record's table and row.
+
+    Raises: StoreError if it cannot be stored.
+    """
     try:
         match record:
             case Job():
@@ -69,7 +72,7 @@ def record_row(record: Record) -> tuple[Table, Row]:
 
 
 def history_row(row: HistoryRow) -> Row:
-    """Free text is made storable rather than refused: what happened must not be lost."""
+    """Return a history row. Escapes characters of the free text that cannot be stored."""
     return {
         "at": moment(row.at, "history"),
         "kind": name(row.kind, "history kind"),
@@ -80,7 +83,7 @@ def history_row(row: HistoryRow) -> Row:
 
 
 def read_history(row: Row) -> HistoryRow:
-    """Back from a row."""
+    """Return the history row of a database row."""
     return HistoryRow(
         at=float(str(row["at"])),
         kind=str(row["kind"]),
@@ -91,7 +94,7 @@ def read_history(row: Row) -> HistoryRow:
 
 
 def cooldown_row(cooldown: Cooldown) -> Row:
-    """One cooldown, keyed by what it holds back."""
+    """Return the row of a cooldown."""
     return {
         "key": name(cooldown.key, "cooldown key"),
         "until": moment(cooldown.until, "cooldown"),
@@ -103,7 +106,10 @@ def cooldown_row(cooldown: Cooldown) -> Row:
 
 
 def delivery_row(delivery: Delivery) -> InboxRow:
-    """Return the row of a delivery that is not applied yet. Raises StoreError."""
+    """Return the row of a delivery that is not applied yet.
+
+    Raises: StoreError.
+    """
     return InboxRow(
         id=name(delivery.id, "delivery id"),
         event=name(delivery.event, "delivery event"),
@@ -114,24 +120,33 @@ def delivery_row(delivery: Delivery) -> InboxRow:
 
 
 def name(value: str, what: str) -> str:
-    """A key or another short word, as it is. Raises StoreError."""
-    # Surrogates and NUL are in no honest name; SQLite refuses the one, PostgreSQL both.
+    """Return a key or another short word unchanged.
+
+    Raises: StoreError if it has characters that cannot be stored.
+    """
+    # SQLite refuses surrogates; PostgreSQL refuses surrogates and NUL.
     if "\0" in value or not _encodable(value):
-        raise StoreError(f"a {what} holds characters that cannot be stored")
+        raise StoreError(f"{what} has characters that cannot be stored")
     return value
 
 
 def job_key(value: int) -> int:
-    """A job's id. Raises StoreError."""
+    """Return a job's ID.
+
+    Raises: StoreError if it is not a 64-bit number.
+    """
     if not 0 <= value <= _LARGEST_INTEGER:
-        raise StoreError("a job id is not a 64-bit number")
+        raise StoreError("job id is not a 64-bit number")
     return value
 
 
 def moment(value: Instant, what: str) -> Instant:
-    """A time in Unix seconds. Raises StoreError."""
+    """Return a time in Unix seconds.
+
+    Raises: StoreError if it is not finite.
+    """
     if not math.isfinite(value):
-        raise StoreError(f"a {what} is at no moment: {value}")
+        raise StoreError(f"the time of {what} is not finite: {value}")
     return value
 
 
@@ -156,7 +171,7 @@ def _launch_request_row(request: LaunchRequest) -> Row:
 
 
 def _machine_row(machine: Machine) -> Row:
-    # A failed slot that never became a machine is over too: it counts in no cap any more.
+    # A failed slot without a machine has ended, too: it counts in no limit.
     return {
         "id": name(machine.id, "machine id"),
         "launch_request": name(machine.launch_request, "machine's launch request"),

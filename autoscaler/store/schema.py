@@ -1,7 +1,7 @@
-"""Brings a database to the schema that this code knows, and refuses one that is newer.
+"""Upgrades a database to the schema of this version, and refuses a newer schema.
 
-All migrations of one opening share the caller's transaction, so a crash leaves the old schema
-whole. It never goes back to an older one.
+All migrations run in the caller's transaction, so a crash leaves the old schema unchanged. There are no
+downgrades.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 def migrate(connection: Connection) -> None:
     """Upgrade to the newest schema inside the caller's transaction.
 
-    Raises StoreError when the database was written by a newer version, or is not ours.
+    Raises: StoreError if a newer version or another program wrote the database.
     """
     config = _config(connection)
     scripts = ScriptDirectory.from_config(config)
@@ -33,14 +33,14 @@ def migrate(connection: Connection) -> None:
             "a backup made before the upgrade"
         )
     if not found and inspect(connection).get_table_names():
-        raise StoreError("holds tables of another program: name a file of its own")
+        raise StoreError("the file contains tables of another program: name another file")
     if found != set(scripts.get_heads()):
         command.upgrade(config, "head")
 
 
 def _config(connection: Connection) -> Config:
     config = Config()
-    # A percent sign in the path would be taken for an interpolation.
+    # The configuration parser would interpolate a percent sign in the path.
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection

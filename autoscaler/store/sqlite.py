@@ -1,7 +1,6 @@
-"""The embedded store: one SQLite file, one writing thread, grouped and fsync'ed commits.
+"""The embedded store: one SQLite file, one thread, grouped and synced commits.
 
-It decides what shares a transaction and nothing else. It never retries: a StoreError means that
-nothing of the batch was kept, and that the store may be asked again.
+It never retries. After a StoreError nothing of the batch is stored, and the caller may try again.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import Job
 from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.store import statements
-from autoscaler.store.batch import Arrival, Batch, Beat, Change, Decision
+from autoscaler.store.batch import Arrival, Batch, Change, Decision, Heartbeat
 from autoscaler.store.group_commit import GroupCommit
 from autoscaler.store.pruning import START, Cursor, prune_cooldowns, prune_history
 from autoscaler.store.readings import read_readings, reading_rows, replace_readings
@@ -39,10 +38,10 @@ Answer = TypeVar("Answer")
 
 
 class SqliteStore:
-    """A `Store` in one SQLite file. Belongs to the event loop that it was opened in."""
+    """A `Store` in one SQLite file, for the event loop that opened it."""
 
     def __init__(self, file: SqliteFile, thread: ThreadPoolExecutor) -> None:
-        """Use `open`: the file has to be opened in the thread."""
+        """Use `open` instead, which opens the file in the thread."""
         self._file = file
         self._thread = thread
         self._dialect = SqliteDialect()
@@ -51,16 +50,17 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: Path) -> "SqliteStore":
-        """Open or create the file and bring its schema up to date.
+        """Open or create the file and upgrade its schema.
 
-        Raises StoreError: in use by another process, newer than this code, damaged, not writable.
+        Raises: StoreError if it is in use by another process, newer than this version, damaged, or not
+        writable.
         """
         thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         opening = thread.submit(SqliteFile, path)
         try:
             return cls(await asyncio.wrap_future(opening), thread)
         except BaseException:
-            # A cancelled caller's file may be open by the time its thread gets here.
+            # If the caller was cancelled, the thread may still open the file.
             thread.submit(_close_unwanted, opening)
             thread.shutdown(wait=False)
             raise
@@ -93,7 +93,7 @@ class SqliteStore:
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """See `Store.record_heartbeat`."""
-        await self._submit(Beat.of(at, arrived_until))
+        await self._submit(Heartbeat.of(at, arrived_until))
 
     async def find_job(self, job: JobId) -> Job | None:
         """See `Store.find_job`."""
@@ -101,18 +101,18 @@ class SqliteStore:
         return await self._transact(lambda connection: statements.find_job(connection, key))
 
     async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
-        """See `Store.history`; of more than `limit` rows, the newest."""
+        """See `Store.history`. Returns the newest rows if there are more than `limit`."""
         of = name(kind, "history kind"), name(record, "history record")
         return await self._transact(
             lambda connection: statements.read_rows_of(connection, *of, limit)
         )
 
     async def prune(self, before: Instant) -> int:
-        """See `Store.prune`. Many short transactions, so that arrivals need not wait."""
+        """See `Store.prune`. Uses many short transactions, so that deliveries do not wait long."""
         gone = 0
-        while some := await self._transact(lambda c: statements.forget(c, before)):
+        while some := await self._transact(lambda c: statements.prune_records(c, before)):
             gone += some
-        while await self._transact(lambda c: statements.forget_deliveries(c, before)):
+        while await self._transact(lambda c: statements.prune_deliveries(c, before)):
             pass
         after: Cursor | None = START
         while after is not None:
@@ -134,7 +134,7 @@ class SqliteStore:
         await self._transact(lambda connection: replace_readings(connection, provider, kind, rows))
 
     async def close(self) -> None:
-        """See `Store.close`. Whatever is asked for later raises StoreError."""
+        """See `Store.close`. Later calls of any method raise StoreError."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name="store closing")
         await asyncio.shield(self._closing)
@@ -172,7 +172,7 @@ class SqliteStore:
 
 
 def _added(batch: Batch, change: Change) -> bool | StoreError:
-    """Add a change, or return why it cannot be stored: the others are written without it."""
+    """Add a change to the batch. Return the error if it cannot be stored, and write the others."""
     try:
         return batch.add(change)
     except StoreError as error:

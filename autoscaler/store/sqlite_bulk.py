@@ -1,10 +1,9 @@
-"""Writes many rows in one step of SQLite's, however many they are.
+"""Writes any number of rows in one step of a SQLite statement.
 
-The driver gives up the interpreter's lock for every step that a statement takes and then has to
-wait for it, up to 5 ms each while the event loop computes: rows one by one would wait for seconds.
-So the rows go in as one JSON text, and what is no text as one blob that is cut up. Statements go
-to the driver itself: SQLAlchemy adds 50 us to each, during which the event loop stands still.
-Decides nothing about what is written.
+The driver releases the interpreter lock for every step. Getting it back takes up to 5 ms while the event
+loop computes, so writing rows one by one could take seconds. The rows are therefore passed as one JSON
+text, and their binary values as one blob with offsets. Statements go directly to the driver, because
+SQLAlchemy adds 50 us to each, during which the event loop stops.
 """
 
 import sqlite3
@@ -32,7 +31,8 @@ _NEWEST_DELIVERIES = """
 SELECT group_concat(hex(body_sha256), '') FROM inbox
 WHERE seq > (SELECT max(seq) FROM inbox) - ?
 """
-"""SQLite gives a row the largest `seq` and one (sqlite.org/autoinc.html), and there is one writer."""
+"""The last inserted rows: a new row gets the largest `seq` plus one (sqlite.org/autoinc.html), and there is
+one writer."""
 
 _MARK_APPLIED = """
 UPDATE inbox SET applied = 1
@@ -46,24 +46,24 @@ class SqliteDialect:
     def insert_unknown(
         self, connection: Connection, rows: Sequence[InboxRow]
     ) -> frozenset[DeliveryKey]:
-        """Insert the deliveries whose bodies are new; return the keys that went in."""
+        """Insert the deliveries whose bodies are new. Return the keys of the inserted ones."""
         bodies = compress_all([row.delivery.body for row in rows])
-        told, start = [], 0
+        values, start = [], 0
         for row, body in zip(rows, bodies, strict=True):
-            told.append((row.id, row.event, row.received_at, int(row.applied), start, len(body)))
+            values.append((row.id, row.event, row.received_at, int(row.applied), start, len(body)))
             start += len(body)
         digests = b"".join(row.key for row in rows)
         driver = _driver(connection)
-        went_in = driver.execute(
-            _INSERT_DELIVERIES, (_json(told), digests, b"".join(bodies))
+        inserted = driver.execute(
+            _INSERT_DELIVERIES, (_json(values), digests, b"".join(bodies))
         ).rowcount
-        if went_in == len(rows):
+        if inserted == len(rows):
             return frozenset(row.key for row in rows)
-        found = driver.execute(_NEWEST_DELIVERIES, (went_in,)).fetchone()[0] or ""
+        found = driver.execute(_NEWEST_DELIVERIES, (inserted,)).fetchone()[0] or ""
         return frozenset(_cut(bytes.fromhex(found)))
 
     def mark_applied(self, connection: Connection, keys: Sequence[DeliveryKey]) -> None:
-        """Mark those of these deliveries that are there."""
+        """Mark the stored ones of these deliveries as applied."""
         _driver(connection).execute(_MARK_APPLIED, (_json([0] * len(keys)), b"".join(keys)))
 
     def insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
@@ -71,7 +71,7 @@ class SqliteDialect:
         _driver(connection).execute(_insert(table, tuple(rows[0])), (_json(map(_values, rows)),))
 
     def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-        """Insert rows of all columns, or replace the ones with the same primary key."""
+        """Insert complete rows. Replace existing rows with the same primary key."""
         names = tuple(rows[0])
         key = [column.name for column in table.primary_key]
         changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
@@ -88,9 +88,9 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 @cache
 def _insert(table: Table, names: tuple[str, ...]) -> str:
     values = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(names)))
-    # Without WHERE, SQLite takes ON CONFLICT for a join's ON.
+    # Without WHERE, SQLite would parse ON CONFLICT as the ON of a join.
     return (
-        f"INSERT INTO {table.name} ({', '.join(names)}) "  # noqa: S608 - names of our own tables
+        f"INSERT INTO {table.name} ({', '.join(names)}) "  # noqa: S608 - names of tables of `tables`
         f"SELECT {values} FROM json_each(?1) WHERE true"
     )
 

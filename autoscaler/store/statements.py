@@ -1,7 +1,6 @@
-"""What is asked of the database, in portable SQL on one open transaction.
+"""The store's queries, in portable SQL, for use in an open transaction.
 
-What is written in bulk, which SQL leaves to each database, goes through a `Dialect`. Nothing here
-begins or ends a transaction, and nothing here decides what is worth keeping.
+Bulk writes differ between databases and go through a `Dialect`.
 """
 
 import json
@@ -53,8 +52,8 @@ from autoscaler.store.tables import (
 
 Record = TypeVar("Record")
 
-FORGET_AT_ONCE = 100
-"""Rows of one table that one transaction of `forget` deletes, so that arrivals need not wait long."""
+PRUNE_AT_ONCE = 100
+"""Maximum number of rows that one transaction of `prune` deletes, so that deliveries do not wait long."""
 
 
 class Dialect(Protocol):
@@ -72,11 +71,11 @@ class Dialect(Protocol):
         """Insert rows that all have the same columns."""
 
     def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-        """Insert rows of all columns, or replace the ones with the same primary key."""
+        """Insert complete rows. Replace existing rows with the same primary key."""
 
 
 def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[DeliveryKey]:
-    """Write a batch; returns the keys of the deliveries that were new."""
+    """Write a batch. Return the keys of the new deliveries."""
     if batch.applied:
         # Before the inserts: a delivery that is accepted after it was applied is a new one.
         dialect.mark_applied(connection, list(batch.applied))
@@ -101,7 +100,10 @@ def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[D
 
 
 def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedState:
-    """Everything alive and what ended after `horizon`, with the calls and runners of its machines."""
+    """Return all records that have not ended, or ended after `horizon`.
+
+    Launch requests and runners of returned machines are included.
+    """
     heartbeat = _get_meta(connection, "heartbeat")
     arrived_until = _get_meta(connection, "arrived_until")
     kept = select(machines.c.id).where(_kept(machines, horizon))
@@ -133,7 +135,7 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
 
 
 def find_job(connection: Connection, job: int) -> Job | None:
-    """One job's row, however old."""
+    """Return a job of any age, or None if its row was deleted."""
     found = _read(connection, jobs, jobs.c.id == job, decode_job)
     return found[0] if found else None
 
@@ -141,7 +143,7 @@ def find_job(connection: Connection, job: int) -> Job | None:
 def read_rows_of(
     connection: Connection, kind: str, record: str, limit: int
 ) -> tuple[HistoryRow, ...]:
-    """The newest `limit` rows of one record, oldest first."""
+    """Return the newest `limit` history rows of one record, oldest first."""
     newest = (
         select(history)
         .where(history.c.kind == kind, history.c.record == record)
@@ -152,38 +154,38 @@ def read_rows_of(
     return tuple(read_history(dict(row)) for row in reversed(rows))
 
 
-def forget(connection: Connection, before: Instant) -> int:
-    """Delete some of one kind of what ended before this moment; how many. 0 when none are left."""
-    # A machine's call and runners stay as long as it does, so that they can be found from it.
+def prune_records(connection: Connection, before: Instant) -> int:
+    """Delete some records that ended before this moment. Return their number; 0 if none are left."""
+    # A machine's launch request and runners are kept as long as the machine.
     used = select(machines.c.id).where(machines.c.launch_request == launch_requests.c.id).exists()
     carried = select(machines.c.id).where(machines.c.id == runners.c.machine).exists()
     return (
-        _forget_some(connection, "job", jobs, jobs.c.ended_at < before)
-        or _forget_some(connection, "machine", machines, machines.c.ended_at < before)
-        or _forget_some(
+        _prune_some(connection, "job", jobs, jobs.c.ended_at < before)
+        or _prune_some(connection, "machine", machines, machines.c.ended_at < before)
+        or _prune_some(
             connection,
             "launch_request",
             launch_requests,
             launch_requests.c.ended_at < before,
             not_(used),
         )
-        or _forget_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
-        or _forget_some(connection, "rerun", reruns, reruns.c.ended_at < before)
+        or _prune_some(connection, "runner", runners, runners.c.ended_at < before, not_(carried))
+        or _prune_some(connection, "rerun", reruns, reruns.c.ended_at < before)
     )
 
 
-def forget_deliveries(connection: Connection, before: Instant) -> int:
-    """Delete some applied deliveries; 0 when none are left. One not applied is never deleted."""
+def prune_deliveries(connection: Connection, before: Instant) -> int:
+    """Delete some old applied deliveries. Return their number; 0 if none are left."""
     some = select(inbox.c.seq).where(inbox.c.received_at < before, inbox.c.applied)
-    gone = connection.execute(delete(inbox).where(inbox.c.seq.in_(some.limit(FORGET_AT_ONCE))))
+    gone = connection.execute(delete(inbox).where(inbox.c.seq.in_(some.limit(PRUNE_AT_ONCE))))
     return gone.rowcount
 
 
-def _forget_some(
+def _prune_some(
     connection: Connection, kind: str, table: Table, *where: ColumnElement[bool]
 ) -> int:
     key = _key(table)
-    keys = list(connection.execute(select(key).where(*where).limit(FORGET_AT_ONCE)).scalars())
+    keys = list(connection.execute(select(key).where(*where).limit(PRUNE_AT_ONCE)).scalars())
     if keys:
         names = [str(value) for value in keys]
         connection.execute(

@@ -1,7 +1,7 @@
-"""The tables, as SQLAlchemy Core sees them; the migrations make the same ones.
+"""The tables, as SQLAlchemy Core objects. The migrations create the same tables.
 
-A record's row holds the whole record as JSON in `record`; the other columns only repeat what is
-searched for. `ended_at` is null while the record is alive. Nothing here belongs to one database.
+The column `record` contains the whole record as JSON. The other columns repeat values for queries.
+`ended_at` is null until the record has ended.
 """
 
 from sqlalchemy import (
@@ -22,7 +22,7 @@ from sqlalchemy import (
 metadata = MetaData()
 
 _serial = BigInteger().with_variant(Integer(), "sqlite")
-"""Counts up by itself as a primary key: SQLite does that for INTEGER only."""
+"""A 64-bit integer that can be an automatic primary key. SQLite supports these for INTEGER only."""
 
 jobs = Table(
     "jobs",
@@ -92,13 +92,13 @@ inbox = Table(
     Index(
         "inbox_unapplied",
         "seq",
-        # As SQLAlchemy writes `NOT applied` for SQLite, which compares the words.
+        # The text that SQLAlchemy writes for `NOT applied`: SQLite compares the text.
         sqlite_where=text("applied = 0"),
         postgresql_where=text("NOT applied"),
     ),
 )
-"""`seq` is the order of arrival; `id` is X-GitHub-Delivery, which no signature covers, so the
-body's digest is the key; `body` is compressed."""
+"""Webhook deliveries. `seq` is the order of arrival. `id` is X-GitHub-Delivery, which GitHub's signature
+does not cover, so the digest of the body is the key. `body` is compressed."""
 
 history = Table(
     "history",
@@ -133,7 +133,7 @@ readings = Table(
     Column("value", Double, nullable=False),
     Column("read_at", Double, nullable=False),
 )
-"""The numbers that providers gave last, such as prices and quotas (see `ReadingCache`)."""
+"""The latest prices and quotas of the providers (see `ReadingCache`)."""
 
 meta = Table(
     "meta",

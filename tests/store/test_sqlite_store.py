@@ -383,7 +383,7 @@ async def test_a_decisions_rows_are_made_in_the_stores_thread(store: SqliteStore
     made_by_the_loop = refused.done()
     go_on.set()
     assert not made_by_the_loop
-    with pytest.raises(StoreError, match="a job id is not a 64-bit number"):
+    with pytest.raises(StoreError, match="job id is not a 64-bit number"):
         await refused
     assert held.result()
 
@@ -526,7 +526,7 @@ async def test_forget_deletes_a_few_records_in_each_transaction(store: SqliteSto
     ended = [job(number, JobState.COMPLETED, 50.0) for number in range(1000)]
     await store.commit([*ended, machine("m", MachineState.TERMINATED, 50.0)], [])
     gone = []
-    while some := await store._transact(partial(statements.forget, before=60.0)):
+    while some := await store._transact(partial(statements.prune_records, before=60.0)):
         gone.append(some)
     assert sum(gone) == 1001
-    assert max(gone) == statements.FORGET_AT_ONCE == 100
+    assert max(gone) == statements.PRUNE_AT_ONCE == 100

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.store import Delivery, HistoryRow, StoreError
-from autoscaler.store.batch import Arrival, Beat, Change
+from autoscaler.store.batch import Arrival, Change, Heartbeat
 from autoscaler.store.group_commit import GroupCommit
 from autoscaler.store.rows import delivery_row
 from autoscaler.store.sqlite import SqliteStore
@@ -248,7 +248,7 @@ async def test_what_overlaps_shares_one_write() -> None:
     journal = Journal()
     with ThreadPoolExecutor(1) as thread:
         commits = GroupCommit(thread, journal.write)
-        changes: list[Change] = [Beat(float(number)) for number in range(50)]
+        changes: list[Change] = [Heartbeat(float(number)) for number in range(50)]
         changes.append(Arrival(delivery_row(delivery("a"))))
         answers = await asyncio.gather(*(commits.submit(change) for change in changes))
         await commits.drained()
@@ -260,12 +260,12 @@ async def test_what_arrives_during_a_write_waits_for_the_next_one() -> None:
     journal = Journal()
     with ThreadPoolExecutor(1) as thread:
         commits = GroupCommit(thread, journal.write)
-        first = asyncio.ensure_future(commits.submit(Beat(1.0)))
+        first = asyncio.ensure_future(commits.submit(Heartbeat(1.0)))
         await asyncio.sleep(0)  # it is queued
         await asyncio.sleep(0)  # its write is under way
-        rest = [asyncio.ensure_future(commits.submit(Beat(float(n)))) for n in (2, 3, 4)]
+        rest = [asyncio.ensure_future(commits.submit(Heartbeat(float(n)))) for n in (2, 3, 4)]
         await asyncio.gather(first, *rest)
-    assert journal.groups == [[Beat(1.0)], [Beat(2.0), Beat(3.0), Beat(4.0)]]
+    assert journal.groups == [[Heartbeat(1.0)], [Heartbeat(2.0), Heartbeat(3.0), Heartbeat(4.0)]]
 
 
 async def test_a_writer_that_breaks_leaves_nobody_waiting() -> None:
@@ -279,7 +279,7 @@ async def test_a_writer_that_breaks_leaves_nobody_waiting() -> None:
         journal.failure = ZeroDivisionError("a bug")
         for _ in range(2):
             with pytest.raises(StoreError, match="writer stopped"):
-                await commits.submit(Beat(1.0))
+                await commits.submit(Heartbeat(1.0))
         journal.failure = None
         assert await commits.submit(Arrival(delivery_row(delivery("a"))))
     assert json.dumps([str(failure) for failure in failures[:1]]) == '["a bug"]'

@@ -23,7 +23,7 @@ async def test_open_store_takes_the_contract_s_url(
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("postgresql://autoscaler:hunter2@db/autoscaler", "not built yet"),
+        ("postgresql://autoscaler:hunter2@db/autoscaler", "not implemented yet"),
         ("sqlite://", "write sqlite:///PATH"),
         ("sqlite:///", "write sqlite:///PATH"),
         ("sqlite:///:memory:", "write sqlite:///PATH"),

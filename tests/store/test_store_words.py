@@ -1,4 +1,4 @@
-"""What a refusal, an error or a warning of the store says."""
+"""The texts of the store's errors."""
 
 import sqlite3
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.installations import Installations
 from autoscaler.model.jobs import JobState
 from autoscaler.model.readings import Reading, ReadingKind
-from autoscaler.store.batch import Beat, Decision
+from autoscaler.store.batch import Decision, Heartbeat
 from autoscaler.store.bodies import compress, decompress
 from autoscaler.store.fields import CorruptRecordError, Fields
 from autoscaler.store.readings import _row
@@ -34,23 +34,23 @@ EAST = ProviderName("us-east-1")
 NEVER = float("nan")
 DELIVERY = Delivery("a", "workflow_job", 1.0, b"{}")
 HISTORY = HistoryRow(1.0, "job", "1", "queued")
-CHARACTERS = "holds characters that cannot be stored"
+CHARACTERS = "has characters that cannot be stored"
 
 
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        (replace(job(1), id=JobId(-1)), "a job id is not a 64-bit number"),
-        (replace(job(1), id=JobId(2**63)), "a job id is not a 64-bit number"),
-        (replace(rerun(1), job=JobId(-1)), "a job id is not a 64-bit number"),
-        (replace(call("c"), id=LaunchRequestId("\0")), f"a launch request id {CHARACTERS}"),
-        (replace(machine("m"), id=MachineId("\0")), f"a machine id {CHARACTERS}"),
+        (replace(job(1), id=JobId(-1)), "job id is not a 64-bit number"),
+        (replace(job(1), id=JobId(2**63)), "job id is not a 64-bit number"),
+        (replace(rerun(1), job=JobId(-1)), "job id is not a 64-bit number"),
+        (replace(call("c"), id=LaunchRequestId("\0")), f"launch request id {CHARACTERS}"),
+        (replace(machine("m"), id=MachineId("\0")), f"machine id {CHARACTERS}"),
         (
             replace(machine("m"), launch_request=LaunchRequestId("\0")),
-            f"a machine's launch request {CHARACTERS}",
+            f"machine's launch request {CHARACTERS}",
         ),
-        (replace(runner("r"), name=RunnerName("\0")), f"a runner name {CHARACTERS}"),
-        (replace(runner("r"), machine=MachineId("\0")), f"a runner's machine {CHARACTERS}"),
+        (replace(runner("r"), name=RunnerName("\0")), f"runner name {CHARACTERS}"),
+        (replace(runner("r"), machine=MachineId("\0")), f"runner's machine {CHARACTERS}"),
     ],
 )
 def test_a_record_that_cannot_be_stored(record: Record, words: str) -> None:
@@ -67,34 +67,37 @@ def test_the_largest_numbers_of_jobs_can_be_stored() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: delivery_row(replace(DELIVERY, id="\0")), f"a delivery id {CHARACTERS}"),
-        (lambda: delivery_row(replace(DELIVERY, event="\ud800")), f"a delivery event {CHARACTERS}"),
+        (lambda: delivery_row(replace(DELIVERY, id="\0")), f"delivery id {CHARACTERS}"),
+        (lambda: delivery_row(replace(DELIVERY, event="\ud800")), f"delivery event {CHARACTERS}"),
         (
             lambda: delivery_row(replace(DELIVERY, received_at=NEVER)),
-            "a delivery is at no moment: nan",
+            "the time of delivery is not finite: nan",
         ),
-        (lambda: history_row(replace(HISTORY, at=NEVER)), "a history is at no moment: nan"),
-        (lambda: history_row(replace(HISTORY, kind="\0")), f"a history kind {CHARACTERS}"),
-        (lambda: history_row(replace(HISTORY, record="\0")), f"a history record {CHARACTERS}"),
-        (lambda: cooldown_row(Cooldown("\0", 1.0, 1, "")), f"a cooldown key {CHARACTERS}"),
-        (lambda: cooldown_row(Cooldown("k", NEVER, 1, "")), "a cooldown is at no moment: nan"),
+        (lambda: history_row(replace(HISTORY, at=NEVER)), "the time of history is not finite: nan"),
+        (lambda: history_row(replace(HISTORY, kind="\0")), f"history kind {CHARACTERS}"),
+        (lambda: history_row(replace(HISTORY, record="\0")), f"history record {CHARACTERS}"),
+        (lambda: cooldown_row(Cooldown("\0", 1.0, 1, "")), f"cooldown key {CHARACTERS}"),
+        (
+            lambda: cooldown_row(Cooldown("k", NEVER, 1, "")),
+            "the time of cooldown is not finite: nan",
+        ),
         (
             lambda: _row(EAST, ReadingKind.QUOTA, Reading("L-1", 1.0, NEVER)),
-            "a reading is at no moment: nan",
+            "the time of reading is not finite: nan",
         ),
         (
             lambda: _row(EAST, ReadingKind.QUOTA, Reading("\0", 1.0, 1.0)),
-            f"a name of a reading {CHARACTERS}",
+            f"name of a reading {CHARACTERS}",
         ),
         (
             lambda: _row(EAST, ReadingKind.QUOTA, Reading("L-1", NEVER, 1.0)),
-            "the quota of L-1 is no number",
+            "the quota of L-1 is not a number",
         ),
-        (lambda: Beat.of(NEVER), "a heartbeat is at no moment: nan"),
-        (lambda: Beat.of(1.0, NEVER), "a arrived_until is at no moment: nan"),
+        (lambda: Heartbeat.of(NEVER), "the time of heartbeat is not finite: nan"),
+        (lambda: Heartbeat.of(1.0, NEVER), "the time of arrived_until is not finite: nan"),
         (
             lambda: Decision.of([], [], [], [], Installations(InstallationId("\0"), ())).rows(),
-            f"a installation {CHARACTERS}",
+            f"installation {CHARACTERS}",
         ),
     ],
 )

@@ -1,1 +1,1 @@
-"""The schema's history, run by `store.schema` when a database is opened."""
+"""The schema's migrations. `store.schema` runs them when a database is opened."""

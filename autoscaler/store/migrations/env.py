@@ -1,4 +1,4 @@
-"""What alembic runs for each upgrade: on the connection that `store.schema` hands over."""
+"""Runs the migrations on the connection of `store.schema`. alembic executes this file."""
 
 from alembic import context
 
