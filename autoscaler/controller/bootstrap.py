@@ -1,7 +1,7 @@
-"""What a machine is told: the `Bootstrap` port over the ledger.
+"""Answers machines' bootstrap requests: the `Bootstrap` port over the ledger.
 
-It believes a proof of identity once, a nonce from then on, and nothing a machine says beyond what
-ends that machine. It never registrations: it hands over what `registrar` minted.
+A machine proves its identity once; later requests are authenticated by a nonce. The `Registrar`
+registers runners; this module hands each registration over to its machine.
 """
 
 import hashlib
@@ -35,15 +35,16 @@ from autoscaler.model.machines import ExitReason, Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 
 PROTOCOLS = frozenset({1})
-"""The versions served: the last two there are."""
+"""The protocol versions served: the latest two, once there are two."""
 
 TRY_AGAIN: Seconds = 5.0
 
 LISTED_WITHIN: Seconds = 6.0
-"""How long a hello waits for a list: agents wait 10 s for an answer."""
+"""How long an attestation waits for a provider listing: agents wait 10 s for an answer."""
 
 AWAITING_AT_ONCE = 1280
-"""Hellos that wait for a list at any moment, each some 20 KB: a boot wave. Who comes then tries again."""
+"""Maximum number of attestations waiting for a provider listing (about 20 KB each). Further machines get
+503 and retry."""
 
 RESTORED_FROM: Seconds = 120.0
 """A store whose last heartbeat is older than this at the start may be a restored backup. After a shorter
@@ -56,9 +57,10 @@ _OVER = frozenset(
 
 
 class BootstrapService:
-    """Implements the Bootstrap port. `list_soon` has a provider's machines listed, and waits for it.
+    """Implements the Bootstrap port.
 
-    No proof is looked at of a provider that is not in `opened` yet (None: all are).
+    `list_soon` lists a provider's machines and waits for the list. Machines of a provider that is not
+    in `opened` yet get 503 (None: all providers are open).
     """
 
     def __init__(
@@ -90,15 +92,15 @@ class BootstrapService:
         agent: str,
         checked: Callable[[], None] = lambda: None,
     ) -> AttestationAnswer:
-        """Check the proof, compare it with what we launched, and bind the nonce."""
-        del agent  # in the log, not in a decision
+        """Check the proof, compare it with the launched machine, and bind the nonce."""
+        del agent  # logged by the server, and used for no decision
         if protocol not in PROTOCOLS:
             raise BootstrapRefusedError(426, "protocol")
         name = ProviderName(provider)
         if name not in self._providers:
             raise BootstrapRefusedError(403, "account")
         if name not in self._opened:
-            # Its account is not known yet: whoever this is has to wait.
+            # The provider's account is not known yet, so the proof cannot be checked.
             raise NotKnownYetError(TRY_AGAIN)
         try:
             identity = self._providers[name].verify(proof)
@@ -112,9 +114,9 @@ class BootstrapService:
         return AttestationAnswer(machine.id, machine.sku, self._gates.get(machine.sku, {}))
 
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
-        """Keep how far the boot has come; from the assignment on, ignore it.
+        """Record a stage of the boot. Ignores reports that come after the assignment.
 
-        A job with root could have a row of history written with each.
+        A job with root could otherwise add a row of history with each report.
         """
         if self._authenticated(machine, nonce).state in _ASSIGNED:
             return
@@ -123,7 +125,7 @@ class BootstrapService:
     async def health_checks(
         self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
     ) -> None:
-        """Park the machine, or have it ended. After the hand-over it is ignored, as stages are."""
+        """Make the machine ready, or have it terminated. Ignores reports that come after the hand-over."""
         if self._authenticated(machine, nonce).handed_over:
             return
         await self._journal.record(
@@ -131,7 +133,7 @@ class BootstrapService:
         )
 
     async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
-        """Hand an assignment over, once, or say after a while that there is none."""
+        """Return the assignment, once, or `StayReady` if there is none within `wait` seconds."""
         until = self._journal.now + wait
         self._wait_for_first_list(self._authenticated(machine, nonce))
         self._journal.note(e.MachineSeen(self._journal.now, machine, polled=True))
@@ -147,13 +149,13 @@ class BootstrapService:
             await self._registrar.wait_for_news(machine, left)
 
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
-        """From here on the machine is GitHub's; saying so again changes nothing."""
+        """Record that the machine received its registration and starts the runner. Idempotent."""
         found = self._authenticated(machine, nonce)
         record = self._runner_of(found)
         if record is None or record.name != runner or record.handed_over_at is None:
             raise BootstrapRefusedError(409, "second_assignment")
         if record.listening_at is not None:
-            await self._journal.commit()  # the first one may still be on its way to the disk
+            await self._journal.commit()  # the first acknowledgement may not be durable yet
             return
         if record.state is not RunnerState.REGISTERED:
             raise BootstrapRefusedError(409, "expired")
@@ -162,16 +164,16 @@ class BootstrapService:
         await self._journal.record(e.RunnerListening(self._journal.now, runner))
 
     async def heartbeat(self, machine: MachineId, nonce: str) -> None:
-        """It is alive."""
+        """Record that the machine is alive."""
         self._authenticated(machine, nonce)
         self._journal.note(e.MachineSeen(self._journal.now, machine))
 
     async def may_release(self, machine: MachineId, nonce: str) -> bool:
-        """Whether a DELETE of its idle registration could be sent at once."""
+        """Return True if a DELETE of the machine's idle registration could be sent now."""
         return self._releaser.allowed(self._runner_of(self._authenticated(machine, nonce)))
 
     async def release(self, machine: MachineId, nonce: str) -> int:
-        """Delete its registration; GitHub's status, which decides whether it may leave."""
+        """Delete the machine's registration. Return GitHub's status, or 503 if GitHub gave none."""
         return await self._releaser.release(self._runner_of(self._authenticated(machine, nonce)))
 
     async def exited(
@@ -181,7 +183,7 @@ class BootstrapService:
         detail: str,
         reason: ExitReason = ExitReason.UNKNOWN,
     ) -> None:
-        """Its runner has left."""
+        """Record that the machine's runner has exited."""
         found = self._authenticated(machine, nonce, over=True)
         if found.state not in _OVER and found.state is not MachineState.EXITED:
             self._journal.note(e.MachineExited(self._journal.now, machine, detail, reason))
@@ -189,12 +191,12 @@ class BootstrapService:
         await self._journal.commit()
 
     def shut_down(self) -> None:
-        """Answer every waiting poll: this process is about to go."""
+        """Answer every waiting poll, because this process is about to stop."""
         self.shutting_down = True
         self._registrar.wake_all()
 
     async def _identified(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
-        """The machine, by the next list where what is known does not do."""
+        """Return the machine of this identity. Waits for the next listing if it is not known yet."""
         try:
             return self._find(provider, identity)
         except NotKnownYetError:
@@ -202,7 +204,7 @@ class BootstrapService:
         return self._find(provider, identity)
 
     async def _await_list(self, provider: ProviderName, instance: ProviderMachineId) -> None:
-        """Anybody's instance in the account may ask for a list, so each waits for one at a time."""
+        """Wait for the next listing. Any instance in the account may cause one, but one at a time."""
         waiting = provider, instance
         if waiting in self._awaiting or len(self._awaiting) >= AWAITING_AT_ONCE:
             raise NotKnownYetError(TRY_AGAIN)
@@ -241,10 +243,10 @@ class BootstrapService:
             raise BootstrapRefusedError(403, "launch_time")
 
     def _check_records(self, machine: Machine, nonce_hash: str) -> None:
-        """Refuse a hello that may come from a job, where the store may be older than the world.
+        """Refuse an attestation that may come from a job, if the store may be a restored backup.
 
         The job on a machine can read the machine's proof of identity. A restored store may show that
-        machine as waiting, and a second registration would be given to the job.
+        machine as ready, and the job would receive a second registration.
         """
         state = self._journal.ledger.state
         if machine.created_at >= state.started_at:
@@ -255,9 +257,9 @@ class BootstrapService:
             raise BootstrapRefusedError(401, "nonce")
 
     def _wait_for_first_list(self, machine: Machine) -> None:
-        """Refuse a poll while the store may be a restored backup and GitHub has not listed who works.
+        """Refuse a poll while the store may be a restored backup and GitHub's runners are not listed yet.
 
-        The job on a machine can poll as its agent does, and would get a second registration.
+        The job on a machine can poll as its agent does, and would receive a second registration.
         """
         state = self._journal.ledger.state
         maybe_restored = state.was_away > RESTORED_FROM

@@ -1,7 +1,4 @@
-"""Takes webhook deliveries in: durable first, then facts for the ledger, each once.
-
-It never answers HTTP and never decides what a job needs.
-"""
+"""Takes webhook deliveries in: stores each durably, then applies it to the ledger once."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,21 +15,21 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import JobState
 
 Parse = Callable[[bytes, Instant], JobObserved | None]
-"""The fact in a body, if it is one. Raises ValueError where it cannot be read."""
+"""Returns the event in a body, or None if it has none. Raises ValueError if the body is invalid."""
 
 REPEATED_AFTER: Seconds = 60.0
-"""How long after GitHub was asked about a job a repeated body may have GitHub asked again."""
+"""Minimum time between two reads of a job at GitHub that repeated deliveries cause."""
 
 APPLIED_AT_ONCE = 100
-"""Deliveries, of some 50 us each, that one step applies; others have a turn before the next."""
+"""Deliveries applied in one step of the event loop (about 50 us each)."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Intake:
-    """Deliveries that are stored and not applied yet wait here for the loop.
+    """Holds deliveries that are stored and not applied yet.
 
-    `jobs_queued` counts the facts taken in so far that say that a job is queued.
+    `jobs_queued` counts the events so far that report a queued job.
     """
 
     def __init__(self, store: Store, journal: Journal, parse: Parse) -> None:
@@ -44,17 +41,17 @@ class Intake:
         self.jobs_queued = 0
 
     async def accept(self, delivery: Delivery, event: JobObserved | None = None) -> bool | None:
-        """Keep a delivery as `submit` does, and wait for it."""
+        """Store a delivery as `submit` does, and wait until it is durable."""
         return await self.submit(delivery, event)
 
     def submit(
         self, delivery: Delivery, event: JobObserved | None = None
     ) -> "asyncio.Future[bool | None]":
-        """Return what becomes True once a delivery is durable, and False if it was known.
+        """Return a future: True once the delivery is durable, False if it is a duplicate.
 
-        `event` is the fact in the body, where the caller has read it. One about a repository
-        outside every scope is not kept, and gives None: no SKU serves it. The delivery is taken in
-        although its sender has left, unless the future is cancelled. Its error is a StoreError.
+        `event` is the event in the body, if the caller has parsed it. A delivery for a repository
+        outside every scope is not stored, and the future's result is None. The delivery is stored
+        even if its sender disconnects, unless the future is cancelled. Its error is a StoreError.
         """
         if event is None:
             event = self._read(delivery)
@@ -110,11 +107,11 @@ class Intake:
         self._journal.changed.set()
 
     async def apply_waiting(self) -> int:
-        """Apply what waits, in the order of arrival, a piece at a time; how many.
+        """Apply waiting deliveries in order of arrival, in pieces. Return the number applied.
 
-        The facts of a piece and the mark that they are applied are in one transaction. All pieces are
-        durable on return. Deliveries that come in meanwhile need not be among them. Raises StoreError,
-        also for a delivery that could not be kept.
+        The changes of a piece and its deliveries' mark as applied are one transaction. All pieces are
+        durable on return. Deliveries that arrive meanwhile may wait for the next call.
+        Raises: StoreError, also for an earlier delivery that could not be stored.
         """
         more = range(APPLIED_AT_ONCE, len(self._waiting), APPLIED_AT_ONCE)
         applied = await self._apply_piece()
@@ -139,8 +136,8 @@ class Intake:
         try:
             return self._parse(delivery.body, delivery.received_at)
         except ValueError as error:
-            # Taken in by an earlier release, perhaps: it must not stop those behind it.
-            _log.error("delivery_not_understood", delivery=delivery.id, error=str(error))
+            # An earlier release may have stored it. It must not block the deliveries behind it.
+            _log.error("delivery_not_parsed", delivery=delivery.id, error=str(error))
             return None
 
     def _is_outside(self, event: JobObserved) -> bool:
@@ -148,9 +145,9 @@ class Intake:
         return scope_of(catalogue, event.repository) is None
 
     async def recall(self, event: JobObserved) -> None:
-        """Bring a job back from the store that has left memory. Raises StoreError."""
-        # A job that ended long ago has left memory: its row says so, or a re-run's repeated
-        # `completed` would bring it back to life.
+        """Load a job from the store that is no longer in memory. Raises StoreError."""
+        # A job that completed long ago is no longer in memory. Without its row, a repeated delivery
+        # would add it as a new job.
         state = self._journal.ledger.state
         if event.id in state.jobs or event.queued_at > self._journal.now - REMEMBERED_FOR:
             return

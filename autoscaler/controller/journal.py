@@ -1,7 +1,7 @@
-"""The one place where events meet the ledger and the store: applied in memory, then durable.
+"""Applies events to the ledger in memory and writes the changes to the store.
 
-What `record` returned for is on disk. It never decides; a store that fails ends the process,
-because memory would be ahead of what a restart finds.
+Events are durable once `record` returns. After a failed write the process must stop, because its
+memory is ahead of the store.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from autoscaler.model.identifiers import Instant
 
 
 class Journal:
-    """Owns the ledger. Every event of the installation goes through `record` or `note`."""
+    """Owns the ledger. Every event goes through `record` or `note`."""
 
     def __init__(self, ledger: Ledger, store: Store, clock: Clock, telemetry: Telemetry) -> None:
         self.ledger = ledger
@@ -35,54 +35,51 @@ class Journal:
 
     @property
     def now(self) -> Instant:
-        """The controller's clock."""
+        """The current time of the controller's clock."""
         return self._clock.now()
 
     def fleet(self) -> Fleet:
-        """The fleet as it is now."""
+        """Return the fleet as it is now, for the planner."""
         return self.ledger.fleet(self._clock.now())
 
     def on_history(self, listener: Callable[[Sequence[HistoryRow]], None]) -> None:
-        """Have `listener` called with what is about to be stored of the history."""
+        """Call `listener` with the rows of history that are about to be stored."""
         self._listeners.append(listener)
 
     async def record(self, *events: Event, applied: Sequence[DeliveryKey] = ()) -> None:
-        """Apply events and make them durable; wakes the planner. Raises StoreError."""
+        """Apply events, make them durable, and wake the planner. Raises StoreError."""
         self.note(*events)
         self.changed.set()
         await self.commit(applied)
 
     def note(self, *events: Event) -> None:
-        """Apply events that need not be durable at once, nor wake the planner.
-
-        The next commit takes them along.
-        """
+        """Apply events without waking the planner. The next commit makes them durable."""
         for event in events:
             self.ledger.apply(event)
 
     async def commit(self, applied: Sequence[DeliveryKey] = ()) -> None:
-        """Make everything applied so far durable. Raises StoreError."""
+        """Make all events applied so far durable. Raises StoreError."""
         self.hand_over(applied)
-        # The store writes in order: once the latest write is through, so is all before it. A
-        # caller that is cancelled must not take the write along.
+        # The store writes in order, so the latest write implies all earlier ones. Shielded, because
+        # cancelling a caller must not cancel the write.
         if self._latest is not None:
             await asyncio.shield(self._latest)
         self._raise_failure()
 
     def hand_over(self, applied: Sequence[DeliveryKey] = ()) -> None:
-        """Give the store everything applied so far, in one transaction; `commit` waits for it.
+        """Pass all changes so far to the store, in one transaction. `commit` waits for it.
 
-        One transaction is under way at a time. What is handed over meanwhile shares the next: the
-        store would keep it by itself, although it refuses the one before. Raises StoreError if an
-        earlier one was not kept.
+        One transaction is under way at a time, and changes handed over meanwhile share the next one.
+        Otherwise the store could write a later transaction after it failed to write an earlier one.
+        Raises: StoreError if an earlier transaction failed.
         """
         self._raise_failure()
         changes = self.ledger.take_changes()
         if changes or applied:
             report(changes, self.ledger.state, self._telemetry)
-            for hearer in self._listeners:
-                hearer(changes.history)
-            # Copied now: by the time the write starts, the records may have moved on.
+            for listener in self._listeners:
+                listener(changes.history)
+            # Copied now, because the records may change before the write starts.
             records = tuple(map(copied, changes.records))
             if not self._group:
                 self._latest = asyncio.ensure_future(self._write_group(self._latest))
@@ -91,7 +88,7 @@ class Journal:
 
     def _raise_failure(self) -> None:
         if self.broken is not None:
-            # What builds on a gap must not be kept without it.
+            # Later changes depend on the lost ones and must not be stored without them.
             raise StoreError(str(self.broken)) from self.broken
 
     async def _write_group(self, before: "asyncio.Future[None] | None") -> None:
@@ -112,6 +109,6 @@ class Journal:
 
 
 def _look_at(write: "asyncio.Future[None]") -> None:
-    """Its error is told by `broken` and to whoever commits next, even if its caller has left."""
+    """Retrieve the write's error. `broken` keeps it, and the next commit raises it."""
     if not write.cancelled():
         write.exception()

@@ -1,7 +1,7 @@
-"""When what a provider offers is for sale: once its machines have been listed since the start.
+"""Opens each provider for launches once its machines have been listed since the start.
 
-What runs there counts in the caps, so nothing is launched before it is known. It never decides what
-is launched, and one provider that cannot be opened keeps none of the others from being.
+Running machines count against the limits, so nothing is launched before they are known. A provider that
+cannot be opened does not delay the others for long.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ AGAIN_FIRST: Seconds = 5.0
 AGAIN_RAREST: Seconds = 300.0
 
 LISTED_TOGETHER: Seconds = 30.0
-"""For how long what one offers waits for the others' lists: any may prove that the store is old."""
-
+"""How long a listed provider waits for the other providers' lists, which may prove that the store is a
+restored backup."""
 
 READ_AGAIN_EVERY: Seconds = 86400.0
-"""What a provider sells changes in months."""
+"""Interval between two reads of a provider's offerings, which change over months."""
 
 
 class Opening:
-    """`open_and_list` says whether it could, and raises nothing; `sell` gets all that are open.
+    """Opens providers. `opened` are those whose machines are known.
 
-    `opened` is to read: whose machines are known.
+    `open_and_list` returns whether it succeeded, and raises nothing. `sell` gets all open providers.
     """
 
     def __init__(
@@ -43,20 +43,20 @@ class Opening:
 
     @property
     def left(self) -> list[ProviderName]:
-        """Those that could not be opened and listed yet."""
+        """The providers that are not opened and listed yet."""
         return sorted(set(self._providers) - self.opened)
 
     async def run(self) -> None:
-        """Open all, each until it could be."""
+        """Open all providers. Retries each until it succeeds."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._wait_no_longer())
             for name in self._providers:
                 group.create_task(self._open(name))
 
     async def read_daily(self, read: Callable[[ProviderName], Awaitable[None]]) -> None:
-        """Have each open provider read what it sells once a day, and sell that from then on.
+        """Read the offerings of each open provider once a day, and use them from then on.
 
-        `read` raises nothing. Never ends.
+        `read` raises nothing. Runs until cancelled.
         """
         while True:
             await self._clock.sleep(READ_AGAIN_EVERY)

@@ -1,6 +1,6 @@
-"""Looks at the world again and again: providers' machines, GitHub's failed deliveries, our age.
+"""Polls periodically: lists providers' machines, redelivers failed webhooks, writes the heartbeat.
 
-It turns what it finds into facts and leaves every decision to the planner.
+Records the results as events; the planner decides what follows.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ LIST_EVERY: Seconds = 30.0
 LIST_SOON: Seconds = 2.0
 
 LISTED_AT_ONCE = 1000
-"""Machines of a provider's list that are taken in before everybody else has a turn."""
+"""Machines of a listing that are recorded in one step of the event loop."""
 
 UPKEEP_EVERY: Seconds = 600.0
 REDELIVER_EVERY: Seconds = 20.0
@@ -34,16 +34,16 @@ PRUNE_EVERY: Seconds = 3600.0
 ROWS_KEPT_FOR: Seconds = 4 * 86400.0
 
 PeriodicTask = Callable[[], Coroutine[Any, Any, None]]
-"""Another look at the world, run until it ends or is cancelled. Raises StoreError alone."""
+"""A further periodic task, run until it returns or is cancelled. Raises only StoreError."""
 
 QuotasTried = Callable[[ProviderName], Coroutine[Any, Any, None]]
-"""Raises StoreError alone."""
+"""Raises only StoreError."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Poller:
-    """One task for each thing to look at; what goes wrong at one of them stops none of the others."""
+    """Runs each periodic task separately, so that an error in one does not stop the others."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class Poller:
         tasks: Sequence[PeriodicTask] = (),
         quotas_read: QuotasTried | None = None,
     ) -> None:
-        """`tasks` are looked after beside its own tasks, each of its own trouble. `quotas_read` is
-        called after each try to read a provider's quotas.
+        """`tasks` run beside the poller's own. `quotas_read` is called after each attempt to read quotas.
 
-        `arrived_until` may be of a clock that was ahead; then nobody knows what had arrived.
+        `arrived_until` may come from a clock that was ahead. It is then ignored, and deliveries of the
+        whole redelivery window are checked.
         """
         self._journal = journal
         self._store = store
@@ -76,7 +76,7 @@ class Poller:
         self.github_answered = False
 
     async def list_soon(self, provider: ProviderName, patience: Seconds) -> None:
-        """Have a provider's machines listed at the next chance, and wait so long for it at most."""
+        """List a provider's machines as soon as possible, and wait up to `patience` seconds for the list."""
         if provider not in self._lists_begun:
             return
         self._list_soon[provider].set()
@@ -95,7 +95,7 @@ class Poller:
                 group.create_task(task())
 
     async def list_machines(self, name: ProviderName) -> bool:
-        """List a provider's machines once; False if the list is not complete."""
+        """List a provider's machines once. Return False if the listing is incomplete."""
         began_at = self._journal.now
         machines: list[ListedMachine] = []
         complete = True
@@ -115,7 +115,7 @@ class Poller:
     async def _take_in(
         self, name: ProviderName, began_at: Instant, machines: Sequence[ListedMachine]
     ) -> tuple[ListedMachine, ...]:
-        """Take in a list but for its last piece, which is left, and let others go on in between."""
+        """Record a listing in pieces and yield to other tasks in between. Return the last piece."""
         first = 0
         while len(machines) - first > LISTED_AT_ONCE:
             piece = tuple(machines[first : first + LISTED_AT_ONCE])
@@ -129,7 +129,7 @@ class Poller:
         soon = self._list_soon[name]
         while True:
             soon.clear()
-            # Who comes while a list is under way waits for the next one.
+            # A request made while a listing is under way waits for the next listing.
             before = self._lists_begun[name]
             self._lists_begun[name] += 1
             await self.list_machines(name)
@@ -138,7 +138,7 @@ class Poller:
             await self._first(soon, LIST_EVERY - LIST_SOON)
 
     async def _first(self, event: asyncio.Event, seconds: Seconds) -> None:
-        """Return when this has happened, or after the time."""
+        """Wait until the event is set, or for `seconds`."""
         sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
         waiter = asyncio.ensure_future(event.wait())
         try:
@@ -148,7 +148,7 @@ class Poller:
             waiter.cancel()
 
     async def _maintain(self, name: ProviderName) -> None:
-        """What an account allows and what launches left behind change slowly."""
+        """Read a provider's quotas and delete unused resources, every `UPKEEP_EVERY`."""
         provider = self._providers[name]
         while True:
             try:
@@ -163,15 +163,15 @@ class Poller:
             try:
                 collected = await provider.collect(self._sendable(name))
             except (ProviderError, OutcomeUnknownError) as error:
-                _log.warning("collection_failed", provider=name, error=str(error))
+                _log.warning("resources_not_deleted", provider=name, error=str(error))
             else:
                 if collected:
-                    _log.info("collected", provider=name, ids=collected)
+                    _log.info("resources_deleted", provider=name, ids=collected)
             await self._clock.sleep(UPKEEP_EVERY)
 
     def _sendable(self, name: ProviderName) -> list[str]:
-        calls = self._journal.ledger.state.open_launch_requests.values()
-        return [call.body for call in calls if call.provider == name and call.body]
+        requests = self._journal.ledger.state.open_launch_requests.values()
+        return [one.body for one in requests if one.provider == name and one.body]
 
     async def _redeliver_repeatedly(self) -> None:
         while True:

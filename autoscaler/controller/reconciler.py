@@ -1,7 +1,4 @@
-"""The control loop: take facts in, plan, carry out; again whenever something changed.
-
-It owns the order of start and stop. It never decides what is planned.
-"""
+"""The control loop: applies events, plans, and carries out the plan, whenever something changed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,10 +46,10 @@ class Pace:
 
 
 LARGE_FLEET = 1000
-"""Jobs and machines from which on other tasks have a turn between the parts of a pass."""
+"""From this number of jobs and machines on, other tasks run between the parts of a pass."""
 
 REMIND_AFTER: Seconds = 60.0
-"""How seldom a reason is told again that comes and goes."""
+"""Minimum time between two log lines of the same reason."""
 
 
 class Reconciler:
@@ -87,13 +84,13 @@ class Reconciler:
         self.turned_at: Instant | None = None
 
     def stop(self) -> None:
-        """Ask the loop to finish its turn and return."""
+        """Ask the loop to finish the current pass and return."""
         self._stopping.set()
         self._due.set()
         self._journal.changed.set()
 
     async def run(self) -> None:
-        """Turn until stopped, then let what is in flight finish. Raises StoreError."""
+        """Run passes until stopped, then apply the remaining deliveries. Raises StoreError."""
         watching = asyncio.get_running_loop().create_task(self._poller.run())
         watching.add_done_callback(lambda _: self.stop())
         try:
@@ -104,14 +101,14 @@ class Reconciler:
         finally:
             watching.cancel()
             await asyncio.wait({watching})
-            # Looked at although the loop itself may have failed: the store fails for both.
+            # Read even if the loop itself failed, because the store fails for both.
             error = None if watching.cancelled() else watching.exception()
         if error is not None:
             raise _cause(error)
         await self._intake.apply_waiting()
 
     async def turn(self) -> None:
-        """One pass: facts in, time forward, plan, carry out. Raises StoreError."""
+        """Run one pass: apply events, advance the time, plan, carry out. Raises StoreError."""
         began = self._pacing.now()
         self._journal.changed.clear()
         await self._intake.apply_waiting()
@@ -122,13 +119,13 @@ class Reconciler:
         await self._executor.carry_out(self.plan)
         await self._journal.commit()
         await self._give_way()
-        self._tell_waiting()
+        self._log_waiting()
         self._telemetry.fleet(fleet_counts(self._journal.ledger.state, self._clock.now()))
         self.turned_at = self._pacing.now()
         self._telemetry.loop_pass(self.turned_at - began)
 
     async def _pass_time(self) -> None:
-        """Tell the ledger what time it is. No expired job is left as demand for the plan that follows."""
+        """Advance the ledger's time until no expired job is left as demand for the plan."""
         now = self._clock.now()
         self._journal.note(TimePassed(now))
         while is_any_overdue(self._journal.ledger.state, now):
@@ -139,21 +136,21 @@ class Reconciler:
     async def _give_way(self) -> None:
         """Let other tasks run, if the fleet is so large that each part of a pass takes long.
 
-        Not between a plan and its recording: intents are about the fleet as it was planned for.
+        Never between a plan and its recording, because the plan is about an unchanged fleet.
         """
         state = self._journal.ledger.state
         if len(state.jobs) + len(state.machines) >= LARGE_FLEET:
             await asyncio.sleep(0)
 
     async def drain(self, patience: Seconds) -> None:
-        """Finish what is in flight, and make the last of it durable. Raises StoreError."""
-        cut_off = await self._effects.drain(patience)
-        if cut_off:
-            _log.warning("effects_cut_off", count=cut_off)
+        """Wait up to `patience` seconds for effects, cancel the rest, and commit. Raises StoreError."""
+        cancelled = await self._effects.drain(patience)
+        if cancelled:
+            _log.warning("effects_cancelled", count=cancelled)
         await self._journal.commit()
 
-    def _tell_waiting(self) -> None:
-        """Log why nothing is on its way for jobs, when a reason comes up."""
+    def _log_waiting(self) -> None:
+        """Log each new reason why no machine is launched for waiting jobs."""
         reasons = {
             (demand.skus[0], run.reason, run.code)
             for demand, runs in self.plan.waiting.items()
@@ -168,7 +165,7 @@ class Reconciler:
         self._told = recent | dict.fromkeys(reasons, now)
 
     async def _gather(self) -> None:
-        """Wait for a change or the next tick, then for the jobs that come with it."""
+        """Wait for a change or the next tick, then until the batch of changes is complete (see `Pace`)."""
         if not await _set_within(self._journal.changed, self._pace.tick):
             return
         pace = self._pace
@@ -189,7 +186,7 @@ class Reconciler:
 
     @asynccontextmanager
     async def _woken_at(self, moment: Instant | None) -> AsyncIterator[None]:
-        """Have the loop turn at this moment of the controller's clock, if it comes first."""
+        """Wake the loop at this moment of the controller's clock, unless something wakes it earlier."""
         self._due.clear()
         if self._stopping.is_set():
             self._due.set()
@@ -217,7 +214,7 @@ async def _set_within(event: asyncio.Event, seconds: Seconds) -> bool:
 
 
 def failure_of(error: BaseException) -> str:
-    """One line for an operator about what ended the loop."""
+    """Return one line for an operator about the error that stopped the loop."""
     error = _cause(error)
     if isinstance(error, StoreError):
         return f"the store failed: {error}"
@@ -225,5 +222,5 @@ def failure_of(error: BaseException) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The first of a group's errors: one is enough to end the loop."""
+    """Return the first error of a group."""
     return _cause(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

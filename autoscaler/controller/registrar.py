@@ -1,7 +1,7 @@
-"""Carries out assignments: create a registration, keep its secret until its machine fetches it, once.
+"""Registers runners at GitHub and keeps each secret until the machine fetches it, once.
 
-The secret lives in this process's memory alone. A registration whose secret is lost, or whose
-job is gone, is deleted and its machine ready again.
+A secret exists only in this process's memory. A registration whose secret is lost, or whose job no
+longer needs a runner, is deleted, and its machine becomes ready again.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ FIRST_RETRY: Seconds = 2.0
 RAREST_RETRY: Seconds = 60.0
 
 REGISTRATIONS_AT_ONCE = 128
-"""More than GitHub takes at once; a whole boot wave under way would cost 15 KB a machine."""
+"""Maximum number of concurrent registrations (about 15 KB each): more than GitHub processes at once."""
 
 
 class Registrar:
-    """Registers and deregisters runners. `take` hands a minted secret to the machine's poll, once."""
+    """Registers and deregisters runners. `take` gives a registration's secret to its machine's poll, once."""
 
     def __init__(self, journal: Journal, github: GitHub, clock: Clock) -> None:
         self._journal = journal
@@ -48,7 +48,7 @@ class Registrar:
         self._news: Wakeups[MachineId] = Wakeups(clock)
 
     async def register(self, name: RunnerName) -> None:
-        """create a named registration; whatever goes wrong, GitHub keeps none of that name."""
+        """Register a named runner. After an unclear answer, delete whatever GitHub has under that name."""
         runner = self._journal.ledger.state.runners[name]
         try:
             registered = await self._registered(runner)
@@ -57,7 +57,7 @@ class Registrar:
         except OperatorError as error:
             await self._failed(runner, FailureClass.CONFIGURATION, str(error), 0.0)
         except (RunnerExistsError, RegistrationOutcomeUnknownError) as error:
-            await self.deregister(name, f"minted without an answer: {error}")
+            await self.deregister(name, f"registered without an answer: {error}")
         else:
             if registered is not None:
                 await self._keep(runner, registered)
@@ -66,18 +66,18 @@ class Registrar:
         demand = runner.demand
         async with self._turns:
             if runner.state is not RunnerState.NAMED:
-                return None  # withdrawn while it waited for its turn
+                return None  # deregistered while it waited for the semaphore
             return await self._github.register(
                 demand.scope, demand.runner_group, runner.name, demand.runner_labels
             )
 
     async def deregister(self, name: RunnerName, reason: str) -> None:
-        """Delete a registration that was not handed over, however long GitHub takes to agree."""
+        """Delete a registration that was not handed over. Retries until GitHub answers."""
         runner = self._journal.ledger.state.runners[name]
         self._secrets.pop(name, None)
         wait = FIRST_RETRY
-        # Also where the record is closed by now: its machine may be terminated before the mint's
-        # answer is lost, and closing the record deletes nothing at GitHub.
+        # Also if the record is closed already: closing the record deletes nothing at GitHub, and the
+        # machine may be terminated before the answer to its registration is lost.
         while True:
             try:
                 await self._delete(runner)
@@ -94,44 +94,44 @@ class Registrar:
                 return
 
     def take(self, name: RunnerName) -> str | None:
-        """The secret of a minted registration, and nobody else's from now on."""
+        """Return the secret of a registration and forget it. None if it was taken or never known."""
         return self._secrets.pop(name, None)
 
     def has_secret(self, name: RunnerName) -> bool:
-        """Whether the registration's secret waits here for its machine."""
+        """Return True if the registration's secret waits here for its machine."""
         return name in self._secrets
 
     async def wait_for_news(self, machine: MachineId, seconds: Seconds) -> None:
-        """Return when something happened to this machine's registration, or after the time."""
+        """Wait until this machine's registration changes, or for `seconds`."""
         await self._news.wait(machine, seconds)
 
     def wake(self, machine: MachineId) -> None:
-        """Let this machine's poll look again."""
+        """Let this machine's waiting poll check its registration again."""
         self._news.wake(machine)
 
     def wake_all(self) -> None:
-        """Let every poll look again, as when the process is about to leave."""
+        """Let every waiting poll check again, for example at shutdown."""
         self._news.wake_all()
 
     async def _keep(self, runner: Runner, registered: NewRegistration) -> None:
         if runner.state is RunnerState.NAMED:
-            self._forget_closed()
+            self._prune_secrets()
             self._secrets[runner.name] = registered.jit_config
             await self._journal.record(
                 RunnerRegistered(self._journal.now, runner.name, registered.github_id)
             )
             self.wake(runner.machine)
             return
-        # Withdrawn or closed meanwhile, and whoever did that may have looked before it was there.
-        await self._delete_at_last(runner.demand.scope, registered.github_id)
+        # Deregistered or closed meanwhile: that may have found no registration to delete yet.
+        await self._delete_with_retries(runner.demand.scope, registered.github_id)
 
     async def discard(self, runner: Runner) -> None:
-        """Drop what was registered for a machine that leaves before it was handed over."""
+        """Delete the registration of a machine that terminates before the hand-over."""
         self._secrets.pop(runner.name, None)
         if runner.github_id is not None:
-            await self._delete_at_last(runner.demand.scope, runner.github_id)
+            await self._delete_with_retries(runner.demand.scope, runner.github_id)
 
-    async def _delete_at_last(self, scope: str, github_id: int) -> None:
+    async def _delete_with_retries(self, scope: str, github_id: int) -> None:
         wait = FIRST_RETRY
         while True:
             try:
@@ -143,7 +143,8 @@ class Registrar:
             else:
                 return
 
-    def _forget_closed(self) -> None:
+    def _prune_secrets(self) -> None:
+        """Drop the secrets of registrations that are over."""
         known = self._journal.ledger.state.runners
         for name in tuple(self._secrets):
             runner = known.get(name)

@@ -1,6 +1,6 @@
-"""The real clock and the real ids, and a clock that runs faster for the lab.
+"""The system's clock and random ids. For the lab, the clock can run faster than real time.
 
-The only place that reads the system's time and randomness for the controller.
+The controller reads the system's time and randomness only here.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from autoscaler.model.identifiers import Instant, LaunchRequestId, MachineId, Se
 
 @dataclass(slots=True)
 class SystemClock:
-    """The system's clock, kept from going back, optionally `scale` times as fast since `epoch`.
+    """The system's clock, which never goes back, optionally `scale` times as fast since `epoch`.
 
     Processes given the same `epoch` (Unix seconds) and `scale` agree on the time.
     """
@@ -28,7 +28,7 @@ class SystemClock:
         return self._latest
 
     async def sleep(self, seconds: Seconds) -> None:
-        """Sleep for this much of this clock's time."""
+        """Sleep for `seconds` of this clock's time."""
         await asyncio.sleep(seconds / self.scale)
 
 

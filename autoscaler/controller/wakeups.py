@@ -1,7 +1,7 @@
-"""Waiting for news of something, or for a while: thousands of ready machines do so at once.
+"""Lets thousands of coroutines wait for changes of a key, each with a timeout.
 
-All who wait share one sleeper, so that each costs a future and no task. It never says what the
-news is: who wakes looks for itself.
+All waiters share one timer task, so that each waiter costs a future and no task. A waiter has to check
+for itself what changed.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Wakeups(Generic[K]):
-    """Who waits for news of which key, and until when at most."""
+    """The waiters for each key, and when each wait times out."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # In the order in which they came: a set's is by address, another one in each process.
+        # Dictionaries keep the order of arrival; the order of a set differs between processes.
         self._waiting: dict[K, dict[asyncio.Future[None], None]] = {}
         self._ends: list[tuple[Instant, int, asyncio.Future[None]]] = []
         self._waits = 0
@@ -28,7 +28,7 @@ class Wakeups(Generic[K]):
         self._sleeps_until: Instant = 0.0
 
     async def wait(self, key: K, seconds: Seconds) -> None:
-        """Return when there is news of `key`, or after the time."""
+        """Wait until `wake(key)` is called, or for `seconds`."""
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, {})[news] = None
         self._end_at(self._clock.now() + seconds, news)
@@ -38,13 +38,13 @@ class Wakeups(Generic[K]):
             self._forget(key, news)
 
     def wake(self, key: K) -> None:
-        """Let all who wait for news of `key` go on."""
+        """Wake all waiters for `key`."""
         for news in self._waiting.get(key, ()):
             if not news.done():
                 news.set_result(None)
 
     def wake_all(self) -> None:
-        """Let everybody go on."""
+        """Wake all waiters."""
         for key in self._waiting:
             self.wake(key)
 
@@ -61,7 +61,7 @@ class Wakeups(Generic[K]):
         self._sleeper = asyncio.get_running_loop().create_task(self._sleep())
 
     async def _sleep(self) -> None:
-        """Wake each at its end, until nobody waits."""
+        """Wake each waiter at its timeout, until no waiter is left."""
         while self._ends:
             self._sleeps_until = self._ends[0][0]
             await self._clock.sleep(self._sleeps_until - self._clock.now())
@@ -69,7 +69,7 @@ class Wakeups(Generic[K]):
         self._sleeper = None
 
     def _wake_those_until(self, end: Instant) -> None:
-        # What was slept counts, not what a clock that was set back says now.
+        # Compares with the planned end, because a clock that was set back may show an earlier time.
         while self._ends and (self._ends[0][2].done() or self._ends[0][0] <= end):
             news = heapq.heappop(self._ends)[2]
             if not news.done():

@@ -173,7 +173,7 @@ async def test_what_does_not_end_in_time_is_cut_off_and_resumed_by_the_next() ->
     await asyncio.sleep(201.0 + 10.0)
     with capture_logs() as logs:
         await controller.stop()
-    assert [one["count"] for one in logs if one["event"] == "effects_cut_off"] == [1]
+    assert [one["count"] for one in logs if one["event"] == "effects_cancelled"] == [1]
     (call,) = world.store.of_kind(LaunchRequest)
     assert call.state is LaunchRequestState.SENT
     world.east.latency = 0.5

@@ -346,6 +346,6 @@ async def test_a_collection_that_fails_is_logged_with_its_provider_and_tried_aga
     controller = await controller_of(world)
     with capture_logs() as logs:
         await watch(controller, 3700.0)
-    (line,) = [one for one in logs if one["event"] == "collection_failed"]
+    (line,) = [one for one in logs if one["event"] == "resources_not_deleted"]
     assert (line["provider"], line["error"]) == (EAST, str(BROKEN))
     assert len(world.east.collected) >= 2
