@@ -48,7 +48,7 @@ class Registrar:
         self._news: Wakeups[MachineId] = Wakeups(clock)
 
     async def register(self, name: RunnerName) -> None:
-        """Register a named runner. After an unclear answer, delete whatever GitHub has under that name."""
+        """Register a named runner. After an unknown outcome, delete whatever GitHub has under that name."""
         runner = self._journal.ledger.state.runners[name]
         try:
             registered = await self._registered(runner)

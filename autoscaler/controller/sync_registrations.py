@@ -1,8 +1,7 @@
-"""Which registrations at GitHub have lost their machine, and may be removed.
+"""Finds registrations at GitHub that have no machine any more, so that they can be deleted.
 
-Only names of this installation, by its id or a former one of its own, only once two lists a minute
-apart agree, and never one that may be at work: GitHub must show it offline and not busy in both, and
-its machine must be provably gone. It never deletes anything itself.
+A registration must have a name of this installation (or a former id of it). Two lists at least a minute
+apart must show it offline and not busy, and its machine must be provably terminated.
 """
 
 from collections.abc import Sequence
@@ -17,21 +16,21 @@ CONFIRMED_AFTER: Seconds = 60.0
 
 
 class Registrations:
-    """Remembers since when each registration of one scope seems to have lost its machine."""
+    """Remembers since when each registration of one scope has had no machine."""
 
     def __init__(self) -> None:
         self._since: dict[int, Instant] = {}
 
     @property
     def suspects(self) -> bool:
-        """Whether the next list is awaited sooner than usual."""
+        """True if a registration has no machine and waits for a second list."""
         return bool(self._since)
 
     def listed(
         self, runners: Sequence[RegisteredRunner], state: LedgerState, began_at: Instant
     ) -> list[RegisteredRunner]:
-        """Take a complete list in, begun at that moment; what is to be removed now."""
-        # A restored store knows less than there is: a machine that it cannot tell may be anyone's.
+        """Evaluate a complete list that began at `began_at`. Return the registrations to delete now."""
+        # After a restore, an unverified machine may belong to any registration without a record.
         unverified = any(one.unverified and one.occupies for one in state.machines.values())
         lost = {
             runner.github_id: runner
@@ -43,17 +42,17 @@ class Registrations:
             runner
             for number, runner in lost.items()
             if began_at - self._since[number] >= CONFIRMED_AFTER
-            and _swept_since(state, self._since[number])
+            and _listed_since(state, self._since[number])
         ]
         for runner in confirmed:
-            del self._since[runner.github_id]  # whatever comes of it, it takes two lists again
+            del self._since[runner.github_id]  # another attempt needs two lists again
         return confirmed
 
 
 def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState, unverified: bool) -> bool:
-    """Whether a registration is one of ours, does nothing, and has no machine any more.
+    """Return True if a registration is of this installation, is idle, and has no machine any more.
 
-    `unverified`: a machine that nobody can tell may be that of a registration without one.
+    `unverified`: there are unverified machines, which may belong to a registration without a record.
     """
     if runner.online or runner.busy:
         return False
@@ -62,13 +61,13 @@ def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState, unverifie
         return False
     machine = state.machines.get(machine_id)
     if machine is None or (machine.state is MachineState.FAILED and machine.provider_id is None):
-        # Nobody knows it, or its slot was written off: a backup may be older than its registration.
+        # Unknown machine, or its slot was given up: the store may be older than the registration.
         return not unverified
     return machine.state is MachineState.TERMINATED
 
 
-def _swept_since(state: LedgerState, moment: Instant) -> bool:
-    """Whether every provider has been listed completely since then."""
+def _listed_since(state: LedgerState, moment: Instant) -> bool:
+    """Return True if every provider has been listed completely since then."""
     providers = {
         option.provider for sku in state.catalogue.skus.values() for option in sku.launch_options
     }

@@ -1,12 +1,11 @@
-"""Which of GitHub's lists to read next, from what is known and when it was read. Pure.
+"""Chooses which of GitHub's lists to read next, from when each was last read. Pure.
 
-Runs never read go first; then what is latest by its own interval, the newest runs of active
-repositories and changed runs ahead of the rest. Where calls are too few for all, the rest gets
-later in the same proportion, each in its turn, and nothing is forgotten. What fails again and again
-is tried ever less often. It never decides how many calls there are, nor what an answer means.
+Runs that were never read come first. Then come the reads that are latest relative to their intervals;
+the newest runs of active repositories and changed runs have priority. If there are too few calls, all
+other reads become later in the same proportion. A read that fails repeatedly is tried less often.
 
-With a list of runs every 40 s and each active run's jobs every 45 s, a job is seen within a
-minute of its `queued`: 20 repositories with 75 runs take about 150 calls a minute, with 9 runs 55.
+With a list of runs every 40 s and each active run's jobs every 45 s, a job is seen within a minute after
+it is queued. 20 repositories with 75 runs take about 150 calls a minute, with 9 runs 55.
 """
 
 import heapq
@@ -20,16 +19,16 @@ from autoscaler.model.identifiers import Instant, Seconds
 
 
 class Kind(StrEnum):
-    """What is read.
+    """What a read lists.
 
-    repositories  those of a scope
+    repositories  the repositories of a scope
     created       the newest repositories of an organization's scope
     runners       the registrations of a scope
-    newest        a repository's newest 100 runs: new and changed ones are among them
+    newest        a repository's newest 100 runs, which include new and changed ones
     queued, in_progress, waiting
-                  its runs in that state: those that 100 newer ones hide
+                  a repository's runs in that state, including those older than the newest 100
     jobs          a run's jobs
-    run           the run itself: whether it is over although a job of it is said to be queued
+    run           the run itself: it may be completed although a job of it is shown as queued
     """
 
     REPOSITORIES = "repositories"
@@ -56,39 +55,39 @@ INTERVALS: Mapping[Kind, Seconds] = {
     Kind.JOBS: 45.0,
     Kind.RUN: 600.0,
 }
-"""How often each is read while there are calls enough."""
+"""How often each kind is read if there are enough calls."""
 
 RUNNERS_SOON: Seconds = 60.0
-"""How often a scope's registrations are read while some of them seem to have lost their machine, or
-after a start while a machine that has not spoken since may be at work."""
+"""How often a scope's registrations are read while some seem to have no machine, or after a start while
+a machine that has sent nothing since may be running a job."""
 
 CHANGED_EVERY: Seconds = 15.0
-"""How often the jobs of a run are read that GitHub shows as changed each time."""
+"""How often the jobs of a run are read while GitHub shows the run as changed each time."""
 
 FIRST_AGAIN: Seconds = 15.0
-"""How soon is tried again what was never read yet: until then all behind it is unknown."""
+"""How soon a first read that failed is tried again: nothing it would list is known before."""
 
 AHEAD = 30.0
-"""By how much what finds new and changed runs, and the changed ones, are ahead of the rest."""
+"""Factor by which lists of new and changed runs have priority over the rest."""
 
 ACTIVE_FOR: Seconds = 900.0
 """How long after its last push, run or job a repository counts as active."""
 
 QUIET_PER_SECOND = 4.0
-"""How many quiet repositories are looked at in a second: most such answers are 304 and free."""
+"""How many inactive repositories are read a second: most of these answers are 304, which is free."""
 
 
 EACH_CALL: Seconds = 6.0
-"""How long a list of many pages is left alone for each call that it took: 600 calls an hour."""
+"""Minimum interval of a list for each call that it took, which allows it 600 calls an hour."""
 
 SELDOM: Seconds = 900.0
-"""How often at least is tried what always fails."""
+"""Longest interval between attempts of a read that always fails."""
 
 _DOUBLINGS = 6
 
 
 class Read(NamedTuple):
-    """One reading. `of` is a scope or a repository. Made and looked up by the ten thousand."""
+    """One read. `of` is a scope or a repository. There may be tens of thousands."""
 
     kind: Kind
     of: str
@@ -97,9 +96,9 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The last turn of a reading. `read_at` is the last that succeeded, None before the first.
+    """When a read was last tried, and when it last succeeded (`read_at`, None: never).
 
-    `failures` failed since then, of its own fault; `calls` is how many answers the last one took.
+    `failures` counts its own failures since then. `calls` is the number of answers of the last success.
     """
 
     tried_at: Instant
@@ -109,22 +108,22 @@ class Turn:
 
 
 class KnownRun(NamedTuple):
-    """A run that is not over as far as is known. `changed`: since its jobs were read.
+    """A run that is not known to be completed. `changed`: it changed since its jobs were read.
 
-    `doubtful`: a job of it has been queued for so long that the run itself is to be looked at.
+    `unlisted`: no list has shown it for so long that the run itself must be read.
     """
 
     known_at: Instant
     changed: bool = False
-    doubtful: bool = False
+    unlisted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What one account's lists are about, and the last turn of each.
+    """The scopes, repositories and runs of one account, and the last turn of each read.
 
-    `scopes` says of each whether its registrations are awaited sooner than usual,
-    `repositories` when each last showed a sign of life, `runs` are by repository and id.
+    `scopes`: whether each scope's registrations are read sooner than usual. `repositories`: when each
+    last showed activity. `runs`: by repository and id.
     """
 
     began_at: Instant
@@ -134,7 +133,7 @@ class Known:
     turns: Mapping[Read, Turn] = field(default_factory=dict)
 
     def read_at(self, read: Read, otherwise: Instant) -> Instant:
-        """When it was read: `otherwise` if never."""
+        """Return when it was last read successfully, or `otherwise` if never."""
         turn = self.turns.get(read)
         return otherwise if turn is None or turn.read_at is None else turn.read_at
 
@@ -142,7 +141,7 @@ class Known:
 def next_reads(
     known: Known, now: Instant, most: int, under_way: AbstractSet[Read] = frozenset()
 ) -> list[Read]:
-    """What to read now, the most urgent first; `most` at most, and nothing that is under way."""
+    """Return up to `most` reads that are due and not under way, the most urgent first."""
     due = (
         (one.urgency, -number, one.read)
         for number, one in enumerate(_candidates(known, now))
@@ -153,10 +152,10 @@ def next_reads(
 
 
 def staleness(known: Known, now: Instant) -> Seconds:
-    """How old the oldest picture is: of an active repository's runs, or of an active run's jobs.
+    """Return the age in seconds of the oldest read of an active repository's runs or an active run's jobs.
 
-    While no repository can be read, none turns quiet; before the first list none is known. While new
-    repositories cannot be listed, nothing is known of those since the last such list.
+    While no repository can be read, none becomes inactive. Before the first list of repositories, and
+    while new repositories cannot be listed, the age counts from the last such list or the start.
     """
     oldest = now
     for scope in known.scopes:
@@ -179,7 +178,7 @@ def staleness(known: Known, now: Instant) -> Seconds:
 
 
 class _Candidate(NamedTuple):
-    """A reading; its time has come when `lateness` is 1.0. `first` goes before everything else."""
+    """A possible read. It is due when `lateness` reaches 1.0. `first` goes before all others."""
 
     read: Read
     lateness: float
@@ -209,14 +208,14 @@ def _candidates(known: Known, now: Instant) -> Iterator[_Candidate]:
         else:
             every = CHANGED_EVERY if run.changed else None
             yield _Candidate(jobs, _lateness(known, jobs, now, every), ahead=run.changed)
-        if run.doubtful:
-            doubt = Read(Kind.RUN, repository, number)
-            yield _Candidate(doubt, _lateness(known, doubt, now))
+        if run.unlisted:
+            the_run = Read(Kind.RUN, repository, number)
+            yield _Candidate(the_run, _lateness(known, the_run, now))
     yield from _of_repositories(known, now)
 
 
 def _is_read(known: Known, read: Read) -> bool:
-    """Whether its last turn succeeded."""
+    """Return True if the last attempt succeeded."""
     turn = known.turns.get(read)
     return turn is not None and turn.read_at is not None and not turn.failures
 
@@ -237,12 +236,12 @@ def _of_repositories(known: Known, now: Instant) -> Iterator[_Candidate]:
 
 
 def _lateness(known: Known, read: Read, now: Instant, every: Seconds | None = None) -> float:
-    """1.0 when its time has come, 2.0 an interval later."""
+    """Return how late a read is: 1.0 when it is due, 2.0 an interval later."""
     interval = INTERVALS[read.kind] if every is None else every
     turn = known.turns.get(read)
     if turn is None:
         return 1.0 + (now - known.began_at) / interval
-    # Of quiet repositories there may be thousands: those wait as long as ever.
+    # There may be thousands of inactive repositories, so those keep their interval.
     if turn.read_at is None and interval <= INTERVALS[read.kind]:
         interval = min(interval, FIRST_AGAIN)
     interval = max(interval, EACH_CALL * turn.calls)

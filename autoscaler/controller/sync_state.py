@@ -1,7 +1,7 @@
-"""What is known of one account's lists at GitHub, and what each answer adds to the ledger.
+"""The state of one account's sync with GitHub, and the events that each list adds to the ledger.
 
-A list may be a little older than a webhook, so it only carries a job forward; where it contradicts,
-the job itself is asked about. It never decides what to read next and asks nobody.
+A list may be a little older than a webhook, so it only moves a job forward. If it contradicts the ledger,
+the job itself is read.
 """
 
 import heapq
@@ -21,14 +21,14 @@ from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import Job, JobState
 
 GHOST_AFTER: Seconds = 60.0
-"""How long after a job is first shown as queued in a run that is over the run must be so still."""
+"""How long a completed run must show a job as queued before the job counts as abandoned."""
 
 UNLISTED_FOR: Seconds = 700.0
-"""A run that no list has shown for this long is looked at by itself."""
+"""A run that no list has shown for this long is read by itself."""
 
 ASK_AGAIN: Seconds = 300.0
 ASK_AT_ONCE = 3
-"""How many of a run's jobs that its list does not show are asked about after one reading."""
+"""Maximum number of a run's jobs missing from its list that are read after one listing."""
 
 MOST_RUNS = 20_000
 
@@ -42,7 +42,7 @@ RunKey = tuple[str, int]
 
 @dataclass(slots=True)
 class _Run:
-    """A run that is, or was until lately, at work. `open_jobs` are the ledger's open ones."""
+    """A run that is not completed, or completed recently. `open_jobs` are the ledger's open jobs of it."""
 
     known_at: Instant
     listed_at: Instant
@@ -55,14 +55,14 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Facts for the ledger, and jobs that GitHub must be asked about one by one."""
+    """Events for the ledger, and jobs that must be read one by one."""
 
     events: tuple[Event, ...] = ()
     ask: tuple[JobId, ...] = ()
 
 
 class SyncState:
-    """The memory of one account's sync. Lost with the process, and read again by the next."""
+    """What one account's lists have shown so far. Kept in memory only; a new process lists again."""
 
     def __init__(self, account: str, scopes: Iterable[str], began_at: Instant) -> None:
         self.account = account
@@ -70,13 +70,13 @@ class SyncState:
         self._scopes = dict.fromkeys(scopes, False)
         self._repositories: dict[str, Instant] = {}
         self._names: dict[str, str] = {}
-        self._left_out: dict[str, int] = {}
+        self._unwatched: dict[str, int] = {}
         self._runs: dict[RunKey, _Run] = {}
         self._turns: dict[Read, Turn] = {}
         self._asked: dict[JobId, Instant] = {}
 
     def known(self, now: Instant) -> Known:
-        """What the schedule goes by."""
+        """Return what the schedule needs to choose the next reads."""
         runs = {
             key: KnownRun(run.known_at, run.changed, now - run.listed_at > UNLISTED_FOR)
             for key, run in self._runs.items()
@@ -84,23 +84,23 @@ class SyncState:
         return Known(self._began_at, self._scopes, self._repositories, runs, self._turns)
 
     @property
-    def left_out(self) -> int:
-        """How many repositories are too many to be looked at."""
-        return sum(self._left_out.values())
+    def unwatched(self) -> int:
+        """The number of unwatched repositories, beyond the maximum."""
+        return sum(self._unwatched.values())
 
     def was_read(self, read: Read, began_at: Instant, calls: int = 1) -> None:
-        """It was read, by so many answers that counted."""
+        """Note a successful read, and how many of its answers counted against the rate limit."""
         self._had_its_turn(read, Turn(began_at, began_at, calls=calls))
 
-    def was_not_read(self, read: Read, began_at: Instant, strike: bool) -> int:
-        """It could not be read; how often by now, of its own fault. `strike`: this time too."""
+    def was_not_read(self, read: Read, began_at: Instant, counts: bool) -> int:
+        """Note a failed read and return its number of failures. `counts`: the failure is the read's own."""
         last = self._turns.get(read, Turn(began_at))
-        failures = last.failures + strike
+        failures = last.failures + counts
         self._had_its_turn(read, replace(last, tried_at=began_at, failures=failures))
         return failures
 
     def _had_its_turn(self, read: Read, turn: Turn) -> None:
-        # Not kept of what is over by now.
+        # The run may be completed, or the repository unwatched, since the read began.
         if read.run and (read.of, read.run) not in self._runs:
             return
         if read.kind in _OF_REPOSITORIES and read.of not in self._repositories:
@@ -108,11 +108,11 @@ class SyncState:
         self._turns[read] = turn
 
     def list_soon(self, scope: str, soon: bool) -> None:
-        """Whether a scope's registrations are to be read again sooner than usual."""
+        """Set whether a scope's registrations are read again sooner than usual."""
         self._scopes[scope] = soon
 
     def look_at(self, state: LedgerState, now: Instant) -> None:
-        """Take over what the ledger has heard of. O(repositories and runs), however many jobs."""
+        """Add the repositories and runs that the ledger knows. O(repositories and runs)."""
         activity = state.activity.of(self.account)
         for known in activity.repositories.values():
             self.saw(self._name(known.name), known.updated_at, state)
@@ -135,10 +135,10 @@ class SyncState:
         state: LedgerState,
         whole: bool = True,
     ) -> int:
-        """These are there; what the scope does not cover, and what is gone, is not looked at.
+        """Update the watched repositories of a scope. Return how many are unwatched.
 
-        How many were too many: those that showed no sign of life for longest. A list that is not
-        whole says of none that it is gone; nor is one left that jobs are open in.
+        Above the maximum, the repositories without activity for longest are unwatched. A list that is
+        not `whole` removes none, and a repository with open jobs stays watched.
         """
         known = [name for name in self._repositories if _covers(state, name, scope)]
         alive = {name: self._repositories[name] for name in known} if not whole else {}
@@ -151,12 +151,12 @@ class SyncState:
         for name in known:
             if name not in found and name not in at_work:
                 self._forget_repository(name)
-        for name in alive:  # in the list's order: a set's is another in each process
+        for name in alive:  # in the list's order, because a set's order differs between processes
             if name in found:
                 self._seen(name, alive[name])
         self._forget_runs_left_behind(state, scope)
-        self._left_out[scope] = len(alive) - len(found)
-        return self._left_out[scope]
+        self._unwatched[scope] = len(alive) - len(found)
+        return self._unwatched[scope]
 
     def listed_runs(self, repository: str, listed: Sequence[ListedRun], now: Instant) -> None:
         """Remember runs that are not over, and which of the known ones have changed."""
@@ -178,7 +178,7 @@ class SyncState:
                 run.completed_since = now
 
     def run_is_not_there(self, repository: str, run_id: int, now: Instant) -> None:
-        """404: deleted, or not shown to us any more."""
+        """Note a 404: the run is deleted, or no longer visible to the App."""
         run = self._runs.get((repository, run_id))
         if run is not None:
             run.listed_at = now
@@ -188,7 +188,7 @@ class SyncState:
     def listed_jobs(
         self, key: RunKey, listed: Sequence[JobObserved], state: LedgerState, now: Instant
     ) -> Findings:
-        """What a run's jobs add to the ledger, and which of its jobs they do not tell of."""
+        """Return the events of a run's listed jobs, and which of its open jobs are missing."""
         run = self._runs.get(key)
         if run is None:
             return Findings()
@@ -208,13 +208,13 @@ class SyncState:
         return Findings(tuple(events), ask)
 
     def _ghost(self, run: _Run, seen: JobObserved, now: Instant) -> list[Event]:
-        """A job that GitHub shows as queued although its run is over: no runner will be given it."""
+        """Return the event for a queued job of a completed run: GitHub assigns it no runner."""
         if seen.id not in run.open_jobs:
             return []
-        # Shown as over since: what was known of the run may be older than a re-run of it.
+        # The run must be listed as completed again since then: it may have been re-run.
         if run.listed_at - run.ghosts.setdefault(seen.id, now) < GHOST_AFTER:
             return []
-        return [JobAbandoned(now, seen.id, "GitHub shows it queued, and its run completed")]
+        return [JobAbandoned(now, seen.id, "GitHub shows it as queued and its run as completed")]
 
     def _may_ask(self, state: LedgerState, job_id: JobId, now: Instant) -> bool:
         job = state.jobs.get(job_id)
@@ -223,7 +223,7 @@ class SyncState:
         return now - job.updated_at > GHOST_AFTER  # a list may be older than a fresh job
 
     def saw(self, repository: str, at: Instant, state: LedgerState) -> None:
-        """Look at a repository that showed a sign of life, if a scope here covers it."""
+        """Watch a repository that showed activity, if a scope of this account covers it."""
         covering = scope_of(state.catalogue, repository)
         known_at = self._repositories.get(repository, -1.0)
         if known_at < at and covering is not None and covering.key in self._scopes:
@@ -234,7 +234,7 @@ class SyncState:
         self._names[name.lower()] = name
 
     def _name(self, repository: str) -> str:
-        """The spelling that it is known by: GitHub's names know no case."""
+        """Return the known spelling of a repository's name, which GitHub compares without case."""
         return self._names.get(repository.lower(), repository)
 
     def _forget_repository(self, name: str) -> None:
@@ -244,7 +244,7 @@ class SyncState:
             self._turns.pop(Read(kind, name), None)
 
     def _forget_runs_left_behind(self, state: LedgerState, scope: str) -> None:
-        """Of repositories that are looked at no more: nobody could say that they are over."""
+        """Forget runs of unwatched repositories, because no list would show that they completed."""
         left = [
             key
             for key, run in self._runs.items()
@@ -267,7 +267,7 @@ def _covers(state: LedgerState, repository: str, scope: str) -> bool:
 
 
 def news(state: LedgerState, seen: JobObserved) -> JobObserved | None:
-    """What a list says of a job as a fact that the ledger does not have yet, if it is one."""
+    """Return a listed job as an event if the ledger does not know its state yet, otherwise None."""
     job = state.jobs.get(seen.id)
     if job is None:
         wanted = state.class_of(seen.repository, seen.labels) is not None
@@ -275,7 +275,7 @@ def news(state: LedgerState, seen: JobObserved) -> JobObserved | None:
     if job.state is JobState.COMPLETED or job.disputed:
         return None
     if seen.state in _NOT_STARTED and job.state in _NOT_STARTED:
-        # Which of the two came last cannot be told: said as a webhook would, it is asked about.
+        # The order of the two states is unknown. As a webhook's event, it makes the planner read the job.
         return replace(seen, read=False) if seen.state is not job.state else None
     return seen if _is_ahead(seen, job) else None
 
@@ -283,7 +283,7 @@ def news(state: LedgerState, seen: JobObserved) -> JobObserved | None:
 def run_origins(
     state: LedgerState, listed: Sequence[ListedRun], now: Instant
 ) -> tuple[RunRead, ...]:
-    """Return which of these runs come from a fork: those at work and those that jobs wait for."""
+    """Return the origins of listed runs that are not completed or that jobs wait for."""
     return tuple(
         RunRead(now, run.id, run.from_fork)
         for run in listed

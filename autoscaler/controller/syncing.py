@@ -1,8 +1,7 @@
-"""Reads GitHub's lists inside a budget of calls, so that a lost webhook costs a minute and no more.
+"""Reads GitHub's lists within a budget of calls, so that a lost webhook delays a job by about a minute.
 
-It keeps the pace: as many questions a second as every account has to spare, given back where GitHub
-answers that nothing has changed. What to read next is the schedule's to say, what it means the
-book's; what follows from it is planned elsewhere.
+Each account has a rate of calls a second; a 304 answer (nothing changed) costs nothing. `sync_schedule`
+chooses the next read, and `sync_state` turns answers into events.
 """
 
 import asyncio
@@ -26,39 +25,39 @@ from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds
 
 TICK: Seconds = 1.0
-TOLD_EVERY = 5
-"""Ticks from one word on the staleness to the next: it takes a look at everything."""
+REPORTED_EVERY = 5
+"""Ticks between two reports of the staleness, which takes O(repositories and runs) to compute."""
 
 LEDGER_EVERY: Seconds = 5.0
 AT_ONCE = 10
-"""How many readings may be under way, and begin in one tick: 600 a minute, of GitHub's 900 points."""
+"""Maximum number of concurrent reads, and of reads begun in one tick: 600 of GitHub's 900 points a minute."""
 
 PAID_AT_ONCE = 10
-"""Pages beyond the first that are paid for at once: runs of many jobs have a few, and all the time."""
+"""Up to this many pages beyond the first are paid at once. More pages become debt."""
 
 PAID_BACK = 0.25
-"""The share of the pace that pays for a list of more pages, so that all else is read meanwhile."""
+"""The share of the rate that pays debt, so that other lists are read meanwhile."""
 
 CLOCKS_DIFFER: Seconds = 60.0
-"""By how much GitHub's clock may be behind ours."""
+"""By how much GitHub's clock may be behind the controller's."""
 
 SAVED_FOR: Seconds = 30.0
-"""How much of the pace may be saved up and spent at once."""
+"""Seconds of the rate that may be saved up."""
 
 LISTED_AT_ONCE = 5000
-"""Registrations of a list that are taken in before everything else has a turn."""
+"""Registrations of a list that are recorded in one step of the event loop."""
 
 TROUBLE_AFTER = 3
-"""How many failures in a row are an outage: the account is then left alone for a while."""
+"""From this number of failures in a row on, the account's sync pauses until GitHub's retry-after."""
 
 _log = structlog.get_logger(__name__)
 
 Recall = Callable[[JobObserved], Awaitable[None]]
-"""Brings a job that has left memory back from the store."""
+"""Loads a job from the store that is no longer in memory."""
 
 
 class Syncing:
-    """One task for each account, so that one's trouble is not another's."""
+    """Syncs each account in a task of its own, so that one account's errors do not affect others."""
 
     def __init__(
         self,
@@ -83,9 +82,9 @@ class Syncing:
             scopes.setdefault(scope.owner.lower(), []).append(scope.key)
         async with asyncio.TaskGroup() as group:
             for account, keys in scopes.items():
-                book = SyncState(account, keys, self._clock.now())
+                state = SyncState(account, keys, self._clock.now())
                 sync = _AccountSync(
-                    book, keys, self._journal, self._lists, self._github, self._recall, self._clock
+                    state, keys, self._journal, self._lists, self._github, self._recall, self._clock
                 )
                 group.create_task(self._of_account(sync))
 
@@ -93,18 +92,18 @@ class Syncing:
         async with asyncio.TaskGroup() as readings:
             for tick in count():
                 sync.tick(readings)
-                if tick % TOLD_EVERY == 0:
-                    self._telemetry.github_staleness(sync.book.account, sync.staleness)
-                    self._telemetry.github_unwatched(sync.book.account, sync.book.left_out)
+                if tick % REPORTED_EVERY == 0:
+                    self._telemetry.github_staleness(sync.state.account, sync.staleness)
+                    self._telemetry.github_unwatched(sync.state.account, sync.state.unwatched)
                 await self._clock.sleep(TICK)
 
 
 class _AccountSync:
-    """One account: its book, its budget, and its readings under way."""
+    """The sync of one account: its state, its budget, and its reads under way."""
 
     def __init__(
         self,
-        book: SyncState,
+        state: SyncState,
         scopes: list[str],
         journal: Journal,
         lists: GitHubLists,
@@ -112,7 +111,7 @@ class _AccountSync:
         recall: Recall,
         clock: Clock,
     ) -> None:
-        self.book = book
+        self.state = state
         self._scope = scopes[0]
         self._registrations = {scope: Registrations() for scope in scopes}
         self._journal = journal
@@ -130,21 +129,21 @@ class _AccountSync:
 
     @property
     def staleness(self) -> Seconds:
-        """How old the oldest picture of something active is."""
+        """The age of the oldest read of something active (see `sync_schedule.staleness`)."""
         now = self._clock.now()
-        return staleness(self.book.known(now), now)
+        return staleness(self.state.known(now), now)
 
     def tick(self, readings: asyncio.TaskGroup) -> None:
-        """Begin what is due and can be paid for. O(repositories and runs)."""
+        """Begin the reads that are due and fit the budget. O(repositories and runs)."""
         now = self._clock.now()
         self._refill(now)
         if now - self._ledger_at >= LEDGER_EVERY:
             self._ledger_at = now
-            self.book.look_at(self._journal.ledger.state, now)
+            self.state.look_at(self._journal.ledger.state, now)
         if now < self._not_before:
             return
         most = min(AT_ONCE - len(self._under_way), int(self._level))
-        for read in next_reads(self.book.known(now), now, most, self._under_way):
+        for read in next_reads(self.state.known(now), now, most, self._under_way):
             self._under_way.add(read)
             self._level -= 1.0
             readings.create_task(self._read(read))
@@ -152,7 +151,7 @@ class _AccountSync:
     def _refill(self, now: Instant) -> None:
         pace = self._lists.pace(self._scope)
         gained = pace * (now - self._filled_at)
-        # New runs go first: with half of the pace gone, what comes after them would not be read.
+        # Debt takes only a share of the rate: new runs go first, and the rest must still be read.
         paid = min(self._owed, gained * PAID_BACK)
         self._owed -= paid
         self._level = min(self._level + gained - paid, max(float(AT_ONCE), pace * SAVED_FOR))
@@ -166,7 +165,7 @@ class _AccountSync:
             self._failed(read, began_at, error)
         else:
             self._failures = 0
-            self.book.was_read(read, began_at, calls)
+            self.state.was_read(read, began_at, calls)
             self._level += not calls
             beyond = max(0, calls - 1)
             if beyond > PAID_AT_ONCE:
@@ -178,13 +177,13 @@ class _AccountSync:
 
     def _failed(self, read: Read, began_at: Instant, error: GitHubError) -> None:
         self._failures += isinstance(error, RetryLaterError)
-        # What GitHub does not let us read says nothing of the others; an outage nothing of this one.
+        # A refusal concerns this read only. An outage concerns all reads and is no fault of this one.
         outage = isinstance(error, RetryLaterError) and self._failures >= TROUBLE_AFTER
-        failures = self.book.was_not_read(read, began_at, strike=not outage)
-        tell = _log.info if outage or failures & (failures - 1) else _log.warning
-        tell(
-            "not_read",
-            account=self.book.account,
+        failures = self.state.was_not_read(read, began_at, counts=not outage)
+        log = _log.info if outage or failures & (failures - 1) else _log.warning
+        log(
+            "list_not_read",
+            account=self.state.account,
             kind=read.kind,
             of=read.of,
             run=read.run or None,
@@ -194,12 +193,12 @@ class _AccountSync:
         if isinstance(error, RetryLaterError) and outage:
             until = self._clock.now() + error.retry_after
             self._not_before = max(self._not_before, until)
-            _log.warning("sync_paused", account=self.book.account, error=str(error))
+            _log.warning("sync_paused", account=self.state.account, error=str(error))
 
     async def _carry_out(self, read: Read, began_at: Instant) -> int:
-        """Read it and take it in; how many of the list's answers counted.
+        """Read a list and record it. Return how many of its answers counted against the rate limit.
 
-        GitHubReader about a job and removing a runner are not of this budget: the pace comes down by them.
+        Reads of single jobs and deletions of runners are outside this budget; they lower its rate.
         """
         match read.kind:
             case Kind.REPOSITORIES:
@@ -224,19 +223,19 @@ class _AccountSync:
         listed = await self._lists.repositories(scope)
         self._listed_at[scope] = began_at
         state = self._journal.ledger.state
-        left_out = self.book.listed_repositories(scope, listed.items, state, listed.whole)
-        if left_out:
-            _log.warning("repositories_unwatched", scope=scope, repositories=left_out)
+        unwatched = self.state.listed_repositories(scope, listed.items, state, listed.whole)
+        if unwatched:
+            _log.warning("repositories_unwatched", scope=scope, repositories=unwatched)
         return listed.calls
 
     async def _read_created(self, scope: str) -> int:
-        """Look at repositories created since the last list of all began: that one names the App's own."""
+        """Watch repositories created since the last full list began, which lists only the App's own."""
         listed = await self._lists.newest_repositories(scope)
         since = self._listed_at.get(scope, math.inf) - CLOCKS_DIFFER
         for one in listed.items:
             if one.created_at is not None and one.created_at >= since:
                 seen_at = max(one.created_at, one.pushed_at or 0.0)
-                self.book.saw(one.name, seen_at, self._journal.ledger.state)
+                self.state.saw(one.name, seen_at, self._journal.ledger.state)
         return listed.calls
 
     async def _read_run(self, read: Read) -> int:
@@ -244,12 +243,12 @@ class _AccountSync:
         if found.items:
             await self._take_in_runs(read.of, found.items)
         else:
-            self.book.run_is_not_there(read.of, read.run, self._clock.now())
+            self.state.run_is_not_there(read.of, read.run, self._clock.now())
         return found.calls
 
     async def _take_in_runs(self, repository: str, runs: Sequence[ListedRun]) -> None:
         now = self._clock.now()
-        self.book.listed_runs(repository, runs, now)
+        self.state.listed_runs(repository, runs, now)
         events = run_origins(self._journal.ledger.state, runs, now)
         if events:
             await self._journal.record(*events)
@@ -261,7 +260,7 @@ class _AccountSync:
             if seen.id not in state.jobs and news(state, seen) is not None:
                 await self._recall(seen)
         key, now = (read.of, read.run), self._clock.now()
-        findings = self.book.listed_jobs(key, listed.items, state, now)
+        findings = self.state.listed_jobs(key, listed.items, state, now)
         if findings.events:
             await self._journal.record(*findings.events)
         for job in findings.ask:
@@ -282,10 +281,10 @@ class _AccountSync:
             try:
                 removed = await self._github.delete_runner(scope, runner.github_id)
             except RunnerBusyError as error:
-                # Final for now: it was at work after all, and is looked at anew.
+                # The runner is at work after all. The next lists check it again.
                 _log.warning("registration_busy", runner=runner.name, error=str(error))
                 continue
             _log.info("registration_removed", runner=runner.name, there=removed)
-        # Two lists take a lost registration away, and one says who is at work since a start.
-        self.book.list_soon(scope, registrations.suspects or needs_runner_list(state))
+        # Removing a registration needs two lists; after a start, one list shows the runners at work.
+        self.state.list_soon(scope, registrations.suspects or needs_runner_list(state))
         return listed.calls

@@ -31,7 +31,7 @@ class RecordingTelemetry:
     counts: FleetCounts = field(default_factory=FleetCounts)
     passes: int = 0
     staleness: dict[str, Seconds] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)
+    unwatched: dict[str, int] = field(default_factory=dict)
     lags: list[Seconds] = field(default_factory=list)
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
@@ -49,7 +49,7 @@ class RecordingTelemetry:
         self.lags.append(longest)
 
     def github_unwatched(self, account: str, repositories: int) -> None:
-        self.left_out[account] = repositories
+        self.unwatched[account] = repositories
 
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds

@@ -7,7 +7,7 @@ from autoscaler.controller.sync_schedule import Kind, Read, staleness
 from autoscaler.controller.sync_state import SyncState
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import TimePassed
-from tests.controller.test_sync_book import ACTIVE, ENDED, NOW, WIDGETS, Desk, told
+from tests.controller.test_sync_state import ACTIVE, ENDED, NOW, WIDGETS, Desk, told
 from tests.planner.fleets import catalogue
 
 
@@ -17,64 +17,64 @@ def test_of_too_many_repositories_those_are_looked_at_that_showed_life_last() ->
     pushed = [replace(one, pushed_at=NOW) for one in old[1000:1020]]
     listed = [*old[:1000], *pushed, *old[1020:]]
     desk.hear(replace(told(1), repository=old[3].name))
-    left_out = desk.book.listed_repositories("org:acme", listed, desk.ledger.state)
-    known = desk.book.known(NOW).repositories
-    assert left_out == desk.book.left_out == MOST_REPOSITORIES
+    unwatched = desk.sync_state.listed_repositories("org:acme", listed, desk.ledger.state)
+    known = desk.sync_state.known(NOW).repositories
+    assert unwatched == desk.sync_state.unwatched == MOST_REPOSITORIES
     assert len(known) == MOST_REPOSITORIES
     assert {one.name for one in pushed} | {old[3].name, old[-1].name} <= known.keys()
-    assert desk.book.listed_repositories("org:acme", pushed, desk.ledger.state) == 0
-    assert desk.book.left_out == 0
+    assert desk.sync_state.listed_repositories("org:acme", pushed, desk.ledger.state) == 0
+    assert desk.sync_state.unwatched == 0
 
 
 def test_a_repository_that_is_gone_is_not_looked_at_once_its_jobs_have_ended() -> None:
     desk = Desk()
     both = [ListedRepository(WIDGETS, NOW), ListedRepository("acme/old", NOW)]
-    desk.book.listed_repositories("org:acme", both, desk.ledger.state)
+    desk.sync_state.listed_repositories("org:acme", both, desk.ledger.state)
     desk.hear(replace(told(1), repository="acme/old"))
     for _ in range(2):
-        desk.book.listed_repositories("org:acme", both[:1], desk.ledger.state)
-        assert "acme/old" in desk.book.known(NOW).repositories, "its job may still be served"
+        desk.sync_state.listed_repositories("org:acme", both[:1], desk.ledger.state)
+        assert "acme/old" in desk.sync_state.known(NOW).repositories, "its job may still be served"
     desk.hear(replace(told(1, ENDED), repository="acme/old"))
     desk.ledger.apply(TimePassed(NOW + 3600.0))
     assert not desk.ledger.state.jobs
-    desk.book.look_at(desk.ledger.state, NOW + 3600.0)
-    desk.book.listed_repositories("org:acme", both[:1], desk.ledger.state)
-    assert set(desk.book.known(NOW).repositories) == {WIDGETS}
+    desk.sync_state.look_at(desk.ledger.state, NOW + 3600.0)
+    desk.sync_state.listed_repositories("org:acme", both[:1], desk.ledger.state)
+    assert set(desk.sync_state.known(NOW).repositories) == {WIDGETS}
 
 
 def test_runs_of_a_repository_that_is_gone_do_not_make_the_picture_old() -> None:
     """Their jobs may not be read any more: nobody would ever say that they are over."""
     desk = Desk()
     both = [ListedRepository(WIDGETS, NOW), ListedRepository("acme/old", NOW)]
-    desk.book.listed_repositories("org:acme", both, desk.ledger.state)
-    desk.book.listed_runs("acme/old", [ACTIVE], NOW)
+    desk.sync_state.listed_repositories("org:acme", both, desk.ledger.state)
+    desk.sync_state.listed_runs("acme/old", [ACTIVE], NOW)
     later = NOW + 3600.0
     for _ in range(2):
-        desk.book.was_read(Read(Kind.REPOSITORIES, "org:acme"), later)
-        desk.book.listed_repositories("org:acme", both[:1], desk.ledger.state)
-        desk.book.was_read(Read(Kind.NEWEST, WIDGETS), later)
-        assert not desk.book.known(later).runs
-        assert staleness(desk.book.known(later), later) == 0.0
+        desk.sync_state.was_read(Read(Kind.REPOSITORIES, "org:acme"), later)
+        desk.sync_state.listed_repositories("org:acme", both[:1], desk.ledger.state)
+        desk.sync_state.was_read(Read(Kind.NEWEST, WIDGETS), later)
+        assert not desk.sync_state.known(later).runs
+        assert staleness(desk.sync_state.known(later), later) == 0.0
         # A list that was under way as the repository was forgotten.
-        desk.book.listed_runs("acme/old", [ACTIVE], NOW)
+        desk.sync_state.listed_runs("acme/old", [ACTIVE], NOW)
 
 
 def test_a_list_that_is_not_whole_adds_and_takes_nothing_away() -> None:
     desk = Desk()
     state = desk.ledger.state
-    desk.book.listed_repositories("org:acme", [ListedRepository(WIDGETS, 5.0)], state)
+    desk.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS, 5.0)], state)
     other = [ListedRepository("acme/other", 7.0)]
-    desk.book.listed_repositories("org:acme", other, state, whole=False)
-    assert desk.book.known(NOW).repositories == {WIDGETS: 5.0, "acme/other": 7.0}
-    desk.book.listed_repositories("org:acme", other, state)
-    assert desk.book.known(NOW).repositories == {"acme/other": 7.0}
+    desk.sync_state.listed_repositories("org:acme", other, state, whole=False)
+    assert desk.sync_state.known(NOW).repositories == {WIDGETS: 5.0, "acme/other": 7.0}
+    desk.sync_state.listed_repositories("org:acme", other, state)
+    assert desk.sync_state.known(NOW).repositories == {"acme/other": 7.0}
 
 
 def test_one_scopes_list_takes_nothing_from_another() -> None:
     desk = Desk(replace(catalogue(), scopes=(Scope("acme", "tools"), Scope("acme", None))))
-    desk.book = SyncState("acme", ["repo:acme/tools", "org:acme"], NOW)
+    desk.sync_state = SyncState("acme", ["repo:acme/tools", "org:acme"], NOW)
     state = desk.ledger.state
-    desk.book.listed_repositories("repo:acme/tools", [ListedRepository("acme/tools")], state)
-    desk.book.listed_repositories("org:acme", [ListedRepository(WIDGETS)], state)
-    desk.book.listed_repositories("org:acme", [], state)
-    assert set(desk.book.known(NOW).repositories) == {"acme/tools"}
+    desk.sync_state.listed_repositories("repo:acme/tools", [ListedRepository("acme/tools")], state)
+    desk.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS)], state)
+    desk.sync_state.listed_repositories("org:acme", [], state)
+    assert set(desk.sync_state.known(NOW).repositories) == {"acme/tools"}

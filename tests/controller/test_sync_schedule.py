@@ -56,7 +56,7 @@ def jobs(run: int, repository: str = WIDGETS) -> Read:
 
 def test_each_kind_is_read_at_its_own_interval() -> None:
     known = Known(
-        BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {(WIDGETS, 1): KnownRun(BEGAN, doubtful=True)}
+        BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {(WIDGETS, 1): KnownRun(BEGAN, unlisted=True)}
     )
     read_at = everything_read(known, NOW)
     assert {read.kind for read in read_at} == set(Kind)

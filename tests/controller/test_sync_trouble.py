@@ -70,7 +70,7 @@ async def test_what_may_not_be_read_is_told_at_first_and_ever_more_seldom() -> N
         task = asyncio.create_task(syncing_of(controller, lists).run())
         await asyncio.sleep(2.0 * HOUR)
         await cancelled(task)
-    runs = [line for line in lines if line["event"] == "not_read" and line["kind"] == "newest"]
+    runs = [line for line in lines if line["event"] == "list_not_read" and line["kind"] == "newest"]
     assert {line["of"] for line in runs} == {"acme/r1"}
     warned = [line["times"] for line in runs if line["log_level"] == "warning"]
     assert warned == [1, 2, 4, 8]
@@ -116,7 +116,7 @@ async def test_repositories_that_are_too_many_are_counted_and_told() -> None:
         task = asyncio.create_task(syncing_of(controller, lists).run())
         await asyncio.sleep(5.0)
         await cancelled(task)
-    assert controller.world.telemetry.left_out == {"acme": 2}
+    assert controller.world.telemetry.unwatched == {"acme": 2}
     (line,) = [one for one in lines if one["event"] == "repositories_unwatched"]
     assert (line["scope"], line["repositories"], line["log_level"]) == ("org:acme", 2, "warning")
 

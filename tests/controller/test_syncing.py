@@ -60,7 +60,7 @@ async def test_one_repositorys_trouble_is_not_anothers() -> None:
     lists.broken["acme/r1"] = OperatorError("404 not yours")
     with capture_logs() as logs:
         await watch(controller, lists, 60.0)
-    line = next(one for one in logs if one["event"] == "not_read")
+    line = next(one for one in logs if one["event"] == "list_not_read")
     assert (line["account"], line["of"], line["times"]) == ("acme", "acme/r1", 1)
     assert line["error"] == "404 not yours"
     assert list(controller.state.jobs) == [JobId(2)]

@@ -48,22 +48,22 @@ def listed(job: int, state: JobState = QUEUED, *labels: str) -> JobObserved:
 
 
 class Desk:
-    """A book beside a ledger."""
+    """A sync state and its ledger."""
 
     def __init__(self, known: Catalogue | None = None) -> None:
         self.ledger = Ledger(known or catalogue())
-        self.book = SyncState("acme", ["org:acme"], NOW)
+        self.sync_state = SyncState("acme", ["org:acme"], NOW)
 
     def hear(self, *events: Event) -> None:
         for event in events:
             self.ledger.apply(event)
-        self.book.look_at(self.ledger.state, NOW)
+        self.sync_state.look_at(self.ledger.state, NOW)
 
     def read(self, *jobs: JobObserved, at: float = NOW) -> tuple[Event, ...]:
-        found = self.book.listed_jobs(KEY, jobs, self.ledger.state, at)
+        found = self.sync_state.listed_jobs(KEY, jobs, self.ledger.state, at)
         for event in found.events:
             self.ledger.apply(event)
-        self.book.look_at(self.ledger.state, at)
+        self.sync_state.look_at(self.ledger.state, at)
         return found.events
 
     def state(self, job: int) -> JobState:
@@ -73,7 +73,7 @@ class Desk:
 @pytest.fixture
 def desk() -> Desk:
     made = Desk()
-    made.book.listed_runs(WIDGETS, [ACTIVE], NOW)
+    made.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW)
     return made
 
 
@@ -123,11 +123,11 @@ def test_a_list_that_contradicts_has_the_job_itself_asked_about(
 
 def test_a_job_queued_for_ever_in_a_run_that_is_over_stops_being_demand(desk: Desk) -> None:
     desk.hear(told(1))
-    desk.book.listed_runs(WIDGETS, [OVER], NOW)
+    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     assert desk.read(listed(1)) == ()
-    desk.book.listed_runs(WIDGETS, [OVER], NOW + GHOST_AFTER - 1.0)
+    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW + GHOST_AFTER - 1.0)
     assert desk.read(listed(1), at=NOW + GHOST_AFTER) == ()
-    desk.book.listed_runs(WIDGETS, [OVER], NOW + GHOST_AFTER)
+    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW + GHOST_AFTER)
     (given_up,) = desk.read(listed(1), at=NOW + GHOST_AFTER)
     assert isinstance(given_up, JobAbandoned)
     assert desk.state(1) is ENDED
@@ -141,43 +141,43 @@ def test_a_job_of_a_re_run_is_no_ghost_while_the_run_has_not_been_looked_at_sinc
 ) -> None:
     """With too few calls a run's jobs may be read twice between two readings of the run."""
     desk.hear(told(1, STARTED), told(2))
-    desk.book.listed_runs(WIDGETS, [OVER], NOW)
+    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     for at in (NOW + 200.0, NOW + 400.0):
         assert desk.read(listed(2), at=at) == ()
-    desk.book.listed_runs(WIDGETS, [ACTIVE], NOW + 500.0)
+    desk.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW + 500.0)
     assert desk.read(listed(2), at=NOW + 500.0) == ()
     assert desk.state(2) is QUEUED
 
 
 def test_readings_of_what_is_over_are_not_remembered_for_ever(desk: Desk) -> None:
-    desk.book.listed_repositories("org:acme", [ListedRepository(WIDGETS)], desk.ledger.state)
+    desk.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS)], desk.ledger.state)
     kinds = (Kind.NEWEST, Kind.QUEUED, Kind.JOBS, Kind.RUN)
     reads = [Read(kind, WIDGETS, 7 if kind in (Kind.JOBS, Kind.RUN) else 0) for kind in kinds]
     for read in reads:
-        desk.book.was_read(read, NOW)
-    assert set(desk.book.known(NOW).turns) == set(reads)
-    desk.book.listed_runs(WIDGETS, [OVER], NOW)
-    desk.book.listed_repositories("org:acme", [], desk.ledger.state)
+        desk.sync_state.was_read(read, NOW)
+    assert set(desk.sync_state.known(NOW).turns) == set(reads)
+    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
+    desk.sync_state.listed_repositories("org:acme", [], desk.ledger.state)
     desk.read()
     for read in reads:
         # each as its own reading ends
-        desk.book.was_read(read, NOW)
-        desk.book.was_not_read(read, NOW, strike=True)
-    assert not desk.book.known(NOW).turns
+        desk.sync_state.was_read(read, NOW)
+        desk.sync_state.was_not_read(read, NOW, counts=True)
+    assert not desk.sync_state.known(NOW).turns
 
 
 def test_a_run_that_works_again_has_no_ghosts(desk: Desk) -> None:
     desk.hear(told(1))
     for at in (NOW, NOW + 100.0):
-        desk.book.listed_runs(WIDGETS, [OVER], at)
+        desk.sync_state.listed_runs(WIDGETS, [OVER], at)
         assert desk.read(listed(1), at=at) == ()
-        desk.book.listed_runs(WIDGETS, [ACTIVE], at)
+        desk.sync_state.listed_runs(WIDGETS, [ACTIVE], at)
         assert desk.read(listed(1), at=at) == ()
 
 
 def test_what_a_run_that_is_over_shows_as_queued_is_not_begun_with(desk: Desk) -> None:
     desk.hear(told(1))
-    desk.book.listed_runs(WIDGETS, [OVER], NOW)
+    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     desk.read(listed(1), listed(2))
     assert JobId(2) not in desk.ledger.state.jobs
 
@@ -191,23 +191,23 @@ def test_giving_up_a_job_that_has_started_changes_nothing(desk: Desk) -> None:
 
 def test_jobs_that_a_list_does_not_show_are_asked_about_a_few_at_a_time(desk: Desk) -> None:
     desk.hear(*(told(n) for n in range(1, 6)))
-    fresh = desk.book.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW)
+    fresh = desk.sync_state.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW)
     assert fresh.ask == ()
-    later = desk.book.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW + 120.0)
+    later = desk.sync_state.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW + 120.0)
     assert later.ask == (2, 3, 4)
     assert len(later.ask) == ASK_AT_ONCE
-    assert desk.book.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW + 121.0).ask == (5,)
+    assert desk.sync_state.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW + 121.0).ask == (5,)
 
 
 def test_runs_are_remembered_from_lists_and_from_the_ledger_until_they_are_over(
     desk: Desk,
 ) -> None:
     desk.hear(replace(told(1), run_id=8), replace(told(2, QUEUED, "elsewhere"), run_id=9))
-    assert set(desk.book.known(NOW).runs) == {KEY, (WIDGETS, 8)}
-    desk.book.listed_runs(WIDGETS, [OVER, replace(OVER, id=8), replace(OVER, id=10)], NOW)
-    assert desk.book.known(NOW).runs[KEY].changed
+    assert set(desk.sync_state.known(NOW).runs) == {KEY, (WIDGETS, 8)}
+    desk.sync_state.listed_runs(WIDGETS, [OVER, replace(OVER, id=8), replace(OVER, id=10)], NOW)
+    assert desk.sync_state.known(NOW).runs[KEY].changed
     desk.read(listed(3, ENDED))
-    assert set(desk.book.known(NOW).runs) == {(WIDGETS, 8)}
+    assert set(desk.sync_state.known(NOW).runs) == {(WIDGETS, 8)}
 
 
 def test_a_run_whose_jobs_were_read_since_it_changed_is_read_at_its_own_pace_again(
@@ -215,13 +215,13 @@ def test_a_run_whose_jobs_were_read_since_it_changed_is_read_at_its_own_pace_aga
 ) -> None:
     """A run that stays marked as changed would be read every 15 s, ahead of all others, for ever."""
     desk.hear(told(1))
-    desk.book.listed_runs(WIDGETS, [ACTIVE], NOW)
-    desk.book.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
-    assert desk.book.known(NOW).runs[KEY].changed
+    desk.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW)
+    desk.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
+    assert desk.sync_state.known(NOW).runs[KEY].changed
     desk.read(listed(1))
-    assert not desk.book.known(NOW).runs[KEY].changed
-    desk.book.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
-    assert not desk.book.known(NOW).runs[KEY].changed
+    assert not desk.sync_state.known(NOW).runs[KEY].changed
+    desk.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
+    assert not desk.sync_state.known(NOW).runs[KEY].changed
 
 
 def test_repositories_of_no_scope_crowd_out_none_that_is() -> None:
@@ -229,45 +229,45 @@ def test_repositories_of_no_scope_crowd_out_none_that_is() -> None:
     desk = Desk(replace(catalogue(), scopes=(scope,)))
     others = [ListedRepository(f"acme/other{n}") for n in range(MOST_REPOSITORIES)]
     many = [ListedRepository(f"acme/w{n}") for n in range(MOST_REPOSITORIES)]
-    desk.book.listed_repositories("org:acme", [*others, *many, *many], desk.ledger.state)
-    assert set(desk.book.known(NOW).repositories) == {one.name for one in many}
-    desk.book.listed_repositories("org:acme", [*many, *others[:1]], desk.ledger.state)
-    assert len(desk.book.known(NOW).repositories) == MOST_REPOSITORIES
+    desk.sync_state.listed_repositories("org:acme", [*others, *many, *many], desk.ledger.state)
+    assert set(desk.sync_state.known(NOW).repositories) == {one.name for one in many}
+    desk.sync_state.listed_repositories("org:acme", [*many, *others[:1]], desk.ledger.state)
+    assert len(desk.sync_state.known(NOW).repositories) == MOST_REPOSITORIES
 
 
 def test_failures_are_counted_until_it_is_read() -> None:
     desk = Desk()
     scope = Read(Kind.REPOSITORIES, "org:acme")
-    struck = [desk.book.was_not_read(scope, NOW + n, strike=n != 1) for n in range(3)]
+    struck = [desk.sync_state.was_not_read(scope, NOW + n, counts=n != 1) for n in range(3)]
     assert struck == [1, 1, 2]
-    desk.book.was_read(scope, NOW + 3.0, 4)
-    desk.book.was_not_read(scope, NOW + 4.0, strike=True)
-    assert desk.book.known(NOW).turns == {scope: Turn(NOW + 4.0, NOW + 3.0, 1, 4)}
+    desk.sync_state.was_read(scope, NOW + 3.0, 4)
+    desk.sync_state.was_not_read(scope, NOW + 4.0, counts=True)
+    assert desk.sync_state.known(NOW).turns == {scope: Turn(NOW + 4.0, NOW + 3.0, 1, 4)}
 
 
 def test_one_repository_spelt_in_two_ways_is_read_once() -> None:
     """The configuration, a webhook and a list may each write a name in a case of their own."""
     desk = Desk(replace(catalogue(), scopes=(Scope("acme", "Widgets"),)))
-    desk.book = SyncState("acme", ["repo:acme/Widgets"], NOW)
+    desk.sync_state = SyncState("acme", ["repo:acme/Widgets"], NOW)
     shown = [ListedRepository("acme/Widgets")]
-    desk.book.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
-    desk.book.listed_runs("acme/Widgets", [ACTIVE], NOW)
+    desk.sync_state.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
+    desk.sync_state.listed_runs("acme/Widgets", [ACTIVE], NOW)
     desk.hear(told(1))
     assert desk.ledger.state.jobs[JobId(1)].repository == WIDGETS
-    desk.book.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
-    known = desk.book.known(NOW)
+    desk.sync_state.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
+    known = desk.sync_state.known(NOW)
     assert (set(known.repositories), set(known.runs)) == ({"acme/Widgets"}, {("acme/Widgets", 7)})
 
 
 def test_a_run_that_no_list_shows_any_more_is_looked_at_by_itself(desk: Desk) -> None:
     late = NOW + UNLISTED_FOR + 1.0
-    assert not desk.book.known(NOW).runs[KEY].doubtful
-    assert desk.book.known(late).runs[KEY].doubtful
-    desk.book.run_is_not_there(*KEY, late)
-    assert KEY not in desk.book.known(late).runs
+    assert not desk.sync_state.known(NOW).runs[KEY].unlisted
+    assert desk.sync_state.known(late).runs[KEY].unlisted
+    desk.sync_state.run_is_not_there(*KEY, late)
+    assert KEY not in desk.sync_state.known(late).runs
     desk.hear(told(1))
-    desk.book.run_is_not_there(*KEY, late)
-    assert not desk.book.known(late).runs[KEY].doubtful
+    desk.sync_state.run_is_not_there(*KEY, late)
+    assert not desk.sync_state.known(late).runs[KEY].unlisted
 
 
 def test_repositories_are_those_of_the_scope_and_show_when_they_were_last_alive() -> None:
@@ -275,13 +275,13 @@ def test_repositories_are_those_of_the_scope_and_show_when_they_were_last_alive(
     desk = Desk(replace(catalogue(), scopes=scopes))
     names = [WIDGETS, "acme/world", "acme/tools", "acme/other"]
     found = [ListedRepository(name, 5.0) for name in names]
-    desk.book.listed_repositories("org:acme", found, desk.ledger.state)
-    assert desk.book.known(NOW).repositories == {WIDGETS: 5.0, "acme/world": 5.0}
+    desk.sync_state.listed_repositories("org:acme", found, desk.ledger.state)
+    assert desk.sync_state.known(NOW).repositories == {WIDGETS: 5.0, "acme/world": 5.0}
     desk.hear(told(1), replace(queued(2, NOW), repository="globex/else"))
-    desk.book.was_read(Read(Kind.NEWEST, "acme/world"), NOW)
-    desk.book.listed_repositories("org:acme", found[:1], desk.ledger.state)
-    assert desk.book.known(NOW).repositories == {WIDGETS: NOW}
-    assert desk.book.known(NOW).turns == {}
+    desk.sync_state.was_read(Read(Kind.NEWEST, "acme/world"), NOW)
+    desk.sync_state.listed_repositories("org:acme", found[:1], desk.ledger.state)
+    assert desk.sync_state.known(NOW).repositories == {WIDGETS: NOW}
+    assert desk.sync_state.known(NOW).turns == {}
 
 
 class Unread(dict[JobId, Job]):
@@ -304,11 +304,11 @@ def test_the_ledger_is_taken_over_without_a_look_at_every_job() -> None:
     state.jobs = Unread(state.jobs)
     desk.ledger.apply(replace(told(10), run_id=3, repository="acme/tools", at=NOW + 5.0))
     desk.ledger.apply(replace(told(1, ENDED), run_id=1, at=NOW + 5.0))
-    desk.book.look_at(state, NOW + 5.0)
-    known = desk.book.known(NOW + 5.0)
+    desk.sync_state.look_at(state, NOW + 5.0)
+    known = desk.sync_state.known(NOW + 5.0)
     assert set(known.runs) == {(WIDGETS, 0), (WIDGETS, 1), (WIDGETS, 2), ("acme/tools", 3)}
     assert known.repositories == {WIDGETS: NOW + 5.0, "acme/tools": NOW + 5.0}
-    shown = desk.book.listed_jobs((WIDGETS, 1), [], state, NOW + 120.0)
+    shown = desk.sync_state.listed_jobs((WIDGETS, 1), [], state, NOW + 120.0)
     assert shown.ask == (4, 7)
 
 
@@ -320,4 +320,4 @@ def test_a_change_of_a_job_hides_it_from_no_list_that_is_read_before_the_next_lo
     with desk.ledger.state.changing(job):
         job.read_at = NOW
     later = NOW + GHOST_AFTER + UNLISTED_FOR
-    assert desk.book.listed_jobs(KEY, [], desk.ledger.state, later).ask == (JobId(1),)
+    assert desk.sync_state.listed_jobs(KEY, [], desk.ledger.state, later).ask == (JobId(1),)
