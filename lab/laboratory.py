@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +17,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from autoscaler.app.agent_file import build_agent
 from autoscaler.controller.system import SystemClock
 from lab.controller_process import ControllerProcess
 from lab.ec2.lifecycle import RUNNER_TAG
@@ -175,10 +175,9 @@ class Laboratory:
     def _host(self) -> MachineHost:
         if self.fleet.most_machines > MOST_PROCESSES:
             return CrowdHost(self.fleet.scale)
-        agent = files("autoscaler.agent") / "agent.py"
         folder = self.folder / "machines"
         folder.mkdir(mode=0o755)
-        host = ProcessHost(folder, agent.read_bytes(), self.fleet.scale)
+        host = ProcessHost(folder, build_agent(), self.fleet.scale)
         if not self.fleet.misbehaving:
             return host
         misbehaving = MisbehavingHost(host, self.fleet.misbehaving, self.clock)

@@ -32,10 +32,10 @@ PLANTS = {
     ),
     "a room that no contract names": Plant("rooms", {"helpers/__init__.py": ""}),
     "the agent using ours": Plant(
-        "agent-imports-nothing", {"agent/agent.py": "import autoscaler.model.plan"}
+        "agent-imports-nothing", {"agent/clock.py": "import autoscaler.model.plan"}
     ),
     "ours using the agent": Plant(
-        "agent-imported-by-none", {"server/answers.py": "import autoscaler.agent.agent"}
+        "agent-imported-by-none", {"server/answers.py": "import autoscaler.agent.clock"}
     ),
     "one provider using another": Plant(
         "providers",

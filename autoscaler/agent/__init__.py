@@ -1,1 +1,4 @@
-"""The machine's agent: one file of Python's standard library, imported by nothing of ours."""
+"""The agent of a machine. Machines run it as one file, which `autoscaler.app.agent_file` builds.
+
+The modules use the standard library only, of Python 3.9 and later. The product imports none of them.
+"""

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import partial
 from importlib.metadata import version
-from importlib.resources import files
 
 import structlog
 
 from autoscaler import config
+from autoscaler.app.agent_file import build_agent
 from autoscaler.app.endpoints import admin_endpoints, webhook_endpoint
 from autoscaler.app.hints import hint
 from autoscaler.app.host import file_limit, keep_agent_beside
@@ -82,7 +82,7 @@ class Parts:
         self._crash: BaseException | None = None
         labels = label_values(configuration.settings)
         self._telemetry = PrometheusTelemetry(*labels, version("gpu-runner-autoscaler"))
-        agent = files("autoscaler.agent").joinpath("agent.py").read_bytes()
+        agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
         self._client = GitHubClient(
             github_settings(configuration), clock, self._telemetry, token_clock=self._pacing

@@ -1,25 +1,37 @@
-"""The agent, loaded by its path: nothing of ours imports it."""
+"""The agent's modules, as one namespace, which they are in the file that machines run."""
 
-import importlib.util
 import shutil
 import tempfile
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SOURCE = Path("autoscaler/agent/agent.py")
+MODULES = sorted(file.stem for file in Path("autoscaler/agent").glob("[a-z]*.py"))
+
+
+class OneNamespace(ModuleType):
+    """Every name of the agent's modules. Setting a name sets it in each module that uses it."""
+
+    def __init__(self, modules: list[ModuleType]) -> None:
+        super().__init__("runner_agent")
+        for module in modules:
+            names = {name: value for name, value in vars(module).items() if name[:2] != "__"}
+            vars(self).update(names)
+        vars(self)["modules_of_the_agent"] = modules
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        for module in vars(self)["modules_of_the_agent"]:
+            if name in vars(module):
+                setattr(module, name, value)
 
 
 @pytest.fixture(scope="session")
 def agent() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("runner_agent", SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return OneNamespace([import_module(f"autoscaler.agent.{name}") for name in MODULES])
 
 
 @pytest.fixture

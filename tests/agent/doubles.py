@@ -49,7 +49,7 @@ class ScriptedController:
         self.heard = self.clock.now()
         return answer
 
-    def hello(self) -> dict[str, Any]:
+    def attest(self) -> dict[str, Any]:
         self.machine = None
         self._answer("hello")
         self.machine = "m-1"

@@ -20,18 +20,19 @@ from typing import Any
 
 import pytest
 
+from autoscaler.app.agent_file import build_agent
 from tests.agent.certificates import make_certificate
 from tests.agent.doubles import VirtualClock, install_listener
 from tests.patience import PATIENCE
 
-SOURCE = Path("autoscaler/agent/agent.py")
+AGENT = build_agent()
 
 
 # --- the file itself ------------------------------------------------------------------------------
 
 
 def test_is_python_3_9_and_standard_library_only() -> None:
-    tree = ast.parse(SOURCE.read_text(), feature_version=(3, 9))
+    tree = ast.parse(AGENT, feature_version=(3, 9))
     imported: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -41,8 +42,10 @@ def test_is_python_3_9_and_standard_library_only() -> None:
     assert imported <= sys.stdlib_module_names
 
 
-def test_starts_with_few_modules() -> None:
-    code = f"import sys; sys.argv = ['agent.py']; exec(compile(open({str(SOURCE)!r}).read(), 'a', 'exec'), {{'__name__': 'a'}}); print(len(sys.modules))"  # noqa: E501
+def test_starts_with_few_modules(tmp_path: Path) -> None:
+    file = tmp_path / "agent.py"
+    file.write_bytes(AGENT)
+    code = f"import sys; sys.argv = ['agent.py']; exec(compile(open({str(file)!r}).read(), 'a', 'exec'), {{'__name__': 'a'}}); print(len(sys.modules))"  # noqa: E501
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], check=True, capture_output=True, text=True
     )
@@ -889,8 +892,16 @@ def run_agent(folder: Path, host: dict[str, Any] | str) -> subprocess.CompletedP
     script.chmod(0o755)
     given = host if isinstance(host, str) else json.dumps({"power_off": [str(script)], **host})
     (folder / "host.json").write_text(given)
+    (folder / "agent.py").write_bytes(AGENT)
     return subprocess.run(
-        [sys.executable, "-I", "-S", str(SOURCE), "--host-file", str(folder / "host.json")],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            str(folder / "agent.py"),
+            "--host-file",
+            str(folder / "host.json"),
+        ],
         check=False,
         capture_output=True,
         text=True,

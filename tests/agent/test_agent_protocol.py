@@ -110,8 +110,8 @@ def test_a_machines_name_has_1_to_128_characters(agent: ModuleType, length: int)
 
 @pytest.mark.parametrize("name", ["", "ä", "a b", "a/b", "..", "-"])
 def test_a_name_is_letters_digits_and_some_marks(agent: ModuleType, name: str) -> None:
-    assert not agent._is_name(name)
-    assert agent._is_name("m-1_a.b")
+    assert not agent.is_name(name)
+    assert agent.is_name("m-1_a.b")
 
 
 @pytest.mark.parametrize("length", [64 * 1024 - 1, 64 * 1024])

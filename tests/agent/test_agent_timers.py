@@ -62,7 +62,7 @@ def stage(agent: ModuleType, open_folder: Path) -> Stage:
 def test_the_table_in_the_documentation_is_true(agent: ModuleType) -> None:
     rows = re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", Path("docs/agent.md").read_text(), re.M)
     told = {name: float(seconds) for name, seconds in rows}
-    source = Path("autoscaler/agent/agent.py").read_text()
+    source = Path("autoscaler/agent/limits.py").read_text()
     block = source[source.index("# Timers") : source.index("# Bounds")]
     names = re.findall(r"^([A-Z_]+) =", block, re.M)
     assert told == {name: getattr(agent, name) for name in names}

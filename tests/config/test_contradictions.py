@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.agent.agent import POLL_WAIT
+from autoscaler.agent.limits import POLL_WAIT
 from autoscaler.config.overlaps import SHORTEST_SILENCE
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
 

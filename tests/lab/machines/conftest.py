@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler.app.agent_file import build_agent
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.user_data import render_user_data
 from lab.machine_host import MachineHost
@@ -15,7 +16,7 @@ from lab.machines.crowd import CrowdHost
 from lab.machines.process import ProcessHost
 from tests.lab.machines.world import World
 
-AGENT = Path("autoscaler/agent/agent.py").read_bytes()
+AGENT = build_agent()
 
 UserData = Callable[..., str]
 Hosts = Callable[..., MachineHost]

@@ -1,13 +1,12 @@
 """What a crowd must have in common with the agent, and how many machines it carries."""
 
 import asyncio
-import importlib.util
 from collections.abc import Coroutine, Generator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from autoscaler.agent import limits
 from lab.machines import crowd_machine
 from lab.machines.crowd import CrowdHost
 from lab.machines.settings import controller_settings, lab_runner
@@ -16,15 +15,10 @@ from tests.lab.machines.world import World, running, until
 
 
 def test_the_timers_are_the_agents() -> None:
-    spec = importlib.util.spec_from_file_location("agent", Path("autoscaler/agent/agent.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    agent = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(agent)
-    shared = [name for name in vars(crowd_machine) if name.isupper() and hasattr(agent, name)]
+    shared = [name for name in vars(crowd_machine) if name.isupper() and hasattr(limits, name)]
     assert len(shared) == 9
     for name in shared:
-        assert getattr(crowd_machine, name) == getattr(agent, name)
+        assert getattr(crowd_machine, name) == getattr(limits, name)
 
 
 async def test_hundreds_of_machines(user_data: UserData) -> None:

@@ -1,0 +1,119 @@
+"""The health checks of a machine before it may get a registration."""
+
+from __future__ import annotations
+
+import collections
+import os
+import subprocess
+import urllib.parse
+
+from autoscaler.agent.actions import Again, Settings
+from autoscaler.agent.bootstrap_client import is_name
+from autoscaler.agent.host import WINDOWS, Host
+from autoscaler.agent.http_client import Link
+from autoscaler.agent.limits import MOST_VERSION
+from autoscaler.agent.listener_log import readable
+from autoscaler.agent.runner_installation import runner_account, runner_program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+VERSION_TIMEOUT = 60.0
+"""Seconds for `Runner.Listener --version`: a new volume loads its blocks when they are first read."""
+
+Check = collections.namedtuple("Check", ("name", "ok", "detail"))
+
+
+def run_health_checks(
+    health_checks: dict[str, Any], skew: float | None, host: Host, timeout: float
+) -> list[Check]:
+    """Run the health checks with the controller's parameters. `timeout`: real seconds."""
+    checks = [Check("controller", True, "answered the hello")]
+    wanted = health_checks.get("disk_gb")
+    if isinstance(wanted, (int, float)):
+        free = _free_bytes(host.root or os.sep) / 2**30
+        checks.append(Check("disk", free >= wanted, f"{free:.1f} GiB free, {wanted:g} wanted"))
+    allowed = health_checks.get("clock_skew_s")
+    if isinstance(allowed, (int, float)):
+        known = skew is not None and skew <= allowed
+        detail = "no Date header" if skew is None else f"{skew:.1f} s off, {allowed:g} allowed"
+        checks.append(Check("clock", known, detail))
+    url = health_checks.get("github")
+    if isinstance(url, str):
+        checks.append(_check_reachable(url, timeout))
+    checks.append(_check_runner(host))
+    if checks[-1].ok:
+        checks.append(_check_version(host, timeout * VERSION_TIMEOUT / 10.0))
+    return checks
+
+
+def _check_reachable(url: str, timeout: float) -> Check:
+    try:
+        path = urllib.parse.urlsplit(url)
+        link = Link(f"{path.scheme}://{path.netloc}")
+        try:
+            query = f"?{path.query}" if path.query else ""
+            answer = link.ask(
+                "GET", (path.path or "/") + query, {"User-Agent": "runner-agent"}, None, timeout
+            )
+        finally:
+            link.close()
+    except (Again, Settings, ValueError) as error:
+        return Check("github", False, str(error)[:200])
+    return Check("github", answer.status < 500, f"answered {answer.status}")
+
+
+def _check_runner(host: Host) -> Check:
+    program = runner_program(host)
+    if not os.access(program, os.R_OK):
+        return Check("runner", False, "the runner is not installed")
+    if WINDOWS:
+        return Check("runner", True, "installed")
+    try:
+        runner_account(host)
+    except Settings as error:
+        return Check("runner", False, str(error))
+    return Check("runner", True, "installed")
+
+
+def _check_version(host: Host, timeout: float) -> Check:
+    """Check that the listener starts; the detail is its version. `timeout`: real seconds.
+
+    `--version` needs no registration (Runner.cs). A slow listener passes.
+    """
+    program = "Runner.Listener.exe" if WINDOWS else "Runner.Listener"
+    argv = [os.path.join(host.runner_directory, "bin", program), "--version"]
+    try:
+        identity, variables = runner_account(host)
+        done = subprocess.run(  # noqa: S603 - a fixed program of the image
+            argv,
+            check=False,
+            cwd=host.runner_directory,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+            **identity,
+        )
+    except subprocess.TimeoutExpired:
+        return Check("runner_version", True, f"not known: no answer in {VERSION_TIMEOUT:g} s")
+    except (OSError, Settings, subprocess.SubprocessError) as error:
+        return Check("runner_version", False, f"{program} does not start: {type(error).__name__}")
+    lines = done.stdout.splitlines()
+    last = readable(lines[-1]) if lines else ""
+    if done.returncode != 0:
+        return Check("runner_version", False, f"{program} exited with {done.returncode}: {last}")
+    if not last[:1].isdigit() or not is_name(last) or len(last) > MOST_VERSION:
+        return Check("runner_version", True, "not known: the answer is not a version")
+    return Check("runner_version", True, last)
+
+
+def _free_bytes(path: str) -> int:
+    if WINDOWS:
+        import shutil  # slow to import, and Linux has statvfs
+
+        return shutil.disk_usage(path).free
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize

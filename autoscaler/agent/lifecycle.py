@@ -1,0 +1,269 @@
+"""One machine's lifecycle, from the attestation to the power-off."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+
+from autoscaler.agent.actions import Again, AttestAgain, PowerOff, Settings, Stopped
+from autoscaler.agent.bootstrap_client import Assignment, Controller
+from autoscaler.agent.clock import Backoff, Clock, uniform
+from autoscaler.agent.exit_reasons import Left
+from autoscaler.agent.health_checks import run_health_checks
+from autoscaler.agent.host import Host
+from autoscaler.agent.journal import say
+from autoscaler.agent.limits import (
+    EXIT_REPORT,
+    FREEZE,
+    HEARTBEAT,
+    PATIENCE,
+    POLL_WAIT,
+    RETRY_FIRST,
+    STOP,
+)
+from autoscaler.agent.runner import Runner
+from autoscaler.agent.supervision import Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+SEAT_CLOSED = "the controller has closed this seat"
+
+
+class Agent:
+    """One machine's lifecycle, from the attestation to the power-off. `runner` creates the runner."""
+
+    def __init__(
+        self,
+        host: Host,
+        clock: Clock,
+        controller: Controller,
+        runner: Callable[[Host], Any] = Runner,
+    ) -> None:
+        self._host = host
+        self._clock = clock
+        self._controller = controller
+        self._make_runner = runner
+        self._backoff = Backoff()
+        self._beat_at: float | None = None
+        self._closed = ""
+        self._supervising = False
+        self._stop_by: float | None = None
+
+    def stop(self, *_signal: object) -> None:
+        """Handle SIGTERM: give a runner its time to stop.
+
+        Raises Stopped if no runner was started.
+        """
+        if not self._supervising:
+            raise Stopped("the machine is being shut down")
+        if self._stop_by is None:
+            self._stop_by = self._clock.now() + STOP
+
+    def live(self) -> NoReturn:
+        """Run the whole lifecycle. Ends by raising PowerOff with the reason."""
+        assignment = self.wait_for_assignment()
+        runner = self._make_runner(self._host)
+        try:
+            self._mark()
+            self._supervising = True
+            runner.start(assignment.jit_config)
+        except (OSError, Settings, subprocess.SubprocessError) as error:
+            left = Left("not_started", f"the runner could not be started: {type(error).__name__}")
+        else:
+            say(f"runner {assignment.runner} started")
+            left = self.supervise(runner)
+        if self._stop_by is not None:
+            self.report_exit(left, 0.0)
+            raise Stopped(left.detail)
+        self.report_exit(left)
+        raise PowerOff(left.detail)
+
+    def wait_for_assignment(self) -> Assignment:
+        """Attest, run the health checks and poll until a registration is acknowledged. Raises PowerOff."""
+        ready = False
+        retry_after: float | None = None
+        waiting = False
+        while True:
+            try:
+                if waiting:
+                    waiting = False
+                    self._pause(retry_after)
+                if not ready:
+                    self._introduce()
+                    ready = True
+                assignment = self._poll()
+                if assignment is not None:
+                    self._acknowledge(assignment)
+                    return assignment
+                self._backoff.reset()
+            except AttestAgain as reason:
+                self._controller.machine = None
+                ready, waiting, retry_after = False, True, None
+                say(f"hello again: {reason}")
+            except Again as reason:
+                waiting, retry_after = True, reason.retry_after
+                say(f"again: {reason}")
+
+    def _introduce(self) -> None:
+        health_checks = self._controller.attest()
+        if self._beat_at is None:
+            self._beat_at = self._clock.now() + HEARTBEAT
+        self._controller.report("stage", {"stage": "gate"})
+        checks = run_health_checks(
+            health_checks, self._controller.skew, self._host, self._clock.network(10.0)
+        )
+        passed = all(check.ok for check in checks)
+        found = [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in checks]
+        self._controller.report("gate", {"passed": passed, "checks": found})
+        if not passed:
+            failed = ", ".join(check.name for check in checks if not check.ok)
+            raise PowerOff(f"the gate failed: {failed}")
+
+    def _poll(self) -> Assignment | None:
+        self._beat()
+        begun = self._clock.now()
+        due = POLL_WAIT if self._beat_at is None else self._beat_at - begun
+        assignment = self._controller.poll(max(1.0, min(POLL_WAIT, due)))
+        if assignment is None and self._clock.now() - begun < RETRY_FIRST:
+            # An immediate answer must not cause a busy loop.
+            self._clock.sleep(RETRY_FIRST * (0.5 + uniform() / 2))
+        return assignment
+
+    def _acknowledge(self, assignment: Assignment) -> None:
+        """Repeat until it is answered. A poll instead would have the registration replaced."""
+        while True:
+            try:
+                self._controller.report("acknowledge", {"runner": assignment.runner})
+            except Again as reason:
+                self._pause(reason.retry_after)
+            else:
+                return
+
+    def _pause(self, retry_after: float | None) -> None:
+        """Wait before the next try, or power off after PATIENCE."""
+        end = self._controller.heard + PATIENCE
+        until = min(end, self._clock.now() + self._backoff.next(retry_after))
+        while self._clock.now() < until:
+            self._beat()
+            due = until if self._beat_at is None else max(self._beat_at, self._clock.now() + 0.1)
+            self._clock.sleep(min(until, due) - self._clock.now())
+        if self._clock.now() >= self._controller.heard + PATIENCE:
+            raise PowerOff("no answer that knows this machine for 15 minutes")
+
+    def _beat(self) -> None:
+        """Send a heartbeat if it is due. A refusal counts only before the registration."""
+        now = self._clock.now()
+        if self._beat_at is None or now < self._beat_at or self._controller.machine is None:
+            return
+        self._beat_at = now + HEARTBEAT
+        try:
+            self._controller.report("heartbeat", {})
+        except Again:
+            return
+
+    def _mark(self) -> None:
+        """Write the marker, for root only, that this machine's one runner was started."""
+        os.makedirs(self._host.state, mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        descriptor = os.open(self._host.marker, flags, 0o600)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    def supervise(self, runner: Any) -> Left:
+        """Supervise the runner to its end; return why it ended. A silent controller is no reason."""
+        watch = Watch(self._clock.now())
+        tick = max(0.2, 1.0 / self._clock.scale)
+        interrupted = False
+        while True:
+            signs = runner.look(tick)
+            decision = watch.decide(self._clock.now(), signs)
+            if self._stop_by is not None:
+                interrupted = interrupted or runner.interrupt()
+                if signs.exited is not None or self._clock.now() >= self._stop_by:
+                    decision = Left("stopped", "the machine is being shut down")
+                elif not isinstance(decision, Left):
+                    continue
+            if decision is None and self._closed and not watch.job_possible:
+                decision = self._give_up(runner, watch)
+            elif decision == Watch.RELEASE:
+                decision = self._release(runner, watch)
+                watch.ask_again(self._clock.now())
+            if isinstance(decision, Left):
+                runner.kill()
+                return decision
+            self._beat_while_running()
+
+    def _beat_while_running(self) -> None:
+        try:
+            self._beat()
+        except AttestAgain:
+            # A new attestation is not possible with a runner; the runner continues.
+            return
+        except PowerOff:
+            self._closed = SEAT_CLOSED
+
+    def _idle(self, runner: Any, watch: Watch) -> bool:
+        """Return whether no worker runs and no job message has come. The runner must be stopped."""
+        watch.decide(self._clock.now(), runner.look(0.0))
+        return not watch.job_possible and not runner.worker_runs()
+
+    def _give_up(self, runner: Any, watch: Watch) -> Left | None:
+        """Leave because no job can come any more, unless one has come meanwhile."""
+        runner.freeze()
+        if self._idle(runner, watch):
+            if self._closed == SEAT_CLOSED:
+                return watch.left("seat_closed", self._closed)
+            return watch.left_unused(self._closed)
+        runner.resume()
+        return None
+
+    def _release(self, runner: Any, watch: Watch) -> Left | None:
+        """Have the idle runner's registration deleted. Return why to power off, or None to continue."""
+        limit = FREEZE / self._clock.scale
+        thaw = threading.Timer(limit, runner.resume)
+        try:
+            if not self._controller.may_release():
+                return None
+            began = time.monotonic()
+            thaw.start()
+            runner.freeze()
+            if self._idle(runner, watch):
+                left = began + limit - time.monotonic()
+                status = self._controller.release(max(0.01, left))
+                # A listener that was resumed before the answer may have taken a job.
+                if status in (204, 404):
+                    if runner.frozen:
+                        return watch.left_unused("no job came, the registration is deleted")
+                    self._closed = "the registration is deleted"
+        except (Again, AttestAgain):
+            say("could not ask for the release")
+        except PowerOff:
+            self._closed = SEAT_CLOSED
+        finally:
+            thaw.cancel()
+        runner.resume()
+        return None
+
+    def report_exit(self, why: Left, patience: float = EXIT_REPORT) -> None:
+        """Report the runner's exit, trying for at most five minutes; once if `patience` is 0."""
+        self._backoff.reset()
+        end = self._clock.now() + patience
+        while True:
+            try:
+                self._controller.report("exit", why._asdict())
+            except Again as reason:
+                left = end - self._clock.now()
+                if left <= 0:
+                    say("the exit could not be reported")
+                    return
+                self._clock.sleep(min(left, self._backoff.next(reason.retry_after)))
+            except (AttestAgain, PowerOff) as reason:
+                say(f"the exit report was refused: {reason}")
+                return
+            else:
+                return

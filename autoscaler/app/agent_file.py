@@ -1,0 +1,175 @@
+"""Builds the one file that machines fetch and run, from the modules of `autoscaler/agent`.
+
+The file contains the modules one after another, each after the modules that it imports, in one
+namespace. docs/adr/0011-the-agent-is-built-into-one-file.md gives the reasons.
+"""
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import TypeGuard
+
+PACKAGE = "autoscaler.agent"
+MAIN = "main"
+"""The module that runs the agent. The file contains it and the modules that it needs."""
+
+_HEAD = """\
+# The agent of a machine, built from the modules of autoscaler/agent: change those, not this file.
+from __future__ import annotations
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """A module of the agent, prepared for the file.
+
+    `libraries` are the modules of the standard library that it imports, `needs` those of the agent,
+    `names` the names that it defines, `text` its source without these imports.
+    """
+
+    name: str
+    libraries: frozenset[str]
+    needs: tuple[str, ...]
+    names: frozenset[str]
+    text: str
+
+
+def build_agent(folder: Traversable | None = None) -> bytes:
+    """Return the agent's file. The same modules give the same bytes, with every version of Python.
+
+    `folder` contains the modules (by default, those of the package). Raises ValueError if a name
+    would have another meaning in the file than in its module.
+    """
+    modules = _in_order(folder or files(PACKAGE))
+    libraries = sorted(set().union(*(module.libraries for module in modules)))
+    _check_names(modules, libraries)
+    head = _HEAD + "\n" + "".join(f"import {name}\n" for name in libraries)
+    parts = (f"# --- {PACKAGE}.{module.name} ---\n\n{module.text}\n" for module in modules)
+    return "\n\n".join((head, *parts)).encode()
+
+
+def _in_order(folder: Traversable) -> list[_Module]:
+    """Return the modules, each after those that it needs. Circular imports break an import contract."""
+    found: dict[str, _Module] = {}
+
+    def add(name: str) -> None:
+        source = folder.joinpath(f"{name}.py").read_text(encoding="utf-8")
+        module = _read(name, source)
+        for needed in module.needs:
+            if needed not in found:
+                add(needed)
+        found[name] = module
+
+    add(MAIN)
+    return list(found.values())
+
+
+def _check_names(modules: Iterable[_Module], libraries: Iterable[str]) -> None:
+    """Raise ValueError for a name that is defined twice, or hides a library or a builtin."""
+    owners = dict.fromkeys(dir(builtins), "builtins")
+    owners |= {name.partition(".")[0]: "the standard library" for name in libraries}
+    for module in modules:
+        for name in sorted(module.names):
+            if name in owners:
+                raise ValueError(f"{module.name}.py: {name} is also defined in {owners[name]}")
+            owners[name] = f"{module.name}.py"
+
+
+def _read(name: str, source: str) -> _Module:
+    """Prepare a module. Raises ValueError for an import that the file cannot express."""
+    tree = ast.parse(source)
+    libraries: set[str] = set()
+    needs: list[str] = []
+    names: set[str] = set()
+    dropped: list[ast.stmt] = []
+    _check_imports(name, tree)
+    for node in _statements(tree.body):
+        needed = _needed(node)
+        if needed is not None:
+            needs.append(needed)
+            dropped.append(node)
+        elif _is_for_type_checkers(node) or _is_future(node):
+            dropped.append(node)
+        elif node in tree.body and isinstance(node, ast.Import | ast.ImportFrom):
+            libraries |= _libraries(name, node)
+            dropped.append(node)
+        else:
+            names |= _defined(node)
+    hidden = {line for node in dropped for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    lines = source.split("\n")
+    kept = (line for number, line in enumerate(lines, start=1) if number not in hidden)
+    return _Module(
+        name, frozenset(libraries), tuple(needs), frozenset(names), "\n".join(kept).strip()
+    )
+
+
+def _check_imports(name: str, tree: ast.Module) -> None:
+    """Raise ValueError for an import of the product in a form, or at a place, that the file cannot have."""
+    expressible = [node for node in _statements(tree.body) if _needed(node) is not None]
+    for node in ast.walk(tree):
+        if _is_ours(node) and node not in expressible:
+            raise ValueError(f"{name}.py:{node.lineno}: write `from {PACKAGE}.MODULE import NAME`")
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Return the statements of a module's own level, with those inside its `if` statements."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If) and not _is_for_type_checkers(node):
+            yield from _statements((*node.body, *node.orelse))
+
+
+def _needed(node: ast.stmt) -> str | None:
+    """Return the module of the agent that a `from ... import` names, or None."""
+    if not isinstance(node, ast.ImportFrom) or any(alias.asname for alias in node.names):
+        return None
+    package, _, module = (node.module or "").rpartition(".")
+    return module if package == PACKAGE else None
+
+
+def _is_ours(node: ast.AST) -> TypeGuard[ast.Import | ast.ImportFrom]:
+    """Return whether this imports anything of the product, in whichever form."""
+    if isinstance(node, ast.ImportFrom):
+        return node.level > 0 or (node.module or "").partition(".")[0] == "autoscaler"
+    if isinstance(node, ast.Import):
+        return any(alias.name.partition(".")[0] == "autoscaler" for alias in node.names)
+    return False
+
+
+def _is_future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
+def _is_for_type_checkers(node: ast.stmt) -> bool:
+    """Return whether this is `TYPE_CHECKING = False` or `if TYPE_CHECKING:`."""
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return isinstance(node, ast.Assign) and _defined(node) == {"TYPE_CHECKING"}
+
+
+def _libraries(name: str, node: ast.Import | ast.ImportFrom) -> set[str]:
+    """Return the modules that an import names. Raises ValueError unless it is a plain `import`."""
+    if isinstance(node, ast.ImportFrom) or any(alias.asname for alias in node.names):
+        raise ValueError(f"{name}.py:{node.lineno}: write `import MODULE`, so that names agree")
+    return {alias.name for alias in node.names}
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    """Return the names that a statement binds."""
+    match node:
+        case ast.FunctionDef() | ast.ClassDef():
+            return {node.name}
+        case ast.Import() | ast.ImportFrom():
+            return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        case ast.Assign():
+            targets = node.targets
+        case ast.AnnAssign():
+            targets = [node.target]
+        case ast.Expr() | ast.If():
+            return set()
+        case _:
+            raise ValueError(f"line {node.lineno}: only definitions may be at a module's own level")
+    return {x.id for target in targets for x in ast.walk(target) if isinstance(x, ast.Name)}
