@@ -1,8 +1,8 @@
 """From a machine's first packet to its runner's listener being connected, with GitHub at some distance.
 
 Run: `PYTHONPATH=. python benchmarks/first_packet.py [--machines 10] [--latency 0.1]`. Real agents in
-real time, one after the other, each with a job that waits for it: hello, gate, park, mint, hand-over,
-acknowledgement, listener. GitHub takes `--latency` seconds for each call. Prints one JSON object.
+real time, one after the other, each with a job that waits for it: attestation, health checks, registration,
+assignment, acknowledgement, listener. GitHub takes `--latency` seconds for each call. Prints one JSON object.
 """
 
 import argparse

@@ -186,7 +186,7 @@ class FullFleet:
             await store.close()
 
     async def deliver(self, count: int, a_second: float) -> None:
-        """Have GitHub tell of so many new jobs, evenly; the run of each is new or the last one's."""
+        """Have GitHub send webhooks of so many new jobs, evenly; the run of each is new or the last one's."""
         began = self._clock.now()
         sending: set[asyncio.Task[None]] = set()
         for number in range(count):

@@ -40,7 +40,7 @@ FLEETS = ((5_000, 2.5), (15_000, 5.0))
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """One load. `staleness` is the worst that the metric told.
+    """One load. `staleness` is the highest value of the metric.
 
     `calls` is the rate of an hour while it was measured, `most_in_an_hour` what counted in one.
     """

@@ -83,7 +83,7 @@ class HostedRun:
         return "in_progress" if self.open_jobs else "completed"
 
     def listed(self) -> ListedRun:
-        """As the lists show it; its mark tells nothing of jobs that are added: the worst case."""
+        """Return the run as lists show it. Added jobs do not change its status: the worst case."""
         return ListedRun(self.id, RunStatus(not self.open_jobs, from_fork=False), self.status)
 
     def shown(self) -> tuple[int, int]:
@@ -92,19 +92,19 @@ class HostedRun:
 
 
 class HostedActions:
-    """Runs by repository and number. `tell` hears each word about a job."""
+    """Runs by repository and number. `report` is called for each change of a job."""
 
     def __init__(
         self,
         now: Callable[[], Instant],
         repositories: Iterable[str],
-        tell: Callable[[HostedJob], None],
+        report: Callable[[HostedJob], None],
     ) -> None:
         self.runs: dict[str, dict[int, HostedRun]] = {name: {} for name in repositories}
         self.jobs: dict[int, HostedJob] = {}
         self.registered: dict[RunnerName, HostedRunner] = {}
         self._now = now
-        self._tell = tell
+        self._report = report
         self._waiting: deque[HostedJob] = deque()
         self._idle: deque[HostedRunner] = deque()
         self._registered = 0
@@ -176,4 +176,4 @@ class HostedActions:
 
     def _say(self, job: HostedJob) -> None:
         job.run.changes += 1
-        self._tell(job)
+        self._report(job)

@@ -49,7 +49,7 @@ class Hour:
     """
 
     limit: int
-    mints_a_second: float
+    registrations_a_second: float
     webhooks_lost: float
     machines: int
     jobs: int
@@ -105,7 +105,7 @@ def _hour(
     runs = [one for of_one in fleet.actions.runs.values() for one in of_one.values()]
     return Hour(
         limit=load.limit,
-        mints_a_second=load.registrations,
+        registrations_a_second=load.registrations,
         webhooks_lost=load.lost,
         machines=machines,
         jobs=round(len(jobs) / hours),

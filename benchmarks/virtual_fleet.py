@@ -54,10 +54,10 @@ REPOSITORIES = tuple(f"acme/r{number}" for number in range(20))
 DAY: Seconds = 86_400.0
 
 BOOT: Seconds = 45.0
-GATE: Seconds = 10.0
+HEALTH_CHECKS: Seconds = 10.0
 LISTENER_STARTS: Seconds = 3.0
 RUNNER_LEAVES: Seconds = 8.0
-BEAT: Seconds = 60.0
+HEARTBEAT: Seconds = 60.0
 POLL: Seconds = 50.0
 ON_THE_WAY: Seconds = 0.3
 
@@ -98,7 +98,7 @@ class VirtualFleet:
     def __init__(self, setting: Setting) -> None:
         self.clock = VirtualClock()
         self.heard = Heard()
-        self.actions = HostedActions(self.clock.now, setting.repositories, self._tell)
+        self.actions = HostedActions(self.clock.now, setting.repositories, self._report)
         self.github = CountedGitHub(
             self.actions, self.clock.now, setting.limit, always_counts=setting.always_counts
         )
@@ -106,7 +106,7 @@ class VirtualFleet:
         self._random = random.Random(setting.seed)
         self._deliveries = 0
         self._lives: dict[Instance, asyncio.Task[None]] = {}
-        self._telling: set[asyncio.Task[None]] = set()
+        self._reports: set[asyncio.Task[None]] = set()
         self._store = MemoryStore()
         catalogue = _catalogue(setting)
         self._provider = _provider(catalogue, self._store, self.clock)
@@ -147,11 +147,11 @@ class VirtualFleet:
             if self.process.crashes:
                 raise self.process.crashes[0]
         finally:
-            for task in (*self._lives.values(), *self._telling):
+            for task in (*self._lives.values(), *self._reports):
                 task.cancel()
             await self.process.kill()
 
-    def _tell(self, job: HostedJob) -> None:
+    def _report(self, job: HostedJob) -> None:
         if self._random.random() < self._setting.lost:
             return
         now = self.clock.now()
@@ -159,8 +159,8 @@ class VirtualFleet:
         self._deliveries += 1
         delivery = Delivery(f"d-{self._deliveries}", "workflow_job", now, body_of(job, now))
         task = asyncio.get_running_loop().create_task(self._deliver(delivery))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
 
     async def _deliver(self, delivery: Delivery) -> None:
         await asyncio.sleep(ON_THE_WAY)
@@ -183,8 +183,8 @@ class VirtualFleet:
 
     async def _serve(self, instance: Instance) -> None:
         desk, nonce = self.process.ready.desk, f"SECRET-NONCE-{instance.id}"
-        machine = await self._hello(desk, instance, nonce)
-        await asyncio.sleep(GATE)
+        machine = await self._attest(desk, instance, nonce)
+        await asyncio.sleep(HEALTH_CHECKS)
         await desk.health_checks(machine, nonce, True, "disk: ok")
         assigned = await desk.poll(machine, nonce, POLL)
         while not isinstance(assigned, Assigned):
@@ -194,13 +194,13 @@ class VirtualFleet:
         runner = self.actions.listen(assigned.runner)
         while runner is not None and not runner.over.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT):
+                async with asyncio.timeout(HEARTBEAT):
                     await runner.over.wait()
             await desk.heartbeat(machine, nonce)
         await asyncio.sleep(RUNNER_LEAVES)
         await desk.exited(machine, nonce, f"{assigned.runner} left")
 
-    async def _hello(self, desk: BootstrapService, instance: Instance, nonce: str) -> MachineId:
+    async def _attest(self, desk: BootstrapService, instance: Instance, nonce: str) -> MachineId:
         while True:
             try:
                 answer = await desk.attest(EAST, instance.proof(), nonce, 1, "1.0")

@@ -52,6 +52,11 @@ async def test_a_whole_controller_is_measured() -> None:
             return set(runner.run(measure(load)).causes)
 
     causes = await asyncio.to_thread(in_a_loop_of_its_own)
-    for part in ("Syncing._of_account", "Poller._sweeps", "Journal._write", "Launching.launch"):
+    for part in (
+        "Syncing._of_account",
+        "Poller._list_repeatedly",
+        "Journal._write",
+        "Launcher.launch",
+    ):
         assert any(cause.startswith(part) for cause in causes), (part, causes)
     assert any(cause.startswith("ControllerProcess._life") for cause in causes)

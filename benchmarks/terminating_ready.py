@@ -1,6 +1,6 @@
 """How long it takes to give a thousand ready machines back at once.
 
-Run: `PYTHONPATH=. python benchmarks/ending_parked.py [--machines 1000]`. A schedule's minimum keeps
+Run: `PYTHONPATH=. python benchmarks/terminating_ready.py [--machines 1000]`. A schedule's minimum keeps
 them ready for a few minutes of real time; when it ends, all of them are idle for too long in the
 same moment. EC2's published request limits are in force. Prints one JSON object.
 """
@@ -25,8 +25,10 @@ SKU = "linux.gpu"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`seconds` from the schedule's end to the last machine's: told in its poll, it powers off by
-    itself; TerminateInstances goes out meanwhile for all of them."""
+    """`seconds` from the schedule's end to the end of the last machine.
+
+    The answer to its poll makes a machine power itself off. The controller also sends TerminateInstances.
+    """
 
     machines: int
     seconds: float
@@ -35,7 +37,7 @@ class Findings:
 
 
 async def measure(options: argparse.Namespace) -> Findings:
-    """Park, wait for the schedule's end, and watch. Raises TimeoutError."""
+    """Become ready, wait for the schedule's end, and watch. Raises TimeoutError."""
     fires_at = (time.time() // 60 + 1) * 60
     async with Laboratory(_fleet(options.machines, fires_at)) as lab:
         lab.ec2.throttling.limits = PUBLISHED
