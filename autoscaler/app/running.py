@@ -13,7 +13,7 @@ from autoscaler.app.preflight import load_for_service
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
 from autoscaler.controller.system import SystemClock
-from autoscaler.ledger.ledger import REMEMBERED_FOR
+from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.providers.ec2.channel import WorkerChannel
@@ -62,7 +62,7 @@ async def _serve(configuration: config.Configuration, clock: SystemClock) -> Non
             await worker.start()  # they import while the store is opened
         store = await open_store(url)
         stack.push_async_callback(store.close)
-        saved = await store.load(clock.now() - REMEMBERED_FOR)
+        saved = await store.load(clock.now() - KEPT_FOR)
         parts = Parts(configuration, clock, store, saved, workers)
         stack.push_async_callback(parts.github.close)
         await parts.resume(saved)

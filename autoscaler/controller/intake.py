@@ -8,7 +8,7 @@ import structlog
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store, StoreError
-from autoscaler.ledger.ledger import REMEMBERED_FOR
+from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.demand import scope_of
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, Seconds
@@ -149,7 +149,7 @@ class Intake:
         # A job that completed long ago is no longer in memory. Without its row, a repeated delivery
         # would add it as a new job.
         state = self._journal.ledger.state
-        if event.id in state.jobs or event.queued_at > self._journal.now - REMEMBERED_FOR:
+        if event.id in state.jobs or event.queued_at > self._journal.now - KEPT_FOR:
             return
         if self._is_outside(event):
             return

@@ -1,1 +1,1 @@
-"""RegistrationBudget events into records, indexes, cooldowns and history: pure."""
+"""The ledger: pure code that applies events to records, indexes, cooldowns and history."""

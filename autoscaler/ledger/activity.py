@@ -1,6 +1,6 @@
-"""Which repositories have jobs in memory, and which workflow runs have open ones, by account.
+"""Indexes of repositories with jobs in memory and of workflow runs with open jobs, by account.
 
-GitHub's lists are read by these, so that no reader has to look through all jobs.
+The controller reads GitHub's lists for these repositories and runs.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from autoscaler.model.jobs import Job, JobState
 _OPEN = frozenset({JobState.QUEUED, JobState.WAITING, JobState.IN_PROGRESS})
 
 RunKey = tuple[str, int]
-"""A workflow run: its repository in lower case, for GitHub's names know no case, and its id."""
+"""A workflow run: its repository in lower case, because GitHub ignores the case, and its ID."""
 
 
 @dataclass(slots=True)
 class ActiveRepository:
-    """A repository with `jobs` in memory, as one of them spells it.
+    """A repository with `jobs` in memory. `name` is spelled as in one of them.
 
     `updated_at` is the latest `Job.updated_at` since the repository last had no job in memory.
     """
@@ -29,9 +29,9 @@ class ActiveRepository:
 
 @dataclass(slots=True)
 class AccountActivity:
-    """One account: its repositories by their names in lower case, and the open jobs of its runs.
+    """One account's repositories, by name in lower case, and the open jobs of its runs.
 
-    An open job counts only if a SKU serves it and its run is known.
+    It has only open jobs that a SKU serves and whose run is known.
     """
 
     repositories: dict[str, ActiveRepository] = field(default_factory=dict)
@@ -42,22 +42,22 @@ _NOTHING = AccountActivity()
 
 
 class Activity:
-    """Follows every change of a job in O(1)."""
+    """The activity of all accounts. A change of a job costs O(1)."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, AccountActivity] = {}
 
     @property
     def accounts(self) -> Mapping[str, AccountActivity]:
-        """The accounts that have jobs in memory, by their names in lower case; to read."""
+        """The accounts that have jobs in memory, by name in lower case. Read-only."""
         return self._accounts
 
     def of(self, account: str) -> AccountActivity:
-        """Return the activity of an account, given in lower case; to read."""
+        """Return the activity of an account, given in lower case. Read-only."""
         return self._accounts.get(account, _NOTHING)
 
     def add(self, job: Job) -> None:
-        """Count a job in."""
+        """Add a job."""
         name = job.repository.lower()
         owner = name.partition("/")[0]
         account = self._accounts.get(owner)
@@ -73,7 +73,7 @@ class Activity:
             account.runs.setdefault((name, job.run_id), {})[job.id] = job
 
     def remove(self, job: Job) -> None:
-        """Count a job out, as long as its fields are what they were."""
+        """Remove a job. Its fields must be the same as when it was added."""
         name = job.repository.lower()
         owner = name.partition("/")[0]
         account = self._accounts[owner]

@@ -20,14 +20,14 @@ from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.machines import Machine
 
 REFUSED = Backoff(300.0, 3600.0)
-"""How long a refused image is not launched at all. Then one machine is tried, because GitHub also
-refused its newest runner once, during an outage (actions/runner#4613)."""
+"""How long no machine of a refused image is launched. Then one probe is launched, because GitHub once refused
+its newest runner during an outage (actions/runner#4613)."""
 
 
 def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: str) -> None:
-    """GitHub refuses the version of actions/runner in a machine's image: open the SKU's breaker.
+    """Open the SKU's circuit breaker: GitHub refuses the actions/runner in a machine's image.
 
-    Machines of the same image that are refused while the breaker is open change nothing.
+    While the breaker is open, further refusals of the same image change nothing.
     """
     key = exits_key(machine.sku)
     known = state.cooldowns.get(key)
@@ -45,7 +45,7 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
 
 
 def on_circuit_closed(state: LedgerState, event: CircuitClosed) -> None:
-    """Launch machines of the SKU again, as if none had failed."""
+    """Close the SKU's circuit breaker, as if no machine had failed."""
     key = exits_key(event.sku)
     if event.by_operator:
         sku = state.catalogue.skus.get(event.sku)
@@ -58,7 +58,7 @@ def on_circuit_closed(state: LedgerState, event: CircuitClosed) -> None:
             lift(state, lifted, event.at)
         _remember_refused(state, event.sku, "", event.at)
     else:
-        # The refused image stays remembered: a canary may still name it.
+        # Keep the refused image: a canary may still use it.
         lift(state, key, event.at)
     state.note_row(HistoryRow(event.at, "sku", event.sku, "circuit_closed", event.detail[:500]))
 
@@ -70,7 +70,7 @@ def refused_image(state: LedgerState, sku: SkuName) -> str:
 
 
 def open_circuits(state: LedgerState, sku: SkuName) -> list[Cooldown]:
-    """The rows of failures that keep a SKU from launching as many machines as it wants."""
+    """Return the SKU's open circuit breakers: failed boots, and exits without a job."""
     rows = (open_circuit(state.cooldowns, key) for key in (exits_key(sku), boots_key(sku)))
     return [row for row in rows if row is not None]
 

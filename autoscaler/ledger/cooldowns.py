@@ -1,7 +1,4 @@
-"""How long something that failed is held back, growing with each failure in a row.
-
-It never decides what to launch instead.
-"""
+"""Puts what failed on hold, for longer with each failure in a row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,14 +28,14 @@ from autoscaler.model.machines import Machine
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The first hold and the longest one, in seconds; each further strike doubles it."""
+    """An exponential delay: `first` seconds, doubled with each further failure, at most `longest`."""
 
     first: Seconds
     longest: Seconds
 
-    def hold(self, strikes_before: int) -> Seconds:
-        """How long after so many strikes before this one."""
-        return min(self.first * 2.0 ** min(strikes_before, 16), self.longest)
+    def hold(self, failures_before: int) -> Seconds:
+        """Return the delay after a failure that follows `failures_before` failures."""
+        return min(self.first * 2.0 ** min(failures_before, 16), self.longest)
 
 
 BACKOFFS: Mapping[FailureClass, Backoff] = {
@@ -61,10 +58,11 @@ def count_failure(
     reason: str,
     at_least: Seconds = 0.0,
 ) -> None:
-    """Hold `key` back. Failures of calls that were under way together count as one strike.
+    """Put `key` on hold for at least `at_least` seconds.
 
-    A row is of one class: minutes of throttling make no first mistake of ours a long hold. Of two
-    holds of two classes the one that ends later stays.
+    Failures of requests that were in flight at the same time count once. Failures are counted per
+    class, so that throttling does not cause a long hold for one configuration error. Of two holds of
+    different classes, the later end counts.
     """
     known = state.cooldowns.get(key)
     row = _row(known, failure)
@@ -88,11 +86,11 @@ def hold_back_answered(
     answer: LaunchRequestAnswered,
     at_least: Seconds = 0.0,
 ) -> None:
-    """Hold back what the failures of one answer reach.
+    """Put on hold what the failures of one answer concern.
 
-    An error of one override holds back its offering alone, and for the call's SKU alone: another
-    SKU has another image. The launch option is at fault only where every override says so, and
-    never where machines were launched.
+    An error of one override puts only its offering on hold, and only for the request's SKU, because
+    other SKUs have other images. The launch option is put on hold only if every override failed and
+    no machine was launched.
     """
     wrong = {f.offering for f in answer.failures if f.failure in _NOT_FOR_WANT_OF_CAPACITY}
     every = not answer.launched and wrong.issuperset(request.offerings)
@@ -120,9 +118,9 @@ def hold_back(
     at: Instant,
     at_least: Seconds = 0.0,
 ) -> None:
-    """Hold back what a failure of this call reaches, and nothing beside it.
+    """Put on hold exactly what a failure concerns.
 
-    A failure may name an offering that has left the catalogue since the call: it says nothing of the others.
+    A failure may name an offering that is not in the catalogue any more. It says nothing about others.
     """
     reason = _reason(failure)
     known = failure.offering in request.offerings or failure.offering in state.offerings
@@ -157,9 +155,9 @@ def _reached(
 
 
 def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
-    """A machine died before it could serve: from the third in a row on, its option is held back.
+    """Count a machine that did not become ready: from the third in a row, its option is on hold.
 
-    Its SKU is not, for another option may work: it is on trial, and launches a probe at a time.
+    The SKU's circuit breaker opens, too: it launches one probe at a time, as another option may work.
     """
     key = _option_of(state, machine)
     if key is None:
@@ -173,7 +171,7 @@ def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: 
 
 
 def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """A machine came up well: its option and SKU work, its zone and its capacity type do by now."""
+    """Count a machine that became ready: end the holds of its option, SKU, zone and capacity type."""
     key = _option_of(state, machine)
     if key is not None:
         lift(state, key, at)
@@ -185,16 +183,16 @@ def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 
 def note_early_exit(state: LedgerState, machine: Machine, at: Instant, said: str) -> None:
-    """A runner left at once without a job: from the third in a row on, its SKU is held back."""
+    """Count a runner that exited at once without a job: from the third in a row, its SKU is on hold."""
     reason = f"their runners left at once without a job, the last one of {machine.id}: {said}"
     if _count(state, exits_key(machine.sku), at, reason) == IN_A_ROW:
         state.note(machine, at, "circuit_opened", reason)
 
 
 def note_job_given(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """GitHub gave a runner of this machine a job: its SKU's runners are fit to work.
+    """Close the SKU's circuit breaker: GitHub gave a runner of this machine a job.
 
-    Of a refused image, only a job on that image says so.
+    If GitHub refused an image, only a job on that image closes the breaker.
     """
     known = state.cooldowns.get(exits_key(machine.sku))
     if known is not None and known.image and known.image != machine.image:
@@ -203,7 +201,7 @@ def note_job_given(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 
 def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
-    """One more in a row, unless it was under way before the hold: the new length, or 0."""
+    """Count one more failure in a row and return their number; 0 if `key` is on hold."""
     known = state.cooldowns.get(key)
     if known is not None and known.until > at:
         return 0
@@ -216,7 +214,7 @@ def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
 
 
 def _row(known: Cooldown | None, failure: FailureClass) -> int:
-    """How many failures of that class were the last in a row."""
+    """Return the number of failures in a row, if they are of this class, else 0."""
     return known.failures if known is not None and known.failure is failure else 0
 
 
@@ -232,7 +230,7 @@ def _option_of(state: LedgerState, machine: Machine) -> str | None:
 
 
 def lift(state: LedgerState, key: str, at: Instant) -> None:
-    """It works again: the next failure counts as a first one."""
+    """End the hold of a key. The next failure counts as the first one."""
     known = state.cooldowns.get(key)
     if known is not None and known.failures:
         state.cool(Cooldown(key, at, 0, ""))
@@ -241,7 +239,7 @@ def lift(state: LedgerState, key: str, at: Instant) -> None:
 def lift_offering(
     state: LedgerState, sku: SkuName, offering: Offering, asked_at: Instant, at: Instant
 ) -> None:
-    """A machine of the SKU that was asked for then came from this offering: it and its quota work."""
+    """End the holds of an offering and its quota: a machine requested at `asked_at` came from it."""
     _lift_by(state, sku_offering_key(sku, offering.key), asked_at, at)
     _lift_by(state, offering_key(offering.key), asked_at, at)
     _lift_by(state, quota_key(offering.quota_key), asked_at, at)
@@ -249,7 +247,7 @@ def lift_offering(
 
 
 def _lift_by(state: LedgerState, key: str, asked_at: Instant, at: Instant) -> None:
-    """Lift what a launch has tried: one from before a hold, or during it, says nothing about it."""
+    """End a hold, unless the request was sent before the hold ended: then it proves nothing."""
     known = state.cooldowns.get(key)
     if known is not None and asked_at >= known.until:
         lift(state, key, at)

@@ -1,6 +1,6 @@
-"""What the machines cost now: like what they count in the limits, but for spot.
+"""What spot machines cost less than they count against the limits.
 
-A limit counts a spot machine at its on-demand price, so that it holds whatever spot comes to cost.
+A limit counts a spot machine at its on-demand price, so that it holds at any spot price.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,18 +14,18 @@ _Kind = tuple[ProviderName, str, str, SkuName]
 """A spot machine's provider, instance type, zone and SKU."""
 
 _Place = tuple[ProviderName, str, str, OperatingSystem]
-"""What a spot price is for."""
+"""The key of a spot price."""
 
 
 class SpotCosts:
-    """Counts spot machines by kind. Reading costs O(kinds), counting O(1)."""
+    """Spot machines by kind. Reading costs O(kinds), counting O(1)."""
 
     def __init__(self) -> None:
         self._machines: dict[_Kind, tuple[int, float]] = {}
         self._prices: Mapping[_Place, float] = {}
 
     def use(self, prices: Mapping[ProviderName, Iterable[Price]]) -> None:
-        """Use these spot prices from now on, and no others."""
+        """Replace the spot prices."""
         self._prices = {
             (provider, price.instance_type, price.zone, price.os): price.dollars_per_hour
             for provider, known in prices.items()
@@ -33,9 +33,9 @@ class SpotCosts:
         }
 
     def count(self, machine: Machine, sign: int) -> None:
-        """Count a machine in (1) or out (-1), as long as its fields are the same.
+        """Add (1) or remove (-1) a machine, with the same fields both times.
 
-        Only one that runs as spot and counts in the limits is counted.
+        Ignores machines that are not spot, or do not count against the limits.
         """
         runs = machine.occupies and machine.provider_id is not None
         if not runs or machine.capacity_type is not CapacityType.SPOT:
@@ -48,9 +48,9 @@ class SpotCosts:
             self._machines.pop(kind, None)
 
     def below_limits(self, catalogue: Catalogue) -> float:
-        """How many dollars an hour less the spot machines cost than they count in the limits.
+        """Return the dollars an hour that spot machines cost less than they count in the limits.
 
-        One whose price is not known costs what it counts.
+        A machine with unknown spot price costs what it counts.
         """
         less = 0.0
         for (provider, name, zone, sku), (number, dollars) in self._machines.items():

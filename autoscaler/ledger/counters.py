@@ -1,6 +1,6 @@
-"""Counts that follow from the records: who boots where, whose jobs run, what cannot be told.
+"""Counters and small indexes of the records: booting and unverified machines, running and queued jobs.
 
-They are a function of the records alone, kept with every change of one. It decides nothing.
+They depend on the records alone, and are updated with every change of a record.
 """
 
 from collections import Counter
@@ -18,17 +18,15 @@ from autoscaler.model.runners import IDLE_STATES, Runner
 
 
 class Counters:
-    """See `Fleet` for what each holds that it has too. Every change costs O(log n).
-
-    `unverified` counts the machines that occupy their place and may have been assigned without our
-    knowing; `unverified` those of them that nobody confirmed otherwise, for the metric.
-    `not_terminating` counts machines that are still there after several requests to terminate them.
-    """
+    """The counters. `Fleet` documents those that it has, too. Every change costs O(log n)."""
 
     def __init__(self) -> None:
         self.unverified = 0
+        """Machines that may run a job and that no operator has released (`is_unverified`)."""
         self.not_terminating = 0
+        """Machines that still exist after several requests to terminate them."""
         self.possibly_assigned = 0
+        """Machines that count against the limits and have `Machine.unverified` set."""
         self.booting: dict[tuple[SkuName, int], dict[MachineId, None]] = {}
         self.runners_without_job: Counter[SkuName] = Counter()
         self.queues_by_repository: dict[DemandClass, dict[str, Any]] = {}
@@ -36,7 +34,7 @@ class Counters:
         self.running: Counter[tuple[SkuName, str]] = Counter()
 
     def machine(self, machine: Machine, request: LaunchRequest | None, sign: int) -> None:
-        """Count a machine in or out of those that boot on an option, and of those that cannot be told."""
+        """Add (1) or remove (-1) a machine."""
         self.unverified += sign if machine.is_unverified else 0
         self.not_terminating += sign if machine.does_not_terminate else 0
         self.possibly_assigned += sign if machine.unverified and machine.occupies else 0
@@ -49,15 +47,15 @@ class Counters:
             self.booting.get(key, {}).pop(machine.id, None)
 
     def runner(self, runner: Runner, machine: Machine | None, sign: int) -> None:
-        """Count a registration in or out of those that may still be given a job.
+        """Add (1) or remove (-1) a registration that may still get a job.
 
-        No machine is left only to a registration that is over.
+        `machine` is None only for a registration that is over.
         """
         if machine is not None and runner.state in IDLE_STATES and not runner.passed_over:
             self.runners_without_job[machine.sku] += sign
 
     def running_job(self, catalogue: Catalogue, job: Job, sign: int) -> None:
-        """Count a job in or out of its repository's part of a SKU that is shared."""
+        """Add (1) or remove (-1) a running job of a SKU with a fair share."""
         if job.demand is not None and job.state is JobState.IN_PROGRESS and shared(catalogue, job):
             key = (job.demand.skus[0], job.repository.lower())
             self.running[key] += sign
@@ -65,33 +63,35 @@ class Counters:
                 del self.running[key]
 
     def oldest_queued(self, sku: SkuName) -> Instant | None:
-        """When the oldest job of a SKU was queued that still waits, held and disputed ones included."""
+        """Return when the oldest queued job of a SKU was queued, including jobs on hold and disputed ones."""
         queued = self._queued.get(sku)
         return queued.peekitem(0)[0][0] if queued else None
 
     def queue(self, job: Job) -> None:
-        """Put a queued job among those that wait for its SKU; a refused one waits for nothing here."""
+        """Add a queued job to those that wait for its SKU. A refused job of a fork does not wait."""
         waits = job.state is JobState.QUEUED and job.admission is not Admission.FORK
         if job.demand is not None and waits:
             queued = self._queued.get(job.demand.skus[0])
-            if queued is None:  # an empty one for each job, to be thrown away, costs 6 us
+            if (
+                queued is None
+            ):  # setdefault would create an unused SortedDict per job, which costs 6 us
                 queued = self._queued[job.demand.skus[0]] = SortedDict()
             queued[job.queued_at, job.id] = None
 
     def unqueue(self, job: Job) -> None:
-        """Take a job out of those that wait for its SKU, if it is one."""
+        """Remove a job from those that wait for its SKU, if it is there."""
         if job.demand is not None and (queued := self._queued.get(job.demand.skus[0])) is not None:
             queued.pop((job.queued_at, job.id), None)
 
     def add_to_repository_queue(self, catalogue: Catalogue, job: Job) -> None:
-        """Put a queued job of a shared SKU into its repository's line."""
+        """Add a queued job of a SKU with a fair share to its repository's queue."""
         if job.demand is not None and shared(catalogue, job):
             queues = self.queues_by_repository.setdefault(job.demand, {})
             queue = queues.setdefault(job.repository.lower(), SortedDict())
             queue[job.queued_at, job.id] = job
 
     def remove_from_repository_queue(self, job: Job) -> None:
-        """Take a job out of its repository's line, if it stands in one."""
+        """Remove a job from its repository's queue, if it is there."""
         queues = self.queues_by_repository.get(job.demand) if job.demand is not None else None
         queue = queues.get(job.repository.lower()) if queues is not None else None
         if queues is None or queue is None or job.demand is None:
@@ -104,6 +104,6 @@ class Counters:
 
 
 def shared(catalogue: Catalogue, job: Job) -> bool:
-    """Whether the SKU that a job is launched on has a share for each repository."""
+    """Return True if the first SKU of a job's class has a fair share."""
     sku = catalogue.skus.get(job.demand.skus[0]) if job.demand is not None else None
     return sku is not None and sku.share is not None

@@ -1,6 +1,6 @@
-"""When the planner must look at a machine again even if nothing happens.
+"""When the planner must look at a machine again even if no event arrives.
 
-Our own downtime fails nobody's deadline. What follows from a deadline is the planner's to say.
+Downtime of the controller extends deadlines. The planner decides what follows from a deadline.
 """
 
 import math
@@ -12,29 +12,30 @@ from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from autoscaler.model.runners import RunnerState
 
 SILENCE: Seconds = 900.0
-"""An assigned machine's agent that is silent for this long has GitHub asked about its work."""
+"""After this silence of an assigned machine's agent, the controller reads its runner at GitHub."""
 
 LINGERS: Seconds = 1800.0
-"""A machine may stay this long after its job, if GitHub shows that its registration is gone."""
+"""Terminate a machine this long after its job, if GitHub shows that its registration is deleted."""
 
 POWER_OFF_TIME: Seconds = 120.0
-"""How long a machine that reported its exit has to power itself off."""
+"""How long a machine may take to power itself off after it reported its runner's exit."""
 
-LOOKS_AROUND_FOR: Seconds = 300.0
-"""After a start no machine from before it fails its boot or gate: lists may yet show it at work."""
+EVIDENCE_TIME: Seconds = 300.0
+"""After a start, machines from before it do not fail their boot or health checks for this long, because a
+listing may show that they run jobs."""
 
 _S = MachineState
 
 
 def lifetime_end(state: LedgerState, machine: Machine) -> Instant:
-    """When an assigned machine's lifetime is over, counted from the assignment."""
+    """Return when an assigned machine's lifetime ends, counted from the assignment."""
     sku = state.catalogue.skus.get(machine.sku)
     start = machine.assigned_at if machine.assigned_at is not None else machine.since
     return start + (sku or _FALLBACK).lifetime
 
 
 def due(state: LedgerState, machine: Machine) -> Instant | None:
-    """When the planner must look at this machine even if nothing happens."""
+    """Return when the planner must look at a machine even if no event arrives, or None."""
     if _is_due_at_once(state, machine):
         return machine.since
     deadlines = (state.catalogue.skus.get(machine.sku) or _FALLBACK).deadlines
@@ -60,7 +61,7 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
 
 
 def work_over_at(state: LedgerState, machine: Machine) -> Instant | None:
-    """When GitHub said that the job of a machine's runner is completed, or None."""
+    """Return when GitHub reported that the job of a machine's runner is completed, or None."""
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
     if runner is None or runner.job is None or runner.state is not RunnerState.DONE:
         return None
@@ -68,7 +69,7 @@ def work_over_at(state: LedgerState, machine: Machine) -> Instant | None:
 
 
 def _lingers_until(state: LedgerState, machine: Machine) -> Instant:
-    """When GitHub is asked whether a machine has a registration left, although its agent speaks."""
+    """Return when to ask GitHub for a machine's registration although its agent sends requests."""
     over_at = work_over_at(state, machine)
     if over_at is None:
         return math.inf
@@ -77,24 +78,24 @@ def _lingers_until(state: LedgerState, machine: Machine) -> Instant:
 
 def _is_due_at_once(state: LedgerState, machine: Machine) -> bool:
     reason_codes = (TerminationReason.OPERATOR, TerminationReason.FINISHED)
-    agent_seen = machine.state is _S.ASSIGNED and machine.reason_code in reason_codes
-    taken = machine.interruption is not None and machine.is_unused(state.started_at)
-    return agent_seen or taken
+    decided = machine.state is _S.ASSIGNED and machine.reason_code in reason_codes
+    interrupted = machine.interruption is not None and machine.is_unused(state.started_at)
+    return decided or interrupted
 
 
 def _late(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
     due_at = machine.since + _extended(patience, machine)
     if machine.agent_seen or machine.created_at >= state.started_at:
         return due_at
-    # The store may be older than the world, and what shows that comes within minutes.
-    return max(due_at, state.started_at + LOOKS_AROUND_FOR)
+    # The store may be a restored backup. A listing shows that within minutes.
+    return max(due_at, state.started_at + EVIDENCE_TIME)
 
 
 def _silent_while_ready(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
     due_at = _heard_at(machine) + _extended(patience, machine)
     if machine.agent_seen:
         return due_at
-    # After a start it has its time to speak again, however long nobody was here to listen.
+    # After a start, give the agent the full time to send a request.
     return max(due_at, state.started_at + patience)
 
 
@@ -103,12 +104,12 @@ def _heard_at(machine: Machine) -> Instant:
 
 
 def _extended(length: Seconds, machine: Machine) -> Seconds:
-    # Our own downtime fails nobody's deadline, but a crash loop makes nothing immortal.
+    # Downtime extends deadlines, but a crash loop must not extend them for ever.
     return min(length + machine.absence, 3.0 * length)
 
 
 class _Fallback:
-    """A SKU that left the configuration keeps its machines under the default deadlines."""
+    """Defaults for machines of a SKU that is not in the configuration any more."""
 
     deadlines = Deadlines()
     lifetime: Seconds = DEFAULT_LIFETIME

@@ -1,7 +1,6 @@
-"""The records in memory with the indexes that planning needs: a function of the records alone.
+"""The records in memory, and the indexes that planning needs. The indexes depend on the records alone.
 
-A record's fields change between `unindex` and `index`. It never decides what an event means, and
-knows nothing of what is to be stored.
+A record's fields may change only between `unindex` and `index`.
 """
 
 from collections import Counter
@@ -35,16 +34,16 @@ _WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.REGISTERED})
 Counted = TypeVar("Counted")
 
 HELD_AFTER = 2
-"""How many different runners must be passed over for a job before it stops being demand."""
+"""A job is on hold after GitHub passed over this many different runners for it."""
 
 
 def is_held(job: Job) -> bool:
-    """Whether the job was passed over too often and waits for its next probe."""
+    """Return True if the job is on hold because of passed-over runners."""
     return job.probe_at is not None and len(job.passed_over) >= HELD_AFTER
 
 
 class IndexedRecords:
-    """The records by their keys, and their indexes. O(log n) for every change of one record."""
+    """The records by key, and their indexes. A change of a record costs O(log n)."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -82,7 +81,7 @@ class IndexedRecords:
         self.used_by_quota: Counter[str] = Counter()
 
     def index(self, record: Record) -> None:
-        """Put a record into the indexes."""
+        """Add a record to the indexes."""
         if isinstance(record, Machine):
             self._index_machine(record)
         elif isinstance(record, Job):
@@ -95,7 +94,7 @@ class IndexedRecords:
             self.open_launch_requests[record.id] = record
 
     def unindex(self, record: Record) -> None:
-        """Take a record out of the indexes, as long as its fields are what they were."""
+        """Remove a record from the indexes. Its fields must be the same as when it was added."""
         if isinstance(record, Machine):
             self._unindex_machine(record)
         elif isinstance(record, Job):
@@ -168,7 +167,7 @@ class IndexedRecords:
                 del self.held[job.demand]
 
     def _is_unread(self, job: Job) -> bool:
-        """Whether its run's head repository is wanted: to admit it, or to judge where it ran."""
+        """Return True if the run's head repository must be read, to admit the job or to check its SKU."""
         if job.from_fork is not None:
             return False
         if job.admission is Admission.UNREAD and job.state is not JobState.COMPLETED:
@@ -219,14 +218,14 @@ class IndexedRecords:
     def count_use(
         self, sku: SkuName, dollars: float, quota_usage: tuple[tuple[str, int], ...], sign: int
     ) -> None:
-        """Count a machine, ours or a foreign one of this fleet, in or out of the caps."""
+        """Add (1) or remove (-1) a machine, also of another installation, to or from the limits."""
         self.machines_used += sign
         self.dollars_used += sign * dollars
         self.used_by_sku[sku] += sign
         for quota, units in quota_usage:
             self.used_by_quota[quota] += sign * units
         if not self.machines_used:
-            self.dollars_used = 0.0  # rounding must not add up over months
+            self.dollars_used = 0.0  # rounding errors must not add up over months
 
     def _index_runner(self, runner: Runner) -> None:
         self.counters.runner(runner, self.machines.get(runner.machine), 1)
@@ -278,5 +277,5 @@ def _count_out(counts: Counter[Counted], key: Counted) -> None:
 
 
 def _rerun_prunable_from(rerun: Rerun) -> Instant:
-    """A run's budget is counted by what was run again of it: remembered as long as its row."""
+    """Return from when on a rerun may be pruned: the run's budget counts its earlier reruns."""
     return (rerun.ended_at or 0.0) + 3.0 * DAY

@@ -1,11 +1,13 @@
-"""Machines that are taken back by their provider, and the jobs that died with them.
+"""Applies interruption notices, and finds the jobs to rerun.
 
-A machine that will be taken and was never handed anything is due to be ended; what is sold like it
-is held back. A job was killed by its machine's interruption only where all of this holds: GitHub
-bound it to a runner of ours, the provider gave notice of that machine (or its reason for the end),
-its agent reported that the operating system stopped the runner, or the machine was gone without any
-report of the runner's exit, and the job failed after that notice.
-It never asks GitHub to run a job again; it says which jobs are due.
+An unused machine with a notice is due for termination, and its offering is put on hold. A job was
+killed by an interruption only if all of these hold:
+
+- GitHub bound the job to a runner of this fleet.
+- The provider gave notice of the machine, or a reason for its termination.
+- The agent reported that the operating system stopped the runner, or the machine disappeared without a
+  report of the runner's exit.
+- The job failed after the notice.
 """
 
 from collections.abc import Iterator
@@ -29,27 +31,27 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import ExitReason, Machine, MachineState
 
 FIRST_ASKED_AFTER: Seconds = 15.0
-"""A run is complete some seconds after its last job (and much later where others still run)."""
+"""A run completes some seconds after its last job, and GitHub reruns only jobs of completed runs."""
 
 RAREST_ASKED: Seconds = 900.0
 SIBLINGS_AWAITED: Seconds = 900.0
-"""GitHub ends the job of a runner that is lost after some ten minutes."""
+"""GitHub ends the job of a lost runner after about ten minutes."""
 
 GIVEN_UP_AFTER: Seconds = 7 * 86_400.0
 """GitHub lets a job run for five days (docs.github.com: Actions limits)."""
 
 _GRAVITY = {kind: rank for rank, kind in enumerate(NoticeKind)}
 _TAKES = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.SCHEDULED_CHANGE})
-"""Only these take a machine from a job that did nothing wrong."""
+"""Only these notices explain why a machine disappeared under a job."""
 
 _SHORT = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.REBALANCE_RECOMMENDATION})
-"""These say that capacity is short; a host that is serviced says nothing of the next one."""
+"""These notices mean that capacity is short. Service of one host says nothing about other hosts."""
 
 _LEAVING = frozenset({MachineState.EXITED, MachineState.TERMINATING, MachineState.FAILED})
 
 
 def on_machine_noticed(state: LedgerState, event: MachineNoticed) -> None:
-    """Mark the machine; one that was handed nothing is due to be replaced."""
+    """Mark the machine as interrupted. An unused machine becomes due for termination."""
     known = state.by_provider_id.get(event.provider_id)
     machine = state.machines[known] if known is not None else None
     if machine is None or machine.provider != event.provider:
@@ -58,7 +60,7 @@ def on_machine_noticed(state: LedgerState, event: MachineNoticed) -> None:
     if not machine.occupies or (machine.state in _LEAVING and not stopped):
         return
     if event.kind is NoticeKind.STATE_CHANGE:
-        return  # nobody takes it: what its provider shows of it says what became of it, and why
+        return  # no interruption: the provider's listing will show the reason
     note_interruption(state, machine, event.kind, event.means_at, event.at, event.detail)
 
 
@@ -70,7 +72,7 @@ def note_interruption(
     at: Instant,
     detail: str = "",
 ) -> None:
-    """The provider takes this machine, or may. Said again, or said less gravely, changes nothing."""
+    """Store an interruption notice. A repeated or less severe notice changes nothing."""
     before = machine.interruption
     if before is not None and _GRAVITY[before] >= _GRAVITY[kind]:
         return
@@ -88,13 +90,13 @@ def note_interruption(
 
 
 def note_terminated(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """Mark a machine that is gone as taken if its agent has not reported the runner's exit."""
+    """Mark a terminated machine as interrupted under its runner, if no exit was reported."""
     if machine.state is MachineState.ASSIGNED:
         note_taken(state, machine, at)
 
 
 def note_taken(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """Mark a machine as taken from its runner if its provider takes it, and look at the runner's job."""
+    """Mark a machine as interrupted under its runner, if it had a notice, and check the runner's job."""
     if machine.interruption not in _TAKES:
         return
     with state.changing(machine):
@@ -106,7 +108,7 @@ def note_taken(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 
 def look_at_job(state: LedgerState, job: Job, at: Instant) -> None:
-    """Something became known of a job: whether it died with its machine, and what follows."""
+    """Check whether a job died with its machine, and schedule or refuse its rerun."""
     rerun = state.reruns.get(job.id)
     if rerun is None:
         machine = _taken_under(state, job)
@@ -124,11 +126,11 @@ def look_at_job(state: LedgerState, job: Job, at: Instant) -> None:
         return
     with state.changing(rerun):
         rerun.state, rerun.due = RerunState.DUE, at + FIRST_ASKED_AFTER
-    _note(state, rerun, at, "rerun_due", "its machine was taken from under it")
+    _note(state, rerun, at, "rerun_due", "its machine was interrupted")
 
 
 def on_rerun_requested(state: LedgerState, event: RerunRequested) -> None:
-    """The request is about to leave; the next one follows later each time."""
+    """Schedule the next request, with a growing delay."""
     for rerun in _known(state, event.jobs):
         wait = min(FIRST_ASKED_AFTER * 2.0 ** min(rerun.asked, 8), RAREST_ASKED)
         with state.changing(rerun):
@@ -138,11 +140,11 @@ def on_rerun_requested(state: LedgerState, event: RerunRequested) -> None:
 
 
 def on_rerun_answered(state: LedgerState, event: RerunAnswered) -> None:
-    """GitHub runs them again, never will, or (no outcome) does not yet."""
+    """Store GitHub's answer: the jobs are rerun, will not be rerun, or (no outcome) not yet."""
     asked_for, outcome = _known(state, event.jobs), event.outcome
     done = asked_for if outcome is RerunOutcome.ACCEPTED else []
     if outcome is RerunOutcome.SUPERSEDED:
-        # The run has a further attempt: ours, where an earlier request for it had no answer.
+        # The run has another attempt. An earlier request without an answer may have started it.
         done = [rerun for rerun in asked_for if rerun.unanswered > 1]
     for rerun in done:
         _end(state, rerun, RerunOutcome.ACCEPTED, event.at, event.detail)
@@ -154,16 +156,16 @@ def on_rerun_answered(state: LedgerState, event: RerunAnswered) -> None:
             _end(state, rerun, outcome, event.at, event.detail)
             continue
         with state.changing(rerun):
-            # This request did nothing; of an earlier one without an answer that is no word.
+            # This request had no effect. An earlier one without an answer may have had one.
             rerun.unanswered = max(0, rerun.unanswered - 1)
             rerun.reason = event.detail[:500]
 
 
 def due_reruns(state: LedgerState, now: Instant) -> list[tuple[Rerun, ...]]:
-    """What GitHub is to be asked now: the jobs of one run and attempt together, once one is due.
+    """Return the jobs to rerun now, grouped by run and attempt.
 
-    They wait a while for one whose end is not known yet: GitHub may know it, and would run the
-    others without it. Not what has used up its budget since it became due; `give_up` ends that.
+    A group waits up to `SIBLINGS_AWAITED` for jobs whose end is not known yet, because GitHub would
+    rerun the others without them. Reruns over budget are left out; `give_up` ends them.
     """
     keys = {
         (one.run_id, one.run_attempt) for one in _due(state, now) if one.state is RerunState.DUE
@@ -185,9 +187,9 @@ def _asked_for_together(
 
 
 def over_budget(state: LedgerState, rerun: Rerun) -> bool:
-    """Whether as many of its run's attempts had jobs that were run again as its SKU allows.
+    """Return True if the maximum number of the run's attempts already had reruns.
 
-    Its own attempt does not count: what died in one is run again together, or one by one.
+    The job's own attempt does not count, because all jobs that died in one attempt may be rerun.
     """
     sku = state.catalogue.skus.get(rerun.sku)
     used = {one.died_in for one in _accepted(state, rerun.run_id)} - {rerun.died_in}
@@ -195,7 +197,7 @@ def over_budget(state: LedgerState, rerun: Rerun) -> bool:
 
 
 def give_up(state: LedgerState, at: Instant) -> None:
-    """End what waited too long: for its job's end, or for GitHub's leave."""
+    """End reruns that waited too long or are over budget."""
     for rerun in tuple(_due(state, at)):
         if at - rerun.created_at >= GIVEN_UP_AFTER:
             _end(state, rerun, RerunOutcome.EXPIRED, at, rerun.reason)
@@ -211,7 +213,7 @@ def _due(state: LedgerState, now: Instant) -> Iterator[Rerun]:
 
 
 def _accepted(state: LedgerState, run_id: int) -> list[Rerun]:
-    """What GitHub has tried a run again for."""
+    """Return the run's reruns that GitHub accepted."""
     known = state.reruns_of_run.get(run_id, {}).values()
     return [rerun for rerun in known if rerun.outcome is RerunOutcome.ACCEPTED]
 
@@ -230,7 +232,7 @@ def _taken_under(state: LedgerState, job: Job) -> Machine | None:
 
 
 def _new_rerun(state: LedgerState, job: Job, run_id: int, machine: Machine, at: Instant) -> Rerun:
-    # What became known late may be of an attempt that was followed by another for its siblings.
+    # The run may already have a later attempt, started for other jobs of this attempt.
     since = [one.run_attempt + 1 for one in _accepted(state, run_id)]
     died_in = max(job.run_attempt, 1)
     rerun = Rerun(
@@ -261,12 +263,12 @@ def _unwanted(state: LedgerState, job: Job, rerun: Rerun) -> RerunOutcome | None
 
 
 def _count_attempt(state: LedgerState, done: Rerun) -> None:
-    """Its run has one more attempt: that is nobody else's doing for the run's other jobs."""
+    """Count the new attempt for the run's other jobs, so that it does not look like a user's."""
     for other in tuple(state.reruns_of_run[done.run_id].values()):
         if other.state is not RerunState.ENDED and other.run_attempt == done.run_attempt:
             with state.changing(other):
                 other.run_attempt += 1
-                other.unanswered = 0  # a request for it too would have made no attempt after this
+                other.unanswered = 0  # an earlier request for it did not start this attempt
 
 
 def _end(
@@ -280,5 +282,5 @@ def _end(
 
 
 def _note(state: LedgerState, rerun: Rerun, at: Instant, event: str, detail: str) -> None:
-    # In the job's own history, which may have left memory by now.
+    # The row belongs to the job, which may not be in memory any more.
     state.note_row(HistoryRow(at, "job", str(rerun.job), event, detail[:500]))

@@ -1,8 +1,8 @@
-"""Jobs that GitHub keeps queued although fitting runners stood ready, and when to try them again.
+"""Puts jobs on hold that GitHub keeps queued although runners with their labels were idle.
 
-Two different runners in turn that were not given the job hold it back; the next start of a job
-of its class, or a probe now and then, brings it back. A job that a runner may have run before
-GitHub's word of it came is asked about first. It never drops a job.
+A job is on hold after two different idle runners did not get it. The hold ends when another job of its
+class starts; probes also retry the job from time to time. A job that a runner may already have run is
+read at GitHub first.
 """
 
 from collections.abc import Iterator
@@ -22,18 +22,18 @@ HANDED_OUT_WITHIN: Seconds = 60.0
 """GitHub gives an assigned job to another runner after a minute (actions/scaleset README)."""
 
 CHECKED_AT_ONCE = 40
-"""Idle runners, of some 250 us each, that one TimePassed event looks at; the next one goes on."""
+"""Idle runners (about 250 us each) that one TimePassed event checks. The next event goes on."""
 
 _CHECK_AGAIN: Seconds = 60.0
 _LOOK_AT = 100
-"""How many of a class's oldest jobs are looked at to name the one a runner was not given."""
+"""How many of a class's oldest jobs are compared to find the job that a runner did not get."""
 
 
 def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """A machine leaves; where its runner never had a job that we know, one was passed over, or run.
+    """Mark or dispute a job if a machine leaves whose runner had no known job.
 
-    GitHub's word of a job can come after its machine's, and it is asked. Nobody knows which job it was;
-    where none is marked, the oldest is the likeliest.
+    GitHub passed the runner over, or gave it a job and has not reported it yet. So the job is read at
+    GitHub. If no job can be marked as passed over, the oldest job is the most likely one.
     """
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
     if runner is None or runner.state is not RunnerState.LISTENING or runner.passed_over:
@@ -43,14 +43,14 @@ def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
         return
     job = min(_fitting(state, runner), key=lambda job: (job.queued_at, job.id), default=None)
     if job is not None:
-        state.dispute(job, at, f"{runner.name} left, and may have run it")
+        state.dispute(job, at, f"{runner.name} exited, and may have run it")
 
 
 def take_marks_back(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """Its runner could not connect to GitHub: GitHub passed over no runner.
+    """Remove the passed-over marks of a runner that could not connect to GitHub.
 
-    It has given its registration back before it says so, and a job was marked then. Without this the
-    jobs would stay held for up to an hour after their runners can connect again.
+    The agent deleted its registration before it reported this, and a job was marked then. Without this
+    function jobs would stay on hold for up to an hour after runners can connect again.
     """
     name = machine.runner
     runner = state.runners.get(name) if name is not None else None
@@ -68,9 +68,9 @@ def take_marks_back(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 
 def check_idle_runners(state: LedgerState, at: Instant) -> None:
-    """Runners that idled for three minutes while a fitting job was queued are no supply any more.
+    """Stop counting runners as supply that were idle for three minutes while a job was queued.
 
-    Neither are those that did not start for so long; GitHub had none to pass over, so no job is marked.
+    Also stop counting runners that did not start for so long. No job is marked for these.
     """
     for _ in range(CHECKED_AT_ONCE):
         if not state.idle_checks or state.idle_checks.peekitem(0)[0][0] > at:
@@ -87,7 +87,7 @@ def check_idle_runners(state: LedgerState, at: Instant) -> None:
 
 
 def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -> None:
-    """GitHub does hand out jobs of this class: none of them is a ghost any more."""
+    """End the holds of a class's jobs, because GitHub started a job of the class."""
     if demand is None:
         return
     asked = (state.jobs[job] for job in state.reads) if state.disputed.get(demand) else ()
@@ -102,7 +102,7 @@ def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -
 
 
 def probe_held(state: LedgerState, at: Instant) -> None:
-    """Offer held jobs capacity again whose time for a probe has come."""
+    """Retry jobs on hold whose `probe_at` has passed."""
     for jobs in tuple(state.held.values()):
         for job in tuple(jobs.values()):
             if job.probe_at is not None and job.probe_at <= at:
@@ -112,10 +112,10 @@ def probe_held(state: LedgerState, at: Instant) -> None:
 
 
 def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by: Instant) -> bool:
-    """Mark the oldest job queued by then that the idle runner fitted; False if there was none.
+    """Mark the oldest job queued by then that the idle runner could run. Return False if none.
 
-    Jobs with the fewest marks come first, so that two runners mark two jobs before one twice. It may run
-    for all that we know, every word of it lost: GitHub is asked before it is demand again.
+    Jobs with the fewest marks come first, so that two runners mark two jobs. The job may already run if
+    all webhooks were lost, so it is read at GitHub before it is demand again.
     """
     job = _job_not_given(state, runner, queued_by)
     if job is None:
@@ -128,7 +128,7 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by
         with state.changing(job):
             job.probe_at = at + min(FIRST_PROBE * 2.0**failures, RAREST_PROBE)
         state.note(job, at, "held", f"passed over by {', '.join(job.passed_over[-2:])}")
-    state.dispute(job, at, f"{runner.name} was not given it, or has it")
+    state.dispute(job, at, f"{runner.name} did not get it, or runs it")
     return True
 
 
@@ -145,7 +145,7 @@ def _job_not_given(state: LedgerState, runner: Runner, queued_by: Instant) -> Jo
 
 
 def _fitting(state: LedgerState, runner: Runner) -> Iterator[Job]:
-    """The oldest queued jobs of each class that a runner's labels cover."""
+    """Yield the oldest queued jobs of each class that the runner could run."""
     offered = set(runner.demand.runner_labels)
     for demand, queue in state.queues.items():
         if (

@@ -1,7 +1,7 @@
-"""What GitHub says of jobs becomes Job records. State is kept per job id and only moves forward.
+"""Applies what GitHub reports about jobs. Each job has a record whose state only moves forward.
 
-Counting +1 and -1 would go wrong: `completed` is sent again for old jobs of a re-run, and any
-delivery may be lost, late, repeated or out of order.
+Counting webhooks would not work: GitHub sends `completed` again for old jobs of a re-run, and a delivery
+may be lost, late, repeated or out of order.
 """
 
 from autoscaler.ledger.indexes import is_held
@@ -19,26 +19,26 @@ from autoscaler.model.jobs import JOB_TRANSITIONS, QUEUED_AT_MOST, Admission, Jo
 from autoscaler.model.runners import Runner
 
 REREAD_AFTER: Seconds = 60.0
-"""How long after a question about a disputed or held job it is asked again."""
+"""Delay before a disputed job or a job on hold is read again."""
 
 EXPIRED_AT_ONCE = 500
-"""Jobs that one TimePassed event ends at most: after a long outage thousands have expired."""
+"""Maximum number of jobs that one TimePassed event ends. After a long outage thousands expire."""
 
 _NOT_OVER = frozenset({JobState.WAITING, JobState.QUEUED, JobState.IN_PROGRESS})
 
 ABANDONED = "stale"
-"""The conclusion of a job that GitHub did not end: its own word for what was left incomplete."""
+"""Conclusion of a job whose end GitHub did not report: GitHub's conclusion for incomplete checks."""
 
 
 def on_job_observed(state: LedgerState, event: JobObserved) -> None:
-    """Take in what GitHub said of one job."""
+    """Create or update the job that GitHub reported."""
     note_outside_scope(state, event)
     job = state.jobs.get(event.id)
     before = job.state if job is not None else None
     was_fork = job is not None and job.admission is Admission.FORK
     if job is None:
         if scope_of(state.catalogue, event.repository) is None:
-            return  # No runner of ours is for it: it would stay in memory for days.
+            return  # No scope covers it, so it would stay in memory for days.
         job = _new_job(state, event)
         state.add(job)
         state.note(job, event.at, event.state, _source(event))
@@ -55,29 +55,29 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
 
 
 def on_job_read_requested(state: LedgerState, event: JobReadRequested) -> None:
-    """The question is on its way; if no answer comes it is due again later."""
+    """Schedule the next read of the job, in case no answer arrives."""
     if event.id in state.reads:
         state.reads[event.id] = event.at + REREAD_AFTER
 
 
 def on_job_abandoned(state: LedgerState, event: JobAbandoned) -> None:
-    """It is no demand any more; one that has started meanwhile is left alone."""
+    """End the job, unless it has started in the meantime."""
     job = state.jobs.get(event.id)
     if job is not None and job.state in (JobState.QUEUED, JobState.WAITING):
         _abandon(state, job, event.at, event.reason)
 
 
 def expire(state: LedgerState, at: Instant) -> None:
-    """End the jobs whose time at GitHub is over, the most overdue first, `EXPIRED_AT_ONCE` at most."""
+    """End up to `EXPIRED_AT_ONCE` jobs whose time at GitHub is over, the most overdue first."""
     for _ in range(EXPIRED_AT_ONCE):
         if not is_any_overdue(state, at):
             return
         job = state.expiring.peekitem(0)[1]
-        _abandon(state, job, at, f"{job.state} for longer than GitHub lets a job be")
+        _abandon(state, job, at, f"{job.state} for longer than GitHub allows")
 
 
 def is_any_overdue(state: LedgerState, at: Instant) -> bool:
-    """Return whether a job's time at GitHub is over that `expire` has not ended yet."""
+    """Return True if `expire` would end a job."""
     return bool(state.expiring) and state.expiring.peekitem(0)[0][0] <= at
 
 
@@ -98,7 +98,7 @@ def _new_job(state: LedgerState, event: JobObserved) -> Job:
         state=event.state,
         queued_at=event.queued_at,
         updated_at=event.at,
-        # Perhaps a body that was sent long ago: GitHub is asked before anything is launched.
+        # An old webhook, perhaps: read the job before launching a machine for it.
         disputed=not event.read
         and event.state is JobState.QUEUED
         and event.at - event.queued_at > QUEUED_AT_MOST,
@@ -123,11 +123,11 @@ def _merge(state: LedgerState, job: Job, event: JobObserved) -> None:
         job.queued_at = min(job.queued_at, event.queued_at)
         if (forward and not back) or (event.read and level):
             if event.state is not job.state or (job.disputed and not job.passed_over):
-                # The same answer again makes no job younger, nor a runner that was not given it.
+                # A repeated answer, or a passed-over runner, must not extend the job's expiry.
                 job.updated_at = event.at
             job.state, job.disputed = event.state, False
         elif level and event.state is not job.state:
-            # Which of the two came last cannot be told from webhooks: GitHub is asked.
+            # Webhooks do not show which of the two is newer: read the job.
             job.disputed = True
     if job.state is not before or job.disputed:
         state.note(job, event.at, "disputed" if job.disputed else job.state, _source(event))
@@ -156,7 +156,7 @@ def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObs
     if job.runner_name is None:
         return
     scope, runner = scope_of(state.catalogue, job.repository), state.runners.get(job.runner_name)
-    # Names are anybody's to choose: one from outside the scopes says nothing of a machine.
+    # Anybody can choose a runner's name: outside the scopes it proves nothing.
     if scope is None or (runner is not None and not _is_the_same(runner, scope, event)):
         return
     if job.state is JobState.IN_PROGRESS and event.state is JobState.IN_PROGRESS:
@@ -169,15 +169,15 @@ def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObs
         bind_job(state, runner, job.id, at)
     elif job.state is JobState.COMPLETED:
         bind_job(state, runner, job.id, at)
-        # What we took for over is not, where GitHub says later that it has started.
+        # A job that this ledger ended may still run if GitHub reports its start later.
         if event.state is JobState.COMPLETED or job.conclusion != ABANDONED:
             close_runner(state, runner, at, f"job {job.id} completed")
 
 
 def _is_the_same(runner: Runner, scope: Scope, event: JobObserved) -> bool:
-    """Whether the runner that GitHub names is the one that we registered under that name.
+    """Return True if the runner that GitHub names is the one that the controller registered.
 
-    Names show in job logs, and a repository may register a runner of its own under any.
+    Job logs show runner names, and a repository may register another runner with the same name.
     """
     if scope.key != runner.demand.scope:
         return False
@@ -185,7 +185,7 @@ def _is_the_same(runner: Runner, scope: Scope, event: JobObserved) -> bool:
 
 
 def _lacks_run(job: Job) -> bool:
-    """Whether it waits for its run's head repository, and GitHub has not said which run it is of."""
+    """Return True if the job needs its run's head repository and its run is not known."""
     return job.admission is Admission.UNREAD and job.run_id is None and job.state in _NOT_OVER
 
 

@@ -1,7 +1,6 @@
-"""Call records and their slots: recorded, sent, answered or unknown, settled.
+"""Applies events of launch requests and their slots: recorded, sent, answered or unknown, settled.
 
-An answer binds the lowest free slots; what it gave less is failed slots and cooldowns. It never
-decides to send, repeat or withdraw.
+An answer binds its machines to the lowest free slots. The other slots fail and cause cooldowns.
 """
 
 from collections import deque
@@ -50,7 +49,7 @@ LISTINGS_APART: Seconds = 60.0
 
 
 def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded) -> None:
-    """Its slots exist and count in the caps, at the dearest of what may be answered."""
+    """Create the request and its slots. They count against limits at the most expensive offering."""
     offerings = [state.offerings[key] for key in event.offerings]
     dollars, quota_usage = dearest(offerings)
     request = LaunchRequest(
@@ -76,7 +75,7 @@ def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded)
 
 
 def on_launch_request_prepared(state: LedgerState, event: LaunchRequestPrepared) -> None:
-    """Its exact request is known."""
+    """Store the exact bytes of the request."""
     request = state.launch_requests.get(event.launch_request)
     if request is not None and request.state is LaunchRequestState.RECORDED:
         with state.changing(request):
@@ -84,12 +83,12 @@ def on_launch_request_prepared(state: LedgerState, event: LaunchRequestPrepared)
 
 
 def on_launch_request_sent(state: LedgerState, event: LaunchRequestSent) -> None:
-    """It is about to leave: from now on machines may exist."""
+    """Mark the request as sent: from now on its machines may exist."""
     request = state.launch_requests.get(event.launch_request)
     if request is None or LaunchRequestState.SENT not in LAUNCH_REQUEST_TRANSITIONS[request.state]:
         return
     if request.attempts:
-        # The machines were paid for by the first sending: there are no more of them.
+        # The first attempt already used tokens for the machines.
         spend(state, request.provider, event.at, 1, 0)
     with state.changing(request):
         request.state = LaunchRequestState.SENT
@@ -101,7 +100,7 @@ def on_launch_request_sent(state: LedgerState, event: LaunchRequestSent) -> None
 
 
 def on_launch_outcome_unknown(state: LedgerState, event: LaunchOutcomeUnknown) -> None:
-    """No answer: it is repeated for ten minutes, and its slots wait for two complete lists."""
+    """Mark the outcome as unknown. The slots wait for a repeat or for two complete listings."""
     request = state.launch_requests.get(event.launch_request)
     if request is None or request.state is not LaunchRequestState.SENT:
         return
@@ -112,7 +111,7 @@ def on_launch_outcome_unknown(state: LedgerState, event: LaunchOutcomeUnknown) -
 
 
 def on_launch_request_cancelled(state: LedgerState, event: LaunchRequestCancelled) -> None:
-    """It was never sent: its slots are gone."""
+    """Fail the slots of a request that was never sent."""
     request = state.launch_requests.get(event.launch_request)
     if request is None or request.state is not LaunchRequestState.RECORDED:
         return
@@ -123,7 +122,7 @@ def on_launch_request_cancelled(state: LedgerState, event: LaunchRequestCancelle
 
 
 def on_launch_request_answered(state: LedgerState, event: LaunchRequestAnswered) -> None:
-    """Bind what was given, fail the rest, and remember what did not work."""
+    """Bind the machines to slots, fail the other slots, and put on hold what failed."""
     request = state.launch_requests.get(event.launch_request)
     if request is None:
         return
@@ -141,7 +140,9 @@ def on_launch_request_answered(state: LedgerState, event: LaunchRequestAnswered)
     at_least = event.retry_after or 0.0
     hold_back_answered(state, request, event, at_least)
     if not event.launched and not event.failures:
-        nothing = LaunchFailure(FailureClass.CAPACITY, "Empty", "nothing given and no reason")
+        nothing = LaunchFailure(
+            FailureClass.CAPACITY, "Empty", "the provider launched no machine and gave no reason"
+        )
         hold_back(state, request, nothing, event.at, at_least)
     with state.changing(request):
         request.failure = worst[0] if left else None
@@ -157,9 +158,9 @@ def bind(
     at: Instant,
     slots: deque[Machine] | None = None,
 ) -> Machine | None:
-    """Give a machine the call's lowest free slot; None if it has one already or none is free.
+    """Bind a machine to the lowest free slot; return None if it has a slot or none is free.
 
-    `slots` are the slots to choose from where the caller has counted them, else all free ones.
+    `slots` are the slots to choose from; None stands for all free slots.
     """
     if launched.provider_id in state.by_provider_id:
         return None
@@ -180,7 +181,7 @@ def fill_in(
     launched: LaunchedMachine,
     at: Instant,
 ) -> None:
-    """Take over what the provider says, and count the machine at what it really is."""
+    """Store what the provider answered. The machine now counts at its actual offering."""
     offering = _offering(state, request, launched)
     with state.changing(machine):
         machine.provider_id = launched.provider_id
@@ -198,13 +199,13 @@ def fill_in(
 
 
 def free_slots(state: LedgerState, request: LaunchRequest) -> list[Machine]:
-    """The call's slots that no machine is bound to, lowest first."""
+    """Return the request's slots without a machine, lowest first."""
     slots = (state.machines.get(slot) for slot in request.slots)
     return [m for m in slots if m is not None and m.state is MachineState.REQUESTED]
 
 
 def written_off_slots(state: LedgerState, request: LaunchRequest) -> list[Machine]:
-    """Slots given up because no answer came: a machine may turn up for them after all."""
+    """Return slots that were written off without an answer. Their machines may still appear."""
     slots = (state.machines.get(slot) for slot in request.slots)
     return [
         m
@@ -219,9 +220,10 @@ def written_off_slots(state: LedgerState, request: LaunchRequest) -> list[Machin
 def count_full_listing(
     state: LedgerState, request: LaunchRequest, began_at: Instant, at: Instant
 ) -> None:
-    """A complete list began: two of them a minute apart, after a repeat or after its time, settle.
+    """Count a complete listing. Two of them, a minute apart, settle a request without an answer.
 
-    Called after the list's machines were bound.
+    Only listings count that began after a repeat or after the retry window. Call this after the
+    listing's machines were bound.
     """
     if (
         request.state is not LaunchRequestState.UNKNOWN
@@ -240,7 +242,7 @@ def count_full_listing(
     if request.full_listings < LISTINGS_TO_WRITE_OFF and left:
         return
     for machine in left:
-        fail(state, machine, FailureClass.UNKNOWN, at, "no answer, and in no list")
+        fail(state, machine, FailureClass.UNKNOWN, at, "no answer, and in no listing")
     if left:
         count_failure(
             state,
@@ -253,7 +255,7 @@ def count_full_listing(
 
 
 def dearest(offerings: list[Offering]) -> tuple[float, tuple[tuple[str, int], ...]]:
-    """What one slot may cost at most, in dollars an hour and in units of every quota it may use."""
+    """Return the most that one slot may cost: dollars an hour, and units of each quota."""
     dollars = max(offering.dollars_per_hour for offering in offerings)
     return dollars, tuple(sorted(most_units(offerings).items()))
 

@@ -1,10 +1,12 @@
-"""The ledger: applies events to records and shows the result as a Fleet. Pure.
+"""The ledger: applies events to records and returns the result as a Fleet. Pure.
 
-`apply` is O(log n) for every event but these: a provider's list is O(its length), a complete one
-O(machines), and while a machine of an unknown call stands, any list is O(machines and jobs). A list of
-registrations is O(its names), each times its call's slots where we do not know it. A job's start is
-O(jobs that GitHub is asked about) while one of its class is among them. A start of ours is O(all records
-and cooldowns).
+`apply` costs O(log n), except for these events:
+
+- a provider's listing: O(its length); a complete one: O(machines); while a machine of an unknown launch
+  request exists, any one: O(machines + jobs)
+- a listing of runners: O(its names), times the slots of a launch request for an unknown runner
+- the start of a job: O(jobs to read at GitHub), if a job of the same class is among them
+- the start of the controller: O(records + cooldowns)
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,31 +40,31 @@ from autoscaler.model.machines import ExitReason, Machine
 from autoscaler.model.prices import Price
 from autoscaler.model.runners import runner_names
 
-REMEMBERED_FOR: Seconds = 600.0
-"""How long what has ended stays in memory; its row stays in the store."""
+KEPT_FOR: Seconds = 600.0
+"""How long a record stays in memory after its end. It stays in the store for longer."""
 
-FORGOTTEN_AT_ONCE = 500
-"""Records that leave memory at once: of thousands that ended together, the rest follows a little later."""
+PRUNED_AT_ONCE = 500
+"""Maximum number of records that one event prunes from memory. The next event prunes more."""
 
 
 class Ledger:
-    """All records of one installation. One writer: the control loop."""
+    """All records of one installation. Only the control loop changes them."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._state = LedgerState(catalogue)
 
     @property
     def state(self) -> LedgerState:
-        """The records and indexes, to read."""
+        """The records and indexes. Read-only."""
         return self._state
 
     def restore(self, records: Iterable[Record], cooldowns: Iterable[Cooldown]) -> None:
-        """Take in what the store kept. To be followed by a ControllerStarted event."""
+        """Add what the store loaded. Apply a ControllerStarted event afterwards."""
         for record in records:
             if isinstance(record, Job):
                 if record.run_id is not None and record.from_fork is not None:
                     runs.remember(self._state, record.run_id, record.from_fork)
-                # The configuration may have changed since: the class is today's.
+                # The configuration may have changed: compute the class again.
                 self._state.admit(record)
             self._state.add(record, stored=True)
         for cooldown in cooldowns:
@@ -72,31 +74,34 @@ class Ledger:
                 self._state.reads[job.id] = job.updated_at
 
     def replace_catalogue(self, catalogue: Catalogue) -> None:
-        """Plan with another catalogue from now on, as when a provider could be opened at last.
+        """Use another catalogue from now on, for example when a provider became available.
 
-        The installation's ids stay those that the ledger knows: it alone hears of a take-over.
+        The installation IDs do not change, because only the ledger knows about adoptions.
         """
         self._state.use_catalogue(catalogue.with_installations(self._state.catalogue.installations))
 
     def use_spot_prices(self, prices: Mapping[ProviderName, Iterable[Price]]) -> None:
-        """Say what spot machines cost at these prices from now on; limits stay as they are."""
+        """Use these spot prices for the cost of spot machines. Limits do not use them."""
         self._state.spot_costs.use(prices)
 
     def recall(self, job: Job) -> None:
-        """Take one job back that has left memory."""
+        """Add a job again that was pruned from memory."""
         self._state.admit(job)
         self._state.add(job, stored=True)
 
     def apply(self, event: e.Event) -> None:
-        """Take one fact in. Raises KeyError for a machine that does not exist."""
+        """Apply an event.
+
+        Raises: KeyError if the event is about a machine that is not in memory.
+        """
         _HANDLERS[type(event)](self._state, event)
 
     def take_changes(self) -> Changes:
-        """What must be stored since the last taking."""
+        """Return what changed since the last call, for the store."""
         return self._state.take_changes()
 
     def fleet(self, now: Instant) -> Fleet:
-        """The fleet at this moment. O(accounts + providers); valid until the next `apply`."""
+        """Return the fleet at this moment. O(accounts + providers). Valid until the next `apply`."""
         s = self._state
         accounts = {demand.account for demand in s.queues} | set(s.registration_levels)
         return Fleet(
@@ -165,28 +170,28 @@ def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
     job_holds.check_idle_runners(state, event.at)
     job_holds.probe_held(state, event.at)
     interruptions.give_up(state, event.at)
-    _forget(state, event.at - REMEMBERED_FOR)
+    _prune(state, event.at - KEPT_FOR)
 
 
-def _forget(state: LedgerState, before: Instant) -> None:
-    for _ in range(FORGOTTEN_AT_ONCE):
+def _prune(state: LedgerState, before: Instant) -> None:
+    for _ in range(PRUNED_AT_ONCE):
         if not state.prunable or state.prunable.peekitem(0)[0][0] >= before:
             return
         record = state.prunable.peekitem(0)[1]
         state.drop(record)
         if isinstance(record, Machine):
-            _forget_with(state, record)
+            _prune_with(state, record)
 
 
-def _forget_with(state: LedgerState, machine: Machine) -> None:
+def _prune_with(state: LedgerState, machine: Machine) -> None:
     for name in runner_names(state.catalogue, machine.id, machine.tries):
         if name in state.runners:
             state.drop(state.runners[name])
     request = state.launch_requests.get(machine.launch_request)
     if request is None or request.state is not LaunchRequestState.SETTLED:
         return
-    # A call is known for as long as any of its machines is: lists are checked against it.
-    # From the last slot on: machines are mostly forgotten in the order of their slots.
+    # Keep the request while any of its machines is in memory: listings are matched with it.
+    # Start at the last slot, because machines are mostly pruned in the order of their slots.
     if not any(slot in state.machines for slot in reversed(request.slots)):
         state.drop(request)
 

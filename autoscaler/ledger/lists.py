@@ -1,7 +1,8 @@
-"""What a provider's list of machines says: bindings for lost answers, ends, surplus, strangers.
+"""Applies a provider's listing of machines.
 
-Absence is evidence only in two complete lists a minute apart. Machines of another installation
-are counted in the caps and never touched; one with a former id of this one is ours.
+A listing binds machines whose launch answer was lost, and shows terminated and unknown machines. A missing
+machine is terminated or lost only after two complete listings, a minute apart, without it. Machines of
+another installation count against limits and are not changed.
 """
 
 from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
@@ -36,12 +37,14 @@ _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 
 
 def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
-    """Believe what the list shows, then what it does not show."""
+    """Apply the machines that the listing shows, then those that a complete listing does not show."""
     own, known = state.catalogue.installations.all, state.counters.possibly_assigned
     for listed in event.machines:
         if listed.provider_id in state.by_provider_id:
-            _forget_foreign(state, event, listed.provider_id)  # by another tag before: counted once
-            # Whatever its tags say: of the ids that were borne once, only the newest are known.
+            _forget_foreign(
+                state, event, listed.provider_id
+            )  # it had another tag before: count it once
+            # Ignore its tags: they may have a former ID that is not kept any more.
             _see_ours(state, listed, event.at)
         elif listed.installation not in own:
             _see_foreign(state, event, listed)
@@ -51,13 +54,13 @@ def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     if event.complete:
         _believe_absence(state, event)
         state.machines_listed_at[event.provider] = event.began_at
-    # What a piece proves holds at once; what needs no proof is looked at once a list.
+    # Check once a listing, and at once if this part has brought an unverified machine.
     if not event.more or state.counters.possibly_assigned > known:
         mark_older_records_unverified(state, event.at)
 
 
 def on_quotas_read(state: LedgerState, event: QuotasRead) -> None:
-    """What an account may have of each quota, until the next reading."""
+    """Replace the provider's quotas."""
     prefix = f"{event.provider}/"
     others = {key: units for key, units in state.quotas.items() if not key.startswith(prefix)}
     state.quotas = others | dict(event.quotas)
@@ -96,7 +99,7 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
 
 
 def _see_that_it_stays(state: LedgerState, machine: Machine, listed: ListedMachine) -> None:
-    """Keep what the provider shows of a machine that was asked to terminate more than once."""
+    """Store the provider's state of a machine after more than one request to terminate it."""
     if (
         machine.state is not MachineState.TERMINATING
         or machine.terminate_attempts < REPORTED_FROM_ATTEMPT - 1
@@ -111,10 +114,10 @@ def _see_that_it_stays(state: LedgerState, machine: Machine, listed: ListedMachi
 def _ended_by_itself(
     state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant
 ) -> None:
-    """It is over, or about to be; its provider may say why: that holds back what the reason reaches.
+    """Apply that a machine shuts down or is terminated without a request of the controller.
 
-    What kept a machine from coming up is a failure of its launch. Of one that was up, only lack
-    of capacity (spot taken back) says something about the next.
+    Before the machine was ready, the provider's reason is a launch failure and puts on hold what it
+    concerns. Later, only lack of capacity (a spot interruption) does.
     """
     reason = listed.reason or "ended"
     failure, early = listed.failure, machine.state in _NOT_YET_UP
@@ -123,12 +126,12 @@ def _ended_by_itself(
         code, _, message = reason.partition(": ")
         sold = f"{machine.instance_type}/{machine.zone}/{machine.capacity_type}"
         offering = f"{machine.provider}/{sold}"
-        told = LaunchFailure(failure, code, message, offering, listed.reach)
-        hold_back(state, request, told, at)
+        found = LaunchFailure(failure, code, message, offering, listed.reach)
+        hold_back(state, request, found, at)
         if not early:
-            # No notice came, or not yet. It was there when its agent last spoke.
-            told_at = machine.last_seen or machine.since
-            note_interruption(state, machine, NoticeKind.SPOT_INTERRUPTION, told_at, at, reason)
+            # No notice arrived, or not yet. The machine existed when its agent last sent a request.
+            alive_at = machine.last_seen or machine.since
+            note_interruption(state, machine, NoticeKind.SPOT_INTERRUPTION, alive_at, at, reason)
     if early and failure is None:
         note_failed_boot(state, machine, at, reason)
     if early:
@@ -153,7 +156,7 @@ def _found_again(state: LedgerState, machine: Machine, at: Instant) -> None:
 def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
     request = state.launch_requests.get(listed.launch_request)
     if request is None or request.sent_at is None:
-        # Our own id and a call that we do not know or never sent: the store is older than the world.
+        # This installation's ID and an unknown or unsent request: the store is a restored backup.
         adopt_unverified(state, event, listed, UNKNOWN_LAUNCH_REQUEST)
         return
     launched = LaunchedMachine(
@@ -165,7 +168,7 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
         listed.launch_time,
     )
     if bind(state, request, launched, event.at) is None:
-        # A slot whose machine has left memory may be this one's, and it may be at work.
+        # The machine may be of a slot that was pruned from memory, and may run a job.
         if all(slot in state.machines for slot in request.slots):
             _adopt(state, event, listed, MachineState.FAILED, "beyond its call's slots")
         else:
@@ -175,7 +178,7 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
 def adopt_unverified(
     state: LedgerState, event: MachinesListed, listed: ListedMachine, why: str
 ) -> None:
-    """Keep a machine with our id as possibly assigned: it is never surplus."""
+    """Create an unverified record for a machine with this fleet's tags. It is not surplus."""
     _adopt(state, event, listed, MachineState.ASSIGNED, why)
 
 

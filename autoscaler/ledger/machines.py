@@ -1,7 +1,4 @@
-"""Machine records: what machines say, what is asked of their provider, and when to look again.
-
-It never decides to end a machine.
-"""
+"""Applies events of machines: reports of agents, requests to terminate, and reads at GitHub."""
 
 from autoscaler.ledger.circuits import note_refused_image
 from autoscaler.ledger.cooldowns import note_early_exit, note_failed_boot, note_good_boot
@@ -34,14 +31,14 @@ from autoscaler.model.machines import (
 from autoscaler.model.runners import IDLE_STATES, RUNNER_TRANSITIONS, RunnerState
 
 TERMINATE_AGAIN: Seconds = 120.0
-"""How long after asking for an end it is asked again, doubling to ten minutes."""
+"""Delay before the next request to terminate a machine. It doubles up to ten minutes."""
 
 _S = MachineState
 _LATE = {_S.LAUNCHED: FailureClass.BOOT_DEADLINE, _S.BOOTED: FailureClass.HEALTH_CHECK}
 
 
 def on_attestation(state: LedgerState, event: MachineAttested) -> None:
-    """A machine proved itself; its nonce replaces the one before."""
+    """Mark the machine as booted, and replace its nonce."""
     machine = state.machines[event.machine]
     if machine.state in (_S.LAUNCHED, _S.READY):
         move(state, machine, _S.BOOTED, event.at)
@@ -55,7 +52,7 @@ def on_attestation(state: LedgerState, event: MachineAttested) -> None:
 
 
 def on_stage(state: LedgerState, event: MachineReportedStage) -> None:
-    """A machine's boot has come this far."""
+    """Store the stage of the machine's boot."""
     machine = state.machines[event.machine]
     with state.changing(machine):
         machine.stage = event.stage
@@ -64,7 +61,7 @@ def on_stage(state: LedgerState, event: MachineReportedStage) -> None:
 
 
 def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
-    """A machine's checks ended: it parks, or it has failed and is to be ended."""
+    """Mark the machine as ready, or as failed if its health checks failed."""
     machine = state.machines[event.machine]
     if event.runner_version:
         with state.changing(machine):
@@ -84,7 +81,7 @@ def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
 
 
 def on_seen(state: LedgerState, event: MachineSeen) -> None:
-    """An authenticated word from a machine."""
+    """Store that the agent sent an authenticated request."""
     machine = state.machines.get(event.machine)
     if machine is not None:
         if event.polled:
@@ -94,7 +91,7 @@ def on_seen(state: LedgerState, event: MachineSeen) -> None:
 
 
 def on_exited(state: LedgerState, event: MachineExited) -> None:
-    """A machine says that its runner has left; it has two minutes to power itself off."""
+    """Mark the machine as exited. It has two minutes to power itself off."""
     machine = state.machines[event.machine]
     if _S.EXITED in MACHINE_TRANSITIONS[machine.state]:
         with state.changing(machine):
@@ -110,7 +107,7 @@ def on_exited(state: LedgerState, event: MachineExited) -> None:
 
 
 def on_termination_requested(state: LedgerState, event: TerminationRequested) -> None:
-    """The provider is about to be asked to end a machine (again, where it is ending already)."""
+    """Mark the machine as terminating, or count a repeated request to terminate it."""
     machine = state.machines[event.machine]
     close_its_runner(state, machine, event.at, event.reason)
     if machine.state is not _S.TERMINATING:
@@ -129,7 +126,7 @@ def on_termination_requested(state: LedgerState, event: TerminationRequested) ->
 
 
 def on_termination_answered(state: LedgerState, event: TerminationAnswered) -> None:
-    """The provider took it, or said why not; either way the machine is looked at again."""
+    """Store whether the provider accepted the request. The request is repeated either way."""
     machine = state.machines.get(event.machine)
     if machine is None:
         return
@@ -145,7 +142,7 @@ def on_termination_answered(state: LedgerState, event: TerminationAnswered) -> N
 
 
 def on_runner_read_requested(state: LedgerState, event: RunnerReadRequested) -> None:
-    """GitHub is asked about a silent machine; the next look is a quarter of an hour later."""
+    """Schedule the next look at a silent machine, 15 minutes later."""
     machine = state.machines[event.machine]
     with state.changing(machine):
         machine.runner_read_at = event.at
@@ -153,9 +150,9 @@ def on_runner_read_requested(state: LedgerState, event: RunnerReadRequested) -> 
 
 
 def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
-    """Two answers a quarter of an hour apart that its work is over are proof; one is not.
+    """Count an answer that the machine's work is over. Two answers, 15 minutes apart, are proof.
 
-    A word from the agent starts that proof anew, but not the proof that its registration is gone.
+    A request of the agent starts this proof again, but not the proof that the registration is deleted.
     """
     machine = state.machines.get(event.machine)
     if machine is None or machine.state is not _S.ASSIGNED:
@@ -174,7 +171,7 @@ def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
 
 
 def _note_unregistered(state: LedgerState, machine: Machine, event: RunnerRead) -> None:
-    """A machine whose job is completed and whose registration is gone has half an hour to leave."""
+    """Decide to terminate a machine half an hour after its job, if its registration is deleted."""
     over_at = work_over_at(state, machine)
     machine.runner_read_at = event.at
     if over_at is None or not (event.finished and event.unregistered):
@@ -187,14 +184,14 @@ def _note_unregistered(state: LedgerState, machine: Machine, event: RunnerRead) 
 
 
 def on_console_read(state: LedgerState, event: ConsoleRead) -> None:
-    """What is left of a machine that did not come up: a row of its history, whatever became of it."""
+    """Add the console output to the machine's history."""
     state.note_row(HistoryRow(event.at, "machine", event.machine, "console", event.shown))
 
 
 def leave(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
-    """Its provider shows it going down although nobody here wanted that: it serves no job any more.
+    """Mark a machine as terminating that shuts down without a request of the controller.
 
-    It goes by itself; it is asked to only if it is still there after a while.
+    The controller requests its termination only if it still exists after `TERMINATE_AGAIN`.
     """
     close_its_runner(state, machine, at, reason)
     move(state, machine, _S.TERMINATING, at, reason)
@@ -205,9 +202,12 @@ def leave(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
 def move(
     state: LedgerState, machine: Machine, to: MachineState, at: Instant, detail: str = ""
 ) -> None:
-    """Bring a machine into another state. Raises ValueError where the table has no such way."""
+    """Change a machine's state.
+
+    Raises: ValueError if `MACHINE_TRANSITIONS` does not have this transition.
+    """
     if to not in MACHINE_TRANSITIONS[machine.state]:
-        message = f"machine {machine.id}: no way from {machine.state} to {to}"
+        message = f"machine {machine.id}: no transition from {machine.state} to {to}"
         raise ValueError(message)
     with state.changing(machine):
         machine.state, machine.since, machine.absence = to, at, 0.0
@@ -222,7 +222,7 @@ def move(
 def fail(
     state: LedgerState, machine: Machine, failure: FailureClass, at: Instant, reason: str
 ) -> None:
-    """A machine is of no use: a slot is over at once, one that exists is to be ended."""
+    """Mark a machine or a slot as failed. A machine that exists becomes due for termination."""
     close_its_runner(state, machine, at, reason)
     with state.changing(machine):
         machine.failure = failure
@@ -230,7 +230,7 @@ def fail(
 
 
 def see(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """The machine spoke with its nonce just now."""
+    """Store that the agent has just sent an authenticated request."""
     with state.changing(machine):
         machine.last_seen = at
         machine.finished_at, machine.finished_reads = None, 0
@@ -240,7 +240,7 @@ def see(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 
 def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
-    """The machine leaves, and its registration with it."""
+    """End the registration of a machine that exits or is terminated."""
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
     if runner is None or RunnerState.DONE not in RUNNER_TRANSITIONS[runner.state]:
         return
@@ -252,14 +252,14 @@ def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: 
 def _failure_to_become_ready(
     machine: Machine, reason_code: TerminationReason
 ) -> FailureClass | None:
-    """What kept a machine from parking that is ended on this ground, if anything of its own did."""
+    """Return the failure of a machine that missed the deadline of its boot or health checks, or None."""
     return _LATE.get(machine.state) if reason_code is TerminationReason.DEADLINE else None
 
 
 def _is_unfit(state: LedgerState, machine: Machine, event: MachineExited) -> bool:
-    """Return whether a runner without a job left at once, or could not connect to GitHub.
+    """Return True if a runner without a job exited at once, or could not connect to GitHub.
 
-    One that could not connect leaves after minutes, and GitHub has deleted its registration as idle.
+    A runner that cannot connect exits after minutes. Its registration may already be deleted by then.
     """
     if event.reason is not ExitReason.NOT_CONNECTED:
         return _left_at_once(state, machine, event.at)
@@ -268,16 +268,16 @@ def _is_unfit(state: LedgerState, machine: Machine, event: MachineExited) -> boo
 
 
 def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
-    """Whether its runner never had a job, and left before GitHub could be blamed for that."""
+    """Return True if the runner exited without a job before GitHub should have given it one."""
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
     if runner is None or not _had_no_job(state, machine):
         return False
-    acknowledged = runner.listening_at
-    return acknowledged is None or at - acknowledged < HANDED_OUT_WITHIN
+    started = runner.listening_at
+    return started is None or at - started < HANDED_OUT_WITHIN
 
 
 def _had_no_job(state: LedgerState, machine: Machine) -> bool:
-    """Whether GitHub has given its runner no job so far; one that is over already does not count."""
+    """Return True if GitHub may still give the runner its first job. False for an ended registration."""
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
     return runner is not None and runner.job is None and runner.state in IDLE_STATES
 

@@ -1,7 +1,7 @@
-"""What an operator confirms: that a machine is nobody's, or that an older installation is this one.
+"""Applies operators' requests: to terminate an unverified machine, and to adopt an installation.
 
-It says what cannot be told, what speaks against a confirmation, and what one changes. It never
-ends a machine: a confirmed one is due, and the planner ends it.
+It also lists unverified machines, and returns the reasons against a request. A released machine becomes due,
+and the planner terminates it.
 """
 
 from collections.abc import Iterable
@@ -17,12 +17,12 @@ from autoscaler.model.runners import INSTALLATION_ID, machine_in_any_name, machi
 from autoscaler.model.unverified import UnverifiedMachine
 
 HEARD_WITHIN: Seconds = 900.0
-"""An agent that spoke within this time is alive: the silence after which GitHub is asked."""
+"""A machine is alive if its agent sent a request within this time."""
 
 SHOWN = 3
-"""How many names a refusal repeats."""
+"""Maximum number of names in a refusal."""
 
-_CONFIRM = "it ends by itself after its job; if it is nobody's: autoscaler terminate {}"
+_CONFIRM = "it terminates after its job; if no job needs it: autoscaler terminate {}"
 _TAKE_OVER = (
     "if the store of that installation was lost and no other controller uses it: "
     "autoscaler adopt {}; if one does, give this fleet another name"
@@ -38,7 +38,7 @@ _NO_STORES_ID = (
 
 
 def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedByOperator) -> None:
-    """It is due at once, on a ground of its own. Of one that is clear by now, nothing changes."""
+    """Make an unverified machine due for termination. A verified machine does not change."""
     machine = state.machines.get(event.machine)
     if machine is None or not machine.is_unverified:
         return
@@ -51,9 +51,9 @@ def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedBy
 
 
 def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver) -> None:
-    """The old id is ours from now on, and what it made is possibly at work.
+    """Use the adopted installation's ID from now on, and mark its machines as unverified.
 
-    What was made under the id before stays ours, by its record or by that former id.
+    Machines of the previous ID still belong to this fleet, by their records or by this former ID.
     """
     state.take_over(event.installation, event.at)
     for provider, known in state.foreign.items():
@@ -67,9 +67,9 @@ def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver)
 
 
 def unverified(state: LedgerState) -> list[UnverifiedMachine]:
-    """Everything that cannot be told, then ours that do not terminate, then other installations'.
+    """Return unverified machines, then machines that do not terminate, then other installations'.
 
-    Each part is sorted by the provider's id. O(machines).
+    Each part is sorted by the provider's ID. O(machines).
     """
     ours = [
         UnverifiedMachine(
@@ -125,10 +125,10 @@ def unverified(state: LedgerState) -> list[UnverifiedMachine]:
 def life_of(
     state: LedgerState, machine: Machine, at_work: Iterable[RunnerName], now: Instant
 ) -> str | None:
-    """What says that an unverified machine may be alive, or None.
+    """Return the evidence that an unverified machine may be alive, or None.
 
-    `at_work` are the registrations that GitHub shows busy or online. Which machine a registration
-    is on cannot be told where its machine is not in the store: it may be this one's.
+    `at_work` are the runners that GitHub shows online or busy. A runner whose machine is not in the
+    store may be on this machine.
     """
     heard = machine.last_seen
     if machine.nonce_hash and heard is not None and now - heard < HEARD_WITHIN:
@@ -150,7 +150,7 @@ def life_of(
 def refusal_of_takeover(
     state: LedgerState, installation: InstallationId, *, force: bool
 ) -> str | None:
-    """Why an installation is not taken over, and what to do about that; None where it may be."""
+    """Return why an installation cannot be adopted, and what to do; None if it can."""
     own = state.catalogue.installations.own
     if installation == own:
         return f"{own} is this installation already"
@@ -159,7 +159,7 @@ def refusal_of_takeover(
             f"{installation} is an id that this installation had before: all of it is ours already"
         )
     if not _is_a_stores_id(installation):
-        # It would stand in every runner's name, which GitHub bounds, and in filters.
+        # It would be in runner names, whose length GitHub limits, and in filters.
         return f"an installation's id is 8 of the characters 0 to 9 and a to f: {_NO_STORES_ID}"
     every = {one.installation for known in state.foreign.values() for one in known.values()}
     shown = {one for one in every if _is_a_stores_id(one)}
@@ -171,7 +171,7 @@ def refusal_of_takeover(
         for request in state.open_launch_requests.values()
     )
     if under_way:
-        # Their machines would carry the id that this installation gives up.
+        # Their machines would have the previous ID in their tags.
         return f"{under_way} calls to providers are under way: say it again in a minute"
     live = sum(one.occupies for one in state.machines.values())
     if live and not force:
@@ -185,7 +185,7 @@ def refusal_of_takeover(
 
 
 def _is_a_stores_id(installation: str) -> bool:
-    """Whether a store made it: what a tag says may be anybody's text."""
+    """Return True if a store could have created this ID. A tag may have any text."""
     return INSTALLATION_ID.fullmatch(installation) is not None
 
 
@@ -200,5 +200,5 @@ def _may_be_of(state: LedgerState, name: RunnerName, machine: Machine) -> bool:
     found = machine_in_any_name(state.catalogue.fleet, name)
     if found in state.machines:
         return found == machine.id
-    # An adopted machine has a name of its own here, and another one in its registration.
+    # The registration of an adopted machine has another machine ID in its name.
     return machine.slot < 0 and machine_in_name(state.catalogue, name) is not None

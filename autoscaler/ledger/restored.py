@@ -1,9 +1,9 @@
-"""What proves that the store is older than the world, as a restored backup is, and what then holds.
+"""Detects that the store is a restored backup, and marks its records as unverified.
 
-A machine that the store shows as idle may have been assigned since: it is kept as possibly at work
-until its own agent asks for an assignment. So is one from before the start that is silent while GitHub does
-not say who is at work. A job that the store shows as queued may have run: GitHub is asked before
-anything is launched for it. It never ends anything.
+- A machine that the store shows as idle may have been assigned after the backup. It counts as assigned until
+  its agent polls for an assignment. So does a silent machine from before the start of the controller, until
+  GitHub has listed its runners.
+- A job that the store shows as queued may have run. It is read at GitHub before a machine is launched for it.
 """
 
 from autoscaler.ledger.deadlines import due
@@ -23,17 +23,18 @@ NO_RUNNER_LIST_YET = (
 )
 LISTED_AT_GITHUB = "GitHub lists a runner of it that is not in the store"
 _REMOVED_BY_A_POLL = frozenset({STORE_IS_OLDER, NO_RUNNER_LIST_YET})
-"""A poll of the machine's own agent removes these. It does not remove LISTED_AT_GITHUB: GitHub's list is
-evidence of a job, and the job on a machine can poll as its agent does."""
+"""A poll of the agent clears these reasons. It does not clear LISTED_AT_GITHUB: GitHub's listing is evidence
+of a job, and a job on the machine can poll like the agent."""
 
 _SOON_HEARD = frozenset({MachineState.READY, MachineState.ASSIGNED})
-"""Their agents poll: after a start they have a moment to say so."""
+"""Agents of these machines poll. After a start they get some time for this."""
 
 
 def mark_older_records_unverified(state: LedgerState, at: Instant) -> None:
-    """After a list: where it brought a machine of a call that nobody knows, doubt what is older.
+    """Mark older machines and jobs as unverified if a machine has an unknown launch request.
 
-    O(1) while every machine is proven; else O(machines), and O(jobs) where there is such a machine.
+    Such a machine proves that the store is a restored backup. Costs O(1) while no machine is
+    unverified, else O(machines), plus O(jobs) if there is such a machine.
     """
     if not state.counters.possibly_assigned:
         return
@@ -53,9 +54,9 @@ def mark_older_records_unverified(state: LedgerState, at: Instant) -> None:
 def shown_at_github(
     state: LedgerState, name: RunnerName, at: Instant, why: str = STORE_IS_OLDER
 ) -> None:
-    """GitHub shows this runner online or at work: its machine has an assignment, whatever we know.
+    """Mark a runner's machine as assigned, because GitHub shows the runner online or busy.
 
-    A machine without a nonce may stand in another machine's slot, so `why` is not kept for it.
+    A machine without a nonce may be in another machine's slot, so it does not get `why` as its reason.
     """
     runner = state.runners.get(name)
     if runner is not None:
@@ -72,7 +73,7 @@ def shown_at_github(
 
 
 def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
-    """GitHub shows these registrations online or at work: each has been handed over."""
+    """Mark the machines of online or busy runners as assigned."""
     if not event.more:
         state.runners_listed_at[event.scope] = event.began_at
     for name in event.at_work:
@@ -80,9 +81,9 @@ def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
 
 
 def needs_runner_list(state: LedgerState) -> bool:
-    """Whether there is a machine that only a list of registrations can tell of. O(machines).
+    """Return True if a machine needs a new listing of runners to be verified. O(machines).
 
-    One that was requested before the start counts: it will say hello, and wait for a list then.
+    A machine requested before the start counts, because its attestation will wait for the listing.
     """
     started_at, listed_at = state.started_at, state.every_scope_listed_at
     return any(
@@ -93,19 +94,19 @@ def needs_runner_list(state: LedgerState) -> bool:
 
 
 def on_machine_marked_unverified(state: LedgerState, event: MachineMarkedUnverified) -> None:
-    """Its deadline has passed, and nothing says that it was not assigned since the store was written."""
+    """Mark the machine as unverified: it may have been assigned after the store was written."""
     _mark_machine_unverified(state, state.machines[event.machine], event.at, NO_RUNNER_LIST_YET)
 
 
 def closed_at_work(state: LedgerState, name: RunnerName, at: Instant) -> None:
-    """GitHub would not delete a registration that was handed to nobody: somebody has it."""
+    """Mark a registration as handed over if GitHub refused to delete it, because a machine uses it."""
     runner = state.runners.get(name)
     if runner is not None and runner.state is RunnerState.DONE:
         _was_handed_over(state, name, at)
 
 
 def asked_for_an_assignment(state: LedgerState, machine_id: MachineId, at: Instant) -> None:
-    """Its agent, with the nonce that we know, wants an assignment: it has none, and is ready."""
+    """Mark the machine as ready: its agent polls with the known nonce, so it has no assignment."""
     machine = state.machines.get(machine_id)
     if machine is None or machine.state is not MachineState.ASSIGNED:
         return
@@ -126,7 +127,7 @@ def asked_for_an_assignment(state: LedgerState, machine_id: MachineId, at: Insta
 
 
 def _found_with(state: LedgerState, machine: Machine) -> list[Machine]:
-    """Machines of its call that have not spoken: a list may have brought them, and guessed their slots."""
+    """Return machines of the same request without an attestation: their slots may be swapped."""
     request = state.launch_requests.get(machine.launch_request)
     slots = (state.machines.get(slot) for slot in request.slots) if request is not None else ()
     return [one for one in slots if one is not None and one.state is MachineState.LAUNCHED]
@@ -139,7 +140,7 @@ def _is_proof(machine: Machine) -> bool:
 def _mark_machine_unverified(
     state: LedgerState, machine: Machine, at: Instant, why: str = STORE_IS_OLDER
 ) -> None:
-    """Hold it to be at work, under whichever registration: what becomes of ours proves nothing."""
+    """Mark the machine as assigned with an unknown registration, unless that is impossible."""
     if machine.unverified and machine.reason in _REMOVED_BY_A_POLL and why == LISTED_AT_GITHUB:
         with state.changing(machine):
             machine.reason = why
@@ -160,7 +161,7 @@ def _mark_machine_unverified(
 
 
 def _may_have_been_assigned_since(state: LedgerState, machine: Machine) -> bool:
-    """Or under another registration. Who took one, or was given a job, gets no other."""
+    """Return True if the machine may have got another registration after the store was written."""
     if machine.is_unassigned:
         return True
     runner = state.runners.get(machine.runner) if machine.runner is not None else None
@@ -172,7 +173,7 @@ def _dispute_job(state: LedgerState, job: Job, at: Instant) -> None:
     read = job.read_at is not None and job.read_at >= state.started_at
     if job.state is not JobState.QUEUED or job.demand is None or job.disputed or read:
         return
-    state.dispute(job, at, "the store is older than the world")
+    state.dispute(job, at, "the store is older than its machines")
 
 
 def _was_handed_over(state: LedgerState, name: RunnerName, at: Instant) -> None:

@@ -1,7 +1,4 @@
-"""Runner records: from the recorded assignment to the end of the registration.
-
-It never decides to assignment, withdraw or delete; it keeps what was done and what GitHub made of it.
-"""
+"""Applies events of registrations: from the assignment to the end of the registration."""
 
 from autoscaler.ledger.cooldowns import count_failure, lift, note_job_given
 from autoscaler.ledger.deadlines import due
@@ -29,7 +26,7 @@ from autoscaler.model.runners import (
 
 
 def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:
-    """A machine is to get a registration; one of its account's turns to register is used."""
+    """Assign the machine, and use one registration of the account's budget."""
     machine = state.machines[event.machine]
     runner = Runner(event.name, event.machine, event.demand, RunnerState.NAMED, event.at, event.at)
     state.add(runner)
@@ -44,7 +41,7 @@ def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:
 
 
 def on_runner_registered(state: LedgerState, event: RunnerRegistered) -> None:
-    """GitHub has the registration."""
+    """Store GitHub's ID of the registration."""
     runner = state.runners.get(event.name)
     if runner is None:
         return
@@ -55,7 +52,7 @@ def on_runner_registered(state: LedgerState, event: RunnerRegistered) -> None:
 
 
 def on_runner_registration_failed(state: LedgerState, event: RunnerRegistrationFailed) -> None:
-    """GitHub has no registration of this name: its machine is ready again."""
+    """Make the machine ready again, and put registrations in this scope on hold."""
     runner = state.runners.get(event.name)
     if runner is None:
         return
@@ -66,13 +63,13 @@ def on_runner_registration_failed(state: LedgerState, event: RunnerRegistrationF
 
 
 def on_runner_handed_over(state: LedgerState, event: RunnerHandedOver) -> None:
-    """From here on nothing but its own word, GitHub's or its lifetime ends the machine."""
+    """Mark the registration as handed over: from now on the machine may run a job."""
     runner = state.runners.get(event.name)
     if runner is None:
         return
     with state.changing(runner):
         runner.handed_over_at = event.at
-        # Silent from here on, it is no supply after a while.
+        # If the runner stays silent, it stops counting as supply then.
         runner.retry_at = event.at + PASSED_OVER_AFTER
     machine = state.machines[runner.machine]
     with state.changing(machine):
@@ -82,7 +79,7 @@ def on_runner_handed_over(state: LedgerState, event: RunnerHandedOver) -> None:
 
 
 def on_runner_listening(state: LedgerState, event: RunnerListening) -> None:
-    """The machine starts the runner: idle until a job names it."""
+    """Mark the runner as listening: it is idle until GitHub names it for a job."""
     runner = state.runners.get(event.name)
     if runner is None:
         return
@@ -94,28 +91,28 @@ def on_runner_listening(state: LedgerState, event: RunnerListening) -> None:
 
 
 def on_deregistration_requested(state: LedgerState, event: RunnerDeregistrationRequested) -> None:
-    """No job may come to it any more as far as we are concerned; GitHub is told next."""
+    """Mark the registration as deregistering: it is no supply any more."""
     runner = state.runners.get(event.name)
     if runner is not None:
         _advance(state, runner, RunnerState.DEREGISTERING, event.at, event.reason)
 
 
 def on_runner_deregistered(state: LedgerState, event: RunnerDeregistered) -> None:
-    """The registration is gone and never left the controller: its machine is ready again."""
+    """Make the machine ready again: its registration was deleted before it was handed over."""
     runner = state.runners.get(event.name)
     if runner is not None:
         _give_machine_back(state, runner, event.at, event.reason)
 
 
 def on_runner_closed(state: LedgerState, event: RunnerClosed) -> None:
-    """The registration is over; what becomes of its machine is told separately."""
+    """End the registration. Other events change its machine."""
     runner = state.runners.get(event.name)
     if runner is not None:
         close_runner(state, runner, event.at, event.reason)
 
 
 def bind_job(state: LedgerState, runner: Runner, job: JobId, at: Instant) -> None:
-    """GitHub named this runner for a job."""
+    """Bind a job to the runner that GitHub named for it."""
     if (machine := state.machines.get(runner.machine)) is not None:
         note_job_given(state, machine, at)
     with state.changing(runner):
@@ -125,17 +122,17 @@ def bind_job(state: LedgerState, runner: Runner, job: JobId, at: Instant) -> Non
 
 
 def close_runner(state: LedgerState, runner: Runner, at: Instant, reason: str) -> None:
-    """End a registration for good."""
+    """End a registration."""
     _advance(state, runner, RunnerState.DONE, at, reason)
 
 
 def spend_registration(state: LedgerState, account: str, at: Instant) -> None:
-    """Use one of an account's turns to register."""
+    """Use one registration of an account's budget."""
     state.registration_levels[account] = (registration_level(state, account, at) - 1.0, at)
 
 
 def registration_level(state: LedgerState, account: str, at: Instant) -> float:
-    """How many runners the account may register now: a token bucket, full at the burst."""
+    """Return how many runners an account may register now (a token bucket)."""
     rate = state.catalogue.registration
     level, since = state.registration_levels.get(account, (float(rate.burst), at))
     return rate.refilled(level, at - since)

@@ -1,7 +1,7 @@
-"""Which repository a run's commit comes from, and which jobs may use which SKUs because of it.
+"""Whether a run's commit comes from a fork, and which jobs may use which SKUs because of it.
 
-GitHub says it of a run (`head_repository` beside `repository`: docs.github.com, REST "Workflow
-runs"), never of a job. Until it is known, a job is no demand for a SKU that takes no jobs of forks.
+GitHub shows this for a run (`head_repository` and `repository`: docs.github.com, REST "Workflow
+runs"), not for a job. Until it is known, a job is no demand for a SKU that does not run jobs of forks.
 """
 
 from itertools import islice
@@ -14,19 +14,19 @@ from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.runners import Runner
 
 FIRST_WAIT: Seconds = 15.0
-"""How long after a question about a run it is asked again, doubling to `LONGEST_WAIT`."""
+"""Delay before a run is read again. It doubles up to `LONGEST_WAIT`."""
 
 LONGEST_WAIT: Seconds = 600.0
 
 MOST_RUNS = 20_000
-"""Runs whose origin is remembered; the oldest is forgotten first, and may be read again."""
+"""Maximum number of runs whose origin is kept. The oldest is removed first, and may be read again."""
 
 OUTSIDE_ACCESS = "job_outside_access"
-"""A row of a machine's history: it ran a job that its SKU's `access` does not admit."""
+"""History event of a machine that ran a job that its SKU's `access` does not admit."""
 
 
 def on_run_read(state: LedgerState, event: RunRead) -> None:
-    """Admit the run's jobs, or keep them from the SKUs that take none of forks."""
+    """Admit the run's jobs, or refuse them for SKUs that do not run jobs of forks."""
     remember(state, event.run_id, event.from_fork)
     state.run_questions.pop(event.run_id, None)
     for job in tuple(state.unread.get(event.run_id, {}).values()):
@@ -41,7 +41,7 @@ def on_run_read(state: LedgerState, event: RunRead) -> None:
 
 
 def on_run_read_requested(state: LedgerState, event: RunReadRequested) -> None:
-    """The question is on its way; if no answer comes, it is asked again later."""
+    """Schedule the next read of the run, in case no answer arrives."""
     if event.run_id not in state.unread:
         return
     last = state.run_questions.get(event.run_id)
@@ -53,7 +53,7 @@ def on_run_read_requested(state: LedgerState, event: RunReadRequested) -> None:
 
 
 def remember(state: LedgerState, run_id: int, from_fork: bool) -> None:
-    """Keep a run's origin for its jobs to come."""
+    """Keep a run's origin for its later jobs."""
     state.run_origins.pop(run_id, None)
     state.run_origins[run_id] = from_fork
     for oldest in tuple(islice(state.run_origins, max(0, len(state.run_origins) - MOST_RUNS))):
@@ -61,12 +61,15 @@ def remember(state: LedgerState, run_id: int, from_fork: bool) -> None:
 
 
 def note_fork(state: LedgerState, job: Job, at: Instant) -> None:
-    """Note that no SKU of a job's labels takes jobs of forks."""
+    """Add to the history that no SKU with the job's labels runs jobs of forks."""
     state.note(job, at, Admission.FORK, "its run's head repository is a fork")
 
 
 def note_access(state: LedgerState, runner: Runner, job: Job, at: Instant) -> None:
-    """Note a job on a machine whose SKU does not admit it: GitHub admits whom the runner group does."""
+    """Add to the history that a machine runs a job that its SKU does not admit.
+
+    GitHub only checks whether the runner group admits the repository.
+    """
     machine = state.machines.get(runner.machine)
     sku = state.catalogue.skus.get(machine.sku) if machine is not None else None
     if machine is None or sku is None:
@@ -81,10 +84,10 @@ def note_access(state: LedgerState, runner: Runner, job: Job, at: Instant) -> No
 
 
 def note_outside_scope(state: LedgerState, event: JobObserved) -> None:
-    """Note a job that ran on a machine of ours though no scope covers its repository.
+    """Add to the history that a machine ran a job of a repository outside all scopes.
 
-    GitHub names the runner by its id, which is believed within the organization that it is registered
-    in. The record of the machine does not change: names are for anybody to choose.
+    The runner is found by GitHub's ID of the registration, within the organization in which it is
+    registered. Its name alone proves nothing, because anybody can choose a runner's name.
     """
     runner = state.runners.get(event.runner_name) if event.runner_name is not None else None
     if runner is None or event.runner_id is None or event.runner_id != runner.github_id:

@@ -1,7 +1,4 @@
-"""What a start makes of the records that the store kept: nobody was here to see them go on.
-
-It never decides what is sent, ended or assigned because of that.
-"""
+"""Adjusts the stored records when the controller starts."""
 
 from dataclasses import replace
 
@@ -19,7 +16,7 @@ from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 
 BEFORE_THE_START: Seconds = 0.001
-"""What is in the store came before the start, whatever the host's clock said then."""
+"""Stored moments are at least this long before the start, even if the host's clock was set back."""
 
 _AGEING = frozenset(
     {
@@ -51,7 +48,7 @@ HAPPENED: dict[type[Record], tuple[str, ...]] = {
     Job: ("updated_at", "read_at", "completed_at"),
     Rerun: ("created_at", "ended_at"),
 }
-"""What has happened, by our own clock or by GitHub's, which is taken for right."""
+"""Fields with moments in the past, by the controller's clock or GitHub's."""
 
 TO_COME: dict[type[Record], tuple[str, ...]] = {
     Machine: ("due",),
@@ -60,14 +57,14 @@ TO_COME: dict[type[Record], tuple[str, ...]] = {
     Job: ("probe_at",),
     Rerun: ("due",),
 }
-"""When we wanted to look at something again: to look too early does no harm."""
+"""Fields with moments in the future, when the controller looks again. Too early does no harm."""
 
 AWAITED: Seconds = 900.0
-"""Nothing is waited for longer than this after a start, for want of knowing by which clock it was set."""
+"""Maximum delay that is kept over a start, because the clock may have been set back."""
 
 
 def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
-    """Take up what was under way, after `absence` without anybody to decide."""
+    """Continue after `absence` seconds of downtime."""
     state.started_at, state.was_away = event.at, event.absence
     _set_right(state, event.at)
     for machine in tuple(state.machines.values()):
@@ -93,7 +90,7 @@ def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
 
 
 def _set_right(state: LedgerState, at: Instant) -> None:
-    """The host's clock was set back while nobody ran: nothing has happened after the start."""
+    """Correct moments after the start, in case the host's clock was set back."""
     kept: tuple[Record, ...] = (
         *state.machines.values(),
         *state.runners.values(),
@@ -102,7 +99,7 @@ def _set_right(state: LedgerState, at: Instant) -> None:
         *state.reruns.values(),
     )
     for record in kept:
-        # A call of the future is none that may still be repeated.
+        # A launch request from the future must not be repeated.
         back = REPEAT_WINDOW if isinstance(record, LaunchRequest) else BEFORE_THE_START
         _bring_back(state, record, HAPPENED[type(record)], at, at - back)
         latest = _latest(record, at)
@@ -113,7 +110,7 @@ def _set_right(state: LedgerState, at: Instant) -> None:
 
 
 def _latest(record: Record, at: Instant) -> Instant:
-    """Until when something may be waited for; one that only waits for its job's end has its week."""
+    """Return the latest moment for a delay. A rerun may wait a week for its job's end."""
     if isinstance(record, Rerun) and record.state is RerunState.WAITING:
         return record.created_at + GIVEN_UP_AFTER
     return at + AWAITED

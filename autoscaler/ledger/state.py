@@ -1,7 +1,6 @@
-"""The ledger's memory: the records, what was learned beside them, and what is still to be stored.
+"""The ledger's state: the records, what else is known, and the changes that are not stored yet.
 
-Every record changes inside `changing`, which takes it out of the indexes and puts it back. It
-never decides what an event means.
+Records change only inside `changing`, which updates the indexes.
 """
 
 from collections.abc import Iterator
@@ -31,7 +30,7 @@ from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
 
 MOST_CLASSES = 10_000
-"""Labels are strangers' words: what is remembered of them is bounded."""
+"""Maximum number of demand classes in the cache. Anybody who can start jobs chooses their labels."""
 
 _NOTHING = Changes()
 
@@ -64,7 +63,7 @@ class LedgerState(IndexedRecords):
         self._taken_over: Installations | None = None
 
     def use_catalogue(self, catalogue: Catalogue) -> None:
-        """Take over a catalogue; jobs keep the class they were given."""
+        """Use another catalogue. Jobs keep their class."""
         self.catalogue = catalogue
         self._classes: dict[tuple[str, tuple[str, ...], bool], DemandClass | None] = {}
         self._same: dict[DemandClass, DemandClass] = {}
@@ -78,19 +77,19 @@ class LedgerState(IndexedRecords):
     def class_of(
         self, repository: str, labels: tuple[str, ...], from_fork: bool = False
     ) -> DemandClass | None:
-        """The class of a job, remembered: a fleet sees the same few again and again."""
+        """Return the class of a job, from a cache."""
         key = (repository, labels, from_fork)
         if key not in self._classes:
             if len(self._classes) >= MOST_CLASSES:
                 self._classes.clear()
                 self._same.clear()
             found = classify(self.catalogue, repository, labels, from_fork=from_fork)
-            # One object for each class: the planner tells them apart by identity, which is cheap.
+            # One object for each class, because the planner compares classes by identity.
             self._classes[key] = self._same.setdefault(found, found) if found else None
         return self._classes[key]
 
     def admit(self, job: Job) -> None:
-        """Set a job's class, and whether it may use that: to be called while it is not indexed."""
+        """Set a job's class and admission. The job must not be in the indexes."""
         if job.from_fork is None and job.run_id is not None:
             job.from_fork = self.run_origins.get(job.run_id)
         job.demand = self.class_of(job.repository, job.labels)
@@ -107,12 +106,12 @@ class LedgerState(IndexedRecords):
 
     @property
     def every_scope_listed_at(self) -> Instant:
-        """When the older of all scopes' lists of registrations was begun; 0.0 before one of each."""
+        """Return when the oldest of all scopes' listings of runners began; 0.0 until each has one."""
         begun = (self.runners_listed_at.get(scope.key, 0.0) for scope in self.catalogue.scopes)
         return min(begun, default=0.0)
 
     def dispute(self, job: Job, at: Instant, why: str) -> None:
-        """Put a job in doubt: nothing is launched for it before GitHub was asked about it."""
+        """Mark a job as disputed: it is read at GitHub before a machine is launched for it."""
         with self.changing(job):
             job.disputed = True
         self.reads[job.id] = at
@@ -124,16 +123,16 @@ class LedgerState(IndexedRecords):
         self.note_row(HistoryRow(at, kind, key, event, detail[:500]))
 
     def note_row(self, row: HistoryRow) -> None:
-        """Add a row of history about a record that may have left memory."""
+        """Add a row of history, also about a record that is not in memory."""
         self._history.append(row)
 
     def cool(self, cooldown: Cooldown) -> None:
-        """Set a cooldown, or lift one (its `until` in the past)."""
+        """Set a cooldown, or end one (with `until` in the past)."""
         self.cooldowns[cooldown.key] = cooldown
         self._cooled[cooldown.key] = cooldown
 
     def take_over(self, installation: InstallationId, at: Instant) -> None:
-        """Bear another installation's id from now on; the one before is a former one."""
+        """Use another installation's ID from now on. The previous ID becomes a former one."""
         before = self.catalogue.installations
         self._taken_over = before.after_takeover(installation)
         self.use_catalogue(self.catalogue.with_installations(self._taken_over))
@@ -141,7 +140,7 @@ class LedgerState(IndexedRecords):
         self.note_row(HistoryRow(at, "installation", installation, "taken_over", was))
 
     def take_changes(self) -> Changes:
-        """What changed since the last taking."""
+        """Return what changed since the last call."""
         if not (self._touched or self._history or self._cooled or self._taken_over):
             return _NOTHING
         changes = Changes(
@@ -155,7 +154,7 @@ class LedgerState(IndexedRecords):
 
     @contextmanager
     def changing(self, record: Record) -> Iterator[None]:
-        """Change a record's fields inside; its indexes and the unsaved set follow."""
+        """Return a context in which the record's fields may change. Updates its indexes afterwards."""
         self.unindex(record)
         try:
             yield
@@ -164,7 +163,7 @@ class LedgerState(IndexedRecords):
             self._touched[kind_and_key(record)] = record
 
     def add(self, record: Record, *, stored: bool = False) -> None:
-        """Take a new record in; `stored` ones come from the store and need no saving."""
+        """Add a record. `stored`: it comes from the store and need not be saved."""
         if isinstance(record, Job):
             self.jobs[record.id] = record
         elif isinstance(record, LaunchRequest):
@@ -180,7 +179,7 @@ class LedgerState(IndexedRecords):
             self._touched[kind_and_key(record)] = record
 
     def drop(self, record: Record) -> None:
-        """Forget a record that has ended; its row stays in the store."""
+        """Remove a record from memory. Its row stays in the store."""
         self.unindex(record)
         if isinstance(record, Job):
             del self.jobs[record.id]
@@ -195,7 +194,7 @@ class LedgerState(IndexedRecords):
 
 
 def kind_and_key(record: Record) -> tuple[str, str]:
-    """A record's kind, as history calls it, and its key as text."""
+    """Return a record's kind, as in the history, and its key as text."""
     if isinstance(record, Job):
         return "job", str(record.id)
     if isinstance(record, Machine):

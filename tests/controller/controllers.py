@@ -21,7 +21,7 @@ from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.controller.terminator import Terminator
 from autoscaler.controller.unmatched import UnmatchedJobs
-from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
+from autoscaler.ledger.ledger import KEPT_FOR, Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.events import ControllerStarted, Event, JobObserved
@@ -153,7 +153,7 @@ class Controller:
     async def resume(self) -> None:
         """Take over what the store holds."""
         now = self.world.clock.now()
-        saved = await self.world.store.load(now - REMEMBERED_FOR)
+        saved = await self.world.store.load(now - KEPT_FOR)
         self._begin(saved.arrived_until if saved.arrived_until is not None else now)
         self.journal.ledger.restore(
             (*saved.launch_requests, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),

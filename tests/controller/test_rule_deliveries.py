@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, StoreError
-from autoscaler.ledger.ledger import REMEMBERED_FOR
+from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.server.completion import Completion
@@ -233,7 +233,7 @@ async def test_a_rerun_that_repeats_an_old_jobs_end_brings_nothing_back_to_life(
     await queue(controller, 1)
     await say(controller, 1, C)
     await controller.turn()
-    await world.clock.sleep(REMEMBERED_FOR + 60.0)
+    await world.clock.sleep(KEPT_FOR + 60.0)
     await controller.turn()
     assert controller.state.jobs == {}
     for number, late in enumerate((Q, P, C), 100):

@@ -249,7 +249,10 @@ def test_nothing_given_and_no_reason_counts_as_no_capacity() -> None:
     world.send(1)
     world.answer("c")
     assert cooldowns(world) == {f"offering:{A}": 180.0, f"offering:{B}": 180.0}
-    assert world.state.cooldowns[f"offering:{A}"].reason == "Empty: nothing given and no reason"
+    assert (
+        world.state.cooldowns[f"offering:{A}"].reason
+        == "Empty: the provider launched no machine and gave no reason"
+    )
     assert world.machine("c0").reason == "the provider gave fewer and no reason"
 
 

@@ -124,7 +124,7 @@ def test_a_call_that_is_never_answered() -> None:
         (1.0, "launch_request", "c", "unknown", "timed out"),
         (2.0, "launch_request", "c", "sent", "attempt 2"),
         (3.0, "launch_request", "c", "unknown", "timed out again"),
-        (64.0, "machine", "c0", "failed", "no answer, and in no list"),
+        (64.0, "machine", "c0", "failed", "no answer, and in no listing"),
         (64.0, "launch_request", "c", "written_off", "1 of 1 slots"),
     ]
     assert world.call().settled_at == world.now
@@ -260,11 +260,11 @@ def test_a_job_that_is_passed_over_until_it_is_tried_again() -> None:
         world.observe(1, JobState.QUEUED, read=True)
     assert told(world) == [
         (180.0, "job", "1", "passed_over", f"by {first}"),
-        (180.0, "job", "1", "disputed", f"{first} was not given it, or has it"),
+        (180.0, "job", "1", "disputed", f"{first} did not get it, or runs it"),
         (180.0, "runner", first, "passed_over", ""),
         (240.0, "job", "1", "passed_over", f"by {second}"),
         (240.0, "job", "1", "held", f"passed over by {first}, {second}"),
-        (240.0, "job", "1", "disputed", f"{second} was not given it, or has it"),
+        (240.0, "job", "1", "disputed", f"{second} did not get it, or runs it"),
         (240.0, "runner", second, "passed_over", ""),
         (840.0, "job", "1", "probe", "passed over by 2 runners"),
     ]

@@ -417,7 +417,7 @@ def test_history_tells_who_passed_over_whom() -> None:
     leaves_idle(world, "d")
     world.starts(2, "x")
     names = [f"ci-0badcafe-{m}0-1" for m in "abd"]  # codespell:ignore abd
-    asked = [("disputed", f"{name} was not given it, or has it") for name in names]
+    asked = [("disputed", f"{name} did not get it, or runs it") for name in names]
     rows = [(r.event, r.detail) for r in world.ledger.take_changes().history if r.kind == "job"]
     assert rows[1:-1] == [
         ("passed_over", f"by {names[0]}"),

@@ -12,7 +12,7 @@ from autoscaler.ledger.interruptions import (
     SIBLINGS_AWAITED,
     due_reruns,
 )
-from autoscaler.ledger.ledger import REMEMBERED_FOR
+from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.cooldowns import active_cooldown, offering_key
@@ -748,7 +748,7 @@ def test_a_job_that_github_names_hours_after_its_machine_was_taken_is_run_again(
 
 def test_a_machine_that_was_taken_from_its_runner_is_remembered_for_a_day_only() -> None:
     world, _ = taken_unnamed()
-    world.after(DAY + REMEMBERED_FOR)
+    world.after(DAY + KEPT_FOR)
     assert set(world.state.machines) == {"c0"}
     world.after(1.0)
     assert (world.state.machines, world.state.runners) == ({}, {})

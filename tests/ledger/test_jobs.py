@@ -311,7 +311,7 @@ def test_a_job_whose_end_nobody_tells_is_over_when_github_s_time_for_it_is(
     job = world.job(1)
     assert (job.state, job.conclusion, job.completed_at) == (COMPLETED, "stale", world.now)
     (row,) = world.ledger.take_changes().history
-    assert row.detail == f"{state} for longer than GitHub lets a job be"
+    assert row.detail == f"{state} for longer than GitHub allows"
     assert (world.state.queues, world.state.reads) == ({}, {})
     assert not +world.state.in_progress
 

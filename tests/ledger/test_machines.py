@@ -257,7 +257,7 @@ def test_only_a_assigned_machine_exits(stage: str) -> None:
 
 def test_a_way_that_is_not_in_the_table_is_an_error() -> None:
     world = at_stage("launched", World())
-    with pytest.raises(ValueError, match="machine c0: no way from launched to ready"):
+    with pytest.raises(ValueError, match="machine c0: no transition from launched to ready"):
         move(world.state, world.machine("c0"), MachineState.READY, START)
 
 

@@ -5,7 +5,7 @@ from types import FrameType
 
 import pytest
 
-from autoscaler.ledger.ledger import FORGOTTEN_AT_ONCE, REMEMBERED_FOR
+from autoscaler.ledger.ledger import KEPT_FOR, PRUNED_AT_ONCE
 from autoscaler.ledger.state import MOST_CLASSES, kind_and_key
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
@@ -205,9 +205,9 @@ def test_a_job_that_is_recalled_has_today_s_class() -> None:
 
 def test_of_thousands_that_ended_together_a_part_leaves_memory_at_once() -> None:
     world = World()
-    for job in range(1, FORGOTTEN_AT_ONCE + 3):
+    for job in range(1, PRUNED_AT_ONCE + 3):
         world.completes(job)
-    world.after(REMEMBERED_FOR + 1.0)
+    world.after(KEPT_FOR + 1.0)
     assert len(world.state.jobs) == 2
     world.after(0.0)
     assert not world.state.jobs
@@ -234,7 +234,7 @@ def test_the_slots_of_a_large_call_are_forgotten_in_proportion() -> None:
         before = sys.getprofile()
         sys.setprofile(count)
         try:
-            world.after(REMEMBERED_FOR + 1.0)
+            world.after(KEPT_FOR + 1.0)
         finally:
             sys.setprofile(before)
         assert not world.state.machines

@@ -103,7 +103,7 @@ def test_each_is_shown_whole_and_in_the_order_of_the_provider_s_names() -> None:
         START,
         "t0",
         "of a call that is not in the store",
-        "it ends by itself after its job; if it is nobody's: autoscaler terminate x-i-9",
+        "it terminates after its job; if no job needs it: autoscaler terminate x-i-9",
     )
     assert found[3] == UnverifiedMachine(
         None,

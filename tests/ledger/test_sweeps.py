@@ -93,7 +93,7 @@ def test_writing_off_settles_the_call_and_holds_its_option() -> None:
     world.lists(listed("i-1"))
     assert world.states() == {"c0": "launched", "c1": "failed"}
     lost = world.machine("c1")
-    assert (lost.failure, lost.reason) == (FailureClass.UNKNOWN, "no answer, and in no list")
+    assert (lost.failure, lost.reason) == (FailureClass.UNKNOWN, "no answer, and in no listing")
     assert (world.call().state, world.call().settled_at) == (
         LaunchRequestState.SETTLED,
         START + 210,

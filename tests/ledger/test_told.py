@@ -72,7 +72,7 @@ def test_a_job_s_history_tells_of_its_machine_and_of_what_follows() -> None:
     assert [row for row in rows if row[1] == "job"] == [
         (1.0, "job", "1", "interrupted", "spot_interruption of c0"),
         (2.0, "job", "1", "completed", "webhook"),
-        (2.0, "job", "1", "rerun_due", "its machine was taken from under it"),
+        (2.0, "job", "1", "rerun_due", "its machine was interrupted"),
         (3.0, "job", "1", "rerun_accepted", "words"),
     ]
     rerun = world.state.reruns[JobId(1)]
@@ -114,7 +114,7 @@ def test_a_doubted_machine_that_asks_for_a_assignment() -> None:
     assert rows == [
         (3601.0, "machine", "x-i-9", "adopted", "of a call that is not in the store"),
         (3601.0, "machine", "c0", "assigned", older),
-        (3601.0, "job", "1", "disputed", "the store is older than the world"),
+        (3601.0, "job", "1", "disputed", "the store is older than its machines"),
         (3603.0, "machine", "c0", "ready", "its agent asks for an assignment"),
     ]
 

@@ -36,7 +36,7 @@ from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.controller.rerunner import Rerunner
 from autoscaler.controller.syncing import Syncing
 from autoscaler.controller.terminator import Terminator
-from autoscaler.ledger.ledger import REMEMBERED_FOR, Ledger
+from autoscaler.ledger.ledger import KEPT_FOR, Ledger
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.events import ControllerStarted
@@ -139,7 +139,7 @@ class ControllerProcess:
     async def _life(self) -> None:
         ports = self._ports
         now = ports.clock.now()
-        saved = await ports.store.load(now - REMEMBERED_FOR)
+        saved = await ports.store.load(now - KEPT_FOR)
         parts = Parts(ports, saved, self._crashed)
         journal = parts.journal
         journal.ledger.restore(
