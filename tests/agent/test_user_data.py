@@ -146,7 +146,7 @@ def test_refuses_a_key_and_what_ec2_would_not_take(system: OperatingSystem) -> N
     certificate, key = make_certificate("127.0.0.1")
     with pytest.raises(ValueError, match="private key"):
         render_user_data(system, URL, "p", SHA, (certificate + key).decode())
-    with pytest.raises(ValueError, match="EC2 takes"):
+    with pytest.raises(ValueError, match="EC2 allows"):
         render_user_data(system, URL, "p", SHA, certificate.decode() * 40)
 
 

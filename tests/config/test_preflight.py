@@ -150,7 +150,7 @@ def _grow(file: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "what"),
     [
-        (lambda file: file.write_text("none"), "mine.pem: no PEM certificates"),
+        (lambda file: file.write_text("none"), "mine.pem: contains no readable PEM certificate"),
         (lambda file: file.write_text(certificate(curve_key())), "mine.pem: a certificate's key"),
         (_grow, '"mine.pem" is larger than 1024 KiB'),
     ],

@@ -75,7 +75,7 @@ def provider(api: ScriptedApi, sku: Ec2Sku) -> Ec2Provider:
 
 
 def spot_order(call: LaunchRequestId) -> LaunchOrder:
-    return order(CapacityType.SPOT, call=call)
+    return order(CapacityType.SPOT, launch_request=call)
 
 
 async def test_requests_name_the_template_of_the_image_that_was_drawn() -> None:
@@ -101,7 +101,7 @@ async def test_a_canary_that_is_not_there_stops_its_trial_and_nothing_else() -> 
     with capture_logs() as logs:
         template = template_of(await ec2.prepare(spot_order(CALLS[0])))
     assert api.images[template] == "gpu-*"
-    (line,) = [line for line in logs if line["event"] == "canary_not_launched"]
+    (line,) = [line for line in logs if line["event"] == "canary_image_unusable"]
     assert line["sku"] == SKU.name
     assert "next-*" in line["error"]
 

@@ -213,7 +213,7 @@ def test_a_certificate_file_that_cannot_be_used_is_named(tmp_path: Path) -> None
     with pytest.raises(ValueError, match=r"absent\.pem: No such file"):
         pinned_certificates(REGION, [tmp_path / "absent.pem"])
     (tmp_path / "empty.pem").write_bytes(b"nothing\n")
-    with pytest.raises(ValueError, match=r"empty\.pem: no PEM"):
+    with pytest.raises(ValueError, match=r"empty\.pem: contains no readable PEM"):
         pinned_certificates(REGION, [tmp_path / "empty.pem"])
 
 

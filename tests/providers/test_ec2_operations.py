@@ -26,7 +26,7 @@ INSTANCE = {
     "CpuOptions": {"CoreCount": 4, "ThreadsPerCore": 2},
     "Tags": [
         {"Key": f"autoscaler:{key}", "Value": f"the {key}"}
-        for key in ("fleet", "installation", "sku", "call")
+        for key in ("fleet", "installation", "sku", "launch-request")
     ]
     + [{"Key": "Name", "Value": "another's"}],
 }
@@ -168,7 +168,7 @@ CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], obje
                 (
                     *("i-1", "terminated", "g5.xlarge", "us-east-1a", "spot", "windows", "ami-1"),
                     *("2026-11-22T10:00:00Z", "Server.Gone: it left", "the installation"),
-                    *("the sku", "the call", "the fleet", "dedicated", 8, "Server.Gone"),
+                    *("the sku", "the launch-request", "the fleet", "dedicated", 8, "Server.Gone"),
                 ),
                 (
                     *("i-2", "running", "g5.xlarge", "", "on-demand", "", ""),

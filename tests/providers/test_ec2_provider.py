@@ -133,7 +133,7 @@ async def test_an_image_that_does_not_exist_is_a_configuration_error(
 async def test_an_order_for_a_sku_that_is_not_on_ec2_is_a_configuration_error(
     provider: Ec2Provider, make_order: MakeOrder
 ) -> None:
-    with pytest.raises(ProviderError, match="other is not for EC2"):
+    with pytest.raises(ProviderError, match="other is not a SKU on EC2"):
         await provider.prepare(replace(make_order(1, "t"), sku=SkuName("other")))
 
 

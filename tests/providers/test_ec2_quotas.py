@@ -16,7 +16,7 @@ from autoscaler.providers.ec2.account_limits import AccountLimits
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.instance_types import instance_types, quota
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.quotas import QUOTA_CODES, left_for_us, used_by_others
+from autoscaler.providers.ec2.quotas import QUOTA_CODES, available_quotas, used_by_others
 from autoscaler.providers.ec2.rows import InstanceRow, QuotaRow
 from autoscaler.providers.ec2.settings import Ec2Settings
 from tests.providers.conftest import REGION, Borrowed
@@ -145,7 +145,7 @@ def test_others_count_by_family_and_capacity_type_and_this_fleet_does_not() -> N
 
 def test_what_is_left_is_never_less_than_nothing() -> None:
     quotas = {"spot/P": 8, "on-demand/P": 8, "spot/F": 8}
-    assert left_for_us(ProviderName("east"), quotas, {"spot/P": 5, "on-demand/P": 9}) == {
+    assert available_quotas(ProviderName("east"), quotas, {"spot/P": 5, "on-demand/P": 9}) == {
         "east/spot/P": 3,
         "east/on-demand/P": 0,
         "east/spot/F": 8,

@@ -148,7 +148,7 @@ def test_an_on_demand_call_takes_the_types_in_order() -> None:
         ("g5.4xlarge", "subnet-b", "us-east-1b", 1.0),
     ]
     tags = {one["ResourceType"]: one["Tags"] for one in body["TagSpecifications"]}
-    assert {"Key": "autoscaler:call", "Value": "c-1"} in tags["instance"]
+    assert {"Key": "autoscaler:launch-request", "Value": "c-1"} in tags["instance"]
     assert tags["fleet"] == tags["instance"] == tags["volume"]
     assert text == json.dumps(body, sort_keys=True, separators=(",", ":"))
 
@@ -205,6 +205,6 @@ def test_settings_that_ec2_would_refuse_are_refused_here() -> None:
         replace(SETTINGS, subnets=())
     with pytest.raises(ValueError, match="fit into a tag"):
         replace(SETTINGS, fleet="")
-    with pytest.raises(ValueError, match="at least one request"):
+    with pytest.raises(ValueError, match="at least 1"):
         Bucket(0, 1)
     assert "hello" not in repr(SKU)

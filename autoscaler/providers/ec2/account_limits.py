@@ -1,9 +1,8 @@
-"""What the account may have: Service Quotas' last word on each quota, and the operator's.
+"""Reads the account's vCPU quotas from Service Quotas; configured values replace them.
 
-Without permission to ask Service Quotas, or without an answer, the last value of each quota stays
-in use. A quota that was never read has no limit here, and EC2's refusals hold it back. AWS's
-default for new accounts takes no part: it is 0 for GPUs, so an account that has more would launch
-nothing.
+If a read fails, the last values stay in use. A quota that was never read has no limit here; EC2 then
+refuses what exceeds it. AWS's default quotas are not used: they are 0 for GPUs, so an account with a
+higher quota would launch nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from autoscaler.providers.ec2.settings import Ec2Settings
 
 
 class AccountLimits:
-    """One region's quotas, as `QuotaLimits` demands it. Nothing is asked before `read`."""
+    """Implements `QuotaLimits` for one region. Sends no request before `read`."""
 
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock) -> None:
         self._configured = settings.quotas
@@ -48,7 +47,7 @@ class AccountLimits:
         return found
 
     async def read(self) -> dict[str, int]:
-        """Read the quotas, and return vCPUs by quota name; `problem` says whether that failed."""
+        """Read the quotas and return vCPUs by quota name. If that fails, `problem` is the error."""
         try:
             rows = await self._listed()
         except (ProviderError, OutcomeUnknownError) as error:

@@ -10,12 +10,12 @@ from autoscaler.providers.ec2.rows import ImageRow, QuotaRow, SubnetRow, Templat
 
 
 def get_caller_identity(clients: Clients, _: Arguments) -> str:
-    """The account's id."""
+    """Return the account's id."""
     return str(clients.sts.get_caller_identity()["Account"])
 
 
 def describe_subnets(clients: Clients, arguments: Arguments) -> list[SubnetRow]:
-    """The subnets named in `ids`."""
+    """Return the subnets with these `ids`."""
     answer = clients.ec2.describe_subnets(SubnetIds=list(arguments["ids"]))
     return [
         SubnetRow(one["SubnetId"], one["AvailabilityZone"], one["AvailableIpAddressCount"])
@@ -26,7 +26,7 @@ def describe_subnets(clients: Clients, arguments: Arguments) -> list[SubnetRow]:
 def describe_instance_type_offerings(
     clients: Clients, arguments: Arguments
 ) -> tuple[list[tuple[str, str]], str | None]:
-    """One page of what the zones in `zones` sell, as (instance type, zone)."""
+    """Return one page of the instance types that `zones` offer, as (instance type, zone)."""
     parameters: dict[str, Any] = {
         "LocationType": "availability-zone",
         "Filters": [{"Name": "location", "Values": list(arguments["zones"])}],
@@ -42,7 +42,7 @@ def describe_instance_type_offerings(
 
 
 def describe_images(clients: Clients, arguments: Arguments) -> tuple[list[ImageRow], str | None]:
-    """One page of the available images with a name like `name` and of `owner`."""
+    """Return one page of the available images of `owner` whose name matches the glob `name`."""
     parameters: dict[str, Any] = {
         "Owners": [arguments["owner"]],
         "Filters": [
@@ -88,7 +88,10 @@ def create_launch_template(clients: Clients, arguments: Arguments) -> str:
 def describe_launch_templates(
     clients: Clients, arguments: Arguments
 ) -> tuple[list[TemplateRow], str | None]:
-    """The launch template of a `name`; or one page of those with all of these `tags`, as below."""
+    """Return the launch template with this `name`, or one page of those with all of these `tags`.
+
+    A tag matches if it has one of the values given for it.
+    """
     parameters: dict[str, Any]
     if "name" in arguments:
         parameters = {"LaunchTemplateNames": [arguments["name"]]}
@@ -110,9 +113,9 @@ def delete_launch_template(clients: Clients, arguments: Arguments) -> None:
 
 
 def describe_volumes(clients: Clients, arguments: Arguments) -> tuple[list[tuple[str]], str | None]:
-    """One page of the volumes with all of these `tags` that no instance has.
+    """Return one page of the volumes with all of these `tags` that are attached to no instance.
 
-    A tag has one of the values given for it.
+    A tag matches if it has one of the values given for it.
     """
     parameters = _tagged(arguments, 500)
     parameters["Filters"].append({"Name": "status", "Values": ["available"]})
@@ -128,9 +131,9 @@ def delete_volume(clients: Clients, arguments: Arguments) -> None:
 def list_service_quotas(
     clients: Clients, arguments: Arguments
 ) -> tuple[list[QuotaRow], str | None]:
-    """One page of EC2's quotas as they are applied to the account.
+    """Return one page of EC2's quotas with the values applied to the account.
 
-    A quota without a value says why in its ErrorReason, and is left out (Service Quotas API
+    Leaves out quotas without a value, which have an ErrorReason instead (Service Quotas API
     Reference, ServiceQuota).
     """
     parameters: dict[str, Any] = {"ServiceCode": "ec2", "MaxResults": 100}

@@ -1,7 +1,4 @@
-"""Converts EC2's rows into the model's types: answers to launches, and listed machines.
-
-Pure. It adds only the cost and the quota usage of a machine.
-"""
+"""Converts EC2's rows into the model's types: results of launches, and listed machines. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -36,7 +33,7 @@ def launch_answer(
     failures = tuple(_failure(provider, kind, row) for row in errors)
     if not failures and len(machines) < target["TotalTargetCapacity"]:
         missing = target["TotalTargetCapacity"] - len(machines)
-        message = f"{missing} fewer than asked for, and no reason given"
+        message = f"EC2 launched {missing} fewer machines than requested, and gave no reason"
         failures = (LaunchFailure(FailureClass.UNKNOWN, "Unfulfilled", message),)
     return LaunchAnswer(machines, failures)
 
@@ -44,10 +41,10 @@ def launch_answer(
 def refused_override(
     provider: ProviderName, request: Mapping[str, Any], error: ProviderError
 ) -> tuple[str, ProviderError] | None:
-    """Return the subnet of the one override that a whole call was refused for, and the error of it.
+    """Return the subnet of the override that EC2 refused the whole request for, and its error.
 
-    None if none is named. EC2 names a full subnet, or an instance type and a zone that does not sell
-    it, in the message alone; without it all offerings of the call would be held.
+    None if EC2 names no override. EC2 names a full subnet, or an instance type and a zone without it,
+    only in the message. Without this, all offerings of the request would be put on hold.
     """
     unsupported = says_unsupported(error.code, error.message)
     if error.reach is not FailureScope.ZONE and not unsupported:
@@ -68,7 +65,7 @@ def refused_override(
 
 
 def _names(message: str, name: str) -> bool:
-    # EC2's message goes on with the zones that do sell it: "or choosing us-east-1a, us-east-1b".
+    # EC2's message also lists the zones that offer it: "or choosing us-east-1a, us-east-1b".
     said = re.split(r"\bor choosing\b", message)[0]
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", said) is not None
 
@@ -84,10 +81,10 @@ def _launched(row: FleetInstanceRow, image: str) -> LaunchedMachine:
 
 
 def _tried(errors: list[FleetErrorRow]) -> list[FleetErrorRow]:
-    """Return the errors of overrides that EC2 tried.
+    """Return the errors of the overrides that EC2 tried.
 
-    An instant fleet tries some three pools and labels the others `UnfulfillableCapacity`: beside a
-    code that says more, that one says nothing of its pool.
+    An instant fleet tries about three pools and reports `UnfulfillableCapacity` for the others. If
+    there are also other codes, this code says nothing about its pool.
     """
     concrete = [row for row in errors if row.code != NOT_TRIED]
     return concrete or errors
@@ -107,9 +104,10 @@ def _failure(provider: ProviderName, capacity_type: str, row: FleetErrorRow) -> 
 def listed_machine(
     settings: Ec2Settings, row: InstanceRow, prices: Prices | None = None
 ) -> ListedMachine:
-    """Return one listed machine, with the price for its SKU's operating system, else its platform's.
+    """Return one listed machine with its price and quota usage.
 
-    No `prices` are those of the settings.
+    The price is for the operating system of its SKU, or of its platform if the SKU is unknown.
+    `prices` defaults to those of the settings.
     """
     capacity_type = _capacity_type(row.lifecycle)
     terminated, leaving = row.state == "terminated", row.state in _ENDING

@@ -14,7 +14,7 @@ from autoscaler.providers.ec2.throttle import Throttle
 
 
 class MeteredApi:
-    """An `Api` around another one. Time spent waiting for a bucket is not counted as the call's."""
+    """An `Api` that wraps another one. The measured time does not include the wait for a bucket."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class MeteredApi:
         return answer
 
     async def close(self) -> None:
-        """Close what it wraps."""
+        """Close the wrapped `Api`."""
         await self._api.close()
 
 
 def _machines(operation: str, arguments: Mapping[str, Any]) -> int:
-    """How many machines a call starts or ends."""
+    """Return how many machines a call launches or terminates."""
     if operation == "CreateFleet":
         return int(arguments["TargetCapacitySpecification"]["TotalTargetCapacity"])
     return len(arguments["ids"]) if operation == "TerminateInstances" else 0

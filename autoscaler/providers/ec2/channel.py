@@ -1,7 +1,7 @@
-"""The controller's side of the worker process: starts it, sends calls, matches the answers.
+"""Runs the worker process: starts it, sends calls to it, and receives the answers.
 
-It decides whether a call without a good answer was refused or has an unknown outcome, and restarts a
-worker that died. It never repeats a call.
+Restarts a worker that ended. Raises ProviderError if AWS refused a call, and OutcomeUnknownError if
+AWS may have carried it out. Does not repeat calls.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ THREADS = 16
 
 
 class CallOutcomeUnknownError(OutcomeUnknownError):
-    """An unknown outcome with the code that EC2 or the connection gave."""
+    """A call with an unknown outcome. `code` is from EC2, or names the error of the connection."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -53,7 +53,7 @@ class _Running:
 
 
 class WorkerChannel:
-    """An `Api` over a worker process, started with the first call and after each death."""
+    """An `Api` in a worker process, which the first call starts, and each call after its end."""
 
     def __init__(
         self, region: str, endpoint_url: str | None = None, timeouts: Timeouts | None = None
@@ -74,7 +74,7 @@ class WorkerChannel:
 
     @property
     def pid(self) -> int | None:
-        """The worker's process id while one runs."""
+        """The worker's process id, or None if no worker is running."""
         running = self._running
         return None if running is None or running.ended else running.process.pid
 
@@ -83,7 +83,7 @@ class WorkerChannel:
         await self._worker()
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        """Make one call, once. Raises ProviderError or OutcomeUnknownError (see `Api`)."""
+        """Make one call, without retries. Raises ProviderError, OutcomeUnknownError (see `Api`)."""
         async with self._slots:
             answer = await self._exchange(operation, arguments)
         if "error" not in answer:
@@ -91,7 +91,7 @@ class WorkerChannel:
         raise _failure(answer)
 
     async def close(self) -> None:
-        """End the worker; calls still under way have unknown outcomes."""
+        """End the worker. Calls in flight get an unknown outcome."""
         self._closed = True
         async with self._starting:
             running, self._running = self._running, None
@@ -110,10 +110,11 @@ class WorkerChannel:
                 await _send(running, frame)
                 answer: dict[str, Any] = await future
         except TimeoutError:
-            # A call that hangs past its own time-outs holds a thread for ever: start afresh.
+            # A call that hangs in spite of its timeouts blocks its thread, so a new worker is started.
             running.ended = True
             _kill(running.process)
-            raise CallOutcomeUnknownError("WorkerTimeout", f"{operation} got no answer") from None
+            text = f"{operation} got no answer in {self._timeouts.answer:g} s"
+            raise CallOutcomeUnknownError("WorkerTimeout", text) from None
         finally:
             running.pending.pop(number, None)
         return answer
@@ -129,7 +130,7 @@ class WorkerChannel:
             return self._running
 
     async def _start(self) -> _Running:
-        # A session of its own: a terminal's Ctrl-C is for the controller, which still needs it.
+        # In its own session, so that Ctrl-C in a terminal does not end it before the controller.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -147,7 +148,7 @@ class WorkerChannel:
 async def _send(running: _Running, frame: bytes) -> None:
     stdin = running.process.stdin
     assert stdin is not None
-    # A worker that died shows in `_read_answers`, which settles every pending call.
+    # If the worker has ended, `_read_answers` fails every pending call.
     with contextlib.suppress(ConnectionError):
         stdin.write(frame)
         await stdin.drain()
@@ -208,5 +209,5 @@ def _failure(answer: Mapping[str, Any]) -> Exception:
 
 
 def _seconds(text: str | None) -> Seconds | None:
-    # Retry-After may also be a date; EC2 sends none, so only the plain form is read.
+    # Retry-After may also be a date, but EC2 does not send dates.
     return float(text) if text is not None and text.isdecimal() else None

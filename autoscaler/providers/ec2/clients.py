@@ -1,4 +1,4 @@
-"""The AWS clients of the worker process. It sends nothing."""
+"""Creates the AWS clients of the worker process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
 
 Arguments = Mapping[str, Any]
-"""What an operation is called with: plain values by name, as they came through the channel."""
+"""The arguments of an operation: JSON values by name."""
 
 
 class Clients:
-    """The AWS clients, made on first use; each is safe to use from several threads."""
+    """The AWS clients, created on first use. Each can be used from several threads."""
 
     def __init__(self, make: Callable[[str], Any]) -> None:
         self._make = make

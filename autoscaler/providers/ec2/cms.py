@@ -19,8 +19,8 @@ from autoscaler.controller.ports.provider import ProofRefusedError
 MIN_KEY_BITS = 2048
 
 MAX_ELEMENTS = 192
-"""AWS's documents have 72. asn1crypto takes microseconds for each, on the caller's event loop: 0.15 ms
-for AWS's, 0.5 ms for the worst that is let through, 2 ms for 4 KiB of the smallest pieces."""
+"""AWS's documents have 72. The caller's event loop waits for asn1crypto: 0.15 ms for AWS's documents,
+0.5 ms for the slowest accepted ones. 4 KiB of the smallest elements would take 2 ms."""
 
 _CONSTRUCTED, _LONG_TAG, _LONG_LENGTH = 0x20, 0x1F, 0x80
 
@@ -28,8 +28,8 @@ _CONSTRUCTED, _LONG_TAG, _LONG_LENGTH = 0x20, 0x1F, 0x80
 def signed_content(message: bytes, pinned: Sequence[Certificate]) -> bytes:
     """Return the content if one of the pinned certificates signed it (RSA PKCS#1 v1.5, SHA-256).
 
-    Raises ProofRefusedError: malformed, certificate (no pinned one is named as the signer),
-    signature.
+    Raises ProofRefusedError with the reason `malformed`, `certificate` (the named signer is not
+    pinned) or `signature`.
     """
     try:
         _refuse_too_many(message)
@@ -39,21 +39,21 @@ def signed_content(message: bytes, pinned: Sequence[Certificate]) -> bytes:
         signature = signer["signature"].native
         serial = _signer_serial(signer)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
-        # asn1crypto parses lazily and reports what it cannot read by any of these.
+        # asn1crypto parses lazily, and raises any of these errors.
         raise ProofRefusedError("malformed", type(error).__name__) from None
     if attributes != {"content_type": "data", "message_digest": hashlib.sha256(content).digest()}:
-        raise ProofRefusedError("signature", "the signed digest is not the content's")
-    # The name only chooses among the pinned; the signature decides.
+        raise ProofRefusedError("signature", "the signed digest does not match the content")
+    # The serial number only selects the certificate. The signature proves the signer.
     named = [one for one in pinned if one.serial_number == serial]
     if not named:
         raise ProofRefusedError("certificate", "no pinned certificate is named as the signer")
     if not any(_verifies(one, signature, signed) for one in named):
-        raise ProofRefusedError("signature", "the signature is not the pinned certificate's")
+        raise ProofRefusedError("signature", "the signature does not match the pinned certificate")
     return content
 
 
 def _refuse_too_many(message: bytes) -> None:
-    """Walk over tags and lengths alone, into what is constructed. Raises ValueError, IndexError."""
+    """Count the elements by their tags and lengths. Raises ValueError, IndexError."""
     at = count = 0
     while at < len(message):
         tag, length = message[at], message[at + 1]
@@ -92,7 +92,7 @@ def _parts(message: bytes) -> tuple[bytes, Any]:
 
 
 def _signed_attributes(signer: Any) -> bytes:
-    # What is signed is the SET OF with its own tag, not the [0] it stands under (RFC 5652, 5.4).
+    # The signature covers the attributes with the tag SET OF instead of [0] (RFC 5652, 5.4).
     encoded: bytes = signer["signed_attrs"].untag().dump()
     return encoded
 
@@ -105,7 +105,7 @@ def _attribute_values(signer: Any) -> dict[str, object]:
             continue
         values = attribute["values"]
         if name in wanted or len(values) != 1:
-            raise ValueError(f"{name} is not there exactly once")
+            raise ValueError(f"{name} does not occur exactly once")
         wanted[name] = values[0].native
     if len(wanted) != 2:
         raise ValueError("content type and digest are not both signed")

@@ -1,7 +1,7 @@
-"""Deletes unused launch templates and volumes that launches have left behind.
+"""Deletes unused launch templates, and volumes without an instance.
 
-It selects resources by the tags of this installation's id and its former ids, and deletes only those that
-nothing can still need. A failed deletion does not stop the others. It never terminates a machine.
+Selects resources by their tags: the fleet, and this installation's id or one of its former ids. A
+failed deletion does not stop the others. Does not terminate machines.
 """
 
 from collections import defaultdict
@@ -23,16 +23,16 @@ from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.tags import FLEET, INSTALLATION
 
 TEMPLATE_KEPT_FOR: Seconds = 3600.0
-"""A launch template that was created or used this recently may be in a call in flight. A process does not
-know which ones the earlier process used, so it deletes none for this long after its start."""
+"""A launch template that was created or used this recently may be in a request in flight. A new process
+does not know which ones the earlier process used, so it deletes none for this long."""
 
 ORPHANED_AFTER: Seconds = 1800.0
 """EC2 deletes a volume some time after its instance. After this time without one, it is an orphan."""
 
 MOST_AT_ONCE = 100
-"""Deletions of a kind in one collection: they share EC2's buckets with launches of other tools."""
+"""Deletions of each kind in one run. They share EC2's rate limits with the account's other users."""
 
-_NO_MATTER = frozenset(
+_NOT_NEEDED = frozenset(
     {
         "InvalidLaunchTemplateId.NotFound",
         "InvalidLaunchTemplateId.NotFoundException",
@@ -40,7 +40,7 @@ _NO_MATTER = frozenset(
         "VolumeInUse",
     }
 )
-"""The resource was deleted already, or the volume is in use again."""
+"""Codes for a resource that was already deleted, or a volume that is in use again."""
 
 _Due = Mapping[str, Callable[[], Awaitable[bool]]]
 """The deletions by id; each returns whether it was still necessary."""
@@ -51,7 +51,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Collector:
-    """Remembers when each orphan was first seen, and which deletions failed. One call at a time."""
+    """Deletes unused resources. Remembers orphaned volumes and failed deletions between calls."""
 
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock, resources: Resources) -> None:
         self.use(settings)
@@ -69,9 +69,8 @@ class Collector:
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete unused resources; return their ids.
 
-        `requests` are those that may still be sent. Failed deletions come last from then on, and the
-        first error is raised after the others were tried. Raises ProviderError,
-        OutcomeUnknownError.
+        `requests` are the launch requests that may still be sent. The next call tries deletions that
+        failed last. Raises the first ProviderError or OutcomeUnknownError, after all deletions.
         """
         deleted: list[str] = []
         problems: list[_Problem] = []
@@ -89,7 +88,7 @@ class Collector:
         if not problems:
             return tuple(deleted)
         if deleted:
-            _log.info("collected_in_part", ids=deleted)
+            _log.info("resources_partly_deleted", ids=deleted)
         raise problems[0]
 
     async def _templates(self, requests: Sequence[str]) -> _Due:
@@ -135,14 +134,14 @@ class Collector:
                     deleted.append(one)
             except OutcomeUnknownError as problem:
                 kept.add(one)
-                return [*problems, problem]  # each further one might take as long to say nothing
+                return [*problems, problem]  # the next deletions may time out too
             except ProviderError as problem:
-                if problem.code in _NO_MATTER:
+                if problem.code in _NOT_NEEDED:
                     continue
                 problems.append(problem)
                 if problem.failure is FailureClass.THROTTLED:
                     return problems
                 if one not in kept:
-                    _log.warning("not_deleted", id=one, error=str(problem))
+                    _log.warning("deletion_failed", id=one, error=str(problem))
                 kept.add(one)
         return problems

@@ -1,4 +1,4 @@
-"""Reads a machine's console output: the latest, else that of its last state transition."""
+"""Reads a machine's console output: the latest, or else that of its last state transition."""
 
 from autoscaler.controller.ports.provider import MOST_CONSOLE, ProviderError
 from autoscaler.model.identifiers import ProviderMachineId
@@ -6,8 +6,8 @@ from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.errors import first_part
 
 _NOT_NOW = frozenset({"IncorrectInstanceState", "UnsupportedOperation"})
-"""The latest output is for Nitro types alone (EC2 API Reference, GetConsoleOutput), and for
-machines that are up. For other machines EC2 has the output of the last state transition."""
+"""Errors for the latest output, which exists only for running machines of Nitro types (EC2 API
+Reference, GetConsoleOutput). Other machines have the output of their last state transition."""
 
 
 async def read_console(api: Api, machine: ProviderMachineId) -> str:

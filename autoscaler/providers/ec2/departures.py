@@ -21,7 +21,7 @@ from urllib3.exceptions import ConnectTimeoutError as NoConnectionInTimeError
 from urllib3.exceptions import NewConnectionError, ProxyError
 
 _TUNNEL_REFUSED = "Tunnel connection failed"
-"""How http.client begins what it raises when a proxy answers CONNECT with an error."""
+"""The beginning of http.client's error text if a proxy refuses CONNECT."""
 
 
 class Departures:
@@ -36,13 +36,13 @@ class Departures:
         return client
 
     def begin(self) -> None:
-        """Forget the thread's earlier calls."""
+        """Start a call in this thread: its request has not been sent."""
         self._of_this_thread.left = False
 
     def may_have_arrived(self, error: Exception) -> bool:
-        """Return whether AWS may have carried out the thread's call, which ended with `error`.
+        """Return whether AWS may have carried out the thread's call, which failed with `error`.
 
-        False where no credentials were found, and where no connection was made.
+        False if there were no credentials or no connection.
         """
         return self._of_this_thread.left and not _was_never_connected(error)
 
@@ -66,5 +66,5 @@ def _was_never_connected(error: Exception) -> bool:
 
 
 def _chain(error: Any) -> list[Any]:
-    """The error, what it wraps, and what it came from."""
+    """Return the error, its arguments and its cause."""
     return [error, *getattr(error, "args", ()), getattr(error, "__cause__", None)]

@@ -1,7 +1,7 @@
-"""Terminates machines in batches, so that one refused id does not stop the others.
+"""Terminates machines in batches.
 
-EC2 refuses a whole request for one bad id. This module removes that id and repeats the request for
-the others.
+EC2 refuses a whole request because of one bad id. This module removes that id, and repeats the request
+for the other machines.
 """
 
 import re
@@ -15,7 +15,7 @@ BATCH = 500
 """Machines per request, as in Karpenter; EC2 allows up to 1,000."""
 
 _ID = re.compile(r"\bi-[0-9a-f]+\b")
-_NOT_THERE = "InvalidInstanceID.NotFound"
+_NOT_FOUND = "InvalidInstanceID.NotFound"
 _REFUSED = frozenset(
     {"IncorrectInstanceState", "InvalidInstanceID.Malformed", "OperationNotPermitted"}
 )
@@ -26,26 +26,26 @@ async def terminate_machines(
 ) -> dict[ProviderMachineId, str]:
     """Request the termination of these machines; return the refused ones with EC2's reason.
 
-    Machines that EC2 does not know are omitted. Raises ProviderError when EC2
-    refuses without naming a machine, OutcomeUnknownError.
+    Machines that EC2 does not know count as terminated. Raises OutcomeUnknownError, and ProviderError
+    if EC2 refuses the request without naming a machine.
     """
     refused: dict[ProviderMachineId, str] = {}
     for batch in _batches(list(dict.fromkeys(machines))):
-        await _end_batch(api, batch, refused)
+        await _terminate_batch(api, batch, refused)
     return refused
 
 
-async def _end_batch(
+async def _terminate_batch(
     api: Api, batch: list[ProviderMachineId], refused: dict[ProviderMachineId, str]
 ) -> None:
-    # Each turn sends fewer machines than the one before, so this ends.
+    # Each request has fewer machines than the one before, so the loop ends.
     while batch:
         try:
             await api.call("TerminateInstances", {"ids": batch})
         except ProviderError as error:
             named = set(_ID.findall(error.message)) | _quoted(error.message, batch)
             bad = [one for one in batch if one in named]
-            if not bad or (error.code != _NOT_THERE and error.code not in _REFUSED):
+            if not bad or (error.code != _NOT_FOUND and error.code not in _REFUSED):
                 raise
             if error.code in _REFUSED:
                 refused.update(dict.fromkeys(bad, f"{error.code}: {error.message}"))
@@ -55,7 +55,7 @@ async def _end_batch(
 
 
 def _quoted(message: str, batch: Sequence[ProviderMachineId]) -> set[str]:
-    # A malformed id does not look like one, but EC2 quotes it.
+    # A malformed id does not match `_ID`, but EC2 quotes it.
     return {one for one in batch if f'"{one}"' in message or f"'{one}'" in message}
 
 

@@ -13,7 +13,7 @@ from autoscaler.model.failures import FailureClass, FailureScope
 
 
 class Meaning(NamedTuple):
-    """The class of a code, and its reach where it goes farther than the class."""
+    """The class of a code, and its scope if it is wider than the class's usual one."""
 
     failure: FailureClass
     reach: FailureScope | None = None
@@ -21,26 +21,26 @@ class Meaning(NamedTuple):
 
 _UNLISTED = Meaning(FailureClass.UNKNOWN)
 
-# None of one offering: instance type x zone x capacity type.
+# No capacity for one offering: instance type x zone x capacity type.
 _OFFERING = """
 InsufficientCapacity InsufficientCapacityOnHost InsufficientHostCapacity
 InsufficientInstanceCapacity InsufficientReservedInstanceCapacity ReservationCapacityExceeded
 SpotInstanceShutdown SpotInstanceTermination SpotMaxPriceTooLow UnfulfillableCapacity Unsupported
 """
 
-# A full subnet, no room for disks: nothing starts in that zone, whatever its type.
+# A full subnet, or no space for disks: no instance type can be launched in that zone.
 _ZONE = "InsufficientFreeAddressesInSubnet InsufficientVolumeCapacity"
 
-# vCPUs of a family, spot and on-demand counted apart.
+# The vCPU quota of a family. Spot and on-demand count separately.
 _FAMILY_QUOTA = "InstanceLimitExceeded MaxSpotInstanceCountExceeded VcpuLimitExceeded"
 
-# Limits of the whole account: of fleets, of all their machines, of all their disks.
+# Quotas of the whole account: for fleets, their machines and their disks.
 _ACCOUNT_QUOTA = """
 MaxFleetCountExceeded MaxSpotFleetRequestCountExceeded TargetCapacityLimitExceededException
 VolumeLimitExceeded
 """
 
-# Spot's service-linked role is missing and we may not make it: no spot, on-demand goes on.
+# Spot's service-linked role is missing, and the credentials may not create it. On-demand still works.
 _NO_SPOT = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 
 _THROTTLED = """
@@ -49,8 +49,8 @@ RequestThrottled RequestThrottledException SlowDown ThrottledException Throttlin
 ThrottlingException TooManyRequestsException
 """
 
-# `Client.InternalError` ends an instance whose encrypted disk's key it may not use, or whose
-# disks cannot be attached; the same code in an answer is EC2's own trouble, hence the full name.
+# `Client.InternalError` is the reason of an instance that may not use its disk's encryption key, or
+# whose disks cannot be attached. As an answer, `InternalError` is an outage of EC2, so the full name.
 _CONFIGURATION = """
 AWS.SimpleQueueService.NonExistentQueue
 AccessDenied AccessDeniedException AuthFailure Blocked Client.InternalError InvalidAMIID
@@ -73,15 +73,15 @@ Unavailable VolumeInUse
 """
 """Expected codes that belong to none of the classes above.
 
-The controller creates a launch template again if it is gone or not visible yet.
+The controller creates a launch template again if it was deleted or is not visible yet.
 """
 
-_OURS_TO_MEND = """
+_FOR_OPERATORS = """
 InvalidConfigError InvalidProxiesConfigError NoAuthTokenError NoCredentialsError NoRegionError
 ParamValidationError PartialCredentialsError ProfileNotFound RefreshWithMFAUnsupportedError SSLError
 SSOTokenLoadError TokenRetrievalError UnauthorizedSSOTokenError
 """
-"""Errors of boto3 that an operator must fix: nothing was sent."""
+"""Errors of boto3 that an operator must fix; no request was sent."""
 
 _WITHOUT_ANSWER = """
 Closed ConnectTimeoutError ConnectionClosedError CredentialRetrievalError EndpointConnectionError
@@ -110,7 +110,7 @@ MEANINGS: Mapping[str, Meaning] = MappingProxyType(_table())
 _LABELS = frozenset(
     {
         *(code.partition(".")[0] for code in MEANINGS),
-        *_OURS_TO_MEND.split(),
+        *_FOR_OPERATORS.split(),
         *_WITHOUT_ANSWER.split(),
     }
 )
@@ -127,11 +127,11 @@ NOT_A_FAILURE = frozenset(
         "Server.ScheduledStop",
     }
 )
-"""Terminations by a user or the machine itself: they have no effect on the next launch."""
+"""Terminations by a user or by the machine itself, which have no effect on the next launch."""
 
 
 def first_part(code: str) -> str:
-    """`InvalidAMIID` of `InvalidAMIID.NotFound`; StateReason's `Client.` and `Server.` drop off."""
+    """Return `InvalidAMIID` of `InvalidAMIID.NotFound`, without StateReason's `Client.` or `Server.`."""
     parts = code.split(".")
     if len(parts) > 1 and parts[0] in {"Client", "Server"}:
         return parts[1]
@@ -146,7 +146,7 @@ def meaning(code: str) -> Meaning:
 def ending_meaning(code: str) -> Meaning | None:
     """Return the meaning of an instance's StateReason for the next launch, or None.
 
-    A reason without a meaning counts as a failed boot.
+    If there is no meaning, the machine counts as one that failed to boot.
     """
     if not code or code in NOT_A_FAILURE:
         return None
@@ -160,12 +160,12 @@ def failure_class(code: str) -> FailureClass:
 
 
 def says_unsupported(code: str, message: str) -> bool:
-    """Return whether EC2 reports that the zone of an override does not sell its type.
+    """Return whether EC2 reports that the zone of an override does not offer its instance type.
 
     "Your requested instance type (g5.xlarge) is not supported in your requested Availability Zone
     (us-east-1e)": `Unsupported` of RunInstances, `InvalidFleetConfiguration` of an instant fleet
-    (hashicorp/packer#9946). What is "currently not supported" may be there in a moment, and what does
-    not name the zone is a mistake that an operator mends: neither deserves a hold of hours.
+    (hashicorp/packer#9946). False for "currently not supported", which may change soon, and for a
+    message without a zone, which an operator must fix: neither should put an offering on hold for hours.
     """
     if "not supported" not in message or "currently not supported" in message:
         return False
@@ -179,16 +179,16 @@ def says_unsupported(code: str, message: str) -> bool:
 def unsent_failure_class(code: str) -> FailureClass:
     """Return the class of an error before sending: a code, or the name of boto3's exception.
 
-    A connection that was not made, or credentials that could not be fetched, may work in a moment.
+    A retry can help if there was no connection, or if credentials could not be fetched.
     """
-    return FailureClass.CONFIGURATION if code in _OURS_TO_MEND.split() else failure_class(code)
+    return FailureClass.CONFIGURATION if code in _FOR_OPERATORS.split() else failure_class(code)
 
 
 def outcome_unknown(code: str, status: int) -> bool:
-    """Return whether a request with this code and HTTP status may have been carried out.
+    """Return whether EC2 may have carried out a request with this error code and HTTP status.
 
-    EC2 answers lack of capacity and throttling with 5xx too, but then did nothing. A token used
-    before with other parameters means that an earlier sending arrived.
+    EC2 also answers 5xx for missing capacity and throttling, and then did nothing. The code for a
+    token that was used with other parameters means that an earlier request arrived.
     """
     if first_part(code) == "IdempotentParameterMismatch":
         return True

@@ -9,14 +9,14 @@ from typing import BinaryIO
 
 HEADER = struct.Struct(">I")
 MAX_FRAME = 64 * 1024 * 1024
-"""Bytes; a longer frame means that the pipe is out of step."""
+"""Bytes. A longer frame means that the two ends of the pipe are out of step."""
 
 
 def encode(message: object) -> bytes:
     """Encode one frame. Raises ValueError if it is too long, TypeError if it is not JSON."""
     body = json.dumps(message, separators=(",", ":")).encode()
     if len(body) > MAX_FRAME:
-        raise ValueError(f"a frame of {len(body)} bytes")
+        raise ValueError(f"a frame of {len(body)} bytes, which is more than {MAX_FRAME}")
     return HEADER.pack(len(body)) + body
 
 
@@ -24,7 +24,7 @@ def body_length(header: bytes) -> int:
     """Return how many bytes follow. Raises ValueError if these are too many."""
     (length,) = HEADER.unpack(header)
     if length > MAX_FRAME:
-        raise ValueError(f"a frame of {length} bytes")
+        raise ValueError(f"a frame of {length} bytes, which is more than {MAX_FRAME}")
     return int(length)
 
 

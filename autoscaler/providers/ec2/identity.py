@@ -1,8 +1,8 @@
 """Verifies instance identity documents.
 
-Only the RSA-2048 form (EC2 User Guide, "Instance identity documents"). Only signed content counts, and
-only pinned certificates are trusted, until they are removed. All documents of a region without a pinned
-certificate are refused.
+Accepts only the RSA-2048 format (EC2 User Guide, "Instance identity documents"). Uses only the signed
+content, and trusts only pinned certificates, whose expiry date is ignored. Refuses all documents of a
+region without a pinned certificate.
 """
 
 import base64
@@ -23,7 +23,7 @@ from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.ec2.cms import MIN_KEY_BITS, signed_content
 
 MAX_PROOF_BYTES = 4 * 1024
-"""A real proof has some 2 KiB."""
+"""A real document has about 2 KiB."""
 
 _BER_SEQUENCE = 0x30
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,32}")
@@ -41,8 +41,8 @@ class IdentityVerifier:
     def verify(self, proof: bytes, account: str) -> ProvenIdentity:
         """Verify a PKCS7 document, as the metadata service returns it (base64) or decoded.
 
-        Takes 0.15 ms, nearly all of it in Python: a thread would hold the same lock as long.
-        Raises ProofRefusedError: malformed, certificate, signature, account, region.
+        Takes 0.15 ms. A thread would not help, because it would hold Python's lock as long.
+        Raises ProofRefusedError with the reason malformed, certificate, signature, account or region.
         """
         if len(proof) > MAX_PROOF_BYTES:
             raise ProofRefusedError("malformed", f"more than {MAX_PROOF_BYTES} bytes")
@@ -87,7 +87,7 @@ def load_certificates(pem: bytes, name: str) -> list[x509.Certificate]:
     try:
         found = x509.load_pem_x509_certificates(pem)
     except ValueError as error:
-        raise ValueError(f"{name}: no PEM certificates ({error})") from None
+        raise ValueError(f"{name}: contains no readable PEM certificate ({error})") from None
     for one in found:
         key = one.public_key()
         if not isinstance(key, rsa.RSAPublicKey) or key.key_size < MIN_KEY_BITS:
@@ -114,9 +114,9 @@ def _document(content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
-        raise ProofRefusedError("malformed", "the content is no JSON") from None
+        raise ProofRefusedError("malformed", "the content is not JSON") from None
     if not isinstance(document, dict):
-        raise ProofRefusedError("malformed", "the content is no JSON object")
+        raise ProofRefusedError("malformed", "the content is not a JSON object")
     shapes = {
         "accountId": _WORD,
         "region": _WORD,
@@ -127,5 +127,5 @@ def _document(content: bytes) -> dict[str, Any]:
     for key, shape in shapes.items():
         value = document.get(key)
         if not isinstance(value, str) or not shape.fullmatch(value):
-            raise ProofRefusedError("malformed", f"{key} is missing or has another shape")
+            raise ProofRefusedError("malformed", f"{key} is missing or has another format")
     return document

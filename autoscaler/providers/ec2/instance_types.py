@@ -1,11 +1,11 @@
-"""EC2's instance types: sizes, prices and the quota each counts against.
+"""EC2's instance types: sizes, prices and the quota that each counts against.
 
-A table of the project's own, `data/instance_types.csv`, made by scripts/instance_types.py from
-aws/karpenter-provider-aws at 1d92708 (prices that its authors generated on 2026-07-20 from
-AWS's price list, us-east-1, Linux, on demand), without discounts. Prices that AWS lists replace it
-(`Prices.listed`). Until they are read, another region counts at twice the table's price, so that limits
-are not exceeded. If AWS lists no prices in dollars, the operator must set them. Spot counts at the
-on-demand price, which it does not exceed, unless the operator sets a factor.
+The table is `data/instance_types.csv`. scripts/instance_types.py created it from
+aws/karpenter-provider-aws at 1d92708, with the prices of AWS's price list of 2026-07-20 (us-east-1,
+Linux, on-demand, without discounts). Prices that AWS lists replace the table's (`Prices.listed`).
+Until they are read, other regions count at twice the table's price, so that limits are not exceeded.
+If AWS lists no prices in dollars, the operator must set them. Spot counts at the on-demand price,
+which is never lower, unless the operator sets a factor.
 """
 
 import csv
@@ -26,18 +26,18 @@ PRICES_REGION = "us-east-1"
 """The region of the table's prices."""
 
 ELSEWHERE = 2.0
-"""How much of the table's price a type counts at in another region until AWS has listed it: more
-than any commercial region asks for, as far as we know (the dearest, sa-east-1, some 1.7)."""
+"""The factor on the table's price in another region, until AWS's price is read. The most expensive
+commercial region known, sa-east-1, has about 1.7."""
 
 WINDOWS_DOLLARS_PER_VCPU_HOUR = 0.046
-"""On top of Linux (EC2 User Guide, "Optimize CPUs for License-Included instances"). The `t`
+"""Added to the Linux price (EC2 User Guide, "Optimize CPUs for License-Included instances"). The `t`
 families and a few older types differ."""
 
 
 class InstanceTypeError(ValueError):
-    """An instance type that cannot be used; the message names it, `fix` says what to do."""
+    """An instance type that cannot be used: `what` names it, and `fix` says what to do."""
 
-    def __init__(self, what: str, fix: str = "name another one") -> None:
+    def __init__(self, what: str, fix: str = "use another instance type") -> None:
         super().__init__(f"{what}; {fix}")
         self.what = what
         self.fix = fix
@@ -47,9 +47,9 @@ class InstanceTypeError(ValueError):
 class Prices:
     """The prices of machines in one region, from the operator and from AWS.
 
-    `overrides` are the operator's Linux on-demand dollars an hour by type, before all else;
-    `listed` are AWS's by type and system, licence included, before the table; `spot_factor` is
-    what spot counts at, as a part of the on-demand price.
+    `overrides` are the operator's Linux on-demand dollars an hour by type, and come first. `listed`
+    are AWS's by type and system, with the Windows licence, and come before the table. `spot_factor`
+    is the spot price as a part of the on-demand price.
     """
 
     region: str = PRICES_REGION
@@ -106,7 +106,7 @@ class InstanceType:
             there = f" (in {PRICES_REGION} it is {self.linux_dollars_per_hour:g})"
         raise InstanceTypeError(
             f"no price is known for instance type {self.name} in {prices.region}{there}",
-            f"give its Linux on-demand price as prices: {{{self.name}: DOLLARS_PER_HOUR}}",
+            f"add its Linux on-demand price as prices: {{{self.name}: DOLLARS_PER_HOUR}}",
         )
 
 
@@ -169,9 +169,9 @@ def quota_family(name: str) -> str:
 def quota(name: str, capacity_type: CapacityType) -> str:
     """Return the quota's name, such as `on-demand/G and VT`: spot and on-demand count separately.
 
-    On demand all P types share one; spot's is that of P4, P3 and P2, and P5 has one of its own. Of
-    later ones AWS says nothing (instance types guide, "EC2 instance type quotas"), so each
-    generation gets a name of its own, without a limit until the operator or EC2 sets one.
+    All P types share one on-demand quota. For spot, P4, P3 and P2 share one, and P5 has its own. AWS
+    documents none for later generations (instance types guide, "EC2 instance type quotas"). Each of
+    them gets its own quota name here, without a limit until the operator sets one.
     """
     family = quota_family(name)
     generation = re.match("p[0-9]+", name)
@@ -181,7 +181,7 @@ def quota(name: str, capacity_type: CapacityType) -> str:
 
 
 def quota_names() -> frozenset[str]:
-    """Return the names that an operator may use: families, and quotas outside of families."""
+    """Return the names that an operator may use: families, and quotas that are not of a family."""
     families = frozenset(quota_family(name) for name in instance_types())
     quotas = {quota(name, kind) for name in instance_types() for kind in CapacityType}
     return families | {one for one in quotas if one.partition("/")[2] not in families}

@@ -1,4 +1,4 @@
-"""The calls to EC2 that launch, list and terminate machines, each reduced to small tuples.
+"""The calls to EC2 that launch, list and terminate machines, with small tuples as results.
 
 Runs in the worker process only. Each function sends one request, without retries.
 """
@@ -54,17 +54,19 @@ def terminate_instances(clients: Clients, arguments: Arguments) -> None:
 
 
 def get_console_output(clients: Clients, arguments: Arguments) -> str:
-    """The last characters, `most` at most, of what a machine wrote, as of now or (not `latest`) as
-    of its last transition; empty where there is nothing."""
+    """Return at most the last `most` characters of a machine's console output, or an empty text.
+
+    `latest` asks for the current output, otherwise that of the last state transition.
+    """
     answer = clients.ec2.get_console_output(InstanceId=arguments["id"], Latest=arguments["latest"])
-    # The SDK has decoded the base64; of 64 KiB only the end is worth its way to the controller.
+    # The SDK has decoded the base64. Only the end of up to 64 KiB is sent to the controller.
     return answer.get("Output", "")[-arguments["most"] :]
 
 
 def describe_instances(
     clients: Clients, arguments: Arguments
 ) -> tuple[list[InstanceRow], str | None]:
-    """One page, of at most `size`, of the machines with any of `values` in the filter `filter`."""
+    """Return one page of at most `size` machines with one of `values` for the filter `filter`."""
     parameters: dict[str, Any] = {
         "Filters": [{"Name": arguments["filter"], "Values": list(arguments["values"])}],
         "MaxResults": arguments["size"],
@@ -91,7 +93,7 @@ def _instance(one: Any) -> InstanceRow:
         reason=_reason(reason.get("Code", ""), reason.get("Message", "")),
         installation=tags.get("installation", ""),
         sku=tags.get("sku", ""),
-        launch_request=tags.get("call", ""),
+        launch_request=tags.get("launch_request", ""),
         fleet=tags.get("fleet", ""),
         tenancy=one.get("Placement", {}).get("Tenancy", ""),
         vcpus=cpus.get("CoreCount", 0) * cpus.get("ThreadsPerCore", 1),

@@ -1,7 +1,7 @@
 """Implements `NoticeQueue` for the SQS queue with EventBridge's events about EC2.
 
-It marks messages as poison that are unreadable, or that were received so often that processing them
-must have failed again and again. It never deletes a message by itself.
+Marks a message as poison if it is unreadable, or was received so often that processing it must have
+failed each time. Deletes a message only in `settle`.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Ec2NoticeQueue:
         url: str,
         prices: Callable[[], Prices] | None = None,
     ) -> None:
-        """`prices` returns the present prices; default: those of the settings."""
+        """`prices` returns the current prices; default: those of the settings."""
         self._prices = prices or (lambda: settings.price_list)
         self._settings = settings
         self._api = api
@@ -58,7 +58,7 @@ class Ec2NoticeQueue:
             raise ProviderError(FailureClass.UNKNOWN, code, message)
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
-        """See `NoticeQueue`. Machines of other fleets are left out."""
+        """See `NoticeQueue`. Leaves out machines of other fleets."""
         found: list[ListedMachine] = []
         page: str | None = None
         while True:
@@ -70,9 +70,9 @@ class Ec2NoticeQueue:
             }
             rows, page = await self._api.call("DescribeInstances", arguments)
             listed = (InstanceRow(*row) for row in rows)
-            of_ours = (row for row in listed if row.fleet == self._settings.fleet)
+            of_this_fleet = (row for row in listed if row.fleet == self._settings.fleet)
             prices = self._prices()
-            found += [listed_machine(self._settings, row, prices) for row in of_ours]
+            found += [listed_machine(self._settings, row, prices) for row in of_this_fleet]
             if not page:
                 return tuple(found)
 

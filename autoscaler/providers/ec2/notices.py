@@ -1,9 +1,9 @@
-"""Parses EventBridge's events about instances into notices: one parser for each kind. Pure.
+"""Parses EventBridge's events about instances into notices, with one parser for each kind. Pure.
 
-Events of other kinds are ignored. A malformed event of these kinds, or a body that is not an event,
-is refused.
+Ignores events of other kinds. Raises PoisonError for a malformed event of these kinds, and for a body
+that is not an event.
 
-Forms: EC2 User Guide, "Spot Instance interruption notices", "EC2 instance rebalance
+Formats: EC2 User Guide, "Spot Instance interruption notices", "EC2 instance rebalance
 recommendations", "Automate Amazon EC2 using EventBridge"; AWS Health User Guide, "EventBridge
 schema". Karpenter's `pkg/controllers/interruption/messages` reads the same four.
 """
@@ -28,7 +28,7 @@ _RESOURCE = re.compile(rf"(?:arn:[\w-]+:ec2:[\w-]*:\d*:instance/)?({_INSTANCE})"
 
 
 class PoisonError(ValueError):
-    """The message is unreadable. The text has the reason and nothing of the message."""
+    """The message is unreadable. The text has the reason, and no part of the message."""
 
 
 def _moment(text: str) -> str:
@@ -46,7 +46,7 @@ class _Part(BaseModel):
 
 
 class _Envelope(_Part):
-    """What all events of EventBridge share."""
+    """The fields that all events of EventBridge have."""
 
     id: _Word
     source: _Word
@@ -109,9 +109,9 @@ def parse_notice(body: str) -> Notice | None:
         parser = PARSERS.get((envelope.source, envelope.kind))
         return parser(body) if parser is not None else None
     except ValidationError as error:
-        raise PoisonError(_told(error)) from None
+        raise PoisonError(_reason(error)) from None
     except (ValueError, OverflowError):
-        raise PoisonError("a time that is none") from None
+        raise PoisonError("an invalid time") from None
 
 
 def _spot_interruption(body: str) -> Notice:
@@ -140,7 +140,7 @@ def _scheduled_change(body: str) -> Notice | None:
     found = (_RESOURCE.fullmatch(entity.value) for entity in detail.entities)
     machines = tuple(ProviderMachineId(one[1]) for one in found if one is not None)
     if not machines:
-        return None  # of volumes, or of nothing that is named
+        return None  # it is about volumes, or names no resource
     starts = _rfc_1123(detail.start) if detail.start else _iso(event.time)
     return Notice(NoticeKind.SCHEDULED_CHANGE, machines, starts, detail.code)
 
@@ -153,7 +153,7 @@ PARSERS: Mapping[tuple[str, str], Callable[[str], Notice | None]] = MappingProxy
         ("aws.health", "AWS Health Event"): _scheduled_change,
     }
 )
-"""By `source` and `detail-type`."""
+"""Parsers by `source` and `detail-type`."""
 
 
 def _of(instance: str, kind: NoticeKind, event: _Envelope, detail: str) -> Notice:
@@ -172,7 +172,7 @@ def _rfc_1123(text: str) -> Instant:
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 
-def _told(error: ValidationError) -> str:
+def _reason(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     return f"{place}: {first['msg']}"[:200] if place else str(first["msg"])[:200]

@@ -1,7 +1,7 @@
 """The offerings of a launch option: instance types x zones x capacity types, with prices.
 
-Pure. Offerings that a zone does not sell are omitted (EC2 API, DescribeInstanceTypeOfferings). Only a
-launch shows whether EC2 has capacity for the others.
+Pure. Leaves out the instance types that a zone does not offer (EC2 API, DescribeInstanceTypeOfferings).
+Only a launch shows whether EC2 has capacity for the others.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,24 +22,24 @@ from autoscaler.providers.ec2.rows import SubnetRow
 def roomiest_subnets(
     subnets: Iterable[SubnetRow], full: Collection[str] = frozenset()
 ) -> dict[str, str]:
-    """Return the subnet with most free addresses by zone; one that was `full` comes last.
+    """Return by zone the subnet with the most free addresses, preferably one that is not in `full`.
 
     CreateFleet refuses two subnets of one zone as duplicate instance pools.
     """
 
-    def room(subnet: SubnetRow) -> tuple[bool, int]:
+    def preference(subnet: SubnetRow) -> tuple[bool, int]:
         return (subnet.id not in full, subnet.free_addresses)
 
     best: dict[str, SubnetRow] = {}
     for subnet in sorted(subnets):
         known = best.get(subnet.zone)
-        if known is None or room(subnet) > room(known):
+        if known is None or preference(subnet) > preference(known):
             best[subnet.zone] = subnet
     return {zone: best[zone].id for zone in sorted(best)}
 
 
 Sold = Mapping[str, AbstractSet[str]]
-"""Instance types by the zone that sells them. It is not known what missing zones sell."""
+"""The instance types that each zone offers. For a zone that is missing, they are not known."""
 
 
 def price_offerings(
@@ -76,7 +76,7 @@ def running_cost(
 ) -> float:
     """Return the price of an existing machine in dollars an hour; 0 if no price is known.
 
-    A machine that was launched before the configuration changed must not stop the list.
+    A machine of a type that was removed from the configuration must not fail the list.
     """
     known = instance_types().get(name)
     try:

@@ -1,7 +1,4 @@
-"""Every call to AWS that this provider makes, by the name of its API.
-
-The functions run in the worker process only. Nothing is called here.
-"""
+"""The table of all calls to AWS that this provider makes. They run in the worker process only."""
 
 from collections.abc import Callable, Mapping
 

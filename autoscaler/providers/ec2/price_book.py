@@ -1,6 +1,6 @@
-"""The prices of one region as they are used: the operator's, AWS's, and the built-in table's.
+"""The current prices of one region: the operator's, then AWS's, then the built-in table's.
 
-The operator's come first, then what AWS listed last (now or before a restart), then the table.
+AWS's prices are the last ones that were read, also before a restart.
 """
 
 from collections import Counter
@@ -15,13 +15,13 @@ from autoscaler.providers.ec2.instance_types import PRICES_DATED, PRICES_REGION,
 from autoscaler.providers.ec2.price_reading import Wanted
 
 SPOT_KEPT_FOR: Seconds = 24 * 3600.0
-"""A spot price that was read longer ago says nothing of this hour's."""
+"""A spot price that was read earlier is not used."""
 
 _TABLE_DATED: Instant = datetime.fromisoformat(PRICES_DATED).replace(tzinfo=UTC).timestamp()
 
 
 class PriceBook:
-    """`wanted` are the instance types of the configuration by the capacity type they are bought as."""
+    """The prices. `wanted` are the configured instance types and systems by capacity type."""
 
     def __init__(
         self, configured: Prices, wanted: Mapping[CapacityType, Collection[Wanted]]
@@ -31,12 +31,12 @@ class PriceBook:
         self._on_demand: dict[tuple[str, OperatingSystem], tuple[Price, PriceSource]] = {}
         self._spot: dict[tuple[str, OperatingSystem, str], tuple[Price, PriceSource]] = {}
         self.prices = configured
-        """On-demand prices as offerings are priced by."""
+        """The on-demand prices for offerings."""
 
     def wanted(self, capacity_type: CapacityType) -> frozenset[Wanted]:
-        """The instance types whose prices of this kind matter.
+        """Return the instance types and systems whose prices of this kind must be read.
 
-        The operator's prices need no on-demand price of AWS's beside them.
+        An on-demand price from the operator replaces AWS's, so AWS's is not read.
         """
         every = self._wanted[capacity_type]
         if capacity_type is CapacityType.SPOT:
@@ -44,9 +44,9 @@ class PriceBook:
         return frozenset(one for one in every if one[0] not in self._configured.overrides)
 
     def use(self, prices: Sequence[Price], source: PriceSource) -> bool:
-        """Use these for what they name, and keep the rest; return True if a price changed.
+        """Use these prices, and keep the others. Return True if a price changed.
 
-        The table of a newer version comes before what AWS said earlier and the store kept.
+        Ignores on-demand prices from the store that are older than the built-in table.
         """
         before = self.prices.listed, self.spot_dollars()
         for price in prices:
@@ -59,7 +59,7 @@ class PriceBook:
         return before != (self.prices.listed, self.spot_dollars())
 
     def sources(self, capacity_type: CapacityType, now: Instant) -> Mapping[PriceSource, int]:
-        """How many of the wanted on-demand prices, or of the spot prices in use, come from where."""
+        """Return the number of prices by source: of the wanted on-demand, or the used spot prices."""
         found: Counter[PriceSource] = Counter(dict.fromkeys(PriceSource, 0))
         if capacity_type is CapacityType.SPOT:
             fresh = set(self.known(capacity_type, now))
@@ -74,7 +74,7 @@ class PriceBook:
         return found
 
     def known(self, capacity_type: CapacityType, now: Instant) -> tuple[Price, ...]:
-        """The wanted prices that AWS listed; of spot, those that are not too old for this hour."""
+        """Return the wanted prices that AWS listed; of spot prices, those of the last 24 hours."""
         on_demand = capacity_type is CapacityType.ON_DEMAND
         listed = self._on_demand.values() if on_demand else self._spot.values()
         wanted = self.wanted(capacity_type)
@@ -88,7 +88,7 @@ class PriceBook:
         )
 
     def spot_dollars(self) -> Mapping[tuple[str, OperatingSystem, str], float]:
-        """Every spot price known, by instance type, system and zone."""
+        """Return all known spot prices by instance type, system and zone."""
         return {key: price.dollars_per_hour for key, (price, _) in self._spot.items()}
 
     def _outdated(self, price: Price) -> bool:

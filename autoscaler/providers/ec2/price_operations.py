@@ -1,4 +1,4 @@
-"""The calls to AWS that read prices, each reduced to small tuples.
+"""The calls to AWS that read prices, with small tuples as results.
 
 Runs in the worker process only. Each function sends one request, without retries.
 """
@@ -13,11 +13,11 @@ from autoscaler.providers.ec2.rows import PriceRow, SpotPriceRow
 
 
 def get_products(clients: Clients, arguments: Arguments) -> tuple[list[PriceRow], str | None]:
-    """One page of the on-demand prices of an `instance_type` in a `region` for an `os`.
+    """Return one page of the on-demand prices of an `instance_type` in a `region` for an `os`.
 
-    The filters are Karpenter's (pkg/providers/pricing). A Windows type is listed a second time at
-    the Linux price, for licences that a customer brings (aws/aws-sdk-js#1819); bare metal is listed
-    as dedicated.
+    The filters are Karpenter's (pkg/providers/pricing). AWS lists a Windows type a second time at the
+    Linux price, for customers with their own licence (aws/aws-sdk-js#1819). It lists bare metal as
+    dedicated.
     """
     metal = ".metal" in arguments["instance_type"]
     wanted = {
@@ -44,12 +44,12 @@ def get_products(clients: Clients, arguments: Arguments) -> tuple[list[PriceRow]
 
 
 def _listed(item: str) -> Iterator[PriceRow]:
-    """The prices above zero in one item, which is a text of JSON; none if it has another form."""
+    """Return the prices above zero in one item, a JSON text; none if it has another format."""
     try:
-        said: Any = json.loads(item)
-        attributes = said["product"]["attributes"]
+        product: Any = json.loads(item)
+        attributes = product["product"]["attributes"]
         kind, system = str(attributes["instanceType"]), str(attributes["operatingSystem"])
-        for term in said["terms"]["OnDemand"].values():
+        for term in product["terms"]["OnDemand"].values():
             for dimension in term["priceDimensions"].values():
                 dollars = float(dimension["pricePerUnit"]["USD"])
                 if dollars > 0:
@@ -61,10 +61,10 @@ def _listed(item: str) -> Iterator[PriceRow]:
 def describe_spot_price_history(
     clients: Clients, arguments: Arguments
 ) -> tuple[list[SpotPriceRow], str | None]:
-    """One page of the spot prices of `instance_types` that hold `at` a moment (Unix seconds).
+    """Return one page of the spot prices of `instance_types` at the time `at` (Unix seconds).
 
-    With a start alone EC2 gives the last change before it, for each type, zone and product (EC2
-    API Reference, DescribeSpotPriceHistory).
+    For a start time without an end, EC2 returns the last change before it for each type, zone and
+    product (EC2 API Reference, DescribeSpotPriceHistory).
     """
     parameters: dict[str, Any] = {
         "InstanceTypes": list(arguments["instance_types"]),

@@ -14,16 +14,16 @@ from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.rows import PriceRow, SpotPriceRow
 
 Wanted = tuple[str, OperatingSystem]
-"""An instance type and the system that it runs."""
+"""An instance type and its operating system."""
 
 MAX_PAGES = 200
-"""Pages of one list. EC2 has answered with the same token for ever (aws/aws-sdk-java-v2#927)."""
+"""Pages of one list. EC2 sometimes returns the same token endlessly (aws/aws-sdk-java-v2#927)."""
 
 MAX_DOLLARS = 10_000.0
-"""Dollars an hour above which a price is a mistake: the largest machines cost some hundreds."""
+"""Dollars an hour. A higher price is an error: the largest machines cost some hundreds."""
 
 FAILURES_IN_A_ROW = 3
-"""Failed lists after which the rest waits for the next reading: AWS probably answers none of them."""
+"""Failed lists after which the reading stops, because AWS will probably not answer the others."""
 
 TYPES_AT_ONCE = 100
 """Instance types in one request for spot prices."""
@@ -54,7 +54,7 @@ async def read_on_demand(
             continue
         key = row.instance_type, OperatingSystem(row.os)
         if key in asked and row.dollars <= MAX_DOLLARS:
-            # One is expected; of several the dearest, so that a limit stays one.
+            # AWS should list one price. Of several, the highest is used, so that limits are kept.
             found[key] = max(found.get(key, 0.0), row.dollars)
     prices = [
         Price(CapacityType.ON_DEMAND, name, os, "", dollars, now)
@@ -80,7 +80,7 @@ async def read_spot(api: Api, wanted: Iterable[Wanted], now: Instant) -> PriceAn
     for raw in rows:
         row = SpotPriceRow(*raw)
         os, dollars = _SYSTEMS.get(row.product), _dollars(row.dollars)
-        # EC2 was seen to list what was not asked for (mcohen01/amazonica#97).
+        # EC2 may list prices that were not requested (mcohen01/amazonica#97).
         if os is None or dollars is None or (row.instance_type, os) not in asked:
             continue
         key, price = (row.instance_type, os, row.zone), (row.since, dollars)
@@ -103,9 +103,9 @@ def _dollars(text: str) -> float | None:
 async def _lists(
     api: Api, operation: str, requests: Iterable[Mapping[str, Any]]
 ) -> tuple[list[Any], ProviderError | OutcomeUnknownError | None]:
-    """Return the rows of all lists that were read to their end, and the first error of the others.
+    """Return the rows of all complete lists, and the first error of the others.
 
-    Rows of a list that was cut are left out: the dearest or the newest of them may be missing.
+    Leaves out an incomplete list, because its highest or newest price may be missing.
     """
     rows: list[Any] = []
     first: ProviderError | OutcomeUnknownError | None = None
@@ -132,6 +132,4 @@ async def _pages(api: Api, operation: str, arguments: Mapping[str, Any]) -> list
         if following == page:
             break
         page = following
-    raise ProviderError(
-        FailureClass.UNKNOWN, "EndlessPages", f"{operation} does not come to an end"
-    )
+    raise ProviderError(FailureClass.UNKNOWN, "EndlessPages", f"the pages of {operation} never end")

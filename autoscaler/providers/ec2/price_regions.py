@@ -1,15 +1,15 @@
-"""Where a region's prices can be asked for, and in which currency they come.
+"""Which endpoint lists a region's prices, and whether they are in dollars.
 
 The Price List Query API has endpoints in us-east-1, eu-central-1, ap-south-1 and cn-northwest-1
-(AWS Billing User Guide, "Using the AWS Price List Query API"; botocore's endpoints). The one that
-Karpenter asks is the one asked here (karpenter-provider-aws, pkg/providers/pricing).
+(AWS Billing User Guide, "Using the AWS Price List Query API"; botocore's endpoints). The choice is
+the same as Karpenter's (karpenter-provider-aws, pkg/providers/pricing).
 """
 
 _NOT_IN_DOLLARS = ("cn-", "eusc-")
 """China's partition lists prices in yuan, the European Sovereign Cloud in euros."""
 
 _NO_PRICING_API = (*_NOT_IN_DOLLARS, "us-gov-", "us-iso", "eu-iso")
-"""GovCloud and the isolated partitions: credentials of theirs are not valid at an endpoint outside."""
+"""Also GovCloud and the isolated partitions: their credentials are not valid at other endpoints."""
 
 
 def pricing_region(region: str) -> str | None:

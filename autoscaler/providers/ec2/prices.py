@@ -1,4 +1,4 @@
-"""The prices of a provider's region, read through its worker, as `PriceReader` demands it."""
+"""Implements `PriceReader`: reads the prices of a provider's region through its worker."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from autoscaler.providers.ec2.settings import Ec2Settings
 
 
 class Ec2Prices:
-    """One region's prices. Nothing is asked before `read_prices`."""
+    """One region's prices. Sends no request before `read_prices`."""
 
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock) -> None:
         self._region = settings.region
@@ -24,12 +24,12 @@ class Ec2Prices:
         self._book = PriceBook(settings.price_list, settings.offered)
 
     def listed(self) -> Prices:
-        """What machines cost on demand, as far as it is known now."""
+        """Return the current on-demand prices."""
         return self._book.prices
 
     @property
     def price_kinds(self) -> Collection[CapacityType]:
-        """Those that are offered and listed in dollars (see `PriceReader`)."""
+        """The capacity types that are offered, and whose prices are in dollars (see `PriceReader`)."""
         readable = {
             CapacityType.ON_DEMAND: pricing_region(self._region) is not None,
             CapacityType.SPOT: has_spot_dollars(self._region),
@@ -37,7 +37,7 @@ class Ec2Prices:
         return [kind for kind in CapacityType if readable[kind] and self._book.wanted(kind)]
 
     async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
-        """What AWS lists now (see `PriceReader`)."""
+        """Read AWS's current prices (see `PriceReader`)."""
         wanted, now = self._book.wanted(capacity_type), self._clock.now()
         if capacity_type is CapacityType.SPOT:
             return await read_spot(self._api, wanted, now)

@@ -1,6 +1,6 @@
-"""Implements `Provider` for EC2: orders become CreateFleet requests, answers become facts.
+"""Implements `Provider` for EC2 with CreateFleet, DescribeInstances and TerminateInstances.
 
-Each stored request is sent once. The planner decides whether to launch, repeat or terminate.
+Sends each stored request once. The planner decides whether to launch, repeat or terminate.
 """
 
 import json
@@ -44,7 +44,7 @@ from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_
 from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
 from autoscaler.providers.ec2.offerings import price_offerings
 from autoscaler.providers.ec2.prices import Ec2Prices
-from autoscaler.providers.ec2.quotas import COUNTED_STATES, left_for_us, used_by_others
+from autoscaler.providers.ec2.quotas import COUNTED_STATES, available_quotas, used_by_others
 from autoscaler.providers.ec2.requests import fleet_request, template_of
 from autoscaler.providers.ec2.resources import Resources
 from autoscaler.providers.ec2.rows import InstanceRow
@@ -53,10 +53,10 @@ from autoscaler.providers.ec2.tags import FLEET
 from autoscaler.providers.ec2.throttle import Throttle, request_bucket, resource_bucket
 
 PAGE = 500
-"""Machines a page of the list: some 0.2 s of the worker's parsing."""
+"""Machines in a page of the list. The worker needs about 0.2 s to parse a page."""
 
-_TEMPLATE_GONE = frozenset({"InvalidLaunchTemplateId", "InvalidLaunchTemplateName"})
-_GONE = _TEMPLATE_GONE | {"InvalidAMIID", "InvalidSubnetID"}
+_TEMPLATE_NOT_FOUND = frozenset({"InvalidLaunchTemplateId", "InvalidLaunchTemplateName"})
+_NOT_FOUND = _TEMPLATE_NOT_FOUND | {"InvalidAMIID", "InvalidSubnetID"}
 
 _log = structlog.get_logger(__name__)
 
@@ -104,7 +104,7 @@ class Ec2Provider:
 
     @property
     def launch_rate(self) -> LaunchRate:
-        """The rate limit of CreateFleet, which the planner uses so that calls need not wait here."""
+        """The rate limit of CreateFleet. The planner keeps it, so that requests do not wait here."""
         requests = request_bucket("CreateFleet", self._settings.request_buckets)
         machines = resource_bucket("CreateFleet", self._settings.resource_buckets)
         return LaunchRate(
@@ -118,20 +118,20 @@ class Ec2Provider:
         return bool(self._verifier.certificates)
 
     def take_over(self, installation: InstallationId) -> None:
-        """Tag with this installation's id from now on, and delete unused resources of all its ids."""
+        """Use this installation's id for tags, and delete unused resources of all former ids too."""
         self._settings = self._settings.after_takeover(installation)
         self._resources.use(self._settings)
         self._collector.use(self._settings)
 
     async def open(self) -> None:
-        """Read the account, the subnets' zones and what these sell; may be called again.
+        """Read the account, the subnets' zones and their instance types; may be called again.
 
         Raises ProviderError, OutcomeUnknownError.
         """
         if not self.believes_documents:
             text = (
-                f"no certificate is pinned for region {self._settings.region}: no machine could "
-                "prove who it is; add AWS's certificate for the region to identity_certificates"
+                f"no certificate is pinned for region {self._settings.region}, so no machine can "
+                "prove its identity; add AWS's certificate for the region to identity_certificates"
             )
             raise ProviderError(FailureClass.CONFIGURATION, "IdentityCertificates", text)
         self._account = await self._resources.account()
@@ -162,7 +162,7 @@ class Ec2Provider:
     def _log_unsold(
         self, wanted: Sequence[str], sold: Collection[str], zones: tuple[str, ...]
     ) -> None:
-        """Log each type that no zone sells once: offerings are priced again with each new price."""
+        """Log each type that no zone offers, but only once, because each new price repeats the check."""
         for name in sorted(set(wanted)):
             if name in sold:
                 self._unsold.pop(name, None)
@@ -176,7 +176,9 @@ class Ec2Provider:
         """Return the exact CreateFleet request as canonical JSON (see `Provider`)."""
         sku = self._settings.skus.get(order.sku)
         if sku is None:
-            raise ProviderError(FailureClass.CONFIGURATION, "Sku", f"{order.sku} is not for EC2")
+            raise ProviderError(
+                FailureClass.CONFIGURATION, "Sku", f"{order.sku} is not a SKU on EC2"
+            )
         template = await self._template(sku, order)
         return fleet_request(self._settings, order, template, await self._resources.subnets())
 
@@ -189,8 +191,8 @@ class Ec2Provider:
         except ProviderError as error:
             if chosen is sku or error.failure is not FailureClass.CONFIGURATION:
                 raise
-            # An image on trial that is not there stops its trial, never the SKU.
-            _log.warning("canary_not_launched", sku=sku.name, error=str(error))
+            # A missing canary image must not stop the SKU's launches.
+            _log.warning("canary_image_unusable", sku=sku.name, error=str(error))
             return await self._resources.template(sku)
 
     async def launch(self, request: str) -> LaunchAnswer:
@@ -201,7 +203,7 @@ class Ec2Provider:
         except ProviderError as error:
             raise self._refused(body, template, error) from error
         result = launch_answer(self.name, body, answer, self._resources.image_of(template))
-        # One subnet a zone; EC2 may name a pool that was not asked for, which says nothing of ours.
+        # A request has one subnet for each zone. EC2 may also report pools that were not requested.
         subnets = {
             one["AvailabilityZone"]: one["SubnetId"]
             for one in body["LaunchTemplateConfigs"][0]["Overrides"]
@@ -221,7 +223,7 @@ class Ec2Provider:
         return await terminate_machines(self._api, machines)
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
-        """Every machine with this fleet's tag, in pages (see `Provider`)."""
+        """Yield pages of all machines with this fleet's tag (see `Provider`)."""
         page: str | None = None
         while True:
             rows, page = await self._page(f"tag:{FLEET}", (self._settings.fleet,), page)
@@ -231,7 +233,7 @@ class Ec2Provider:
                 return
 
     async def quotas(self) -> Mapping[str, int]:
-        """What Service Quotas and the operator say, less what others use (see `Provider`)."""
+        """Return the quotas without the vCPUs that machines outside the fleet use (see `Provider`)."""
         known = await self.limits.read()
         others: Counter[str] = Counter()
         page: str | None = None
@@ -239,21 +241,21 @@ class Ec2Provider:
             rows, page = await self._page("instance-state-name", COUNTED_STATES, page)
             others += used_by_others(self._settings.fleet, rows)
             if not page:
-                return left_for_us(self.name, known, others)
+                return available_quotas(self.name, known, others)
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete unused launch templates and volumes (see `Provider`)."""
         return await self._collector.collect(requests)
 
     async def image(self, sku: SkuName) -> str:
-        """The newest image of the SKU's name, which launches take from now on (see `Provider`)."""
+        """Read the SKU's newest image, and use it from now on (see `Provider`)."""
         known = self._settings.skus.get(sku)
         if known is None:
-            raise ProviderError(FailureClass.CONFIGURATION, "Sku", f"{sku} is not for EC2")
+            raise ProviderError(FailureClass.CONFIGURATION, "Sku", f"{sku} is not a SKU on EC2")
         return await self._resources.image(known, anew=True)
 
     async def console(self, machine: ProviderMachineId) -> str:
-        """Return the latest console output, else that of the last transition (see `Provider`)."""
+        """Return the latest console output, or else the last transition's (see `Provider`)."""
         return await read_console(self._api, machine)
 
     def verify(self, proof: bytes) -> ProvenIdentity:
@@ -280,13 +282,13 @@ class Ec2Provider:
             if error.reach is FailureScope.ZONE:
                 self._resources.note_full(refused[0])
             return refused[1]
-        if first_part(error.code) in _TEMPLATE_GONE and self._resources.is_new(template):
-            # Just made and not yet visible everywhere: a dearer option would be no better.
+        if first_part(error.code) in _TEMPLATE_NOT_FOUND and self._resources.is_new(template):
+            # A retry helps, while another launch option would need the same template.
             text = f"the new launch template is not visible yet: {error.message}"
             return ProviderError(FailureClass.THROTTLED, error.code, text, error.retry_after)
         self._note(error.code)
         return error
 
     def _note(self, code: str) -> None:
-        if first_part(code) in _GONE:
-            self._resources.forget()
+        if first_part(code) in _NOT_FOUND:
+            self._resources.invalidate()

@@ -1,7 +1,7 @@
-"""Keeps the metadata services of machines and containers out of proxies.
+"""Makes requests to metadata services bypass proxies.
 
-boto3 reads HTTPS_PROXY, HTTP_PROXY and NO_PROXY by itself, for EC2 and for the metadata service alike
-(botocore's `IMDSFetcher`): a proxy would give this host the proxy's own credentials, or none.
+boto3 uses HTTPS_PROXY, HTTP_PROXY and NO_PROXY also for the metadata service (botocore's
+`IMDSFetcher`). Through a proxy, this host would get the credentials of the proxy's host, or none.
 """
 
 from collections.abc import MutableMapping

@@ -1,4 +1,4 @@
-"""The calls to SQS that read a queue of notices, each reduced to small tuples.
+"""The calls to SQS that read a queue of notices, with small tuples as results.
 
 Runs in the worker process only. Each function sends one request, without retries.
 """
@@ -8,7 +8,7 @@ from autoscaler.providers.ec2.rows import MAX_BODY, MAX_TEXT, MessageRow
 
 
 def receive_message(clients: Clients, arguments: Arguments) -> list[MessageRow]:
-    """Up to `most` messages of the queue `url`; `wait` is whole seconds for the first."""
+    """Return at most `most` messages of the queue `url`; waits `wait` whole seconds for the first."""
     answer = clients.sqs.receive_message(
         QueueUrl=arguments["url"],
         MaxNumberOfMessages=arguments["most"],
@@ -19,7 +19,7 @@ def receive_message(clients: Clients, arguments: Arguments) -> list[MessageRow]:
         MessageRow(
             one["MessageId"],
             one["ReceiptHandle"],
-            # One character more than is read: it shows that there was more.
+            # One character more than the limit, so that the parser sees that the body is too long.
             one.get("Body", "")[: MAX_BODY + 1],
             int(one.get("Attributes", {}).get("ApproximateReceiveCount", "1")),
         )
@@ -30,7 +30,7 @@ def receive_message(clients: Clients, arguments: Arguments) -> list[MessageRow]:
 def delete_message_batch(clients: Clients, arguments: Arguments) -> list[tuple[str, str]]:
     """Delete the messages of these `receipts` from the queue `url`; return refusals with reasons.
 
-    An unknown receipt is not a refusal: the message comes again, or is gone.
+    An unknown receipt is not a refusal: the message was deleted, or will be received again.
     """
     entries = [
         {"Id": str(number), "ReceiptHandle": receipt}

@@ -1,7 +1,6 @@
-"""What of the account's quotas this fleet may have: codes, and what others use.
+"""The codes of the account's vCPU quotas, and how much of them this fleet may use. Pure.
 
-Pure. It decides which code of Service Quotas is which of our quotas and what counts against it. It
-asks nothing, and knows nothing of what this fleet uses: that is counted elsewhere.
+Subtracts the usage of machines outside this fleet. The ledger counts the fleet's own usage.
 """
 
 from collections import Counter
@@ -40,16 +39,16 @@ QUOTA_CODES: Mapping[str, str] = MappingProxyType(
 guide, "EC2 instance type quotas")."""
 
 COUNTED_STATES = ("pending", "running")
-"""Quotas count these (EC2 User Guide, "On-Demand Instance quotas")."""
+"""The instance states that count against quotas (EC2 User Guide, "On-Demand Instance quotas")."""
 
 _OWN_QUOTAS = frozenset({"capacity-block", "scheduled"})
 
 
 def used_by_others(fleet: str, rows: Iterable[InstanceRow]) -> Counter[str]:
-    """vCPUs by quota name of machines without this fleet's tag: those with it are in its lists."""
+    """Return the vCPUs by quota name of the machines without this fleet's tag."""
     used: Counter[str] = Counter()
     for row in rows:
-        # A dedicated host and a capacity block have quotas of their own.
+        # Dedicated hosts and capacity blocks have their own quotas.
         if row.fleet == fleet or row.tenancy == "host" or row.lifecycle in _OWN_QUOTAS:
             continue
         kind = CapacityType.SPOT if row.lifecycle == "spot" else CapacityType.ON_DEMAND
@@ -57,14 +56,14 @@ def used_by_others(fleet: str, rows: Iterable[InstanceRow]) -> Counter[str]:
         try:
             used[quota(row.instance_type, kind)] += known.vcpus if known else row.vcpus
         except InstanceTypeError:
-            continue  # a Mac or the like: nothing that could be launched here counts with it
+            continue  # such as a Mac: it shares no quota with the types that can be launched here
     return used
 
 
-def left_for_us(
+def available_quotas(
     provider: ProviderName, quotas: Mapping[str, int], others: Mapping[str, int]
 ) -> dict[str, int]:
-    """What this fleet may have of each quota, by `Offering.quota_key`."""
+    """Return the vCPUs of each quota that this fleet may use, by `Offering.quota_key`."""
     return {
         f"{provider}/{name}": max(0, units - others.get(name, 0))
         for name, units in sorted(quotas.items())

@@ -1,6 +1,6 @@
-"""The exact requests for launching: the launch template's content and name, and CreateFleet.
+"""Builds the requests for a launch: the launch template's data and name, and CreateFleet.
 
-Pure: the same order, image and subnets give the same bytes. It sends nothing.
+Pure: the same order, image and subnets give the same bytes.
 """
 
 import base64
@@ -15,13 +15,13 @@ from autoscaler.model.catalogue import Architecture, CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.ec2.rows import ImageRow
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
-from autoscaler.providers.ec2.tags import CALL, FLEET, INSTALLATION, SKU, tag_list
+from autoscaler.providers.ec2.tags import FLEET, INSTALLATION, LAUNCH_REQUEST, SKU, tag_list
 
 MAX_MACHINES = 1000
-"""Machines one call may ask for: `instant` fleets draw on the bucket of 1,000 instances."""
+"""Machines in one request: `instant` fleets use the bucket of 1,000 instances."""
 
 MAX_OVERRIDES = 300
-"""Launch specifications one fleet may have (EC2 User Guide, "EC2 Fleet quotas")."""
+"""Launch specifications in one fleet (EC2 User Guide, "EC2 Fleet quotas")."""
 
 _EC2_ARCHITECTURE = {Architecture.X64: "x86_64", Architecture.ARM64: "arm64"}
 
@@ -40,7 +40,8 @@ def newest_image(sku: Ec2Sku, images: Sequence[ImageRow]) -> ImageRow:
     fitting = [image for image in images if image.architecture == wanted]
     if not fitting:
         found = ", ".join(sorted({image.architecture for image in images}))
-        raise _configuration("ImageArchitecture", f"no {what} is for {wanted}, only for {found}")
+        text = f"no {what} is for {wanted}, only for {found}"
+        raise _configuration("ImageArchitecture", text)
     newest = max(fitting, key=lambda image: (image.created, image.id))
     if not newest.root_device:
         raise _configuration("ImageRootDevice", f"image {newest.id} has no root device on EBS")
@@ -48,7 +49,7 @@ def newest_image(sku: Ec2Sku, images: Sequence[ImageRow]) -> ImageRow:
 
 
 def machine_tags(settings: Ec2Settings, sku: Ec2Sku) -> dict[str, str]:
-    """Return the tags of all resources of a SKU, without the call's own tag."""
+    """Return the tags of all resources of a SKU, without the tag of the launch request."""
     return {
         "Name": f"{settings.fleet} {sku.name}"[:256],
         FLEET: settings.fleet,
@@ -60,8 +61,8 @@ def machine_tags(settings: Ec2Settings, sku: Ec2Sku) -> dict[str, str]:
 def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[str, Any]:
     """Return the launch template's data for a SKU.
 
-    IMDSv2 with one hop keeps containers away from the metadata; a machine that powers itself
-    off terminates, with all its disks, whatever the image says of them.
+    IMDSv2 with one hop hides the metadata from containers. A machine that powers itself off
+    terminates and deletes all its disks, even if the image has other settings for them.
     """
     tags = tag_list(machine_tags(settings, sku))
     data: dict[str, Any] = {
@@ -110,7 +111,7 @@ def template_of(request: str) -> str:
 
 
 def template_name(fleet: str, data: Mapping[str, Any]) -> str:
-    """`autoscaler-<fleet>-<hash of the content>`: the same name means the same content."""
+    """Return `autoscaler-<fleet>-<hash of the data>`, so that the same name means the same data."""
     digest = hashlib.sha256(canonical(data).encode()).hexdigest()[:32]
     plain = re.sub(r"[^A-Za-z0-9().\-/_]", "-", fleet)[:80]
     return f"autoscaler-{plain}-{digest}"
@@ -124,13 +125,14 @@ def fleet_request(
 ) -> str:
     """Return the CreateFleet request as canonical JSON. `subnets` is zone to subnet.
 
-    The template's version is 1: its name is the hash of its content, so it never gets another.
+    The template's version is always 1, because its name contains the hash of its data.
     Raises ProviderError if the order cannot become a request.
     """
     if not 0 < order.count <= MAX_MACHINES:
-        raise _configuration("MachineCount", f"{order.count} machines in one call")
+        text = f"{order.count} machines in one request, not 1 to {MAX_MACHINES}"
+        raise _configuration("MachineCount", text)
     tags = tag_list(
-        {**machine_tags(settings, settings.skus[order.sku]), CALL: order.launch_request}
+        {**machine_tags(settings, settings.skus[order.sku]), LAUNCH_REQUEST: order.launch_request}
     )
     request: dict[str, Any] = {
         "Type": "instant",
@@ -146,8 +148,8 @@ def fleet_request(
             "DefaultTargetCapacityType": order.capacity_type.value,
         },
         "TagSpecifications": [
-            # The template has the volume's tags, too. A policy with a condition on
-            # aws:RequestTag for volumes sees those of this request (Karpenter sends them, too).
+            # The template also has the volumes' tags. A policy with a condition on aws:RequestTag
+            # for volumes checks the tags of this request (Karpenter sends them too).
             {"ResourceType": kind, "Tags": tags}
             for kind in ("fleet", "instance", "volume")
         ],
@@ -167,9 +169,11 @@ def _overrides(
     for key in order.offerings:
         provider, instance_type, zone, capacity_type = key.rsplit("/", 3)
         if provider != settings.name or capacity_type != order.capacity_type:
-            raise _configuration("Offering", f"{key} does not belong in this call")
+            text = f"{key} is of another provider or capacity type than the request"
+            raise _configuration("Offering", text)
         if zone not in subnets:
-            raise _configuration("Zone", f"no subnet is configured in {zone}")
+            text = f"no subnet is configured in {zone}; add one to the provider's subnets"
+            raise _configuration("Zone", text)
         priority = priorities.setdefault(instance_type, len(priorities))
         override: dict[str, Any] = {
             "InstanceType": instance_type,
@@ -180,7 +184,8 @@ def _overrides(
             override["Priority"] = float(priority)
         overrides.append(override)
     if not 0 < len(overrides) <= MAX_OVERRIDES:
-        raise _configuration("Offerings", f"{len(overrides)} offerings in one call")
+        text = f"{len(overrides)} offerings in one request, not 1 to {MAX_OVERRIDES}"
+        raise _configuration("Offerings", text)
     return overrides
 
 

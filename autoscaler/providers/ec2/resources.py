@@ -1,7 +1,7 @@
-"""The resources of launches: the account, subnets, zones and their types, images, launch templates.
+"""Reads and caches what launches need: account, subnets, zones, images, launch templates.
 
-They are read or created when first needed, and cached: subnets and images for five minutes, launch
-templates until EC2 reports that one is gone, the types that zones sell until they are read again.
+Subnets and images are cached for five minutes, launch templates until EC2 reports that one does not
+exist, and the instance types of zones until `read_sold` is called again.
 """
 
 import asyncio
@@ -64,9 +64,9 @@ class Resources:
         self._made_at: dict[str, Instant] = {}
         self._handed_out: dict[str, Instant] = {}
         self._full: dict[str, Instant] = {}
-        # One lock a SKU: a slow lookup for one never holds up another.
+        # One lock for each SKU, so that a slow request for one does not delay the others.
         self._locks: defaultdict[SkuName, asyncio.Lock] = defaultdict(asyncio.Lock)
-        # One lock a template's name while somebody makes, finds or deletes it.
+        # One lock for each template name while the template is created, found or deleted.
         self._names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def use(self, settings: Ec2Settings) -> None:
@@ -74,13 +74,13 @@ class Resources:
         self._settings = settings
 
     async def account(self) -> str:
-        """The account's id, from the settings or from STS."""
+        """Return the account's id, from the settings or from STS."""
         if self._account is None:
             self._account = await self._api.call("GetCallerIdentity", {})
         return self._account
 
     async def subnets(self) -> Mapping[str, str]:
-        """Zone to the configured subnet with most free addresses there, sorted by zone."""
+        """Return by zone the configured subnet with the most free addresses."""
         known = self._subnets
         if known is not None and self._fresh(known[0]):
             return known[1]
@@ -92,13 +92,13 @@ class Resources:
 
     @property
     def zones(self) -> tuple[str, ...]:
-        """The zones as last read; none before."""
+        """The zones of the subnets as last read; empty before."""
         return () if self._subnets is None else tuple(self._subnets[1])
 
     async def read_sold(self) -> None:
-        """Read which instance types the configured zones sell.
+        """Read which instance types the zones offer.
 
-        Without permission to ask, every zone counts as selling every type: EC2 refuses by itself.
+        Without the permission, every zone counts as offering every type. EC2 then refuses launches.
         """
         zones, found = list(await self.subnets()), dict[str, set[str]]()
         page: str | None = None
@@ -120,7 +120,7 @@ class Resources:
         self.sold = found
 
     async def template(self, sku: Ec2Sku) -> str:
-        """The id of the launch template for the SKU's newest image, made if need be."""
+        """Return the id of the launch template for the SKU's newest image; creates it if needed."""
         async with self._locks[sku.name]:
             image = await self._image(sku)
             data = template_data(self._settings, sku, image)
@@ -135,7 +135,7 @@ class Resources:
             return template
 
     async def image(self, sku: Ec2Sku, *, anew: bool = False) -> str:
-        """The id of the SKU's newest image; `anew` asks EC2 however short ago it was asked."""
+        """Return the id of the SKU's newest image; `anew` ignores the cache."""
         async with self._locks[sku.name]:
             if anew:
                 self._images.pop(_source(sku), None)
@@ -144,7 +144,7 @@ class Resources:
     async def delete_template(self, template: TemplateRow, unused_for: Seconds) -> bool:
         """Delete a launch template that no SKU uses. Return True if it was deleted.
 
-        It is checked right before. A launch that needs it meanwhile creates it again.
+        Checks the use again right before. A launch that needs it afterwards creates it again.
         """
         async with self._name(template.name):
             if self.needs_template(template.id, unused_for):
@@ -177,8 +177,8 @@ class Resources:
         """Return the image of a template that this process created; empty for other templates."""
         return self._template_images.get(template, "")
 
-    def forget(self) -> None:
-        """Clear the cache of images, templates and subnets, because EC2 reported that one is gone."""
+    def invalidate(self) -> None:
+        """Drop the cached images, templates and subnets, because EC2 reported that one is missing."""
         self._subnets = self._subnets and (float("-inf"), self._subnets[1])
         self._images.clear()
         self._templates.clear()
@@ -212,7 +212,7 @@ class Resources:
         except ProviderError as error:
             if error.code != _TEMPLATE_EXISTS:
                 raise
-            # The name is the hash of the content, so an earlier one is the same.
+            # The name contains the hash of the data, so the existing template has the same data.
             rows, _ = await self._api.call("DescribeLaunchTemplates", {"name": name})
             made = TemplateRow(*rows[0]).id
         return made

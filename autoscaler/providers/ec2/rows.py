@@ -1,7 +1,4 @@
-"""The small tuples that cross from the worker process: what EC2 said, without its wrapping.
-
-Plain values of JSON. Nothing here asks or decides anything.
-"""
+"""The tuples that the worker process returns: the used parts of AWS's answers, as JSON values."""
 
 from typing import NamedTuple
 
@@ -28,7 +25,7 @@ class ImageRow(NamedTuple):
 
 
 class SubnetRow(NamedTuple):
-    """One subnet, its zone, and how many addresses are free in it."""
+    """One subnet, its zone, and the number of its free addresses."""
 
     id: str
     zone: str
@@ -45,7 +42,7 @@ class FleetInstanceRow(NamedTuple):
 
 
 class FleetErrorRow(NamedTuple):
-    """One override that CreateFleet could not serve; type and zone are empty where it gave none."""
+    """One error in CreateFleet's answer; type and zone are empty if EC2 names none."""
 
     code: str
     message: str
@@ -56,7 +53,7 @@ class FleetErrorRow(NamedTuple):
 class InstanceRow(NamedTuple):
     """One machine as DescribeInstances lists it. `launch_time` is `YYYY-MM-DDTHH:MM:SSZ`.
 
-    `ended_by` is the StateReason's code, `reason` its words; `vcpus` is 0 where EC2 does not say.
+    `ended_by` is the StateReason's code, `reason` its message; `vcpus` is 0 if EC2 reports none.
     """
 
     id: str
@@ -93,7 +90,7 @@ class TemplateRow(NamedTuple):
 
 
 class MessageRow(NamedTuple):
-    """One message of an SQS queue. `receives` is how often it was given out, this time included."""
+    """One message of an SQS queue. `receives` counts how often it was received, with this time."""
 
     id: str
     receipt: str
@@ -110,7 +107,7 @@ class PriceRow(NamedTuple):
 
 
 class SpotPriceRow(NamedTuple):
-    """One spot price, with EC2's decimal text. It holds since `since`, in Unix seconds."""
+    """One spot price, as EC2's decimal text, valid since `since` (Unix seconds)."""
 
     instance_type: str
     zone: str

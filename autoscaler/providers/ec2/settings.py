@@ -1,4 +1,4 @@
-"""The settings of the EC2 provider: its place, its SKUs and its rate limits."""
+"""The settings of the EC2 provider: region, subnets, SKUs, prices, quotas and rate limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ MAX_TAG_VALUE = 256
 
 @dataclass(frozen=True, slots=True)
 class CanaryImage:
-    """An image that `percent` of a SKU's calls launch, 0 to 100; named like the SKU's own."""
+    """A second image for `percent` (0 to 100) of a SKU's launch requests."""
 
     image_name: str
     image_owner: str
@@ -29,9 +29,9 @@ class CanaryImage:
 class Ec2Sku:
     """The EC2 settings of one SKU's machines.
 
-    `image_name` is a glob as DescribeImages takes it, `image_owner` an account id or one of
-    EC2's owner words. `disk_gb` is the least size of the root volume in GiB; `None` keeps the
-    image's own. `user_data` is plain text without any secret.
+    `image_name` is a glob for DescribeImages, `image_owner` an account id or an owner alias of EC2.
+    `disk_gb` is the minimum size of the root volume in GiB; `None` keeps the image's size.
+    `user_data` is plain text without a secret.
     """
 
     name: SkuName
@@ -47,7 +47,7 @@ class Ec2Sku:
         size = len(self.user_data.encode())
         if size > MAX_USER_DATA_BYTES:
             raise ValueError(
-                f"user data of {self.name} has {size} bytes; EC2 takes {MAX_USER_DATA_BYTES}"
+                f"user data of {self.name} has {size} bytes; EC2 allows {MAX_USER_DATA_BYTES}"
             )
         if len(self.name) > MAX_TAG_VALUE:
             raise ValueError(f"the SKU's name has more than {MAX_TAG_VALUE} characters")
@@ -62,15 +62,15 @@ class Bucket:
 
     def __post_init__(self) -> None:
         if self.capacity < 1 or self.refill <= 0:
-            raise ValueError("a bucket holds at least one request and refills")
+            raise ValueError("a bucket's capacity must be at least 1, and its refill above 0")
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """How long one request to AWS may take, in real seconds.
 
-    `answer` bounds the whole call in the worker process, credentials included; a call that
-    passes it ends that process, and its outcome is unknown.
+    `answer` limits the whole call in the worker process, with its credentials. If a call exceeds it,
+    the process is killed, and the outcome of the call is unknown.
     """
 
     connect: Seconds = 5.0
@@ -82,15 +82,15 @@ class Timeouts:
 class Ec2Settings:
     """One provider in one region and account.
 
-    `endpoint_url` overrides AWS_ENDPOINT_URL and AWS's own; `account` of None is read from STS.
-    `prices` are Linux on-demand dollars an hour by instance type, before the project's table,
-    which has us-east-1's alone; `spot_price_factor` is what spot counts at, as a part of them.
-    `quotas` are vCPUs by quota name, such as `spot/G and VT`, before what Service Quotas says.
+    `endpoint_url` replaces AWS_ENDPOINT_URL and AWS's own; an `account` of None is read from STS.
+    `prices` are Linux on-demand dollars an hour by instance type, and replace AWS's and the table's;
+    `spot_price_factor` is the spot price as a part of the on-demand price.
+    `quotas` are vCPUs by quota name, such as `spot/G and VT`, and replace those of Service Quotas.
     `request_buckets` and `resource_buckets` replace EC2's published limits by API name.
-    `offered` are the instance types of the SKUs, with their system, by the capacity type that they
-    are bought as; all of them stand under on-demand, at whose prices limits count.
-    `installations` are those whose left-overs are ours; its own is tagged with.
-    `identity_certificates` are PEM files whose certificates are believed beside AWS's own;
+    `offered` are the instance types of the SKUs, with their system, by capacity type. All of them
+    are also under on-demand, because limits count on-demand prices.
+    `installations` has the id for tags, and the former ids, whose unused resources are deleted too.
+    `identity_certificates` are PEM files with certificates that are trusted besides AWS's own;
     `interruption_queue` is the URL of the SQS queue with EventBridge's events.
     """
 
@@ -127,7 +127,10 @@ class Ec2Settings:
 
     def __post_init__(self) -> None:
         if not self.subnets:
-            raise ValueError(f"provider {self.name} has no subnets")
+            raise ValueError(f"provider {self.name} has no subnets; add at least one")
         for text in (self.fleet, *self.installations.all):
             if not 0 < len(text) <= MAX_TAG_VALUE:
-                raise ValueError("fleet and installation must fit into a tag's value")
+                raise ValueError(
+                    "the fleet's name and the installation's id must have 1 to "
+                    f"{MAX_TAG_VALUE} characters, to fit into a tag"
+                )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 FLEET = "autoscaler:fleet"
-"""The fleet's name: what lists are filtered by."""
+"""The fleet's name, by which lists are filtered."""
 
 INSTALLATION = "autoscaler:installation"
 """The random id of the installation that owns the machine."""
@@ -12,13 +12,18 @@ INSTALLATION = "autoscaler:installation"
 SKU = "autoscaler:sku"
 """The SKU the machine was launched for."""
 
-CALL = "autoscaler:call"
-"""The call that launched the machine: it identifies the call if the answer was lost."""
+LAUNCH_REQUEST = "autoscaler:launch-request"
+"""The id of the launch request. It identifies the request of a machine if the answer was lost."""
 
 FIELDS: Mapping[str, str] = MappingProxyType(
-    {FLEET: "fleet", INSTALLATION: "installation", SKU: "sku", CALL: "call"}
+    {
+        FLEET: "fleet",
+        INSTALLATION: "installation",
+        SKU: "sku",
+        LAUNCH_REQUEST: "launch_request",
+    }
 )
-"""Tag key to the field of `rows.InstanceRow` that carries it."""
+"""The fields of `rows.InstanceRow` by tag key."""
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

@@ -1,7 +1,7 @@
 """Keeps calls within EC2's published limits: token buckets for requests, and for their machines.
 
-It delays calls and never drops one. If other users of the account use up the limit, EC2 throttles: then
-the bucket counts as empty, and calls back off.
+Delays calls. If EC2 throttles a call, because others in the account share the limit, the bucket
+counts as empty, and further calls back off.
 """
 
 from collections.abc import Mapping
@@ -23,17 +23,17 @@ REQUEST_BUCKETS: Mapping[str, Bucket] = {
 }
 """Requests by API, per account and region (EC2 Developer Guide, "Request throttling").
 
-CreateFleet is not listed there and counts as any other mutating call; large users of
-terraform-aws-github-runner see low single-digit rates, which the settings can say. We always
-page DescribeInstances: unpaged and unfiltered it would have 50 and 10.
+CreateFleet is not listed there, so it gets the bucket of other mutating calls. Large users of
+terraform-aws-github-runner see fewer than ten a second, which can be configured. DescribeInstances is
+always paged here; unpaged and unfiltered, its bucket would be 50 and 10.
 """
 
 RESOURCE_BUCKETS: Mapping[str, Bucket] = {"TerminateInstances": Bucket(1000, 20)}
-"""Machines in requests by API (same page). RunInstances has 1000 and 2 there, which a large fleet
-would be held up by at 2.4 jobs a second; CreateFleet is not listed, so EC2 is left to refuse."""
+"""Machines in requests by API (same page). CreateFleet is not listed, so there is no bucket for it. That
+of RunInstances, 1000 and 2, would delay a fleet with 2.4 jobs a second."""
 
 SPARING = Bucket(5, 5)
-"""Service Quotas and the Price List publish no size; a few calls at a time need no more."""
+"""For Service Quotas and the Price List, whose limits are not published. They get few calls."""
 
 FIRST_BACK_OFF: Seconds = 1.0
 LONGEST_BACK_OFF: Seconds = 60.0
@@ -56,14 +56,14 @@ def resource_bucket(api: str, given: Mapping[str, Bucket]) -> Bucket | None:
 
 @dataclass(slots=True)
 class _Level:
-    """What is in a bucket at a moment; below zero it is promised to calls that wait."""
+    """The tokens in a bucket at a time; a negative number is reserved by waiting calls."""
 
     bucket: Bucket
     tokens: float
     at: Instant
 
     def take(self, count: float, now: Instant) -> Seconds:
-        """Take tokens, and how long to wait for them. One call never asks for more than it holds."""
+        """Take at most a full bucket of tokens, and return the seconds to wait for them."""
         self._refill(now)
         self.tokens -= min(count, self.bucket.capacity)
         return max(0.0, -self.tokens / self.bucket.refill)
@@ -74,21 +74,21 @@ class _Level:
         self.tokens = min(self.tokens, 0.0)
 
     def _refill(self, now: Instant) -> None:
-        grown = self.tokens + (now - self.at) * self.bucket.refill
-        self.tokens = min(self.bucket.capacity, grown)
+        refilled = self.tokens + (now - self.at) * self.bucket.refill
+        self.tokens = min(self.bucket.capacity, refilled)
         self.at = now
 
 
 @dataclass(slots=True)
 class _BackOff:
-    """How often in a row an API was refused, and until when it is left alone."""
+    """How often in a row EC2 throttled an API, and until when no call is sent."""
 
     failures: int = 0
     until: Instant = 0.0
 
 
 class Throttle:
-    """Buckets by API name, on the given clock; `requests` and `resources` replace published ones."""
+    """The buckets by API name. `requests` and `resources` replace EC2's published ones."""
 
     def __init__(
         self,
@@ -103,18 +103,18 @@ class Throttle:
         self._back_offs: dict[str, _BackOff] = {}
 
     async def admit(self, api: str, machines: int = 0) -> None:
-        """Return when a call for so many machines may be sent. Callers are served in order."""
+        """Wait until a call for this many machines may be sent. Calls are admitted in order."""
         now = self._clock.now()
         wait = self._level("request", api, request_bucket(api, self._requests)).take(1, now)
         resources = resource_bucket(api, self._resources)
         if resources is not None and machines:
             wait = max(wait, self._level("machine", api, resources).take(machines, now))
-        wait = max(wait, self._held(api))
+        wait = max(wait, self._on_hold(api))
         while wait > 0:
             await self._clock.sleep(wait)
-            # EC2 may have refused others meanwhile. The tokens stay taken: by the time that the
-            # API may be asked again, the bucket has refilled what those who wait were promised.
-            wait = self._held(api)
+            # EC2 may have throttled other calls meanwhile. This call keeps its tokens: the bucket
+            # refills during the back-off.
+            wait = self._on_hold(api)
 
     def refused(self, api: str, retry_after: Seconds | None = None) -> None:
         """Empty the bucket and back off, because EC2 throttled a call.
@@ -126,8 +126,8 @@ class Throttle:
         known = self._back_offs.setdefault(api, _BackOff())
         if known.until <= now:
             known.failures += 1
-            hold = min(FIRST_BACK_OFF * 2.0 ** min(known.failures - 1, 16), LONGEST_BACK_OFF)
-            known.until = now + hold
+            delay = min(FIRST_BACK_OFF * 2.0 ** min(known.failures - 1, 16), LONGEST_BACK_OFF)
+            known.until = now + delay
         known.until = max(known.until, now + (retry_after or 0.0))
 
     def accepted(self, api: str) -> None:
@@ -136,8 +136,8 @@ class Throttle:
         if known is not None and known.until <= self._clock.now():
             del self._back_offs[api]
 
-    def _held(self, api: str) -> Seconds:
-        """How long EC2's refusals leave the API alone from now on."""
+    def _on_hold(self, api: str) -> Seconds:
+        """Return how long calls of this API still back off; negative if the time is over."""
         known = self._back_offs.get(api)
         return 0.0 if known is None else known.until - self._clock.now()
 

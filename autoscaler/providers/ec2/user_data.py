@@ -1,11 +1,10 @@
-"""The user data of a machine: a script that starts the agent at the first boot.
+"""Renders the user data of a machine: a script that starts the agent at the first boot.
 
 The script contains no secret, because any job can read it through the metadata service. Its first line
-schedules a shutdown, so that a machine whose agent never starts does not stay; the agent cancels it.
+schedules a shutdown, which the agent cancels: a machine whose agent never starts powers off.
 
-In the lab the Linux text runs as it stands, with `RUNNER_AGENT_ROOT` put before its paths and
-stand-ins for `shutdown` and `systemctl` found first. The Windows text is parsed by a test and was
-not executed here.
+The lab runs the Linux script unchanged, with `RUNNER_AGENT_ROOT` as the prefix of its paths, and with
+replacements for `shutdown` and `systemctl`. A test parses the Windows script, but no test runs it.
 """
 
 import json
@@ -20,8 +19,8 @@ _URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~/\-]*)?\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
-# Python is there in any case, for the agent; curl is not in every image. The file it leaves is
-# run only after its hash was compared.
+# In Python, because every image has it for the agent, and not every image has curl. The downloaded file
+# runs only if its hash is right.
 _FETCH = """\
 import json, ssl, sys, urllib.request
 with open(sys.argv[1]) as file:
@@ -33,18 +32,19 @@ with urllib.request.urlopen(url, timeout=30, context=context) as answer:
 with open(sys.argv[2], 'wb') as file:
     file.write(text)"""
 
-# KillMode=mixed: a shutdown, such as spot's, signals the agent alone, which tells the runner and gives
-# it 30 s; the unit's default would end the steps of a job at once. After: a shutdown stops the agent
-# first, or the job's containers would end with Docker. EnvironmentFile: proxies; the loop above it reads
-# that file as systemd does, and expands nothing.
-# systemd: whichever way the service ends, and at the latest when it fails to start, the machine
-# powers off. OOMPolicy, OOMScoreAdjust: the kernel ends the processes of a job, which are not spared
-# (the agent sees to that), and that must not end the service. RefuseManualStop: a job with sudo that
-# stops every service would power its machine off; a shutdown stops the unit all the same. Without
-# systemd (sd_booted(3)) there is no boot service, and a loop in the background does the same.
+# KillMode=mixed: a shutdown, such as spot's, signals only the agent, which stops the runner within 30 s.
+# The unit's default would end the steps of a job at once.
+# After: a shutdown stops the agent first. Otherwise Docker would end the job's containers.
+# EnvironmentFile: proxies. The loop in the script reads the file as systemd does, without expansion.
+# SuccessAction, FailureAction: the machine powers off when the service ends or fails to start.
+# OOMPolicy, OOMScoreAdjust: when memory is short, the kernel ends processes of the job, whose score the
+# agent raises, and that does not end the service.
+# RefuseManualStop: a job that stops all services with sudo must not power off its machine. A shutdown
+# still stops the unit.
+# Without systemd (sd_booted(3)) there is no boot service, so the script runs the agent in the background.
 _LINUX = """\
 #!/bin/bash
-shutdown -P +20  # armed; the agent takes it back
+shutdown -P +20  # the agent cancels it
 set -eu
 umask 077
 root="${RUNNER_AGENT_ROOT:-}"
@@ -104,10 +104,10 @@ else
 fi
 """
 
-# The task runs at every boot as SYSTEM; when the agent ends, its cmd goes on to the shutdown.
+# The task runs at every boot as SYSTEM. When the agent ends, cmd runs the shutdown.
 _WINDOWS = """\
 <powershell>
-shutdown.exe /s /t 2400 /c 'armed; the agent takes it back'
+shutdown.exe /s /t 2400 /c 'scheduled at boot; the agent cancels it'
 $ErrorActionPreference = 'Stop'
 $base = "$env:ProgramData\\runner-agent"
 $python = 'C:\\runner-agent\\python\\python.exe'
@@ -150,10 +150,10 @@ def render_user_data(
 ) -> str:
     """Return the user data of a machine, as text, not encoded.
 
-    `controller_url` is what the machine calls (no query), `provider` its provider's name in the
-    configuration, `agent_sha256` the hash (hex) of the agent that is asked for and run, `ca_pem`
-    the certificates that the controller's own is checked with (None: the system's). Raises
-    ValueError for what does not fit in safely or makes the text longer than EC2 takes.
+    `controller_url` is the controller's URL without a query, `provider` the provider's name in the
+    configuration, `agent_sha256` the hash (hex) of the agent to download and run, `ca_pem` the CA
+    certificates for the controller's URL (None: the system's). Raises ValueError if a value has
+    unsafe characters, or if the text is longer than EC2 allows.
     """
     url = controller_url.rstrip("/")
     if not _URL.match(url):
@@ -163,10 +163,10 @@ def render_user_data(
     if not _SHA256.match(agent_sha256):
         raise ValueError("agent_sha256 is not 64 lower-case hexadecimal digits")
     if ca_pem is not None and "PRIVATE KEY" in ca_pem:
-        raise ValueError("the CA file holds a private key")
+        raise ValueError("the CA file contains a private key; leave only certificates in it")
     controller = json.dumps({"controller": url, "provider": provider, "ca": ca_pem})
     text = _TEXTS[platform].replace("@FETCH@", _FETCH).replace("@SHA256@", agent_sha256)
     text = text.replace("@CONTROLLER@", controller)
     if len(text.encode()) > MAX_BYTES:
-        raise ValueError(f"user data of {len(text.encode())} bytes: EC2 takes {MAX_BYTES}")
+        raise ValueError(f"user data of {len(text.encode())} bytes; EC2 allows {MAX_BYTES}")
     return text

@@ -1,8 +1,8 @@
-"""The worker process: runs boto3, whose parsing would hold the controller's GIL.
+"""The worker process: runs boto3, whose parsing would block the controller's event loop.
 
-Reads calls from standard input and writes answers to standard output, several in flight. It makes each
-call once. It ends when standard input ends, even if the controller is killed. Signals for the controller
-do not end it first.
+Reads calls from standard input, makes each of them once, several at the same time, and writes the
+answers to standard output. Ends when standard input ends, also if the controller was killed. Ignores
+signals, so that it does not end before the controller.
 """
 
 import os
@@ -29,25 +29,25 @@ from autoscaler.providers.ec2.rows import MAX_TEXT
 
 def main() -> None:
     """Serve until standard input ends."""
-    # A terminal or a service manager signals the whole group; the controller still needs us.
+    # A service manager may signal all processes, and the controller still needs the worker.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     keep_metadata_direct(os.environ)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # a stray print of a library must not get between the frames
+    os.dup2(2, 1)  # so that a print of a library does not break the frames
     calls = sys.stdin.buffer
     setup = read_frame(calls)
     if not isinstance(setup, dict):
         return
     _serve(calls, answers, setup)
-    # Calls still under way have nobody left to answer to.
+    # Nothing reads the answers of calls that are still in flight.
     os._exit(0)
 
 
 def _serve(calls: BinaryIO, answers: BinaryIO, setup: Mapping[str, Any]) -> None:
     departures = Departures()
-    # Each session reads boto3's table of endpoints and resolves credentials, so one serves all clients.
-    # A session must not make two clients at once; `Clients` makes one at a time.
+    # All clients share one session, because each session reads boto3's endpoints and the credentials.
+    # A session must not create two clients at once; `Clients` creates one at a time.
     session = cache(boto3.session.Session)
     clients = Clients(lambda service: departures.watch(_client(session(), setup, service)))
     lock = threading.Lock()
@@ -68,7 +68,7 @@ def _client(session: boto3.session.Session, setup: Mapping[str, Any], service: s
         region_name=pricing_region(setup["region"]) if service == "pricing" else setup["region"],
         connect_timeout=setup["connect"],
         read_timeout=setup["read"],
-        # One attempt: a request that launches or ends machines is never repeated unseen.
+        # One attempt: boto3 must not repeat a request that launches or terminates machines.
         retries={"mode": "standard", "total_max_attempts": 1},
         max_pool_connections=setup["threads"],
     )
@@ -76,15 +76,15 @@ def _client(session: boto3.session.Session, setup: Mapping[str, Any], service: s
 
 
 def answer(clients: Clients, departures: Departures, call: Mapping[str, Any]) -> dict[str, object]:
-    """Make one call: `{"result"}`, or `{"error"}` with its code, message and what became of it."""
+    """Make one call. Return `{"result"}`, or `{"error"}` with its code, message and `sent`."""
     departures.begin()
     try:
         return {"result": OPERATIONS[call["operation"]](clients, call["arguments"])}
     except ClientError as error:
-        # Another service may refuse before ours is asked: STS, for a role's credentials.
+        # The error may be from another service before the call: STS, for a role's credentials.
         return _refusal(error, sent=departures.may_have_arrived(error))
     except Exception as error:  # noqa: BLE001 - the process boundary: every call gets an answer
-        # Time-outs, broken connections, answers that do not parse: it may have been carried out.
+        # A timeout, a broken connection, an unreadable answer: AWS may have carried the call out.
         sent = departures.may_have_arrived(error)
         return _error(type(error).__name__, str(error), sent=sent)
 

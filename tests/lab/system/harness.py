@@ -29,7 +29,7 @@ from tests.lab.system.pace import stretched
 
 ORGANIZATION = "acme"
 REPOSITORY = "acme/widgets"
-CALL_TAG = "autoscaler:call"
+CALL_TAG = "autoscaler:launch-request"
 SKU_TAG = "autoscaler:sku"
 _LOOK_EVERY = 0.05
 _OPEN_ROWS = " UNION ALL ".join(
