@@ -1,10 +1,10 @@
-"""Keeps Python's garbage collector from looking through the whole fleet, which holds the event loop.
+"""Keeps Python's garbage collector from scanning the whole fleet, which blocks the event loop.
 
 A full collection looks at every object that can be part of a cycle: 88 ms with 3,500 machines and 10,000
 jobs. Frozen objects are left out of it (`gc.freeze`, Python's documentation of `gc`). Reference counting
 frees them all the same, unless they are part of a cycle when they are dropped. The controller's records and
-connections are not. What strangers send can leave small cycles behind, in aiohttp's answers for example, so
-one full collection an hour looks at everything.
+connections are not. Requests can leave small cycles behind, in aiohttp's answers for example, so
+one full collection an hour scans everything.
 
 Python itself begins a full collection when a quarter has been added to what the last one found. After a
 freeze that is soon, and under 1,000 deliveries a second each such collection took 30 to 100 ms. So Python
@@ -18,16 +18,16 @@ from typing import Final
 from autoscaler.model.identifiers import Seconds
 
 FREEZE_EVERY: Seconds = 60.0
-"""Full collections look at what came since, and take as long as that needs."""
+"""How often new objects are frozen, so that collections do not scan them again."""
 
 COLLECT_EVERY: Seconds = 3600.0
-"""How often frozen objects in cycles are freed. It holds the event loop for as long as a full collection."""
+"""How often frozen objects in cycles are freed. It blocks the event loop for as long as a full collection."""
 
 
 YOUNG: Final = (2_000, 10)
-"""A collection looks at so many new objects, and every tenth one at those of the nine before it: 8 ms.
+"""Thresholds of `gc`: a collection after 2,000 new objects, and every tenth one of the older generation: 8 ms.
 
-With Python's 700 each delivery's objects are looked at while it waits for the disk: 50 us a delivery.
+With Python's 700, each delivery's objects are scanned while it waits for the disk: 50 us per delivery.
 """
 
 _NEVER: Final = 2**31 - 1

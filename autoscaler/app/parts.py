@@ -1,4 +1,4 @@
-"""The parts of a running controller: how they are put together, resumed and stopped."""
+"""Creates the parts of a controller, resumes and stops them."""
 
 import asyncio
 import hashlib
@@ -19,8 +19,8 @@ from autoscaler.app.pricing import make_pricing
 from autoscaler.app.translation import (
     catalogue,
     ec2_settings,
-    gates,
     github_settings,
+    health_check_parameters,
     label_values,
     server_settings,
 )
@@ -56,8 +56,8 @@ from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.serving import Endpoint, Serving
 from autoscaler.store.opening import OpenedStore
 
-STANDS_STILL_AFTER: Seconds = 60.0
-"""/healthz reports a control loop without a turn for this long (real time)."""
+HUNG_AFTER: Seconds = 60.0
+"""After this time (real time) without a pass of the control loop, /healthz fails."""
 
 FINISH_WITHIN: Seconds = 30.0
 """How long requests in flight may take after SIGTERM (real time)."""
@@ -122,14 +122,14 @@ class Parts:
                 self._pricing.run,
             ),
         )
-        self._desk = self._make_desk()
-        self._loop = self._make_loop()
+        self._bootstrap = self._make_bootstrap()
+        self._reconciler = self._make_reconciler()
         self.serving = self._make_serving(agent)
 
     async def _open_and_list(self, name: ProviderName) -> bool:
         try:
             await self._ec2[name].open()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it stops this provider alone
+        except Exception as error:  # noqa: BLE001 - any error concerns this provider only
             _log.error("provider_not_opened", provider=name, error=str(error), hint=hint(error))
             return False
         await self._pricing.first_known(name)
@@ -138,7 +138,7 @@ class Parts:
     async def _read_again(self, name: ProviderName) -> None:
         try:
             await self._ec2[name].open()
-        except Exception as error:  # noqa: BLE001 - as above; what was read last stays in use
+        except Exception as error:  # noqa: BLE001 - as above; the values read last stay in use
             _log.warning("provider_not_read_again", provider=name, error=str(error))
 
     def _sell(self, opened: Collection[ProviderName]) -> None:
@@ -174,35 +174,35 @@ class Parts:
         """Run the control loop until SIGTERM, SIGINT or a failure, which is raised."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._loop.stop)
-        await self._loop.run()
+            loop.add_signal_handler(number, self._reconciler.stop)
+        await self._reconciler.run()
         if self._crash is not None:
             raise BaseExceptionGroup("an effect failed", [self._crash])
 
     async def finish(self) -> None:
         """Finish requests in flight, those of machines first, and store the results."""
         _log.info("finishing", in_flight=len(self._effects))
-        self._desk.shut_down()
+        self._bootstrap.shut_down()
         await self.serving.stop()
-        await self._loop.drain(FINISH_WITHIN)
+        await self._reconciler.drain(FINISH_WITHIN)
 
     def _crashed(self, error: BaseException) -> None:
         _log.error("effect_failed", error=failure_of(error), exc_info=error)
         self._crash = self._crash or error
-        self._loop.stop()
+        self._reconciler.stop()
 
-    def _make_desk(self) -> BootstrapService:
+    def _make_bootstrap(self) -> BootstrapService:
         return BootstrapService(
             self._journal,
             self._registrar,
             RegistrationReleaser(self._journal, self.github, self._registrar, self._effects),
             self.providers,
-            gates(self._configuration),
+            health_check_parameters(self._configuration),
             self._poller.list_soon,
             opened=self._opening.opened,
         )
 
-    def _make_loop(self) -> Reconciler:
+    def _make_reconciler(self) -> Reconciler:
         executor = Executor(
             self._journal,
             RandomIds(),
@@ -229,7 +229,7 @@ class Parts:
         earlier = keep_agent_beside(self._configuration.sqlite_file(), agent)
         tokens = [one.get_secret_value() for one in config.read_metrics_tokens(self._configuration)]
         others: list[Endpoint] = [
-            BootstrapEndpoint(self._desk, agent, self._telemetry, earlier=earlier),
+            BootstrapEndpoint(self._bootstrap, agent, self._telemetry, earlier=earlier),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics, tokens),
             *admin_endpoints(self._configuration, self._journal, self._client, self._ec2),
         ]
@@ -241,15 +241,15 @@ class Parts:
         return Serving(allowed, webhook, others)
 
     def _unhealthy(self) -> list[str]:
-        turned_at = self._loop.turned_at
-        if turned_at is None or self._pacing.now() - turned_at < STANDS_STILL_AFTER:
+        turned_at = self._reconciler.turned_at
+        if turned_at is None or self._pacing.now() - turned_at < HUNG_AFTER:
             return []
-        return [f"the control loop has not turned for {STANDS_STILL_AFTER:g} s"]
+        return [f"the control loop has made no pass for {HUNG_AFTER:g} s"]
 
     def _unready(self) -> list[str]:
         reasons = [f"provider {n} could not be opened and listed" for n in self._opening.left]
-        if self._loop.turned_at is None:
-            reasons.append("the control loop has not turned yet")
+        if self._reconciler.turned_at is None:
+            reasons.append("the control loop has made no pass yet")
         if not self._poller.github_answered:
             reasons.append("GitHub has not answered yet")
         return sorted(reasons)

@@ -21,7 +21,10 @@ def make_pricing(
     telemetry: Telemetry,
     clock: Clock,
 ) -> Pricing:
-    """Prices of every EC2 provider: `sell` prices offerings anew, the ledger has the spot prices."""
+    """Return the reader of all EC2 providers' prices.
+
+    `sell` updates the offerings' on-demand prices. The ledger gets the spot prices.
+    """
 
     def changed(kind: CapacityType) -> None:
         if kind is CapacityType.SPOT:

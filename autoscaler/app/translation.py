@@ -106,16 +106,16 @@ def label_values(settings: config.Settings) -> tuple[list[SkuName], list[Provide
     return skus, [ProviderName(name) for name in settings.providers]
 
 
-def gates(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
+def health_check_parameters(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
     """Return the parameters of each SKU's health checks: see docs/bootstrap.md."""
     settings = configuration.settings
     return {
         SkuName(name): {
-            # An image takes its share of the disk; a tenth of it free is a disk that was made.
+            # Minimum free space: a tenth of the disk, since the image itself takes a part of it.
             "disk_gb": max(1, (sku.disk_gb or 0) // 10),
             "clock_skew_s": CLOCK_SKEW,
-            # Costs nothing (REST API, "Rate limit"); other calls without a token have 60 an hour for
-            # everything behind one address.
+            # Does not count against the rate limit (REST API, "Rate limit"). GitHub allows 60 other
+            # requests without a token per hour and address.
             "github": settings.github.api_url.rstrip("/") + "/rate_limit",
         }
         for name, sku in settings.skus.items()
@@ -131,7 +131,7 @@ def _options(
         offerings: tuple[Offering, ...] = ()
         if provider is not None and option.instance_types:
             offerings = provider.offerings(option.instance_types, option.capacity, sku.os, sku.arch)
-        # A launch option without offerings keeps its place: holds use its number.
+        # A launch option without offerings keeps its place, because cooldowns use its number.
         yield LaunchOption(name, option.capacity, offerings)
 
 
@@ -167,7 +167,7 @@ def _ec2(
 def _offered(
     settings: config.Settings, provider: str
 ) -> dict[CapacityType, frozenset[tuple[str, OperatingSystem]]]:
-    """Return the instance types that SKUs launch at a provider; all of them under on-demand, too."""
+    """Return the instance types that SKUs launch at a provider, all of them as on-demand, too."""
     found: dict[CapacityType, set[tuple[str, OperatingSystem]]] = {k: set() for k in CapacityType}
     for sku in settings.skus.values():
         for option in sku.launch_options:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from autoscaler.app.translation import catalogue, ec2_settings, gates
+from autoscaler.app.translation import catalogue, ec2_settings, health_check_parameters
 from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Rate
@@ -39,5 +39,5 @@ def test_former_ids_reach_the_ledger_and_every_provider(tmp_path: Path) -> None:
 
 def test_machines_ask_github_what_costs_nothing(tmp_path: Path) -> None:
     """Calls without a token have 60 an hour for everything behind one address; this one is free."""
-    found = gates(Folder(tmp_path).load(MINIMAL))
+    found = health_check_parameters(Folder(tmp_path).load(MINIMAL))
     assert {gate["github"] for gate in found.values()} == {"https://api.github.com/rate_limit"}

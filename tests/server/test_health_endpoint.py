@@ -15,10 +15,13 @@ async def test_well_and_ready(caller: Caller) -> None:
 
 
 async def test_unhealthy_says_why(caller: Caller) -> None:
-    caller.behind.unhealthy = ["the loop has not turned for 31 s"]
+    caller.behind.unhealthy = ["the control loop has made no pass for 31 s"]
     reply = await caller.get("/healthz")
     assert reply.status == 503
-    assert reply.json == {"healthy": False, "reasons": ["the loop has not turned for 31 s"]}
+    assert reply.json == {
+        "healthy": False,
+        "reasons": ["the control loop has made no pass for 31 s"],
+    }
     assert (await caller.get("/readyz")).status == 200
 
 
