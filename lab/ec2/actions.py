@@ -1,7 +1,7 @@
-"""Which actions the front answers itself, and which go to moto.
+"""The EC2 actions that the front answers itself or refuses; moto answers all others.
 
-moto does not know the lab's instances, so every action on instances is answered here or refused;
-what has no instance in it (networks, security groups, instance types) is moto's.
+moto does not know the lab's instances, so every action on instances is answered or refused here. moto
+answers actions on networks, security groups and instance types.
 """
 
 import base64
@@ -20,14 +20,14 @@ from lab.ec2.volumes import Volumes
 Handler = Callable[[dict[str, str], Tree], Awaitable[str]]
 MAX_TERMINATED = 1000
 MAX_CONSOLE = 64 * 1024
-"""Bytes of console output that EC2 keeps, the last ones (EC2 User Guide, "Instance console output")."""
+"""EC2 keeps this many bytes of console output, the last ones (EC2 User Guide, "Instance console output")."""
 RESULTS = {
     "DescribeInstances": "reservationSet",
     "DescribeLaunchTemplates": "launchTemplates",
     "DescribeSpotPriceHistory": "spotPriceHistorySet",
     "DescribeVolumes": "volumeSet",
 }
-"""The element that a list's results stand in, by its action: these may begin with an empty page."""
+"""Element that holds the results of a list action. These lists may begin with an empty page."""
 
 REFUSED = frozenset(
     {
@@ -85,7 +85,7 @@ class Actions:
         }
 
     def answers(self, fields: dict[str, str]) -> bool:
-        """Whether the front answers this request, be it with a refusal."""
+        """Return True if the front answers or refuses this request."""
         return fields["Action"] in self._handlers or fields["Action"] in REFUSED or _tags(fields)
 
     async def perform(self, fields: dict[str, str]) -> str:
@@ -143,7 +143,7 @@ class Actions:
             before = one.state
             launcher.lifecycle.terminate(one)
             ended = one.state is InstanceState.TERMINATED
-            # What leaks is answered as if it ended: that is the fault.
+            # The fault: EC2 answers as if a leaking instance terminated.
             after = InstanceState.TERMINATED if ended else InstanceState.SHUTTING_DOWN
             changes.append(
                 {
@@ -173,7 +173,7 @@ class Actions:
 
 
 def _tags(fields: dict[str, str]) -> bool:
-    """Whether a request tags instances; EC2 allows a mixture of resources, the lab does not."""
+    """Return True if a request tags instances. EC2 allows mixed resources, the lab does not."""
     if fields["Action"] not in ("CreateTags", "DeleteTags"):
         return False
     return fields.get("ResourceId.1", "").startswith("i-")

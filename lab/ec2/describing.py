@@ -1,7 +1,4 @@
-"""DescribeInstances, and how an instance is shown.
-
-Decides paging, filters and the XML. Never changes anything.
-"""
+"""Answers DescribeInstances: paging, filters and the XML of an instance."""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -36,7 +33,7 @@ FILTERS = frozenset(
 
 
 def found(instances: Instances, lifecycle: Lifecycle, ids: Iterable[str]) -> list[Instance]:
-    """The instances of these ids. Raises Ec2Error, naming every one that is not listed."""
+    """Return the instances with these ids. Raises Ec2Error that names each unknown id."""
     chosen, unknown = [], []
     for instance_id in ids:
         if not instance_id.startswith("i-") or len(instance_id) not in INSTANCE_ID_LENGTHS:
@@ -80,7 +77,7 @@ class InstanceList:
         return answer("DescribeInstances", self.reservations(page) + more)
 
     def reservations(self, instances: list[Instance]) -> str:
-        """`reservationSet` of instances in the order of launch."""
+        """Return the `reservationSet` of instances in launch order."""
         items = "".join(
             f"<item>{self.reservation(list(group))}</item>"
             for _, group in groupby(instances, key=lambda one: one.reservation)
@@ -88,7 +85,7 @@ class InstanceList:
         return f"<reservationSet>{items}</reservationSet>"
 
     def reservation(self, instances: list[Instance]) -> str:
-        """One reservation's content: also what RunInstances answers."""
+        """Return one reservation's content, which RunInstances also answers."""
         return (
             element("reservationId", instances[0].reservation)
             + element("ownerId", self._account)
@@ -97,7 +94,7 @@ class InstanceList:
         )
 
     def _item(self, one: Instance) -> str:
-        """Rendered once for each state: describing thousands must not hold up the lab."""
+        """Render an instance once per state, because describing thousands must not block the lab."""
         kept = self._rendered.get(one.id)
         if kept is None or kept[0] is not one.state or kept[1] is not one.tags:
             kept = (one.state, one.tags, element("item", _shown(one, self._account)))
@@ -106,7 +103,7 @@ class InstanceList:
 
 
 def state_shown(state: InstanceState) -> dict[str, Any]:
-    """A state as EC2 writes it."""
+    """Return a state as EC2 writes it."""
     return {"code": state.code, "name": state.value}
 
 
@@ -170,7 +167,7 @@ def _shown(one: Instance, account: str) -> dict[str, Any]:
 
 
 def _attached(one: Instance) -> dict[str, Any]:
-    """What an instance has until it is terminated: its addresses and its disk."""
+    """Return the addresses and the disk, which an instance has until it is terminated."""
     if one.state is InstanceState.TERMINATED:
         return {"privateDnsName": "", "blockDeviceMapping": []}
     return {
@@ -192,7 +189,7 @@ def _metadata_shown(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _processor_shown(one: Instance) -> dict[str, int] | None:
-    """Two threads a core but on arm64; nothing for a size that the lab cannot count."""
+    """Return cores and threads: two threads per core except on arm64; None for an unknown size."""
     count = vcpus(one.instance_type)
     if count is None:
         return None

@@ -1,8 +1,4 @@
-"""An SQS queue with EventBridge's events about the lab's instances: AWS JSON in, AWS JSON out.
-
-It decides how events are spelled, who gets which message when, and when one that was not deleted
-comes again. It never decides that something happens to an instance.
-"""
+"""Simulates an SQS queue with EventBridge's events about the lab's instances, over AWS JSON."""
 
 import asyncio
 import contextlib
@@ -17,10 +13,10 @@ from lab.ec2.query import timestamp
 SERVICE = "sqs"
 CONTENT_TYPE = "application/x-amz-json-1.0"
 VISIBILITY = 30.0
-"""Lab seconds after which a message that was given out and not deleted comes again."""
+"""Visibility timeout in lab seconds: a received message that was not deleted is visible again."""
 
-LET_THROUGH = frozenset({"shutting-down", "stopping", "stopped", "terminated"})
-"""By the rule that docs/ec2.md gives."""
+MATCHED_STATES = frozenset({"shutting-down", "stopping", "stopped", "terminated"})
+"""The states that the EventBridge rule in docs/ec2.md matches."""
 
 MOST_AT_ONCE = 10
 _PREFIX = "AmazonSQS."
@@ -36,7 +32,7 @@ class _Message:
 
 
 class EventQueue:
-    """The one queue of an account. `now` is lab time, waits are real."""
+    """The queue of an account. `now` is lab time; long polls wait in real time."""
 
     def __init__(self, now: Callable[[], float], account: str, region: str) -> None:
         self._now = now
@@ -48,7 +44,7 @@ class EventQueue:
         self.deleted = 0
 
     def __len__(self) -> int:
-        """How many messages are not deleted."""
+        """The number of messages that are not deleted."""
         return len(self._messages)
 
     def send(self, body: str) -> None:
@@ -59,7 +55,7 @@ class EventQueue:
         self._arrived.set()
 
     def emit(self, kind: str, detail: Mapping[str, object], source: str = "aws.ec2") -> None:
-        """An event as EventBridge would put it there."""
+        """Send an event in EventBridge's form."""
         event = {
             "version": "0",
             "id": f"e-{self._sent + 1}",
@@ -74,22 +70,22 @@ class EventQueue:
         self.send(json.dumps(event))
 
     def state_changed(self, instance: str, state: str) -> None:
-        """EC2 Instance State-change Notification, of a state that the rule lets through."""
-        if state in LET_THROUGH:
+        """Send an EC2 Instance State-change Notification, if the rule matches the state."""
+        if state in MATCHED_STATES:
             detail = {"instance-id": instance, "state": state}
             self.emit("EC2 Instance State-change Notification", detail)
 
     def spot_interruption(self, instance: str) -> None:
-        """EC2 Spot Instance Interruption Warning."""
+        """Send an EC2 Spot Instance Interruption Warning."""
         detail = {"instance-id": instance, "instance-action": "terminate"}
         self.emit("EC2 Spot Instance Interruption Warning", detail)
 
     def rebalance(self, instance: str) -> None:
-        """EC2 Instance Rebalance Recommendation."""
+        """Send an EC2 Instance Rebalance Recommendation."""
         self.emit("EC2 Instance Rebalance Recommendation", {"instance-id": instance})
 
     def scheduled_change(self, instance: str, starts_at: float) -> None:
-        """A retirement that AWS Health announces."""
+        """Send an AWS Health event that announces a retirement."""
         detail = {
             "service": "EC2",
             "eventTypeCode": "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED",
@@ -101,7 +97,7 @@ class EventQueue:
         self.emit("AWS Health Event", detail, "aws.health")
 
     async def answer(self, target: str, body: bytes) -> tuple[int, str]:
-        """The HTTP status and body for a request with this X-Amz-Target."""
+        """Return the HTTP status and body for a request with this X-Amz-Target."""
         handlers: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
             "ReceiveMessage": self._receive,
             "DeleteMessageBatch": self._delete,

@@ -1,9 +1,8 @@
-"""What is made to go wrong on purpose, all of it in one place.
+"""Faults that tests switch on in the lab's EC2. Without them everything works and capacity is unlimited.
 
-Calls that fail or whose answers are lost; pools, subnets and roles that are not there; zones that do
-not sell a type; machines that never run, leak, leave their disks or are not seen at first. Quotas
-(`quotas`) and EC2's request limits (`throttling`) are not faults and stand beside it. Never fails by
-itself: without a word from the outside everything is plenty and works.
+Calls can fail or lose their answers. Pools, subnets and roles can be missing. Zones can stop selling a
+type. Machines can fail to start, leak, leave their volumes, or stay invisible at first. Quotas are in
+`quotas`, and EC2's request limits in `throttling`.
 """
 
 from collections import Counter
@@ -15,8 +14,8 @@ from lab.ec2.instances import Instance, Pool
 from lab.ec2.query import Ec2Error
 
 Setting = TypeVar("Setting")
-Witness = Callable[[Mapping[str, str]], None]
-"""Is told a request's parameters."""
+Callback = Callable[[Mapping[str, str]], None]
+"""Is called with a request's parameters."""
 NO_CAPACITY = "InsufficientInstanceCapacity"
 NO_SPOT_ROLE = (
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
@@ -32,7 +31,7 @@ class _FailingCalls:
     left: int
 
 
-def _nobody(_: Mapping[str, str]) -> None:
+def _ignore(_: Mapping[str, str]) -> None:
     """Does nothing."""
 
 
@@ -40,14 +39,14 @@ def _nobody(_: Mapping[str, str]) -> None:
 class _BrokenCalls:
     left: int
     silence: float
-    then: Witness
+    then: Callback
 
-    def strike(self, fields: Mapping[str, str], struck: Counter[str]) -> bool:
-        """Whether this call is one of them; it is counted then, and the witness told."""
+    def applies(self, fields: Mapping[str, str], counts: Counter[str]) -> bool:
+        """Return True if this call is to break. Then count it and call `then`."""
         if self.left <= 0:
             return False
         self.left -= 1
-        struck[fields["Action"]] += 1
+        counts[fields["Action"]] += 1
         self.then(fields)
         return True
 
@@ -61,23 +60,21 @@ class _FailingStarts:
 
 @dataclass(frozen=True, slots=True)
 class _ForAWhile(Generic[Setting]):
-    """A setting and until when it holds, in Unix seconds of lab time."""
+    """A setting and the lab time (Unix seconds) until which it holds."""
 
     value: Setting
     until: float
 
 
 class Faults:
-    """Switches, all to be turned at any time. Seconds are lab seconds; left out, for good.
+    """Switches for faults, which tests may change at any time. Durations are lab seconds, by default endless.
 
-    `lost` counts the answers that were lost and `cut` the calls that were never carried out, by
-    action. `spot_role` is whether the account has the service-linked role that spot needs.
-    `pools_tried` is how many pools without an instance a fleet tries before it labels the others
-    UnfulfillableCapacity untried (measured, some three); None is all.
-    `pending_late` is by how much the `pendingTime` of new machines' identity documents comes after the
-    `LaunchTime` that they are listed with.
-    `machines_unseen` and `templates_unseen` are how long new ones stay unknown to every other
-    call (EC2 Developer Guide, "Eventual consistency").
+    `lost` counts the lost answers, and `cut` the calls that were not carried out, by action.
+    `spot_role` is True if the account has the service-linked role for spot. `pools_tried` is the number
+    of pools without capacity that a fleet tries before it reports UnfulfillableCapacity for the others
+    (measured: about three); None is all. `pending_late` is the delay of `pendingTime` in identity
+    documents after the listed `LaunchTime`. `machines_unseen` and `templates_unseen` are how long other
+    calls do not see a new one (EC2 Developer Guide, "Eventual consistency").
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -104,7 +101,7 @@ class Faults:
         self.templates_unseen = 0.0
 
     def set_capacity(self, pool: Pool, machines: int | None, seconds: float = float("inf")) -> None:
-        """Let a pool hold so many instances at once; None is no bound. Ends none that are there."""
+        """Limit the instances that a pool holds at once; None removes the limit. Terminates none."""
         if machines is None:
             self._capacity.pop(pool, None)
         else:
@@ -117,22 +114,22 @@ class Faults:
         message: str = "Refused by the lab.",
         seconds: float = float("inf"),
     ) -> None:
-        """Answer launches in this pool with an error, such as Unsupported; None ends it."""
+        """Answer launches in this pool with an error such as Unsupported; None ends the fault."""
         if code is None:
             self._refusals.pop(pool, None)
         else:
             self._refusals[pool] = _ForAWhile((code, message), self._now() + seconds)
 
     def stop_selling(self, instance_type: str, *zones: str) -> None:
-        """Sell a type in these zones no more, for good; no zones: sell it as AWS does again."""
+        """Stop selling a type in these zones. Without zones, sell it again wherever AWS does."""
         self._unsold[instance_type] = set(zones)
 
     def unsold(self, instance_type: str) -> set[str]:
-        """The zones that do not sell a type by word of a test."""
+        """Return the zones in which a test stopped the sale of a type."""
         return self._unsold.get(instance_type, set())
 
     def set_addresses(self, subnet: str, addresses: int | None) -> None:
-        """Let a subnet have so many addresses in all; None is what its CIDR block has."""
+        """Set the number of addresses of a subnet; None is the number in its CIDR block."""
         if addresses is None:
             self._addresses.pop(subnet, None)
         else:
@@ -141,26 +138,31 @@ class Faults:
     def fail_calls(
         self, action: str, code: str, calls: int, message: str = "Refused by the lab."
     ) -> None:
-        """Answer the next calls of an action, such as CreateFleet, with an error; 0 ends it."""
+        """Answer the next calls of an action, such as CreateFleet, with an error; 0 ends the fault."""
         self._failing[action] = _FailingCalls(code, message, calls)
 
     def lose_answers(
-        self, action: str, calls: int, silence: float = 0.0, then: Witness = _nobody
+        self, action: str, calls: int, silence: float = 0.0, then: Callback = _ignore
     ) -> None:
-        """Carry out the next calls of an action that can be, and break the connection instead of
-        answering, after so many seconds in which nothing is said; 0 calls end it. `then` is called
-        once such a call is carried out."""
+        """Carry out the next calls of an action, but break the connection instead of answering.
+
+        The connection breaks after `silence` lab seconds. `then` is called once such a call is carried
+        out. 0 calls end the fault.
+        """
         self._losing[action] = _BrokenCalls(calls, silence, then)
 
-    def cut_calls(self, action: str, calls: int, then: Witness = _nobody) -> None:
-        """Break the connection of the next calls of an action, and do nothing; 0 ends it.
+    def cut_calls(self, action: str, calls: int, then: Callback = _ignore) -> None:
+        """Break the connection of the next calls of an action without carrying them out; 0 ends the fault.
 
-        `then` is called when such a call has arrived."""
+        `then` is called when such a call arrives.
+        """
         self._cutting[action] = _BrokenCalls(calls, 0.0, then)
 
     def empty_pages(self, action: str, lists: int) -> None:
-        """Begin the next lists of an action, such as DescribeInstances, with a page that has a token
-        and no result (EC2 API Reference, DescribeInstances: NextToken); 0 ends it."""
+        """Begin the next lists of an action, such as DescribeInstances, with an empty page and a token.
+
+        0 ends the fault. Source: EC2 API Reference, DescribeInstances, NextToken.
+        """
         self._empty_pages[action] = lists
 
     def fail_starts(
@@ -170,62 +172,64 @@ class Faults:
         message: str = "Failed by the lab.",
         pool: Pool | None = None,
     ) -> None:
-        """Take the next machines (of this pool) from `pending` to `terminated`, with a StateReason
-        such as Client.VolumeLimitExceeded; 0 ends every earlier order of this code."""
+        """Take the next machines (of this pool) from `pending` to `terminated`.
+
+        Their StateReason has this code, such as Client.VolumeLimitExceeded. 0 ends all faults with this
+        code.
+        """
         self._starts = [one for one in self._starts if machines or one.reason[0] != code]
         if machines:
             self._starts.append(_FailingStarts((code, message), pool, machines))
 
     def leak(self, instance_id: str, *, leaks: bool = True) -> None:
-        """Have nothing end an instance that is there, though every attempt is answered as if it did."""
+        """Answer calls that terminate this instance as if they worked, but never terminate it."""
         (self._leaking.add if leaks else self._leaking.discard)(instance_id)
 
     def leak_next(self, machines: int) -> None:
-        """Have nothing end the next instances that are launched, though every attempt is answered
-        as if it did."""
+        """Never terminate the next launched instances, but answer as if they were terminated."""
         self._leak_next = machines
 
     def leave_disks(self, machines: int) -> None:
-        """Have the next instances that are launched leave their root volumes behind."""
+        """Keep the root volumes of the next launched instances after their termination."""
         self._leave_disks = machines
 
     def room(self, pool: Pool, taken: int) -> int | None:
-        """How many more a pool has; None is no bound."""
+        """Return how many more instances a pool can hold, or None if it has no limit."""
         bound = self._capacity.get(pool)
         if bound is None or bound.until <= self._now():
             return None
         return max(0, bound.value - taken)
 
     def refusal(self, pool: Pool) -> tuple[str, str] | None:
-        """The code and message that a pool's launches are refused with."""
+        """Return the code and message with which launches in a pool are refused, or None."""
         refusal = self._refusals.get(pool)
         return None if refusal is None or refusal.until <= self._now() else refusal.value
 
     def addresses(self, subnet: str, in_block: int) -> int:
-        """How many addresses a subnet has in all, whose CIDR block has `in_block`."""
+        """Return the number of addresses of a subnet whose CIDR block has `in_block`."""
         return self._addresses.get(subnet, in_block)
 
     def check_call(self, action: str) -> None:
-        """Raise Ec2Error if this call of the action is one to fail."""
+        """Raise Ec2Error if this call is to fail."""
         failing = self._failing.get(action)
         if failing is not None and failing.left > 0:
             failing.left -= 1
             raise Ec2Error(failing.code, failing.message)
 
     def cuts_call(self, fields: Mapping[str, str]) -> bool:
-        """Whether this call is one to cut off before anything is done."""
+        """Return True if this call's connection is to break before it is carried out."""
         cutting = self._cutting.get(fields["Action"])
-        return cutting is not None and cutting.strike(fields, self.cut)
+        return cutting is not None and cutting.applies(fields, self.cut)
 
     def loses_answer(self, fields: Mapping[str, str]) -> float | None:
-        """The silence before the connection breaks, if this call's answer is one to lose."""
+        """Return the lab seconds before the connection breaks, or None if the answer is not lost."""
         losing = self._losing.get(fields["Action"])
-        if losing is None or not losing.strike(fields, self.lost):
+        if losing is None or not losing.applies(fields, self.lost):
             return None
         return losing.silence
 
     def begins_empty(self, fields: Mapping[str, str]) -> bool:
-        """Whether this request begins a list whose first page is to be empty; it is counted then."""
+        """Return True, and count it, if this request begins a list whose first page is to be empty."""
         action = fields["Action"]
         if "NextToken" in fields or self._empty_pages[action] <= 0:
             return False
@@ -233,7 +237,7 @@ class Faults:
         return True
 
     def launched(self, instance: Instance) -> None:
-        """Take note of a launch, and decide what is to go wrong with it."""
+        """Record a launch and decide which faults it meets."""
         instance.visible_at = self._now() + self.machines_unseen
         instance.pending_late = self.pending_late
         if self._leak_next > 0:
@@ -249,9 +253,9 @@ class Faults:
                 return
 
     def start_failure(self, instance: Instance) -> tuple[str, str] | None:
-        """The StateReason with which this instance never runs."""
+        """Return the StateReason with which this instance fails to start, or None."""
         return self._doomed.get(instance.id)
 
     def leaks(self, instance: Instance) -> bool:
-        """Whether attempts to end it are ignored."""
+        """Return True if calls that terminate this instance have no effect."""
         return instance.id in self._leaking

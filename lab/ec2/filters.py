@@ -1,7 +1,4 @@
-"""EC2's filters: all of them must hold, any value of one suffices, `*` and `?` are wildcards.
-
-Decides whether one thing passes. Never which things there are.
-"""
+"""Applies EC2's filters: all must match, one value of each suffices, `*` and `?` are wildcards."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +20,7 @@ class Filters:
                 raise Ec2Error("InvalidParameterValue", f"The filter '{name[:60]}' is invalid")
 
     def admit(self, attributes: Mapping[str, str], tags: Mapping[str, str]) -> bool:
-        """Whether a thing with these attributes, by filter name, and tags passes."""
+        """Return True if a resource with these attributes (by filter name) and tags matches."""
         return all(_passes(attributes, tags, name, values) for name, values in self._filters)
 
 

@@ -1,8 +1,7 @@
-"""CreateFleet of type `instant`: one synchronous try, answered with instances and errors together.
+"""Answers CreateFleet of type `instant`: one synchronous try that returns instances and errors.
 
-Decides which pools a request draws on and in which order: that of the request, or of its
-priorities where its strategy says so, for the lab knows no prices. Never retries and never
-replaces: an instant fleet is over once it is answered.
+The fleet tries pools in the order of the request, or by priority if the strategy says so; it does not
+consider prices. It never retries, because an instant fleet ends with its answer.
 """
 
 import secrets
@@ -67,7 +66,7 @@ class _Candidate:
 
 
 class _Fleet:
-    """One fleet while it is answered."""
+    """One CreateFleet request while it is answered."""
 
     def __init__(self, launcher: Launcher, params: Tree) -> None:
         self.id = "fleet-" + secrets.token_hex(16)
@@ -79,7 +78,7 @@ class _Fleet:
     async def fill(
         self, candidates: list[_Candidate], capacity_type: CapacityType, wanted: int
     ) -> None:
-        """Draw on one candidate after the other until there are enough."""
+        """Launch from one candidate after another until the target is reached."""
         most = self._launcher.faults.pools_tried
         for candidate in candidates:
             if wanted == 0:
@@ -137,7 +136,7 @@ class _Fleet:
         )
 
     def answer(self) -> str:
-        """What became of it."""
+        """Return the XML of the answer."""
         return answer(
             "CreateFleet",
             element("fleetId", self.id)
@@ -147,7 +146,7 @@ class _Fleet:
 
 
 async def create_fleet(launcher: Launcher, params: Tree) -> str:
-    """Answer CreateFleet. Raises Ec2Error where EC2 refuses the whole call."""
+    """Answer CreateFleet. Raises Ec2Error if EC2 refuses the whole call."""
     _only(params, FLEET_PARAMETERS)
     if params.text("Type", "maintain") != "instant":
         raise Ec2Error("UnsupportedOperation", "The lab has instant fleets only.")

@@ -1,8 +1,8 @@
-"""The loopback server: takes requests for AWS's API and for the machines' metadata.
+"""The loopback server for AWS's API and the machines' metadata.
 
-Decides who answers (the front's own actions, Service Quotas' stand-in, or moto), counts every
-call, and breaks connections where a fault says so. Checks no credentials; a request for another
-region is refused, for nothing of it is here.
+Passes each request to the front's own actions, to the simulated Service Quotas, Pricing and SQS, or to
+moto. Counts every call, and breaks connections if a fault says so. It checks no credentials and refuses
+other regions.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ PASSED_ON = ("Authorization", "Content-Type", "X-Amz-Target", "X-Amz-Date")
 
 @dataclass(frozen=True, slots=True)
 class Answerers:
-    """Who answers what, and what stands in the way. `sleep` and `now` are lab time."""
+    """The services that answer, and the faults. `sleep` and `now` use lab time."""
 
     actions: Actions
     quotas: ServiceQuotas
@@ -62,7 +62,7 @@ class Front:
         """Listen on a free port of loopback, with these routes beside the API."""
         app = web.Application(client_max_size=MAX_REQUEST)
         app.add_routes([*routes, web.post("/{path:.*}", self._handle)])
-        # Short: who waits for a message at the end of a lab waits in vain.
+        # Short, because long polls at the end of a lab get no message.
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -117,7 +117,7 @@ class Front:
         answer = await to.moto.forward(body)
         to.subnets.forwarded(action)
         if "xml" not in answer.content_type:
-            # moto's way of saying that it has no such action.
+            # moto's answer to an unknown action.
             raise Ec2Error("InvalidAction", f"Neither the lab nor moto does {action}.")
         if action == "DescribeSubnets" and answer.status == 200:
             answer = answer._replace(body=to.subnets.corrected(answer.body))
@@ -126,7 +126,7 @@ class Front:
     async def _other_service(
         self, request: web.Request, service: str, region: str, body: bytes
     ) -> web.StreamResponse:
-        """Service Quotas, the price list and SQS here; the rest is moto's, by the caller's headers."""
+        """Answer Service Quotas, Pricing and SQS, and pass everything else to moto."""
         self.calls[service] += 1
         if service == event_queue.SERVICE:
             target = request.headers.get("X-Amz-Target", "")
@@ -146,7 +146,7 @@ class Front:
 
 
 def _break_off(request: web.Request) -> web.Response:
-    """Cut the connection; the response is for aiohttp's books only."""
+    """Close the connection. aiohttp needs a response object but does not send it."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=500)

@@ -1,7 +1,4 @@
-"""Client tokens: a repeated request is answered as it was the first time, and does nothing more.
-
-Decides whether a request is a repetition. Never what it does.
-"""
+"""Client tokens: a repeated request gets the first answer and has no further effect."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,13 +9,13 @@ MAX_TOKEN = 64
 
 
 class ClientTokens:
-    """Every token ever used, with the parameters and the answer that it stands for."""
+    """All tokens that were used, with their parameters and answers."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], tuple[dict[str, str], asyncio.Future[str]]] = {}
 
     async def once(self, fields: dict[str, str], work: Callable[[], Awaitable[str]]) -> str:
-        """Do the work of a request, unless its token has had its answer. Raises Ec2Error.
+        """Carry out a request, unless its token already has an answer. Raises Ec2Error.
 
         A request that failed as a whole leaves its token free.
         """
@@ -36,7 +33,7 @@ class ClientTokens:
                     "The client token was used before with other parameters",
                 )
             return await asyncio.shield(first[1])
-        # A task of its own: the caller may hang up, EC2 goes on.
+        # In its own task, because EC2 goes on if the caller disconnects.
         running = asyncio.create_task(self._run(key, work))
         self._first[key] = (fields, running)
         return await asyncio.shield(running)

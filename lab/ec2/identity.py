@@ -1,6 +1,6 @@
 """Instance identity documents and their signatures, in the form that AWS gives them.
 
-Decides the documents' bytes, and makes the false ones that tests need. Never checks one.
+Also makes the forged documents that tests need.
 
 The ASN.1 is that of AWS's RSA-2048 signature: SignedData with the content embedded, no
 certificate, signed attributes, BER with indefinite lengths around the DER of the signer.
@@ -29,7 +29,7 @@ DATA = cms.ContentType("data").dump()
 
 @dataclass(frozen=True, slots=True)
 class IdentitySigner:
-    """A key with its certificate. Every one made has the same names, as a forger's would."""
+    """A key with its certificate. All have the same names, as a forged one would."""
 
     key: rsa.RSAPrivateKey
     certificate: x509.Certificate
@@ -56,7 +56,7 @@ class IdentitySigner:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(days=1))
-            # Lab time may run far ahead of the real one.
+            # Lab time may be far ahead of real time.
             .not_valid_after(now + VALIDITY)
             .sign(key, hashes.SHA256())
         )
@@ -78,7 +78,7 @@ class IdentitySigner:
         """Sign a document: base64 in lines of 76, as `/dynamic/instance-identity/rsa2048` has it.
 
         The rest makes it false: `shown` stands in the place of what was signed, `claims` names
-        another signer's certificate as issuer and serial, `embed_certificate` sends ours along.
+        another signer's certificate as issuer and serial, `embed_certificate` includes this one's.
         """
         named = asn1_x509.Certificate.load(
             (claims or self).certificate.public_bytes(serialization.Encoding.DER)

@@ -1,6 +1,6 @@
 """Machine images, kept by the front: moto gives every image the same 15 GiB root disk.
 
-Decides what DescribeImages and DeregisterImage answer. Never makes an image by itself.
+Answers DescribeImages and DeregisterImage.
 """
 
 import secrets
@@ -86,7 +86,7 @@ class Images:
         return image
 
     def publish(self, older: Image, name: str, tags: Mapping[str, str] | None = None) -> Image:
-        """Register a newer image like another one, created now: what a rebuild of it gives."""
+        """Register a newer image like another one, created now, as a rebuild does."""
         self._latest = max(self._latest + 1, self._now())
         newer = replace(
             older,
@@ -99,7 +99,7 @@ class Images:
         return newer
 
     def named(self, pattern: str) -> list[Image]:
-        """The images whose names fit a glob, the newest last."""
+        """Return the images whose names match a glob, the newest last."""
         return [one for one in self._by_id.values() if fnmatchcase(one.name, pattern)]
 
     def find(self, image_id: str) -> Image:

@@ -1,6 +1,6 @@
-"""The lab's instances: what each is and when it did what, and the few sums over all of them.
+"""The lab's instances, the times of their states, and counts over all of them.
 
-Decides which instances EC2 would still list. Never changes an instance's state: see `lifecycle`.
+`lifecycle` changes their states.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ TAKING_CAPACITY = frozenset(
 
 
 class Pool(NamedTuple):
-    """What capacity is counted by: instance type x zone x capacity type."""
+    """Instance type, zone and capacity type: the unit in which capacity is counted."""
 
     instance_type: str
     zone: str
@@ -134,7 +134,7 @@ class Instance:
 
 
 class Instances:
-    """Every instance that ever was, in the order of launch."""
+    """All instances, also terminated ones, in launch order."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Instance] = {}
@@ -153,27 +153,27 @@ class Instances:
 
     @property
     def alive(self) -> int:
-        """How many are not terminated."""
+        """The number of instances that are not terminated."""
         return self._alive
 
     def taken(self, pool: Pool) -> int:
-        """How many hold capacity of this pool now."""
+        """Return the number of instances that use capacity of this pool now."""
         return self._taken[pool]
 
     def in_use(self) -> Iterator[tuple[Pool, int]]:
-        """How many are pending or running, by pool."""
+        """Return the number of pending and running instances by pool."""
         return ((pool, machines) for pool, machines in self._in_use.items() if machines)
 
     def addresses_taken(self, subnet: str) -> int:
-        """How many addresses of a subnet are taken: one for each instance not terminated."""
+        """Return the number of used addresses of a subnet: one per instance that is not terminated."""
         return self._addresses[subnet]
 
     def find(self, instance_id: str) -> Instance | None:
-        """By id, listed or long gone."""
+        """Return the instance with this id, also a terminated one, or None."""
         return self._by_id.get(instance_id)
 
     def add(self, instance: Instance) -> None:
-        """Take up a fresh instance in `pending`."""
+        """Add a new instance in `pending`."""
         self._by_id[instance.id] = instance
         self._taken[instance.pool] += 1
         self._in_use[instance.pool] += 1
@@ -182,7 +182,7 @@ class Instances:
         self.peak = max(self.peak, self._alive)
 
     def move(self, instance: Instance, state: InstanceState) -> None:
-        """Put an instance in a state, and keep the sums right."""
+        """Set an instance's state and update the counts."""
         before = instance.state
         self._taken[instance.pool] += (state in TAKING_CAPACITY) - (before in TAKING_CAPACITY)
         self._in_use[instance.pool] += (state in IN_USE) - (before in IN_USE)

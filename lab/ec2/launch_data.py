@@ -1,6 +1,6 @@
 """What a launch template or a request says about the instances to launch.
 
-Decides how the parameters are read and which of two says more. Never looks anything up.
+Reads the parameters, and merges those of a template, an override and a request.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Pages of a list: MaxResults, and a NextToken that goes on after the last thing shown.
 
-Decides where a page begins and ends. Things that come or go meanwhile never move the others.
+Resources that appear or disappear between pages do not move the others.
 """
 
 import base64
@@ -22,7 +22,7 @@ def page_of(
     number: Callable[[Thing], int],
     smallest: int = 5,
 ) -> tuple[list[Thing], str]:
-    """The page that a request asks for, and its `nextToken` element; `number` rises from 0 on.
+    """Return the requested page and its `nextToken` element; `number` counts up from 0.
 
     Raises Ec2Error.
     """
@@ -36,7 +36,7 @@ def page_of(
 
 
 def empty_page(action: str, results: str, params: Tree) -> str:
-    """An answer without a result, whose token goes on where this request would have begun.
+    """Return an answer without a result, whose token continues where this request began.
 
     `results` is the element that the action's results stand in.
     """

@@ -1,6 +1,6 @@
-"""AWS's price list and the history of spot prices, for what was given a price here.
+"""Simulates AWS's price list and spot price history for the instance types that a caller prices here.
 
-Decides how both are asked and answered. An instance type without a price is in neither list.
+An instance type without a price is in neither list.
 Sources: AWS Billing API Reference, GetProducts; EC2 API Reference, DescribeSpotPriceHistory.
 """
 
@@ -17,13 +17,13 @@ from lab.ec2.query import Ec2Error, Tree, answer, element, timestamp
 SERVICE = "pricing"
 CONTENT_TYPE = "application/x-amz-json-1.1"
 ENDPOINTS = frozenset({"ap-south-1", "eu-central-1", "us-east-1"})
-"""The regions with an endpoint of the Pricing API, but for China's."""
+"""The regions with an endpoint of the Pricing API, except China's."""
 
 MOST_IN_A_PAGE = 100
 _PREFIX = "AWSPriceListService."
 _FILTERS = frozenset({"availability-zone", "instance-type", "product-description"})
 _WINDOWS_LICENCE = 0.5
-"""What other products cost more in the lab: enough to show which one was asked for."""
+"""Surcharge of other products, which shows which product a client selected."""
 
 
 class _RefusedError(Exception):
@@ -36,7 +36,7 @@ class _RefusedError(Exception):
 
 
 class _Change(NamedTuple):
-    """A spot price from a moment on."""
+    """A spot price that holds from `at` on."""
 
     instance_type: str
     zone: str
@@ -46,8 +46,8 @@ class _Change(NamedTuple):
 
 
 class PriceList:
-    """What a region's machines cost. `denied` refuses GetProducts, `empty_pages` is how many of its
-    answers to come have a token and no product."""
+    """The prices of a region. `denied` makes GetProducts fail; `empty_pages` is the number of its next
+    answers that have a token and no product."""
 
     def __init__(self, region: str, now: Callable[[], float]) -> None:
         self.denied = False
@@ -60,17 +60,17 @@ class PriceList:
     def set_on_demand(
         self, instance_type: str, dollars: float, os: OperatingSystem = OperatingSystem.LINUX
     ) -> None:
-        """Let a type cost so many dollars an hour on demand, licence included."""
+        """Set the on-demand price of a type in dollars per hour, licence included."""
         self._on_demand[instance_type, os] = dollars
 
     def set_spot(
         self, instance_type: str, zone: str, dollars: float, product: str = "Linux/UNIX"
     ) -> None:
-        """Let a type cost so many dollars an hour as spot in a zone from now on."""
+        """Set the spot price of a type in a zone in dollars per hour, from now on."""
         self._changes.append(_Change(instance_type, zone, product, dollars, self._now()))
 
     def answer(self, target: str, endpoint: str, body: bytes) -> tuple[int, str]:
-        """The HTTP status and body for a request to the Pricing API's endpoint in a region."""
+        """Return the HTTP status and body for a request to the Pricing API's endpoint in a region."""
         try:
             self._admit(target, endpoint)
             return 200, json.dumps(self._products(_read(body)))
@@ -87,7 +87,7 @@ class PriceList:
             raise _RefusedError("AccessDeniedException", text)
 
     def spot_history(self, params: Tree) -> str:
-        """Answer DescribeSpotPriceHistory: changes in the time, and the last one before it.
+        """Answer DescribeSpotPriceHistory: changes in the requested time, and the last one before it.
 
         The newest come first, and the last page's token is empty (boto/boto3#130). Raises Ec2Error.
         """
@@ -131,7 +131,7 @@ class PriceList:
         return {"FormatVersion": "aws_v1", "PriceList": page} | more
 
     def _everything(self) -> Iterator[dict[str, Any]]:
-        """Each type as AWS lists it: among dedicated, reserved, licensed and foreign ones."""
+        """Yield each type as AWS lists it, next to products with other tenancies, licences and regions."""
         for (name, os), dollars in self._on_demand.items():
             metal = ".metal" in name
             plain = {

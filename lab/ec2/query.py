@@ -1,7 +1,4 @@
-"""EC2's wire format: query parameters in, XML out.
-
-Decides how both are spelled. Never what an action does.
-"""
+"""EC2's wire format: reads query parameters and writes XML."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -62,9 +59,9 @@ def parse_query(body: bytes) -> dict[str, str]:
 
 
 class Tree(dict[str, Any]):
-    """Parameters as EC2's query names them: text, lists and structures within each other.
+    """Parameters of an EC2 query: nested text, lists and structures.
 
-    Every method raises Ec2Error where the request holds something of another shape.
+    Every method raises Ec2Error if the request holds another shape.
     """
 
     def text(self, name: str, default: str = "") -> str:

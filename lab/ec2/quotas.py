@@ -1,7 +1,6 @@
 """vCPU quotas by family, counted over the instances that there are; Service Quotas' answers.
 
-Decides which quota a launch counts against, how much of it is left, and what GetServiceQuota and
-ListServiceQuotas say. Every quota is without bound until it is set. Never ends an instance.
+Every quota is unlimited until it is set.
 
 Codes and names: Service Quotas, service `ec2`. On demand counts running instances (EC2 User
 Guide, "On-Demand Instance quotas"), spot those and what is asked for ("Spot Instance quotas").
@@ -15,7 +14,7 @@ from lab.ec2.instances import Instances, Pool
 from lab.ec2.query import Ec2Error
 
 BOUNDLESS = 1_000_000
-"""vCPUs that Service Quotas answers for a quota that was not set; the lab does not count these."""
+"""vCPUs that Service Quotas shows for a quota that was not set. The lab does not enforce them."""
 NO_QUOTA = {
     CapacityType.ON_DEMAND: (
         "VcpuLimitExceeded",
@@ -75,7 +74,7 @@ _WITHOUT_QUOTA = ("hpc", "u-", "u7")
 
 
 def quota_of(instance_type: str, capacity_type: CapacityType) -> Quota | None:
-    """The quota that a type counts against, if the lab has it."""
+    """Return the quota that a type counts against, or None if the lab does not have it."""
     if instance_type.startswith(_WITHOUT_QUOTA):
         return None
     return next(
@@ -100,7 +99,7 @@ def vcpus(instance_type: str) -> int | None:
 
 
 class Quotas:
-    """What the account may have. `denied` refuses to say it; EC2 still holds to it."""
+    """The account's quotas. `denied` refuses to show them; EC2 still enforces them."""
 
     def __init__(self, instances: Instances) -> None:
         self.denied = False
@@ -108,7 +107,7 @@ class Quotas:
         self._limits: dict[str, int] = {}
 
     def set(self, code: str, limit: int | None) -> None:
-        """Bound a quota, by its code, to so many vCPUs; None is no bound. Raises KeyError."""
+        """Set a quota, by its code, in vCPUs; None is unlimited. Raises KeyError."""
         if code not in _CODES:
             raise KeyError(code)
         if limit is None:
@@ -129,7 +128,7 @@ class Quotas:
         )
 
     def room(self, pool: Pool) -> tuple[int, tuple[str, str]] | None:
-        """How many more instances fit, and what the others are refused with; None is no bound.
+        """Return how many more instances fit (None: unlimited), and the error code for the others.
 
         Raises Ec2Error for a type that cannot be counted.
         """

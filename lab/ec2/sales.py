@@ -22,7 +22,7 @@ FILTERS = frozenset({"instance-type", "location"})
 @cache
 def _listed(region: str) -> dict[str, frozenset[str]]:
     """Instance type to the zones of a region that sell it."""
-    # Found without importing it, which takes half a second.
+    # Find moto without importing it, which takes half a second.
     moto = find_spec("moto")
     (root,) = (moto.submodule_search_locations if moto is not None else None) or ("",)
     folder = Path(root, "ec2/resources/instance_type_offerings/availability-zone")
@@ -33,14 +33,14 @@ def _listed(region: str) -> dict[str, frozenset[str]]:
 
 
 class Sales:
-    """What the zones of one region sell."""
+    """The instance types that the zones of one region sell."""
 
     def __init__(self, region: str, faults: Faults) -> None:
         self._region = region
         self._faults = faults
 
     def check(self, pool: Pool, code: str) -> None:
-        """Raise Ec2Error with this code where the pool's zone does not sell its type."""
+        """Raise Ec2Error with this code if the pool's zone does not sell its type."""
         listed = _listed(self._region).get(pool.instance_type, frozenset({pool.zone}))
         zones = listed - self._faults.unsold(pool.instance_type)
         if pool.zone in zones:
@@ -59,7 +59,7 @@ class Sales:
     def describe(self, params: Tree) -> str:
         """Answer DescribeInstanceTypeOfferings for zones. Raises Ec2Error."""
         if params.text("LocationType", "region") != "availability-zone":
-            raise Ec2Error("UnsupportedOperation", "The lab tells what zones sell, no regions.")
+            raise Ec2Error("UnsupportedOperation", "The lab lists what zones sell, not regions.")
         filters = Filters(params, FILTERS)
         offered = [
             (instance_type, zone)

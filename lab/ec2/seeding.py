@@ -1,7 +1,4 @@
-"""A network for the lab: one VPC, one subnet a zone, one security group, made in moto.
-
-Decides their addresses. Never makes a machine or an image.
-"""
+"""A network for the lab: one VPC, one subnet a zone, one security group, made in moto."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,6 @@
 """The lab's EC2 as a whole: one loopback server for the SDK and for the machines' metadata.
 
-Decides how the parts hang together. It never reaches past loopback, and its certificate is the
-only one that its documents can be checked against.
+It listens on loopback only. Its identity documents verify against its own certificate only.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ from lab.machine_host import MachineHost
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whose EC2 it is, and where."""
+    """The AWS account and region."""
 
     id: str = "123456789012"
     region: str = "us-east-1"
@@ -45,7 +44,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """What there is only between start and close."""
+    """The parts that exist between start and close."""
 
     front: Front
     client: MotoClient
@@ -59,8 +58,8 @@ class LabEc2:
     `host` runs the machines (it is the caller's to close); `clock` gives lab time. A `moto` that
     is given is shared and left running, one for each account; without it one is started here.
     Without a `signer` of identity documents a new one is made.
-    `faults`, `quotas`, `prices`, `throttling` and `delays` may be turned at any time, `instances` is to
-    look at; `events` is the queue at `queue_url`, into which each change of a state goes.
+    Tests may change `faults`, `quotas`, `prices`, `throttling` and `delays` at any time and read
+    `instances`. `events` is the queue at `queue_url`, which receives each change of a state.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class LabEc2:
         return Front(answerers, self.region)
 
     async def close(self) -> None:
-        """Stop serving, and end moto if it is ours. Close the host after this, not before. Idempotent."""
+        """Stop serving, and stop moto if this object started it. Close the host afterwards. Idempotent."""
         await self._closing.aclose()
 
     @property
@@ -156,7 +155,7 @@ class LabEc2:
 
     @property
     def certificate_pem(self) -> bytes:
-        """What identity documents are to be checked against."""
+        """The certificate that verifies identity documents."""
         return self._running.signer.certificate_pem
 
     @property
@@ -213,7 +212,7 @@ class LabEc2:
         return f"{self._running.front.url}/{self.account}/events"
 
     def interrupt(self, instance_id: str, notice: bool = True, properly: bool = True) -> None:
-        """Take an instance back as spot does, at once; with `notice` its event comes before.
+        """Interrupt an instance as spot does, at once; with `notice` the warning event comes before.
 
         `properly` shuts its operating system down; otherwise the machine is just gone.
 

@@ -1,7 +1,4 @@
-"""Service Quotas' API for the lab's quotas: AWS JSON in, AWS JSON out.
-
-Decides how quotas are spelled and paged. Never what they are: see `quotas`.
-"""
+"""Service Quotas' API for the lab's quotas: AWS JSON in, AWS JSON out."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,6 @@
 """Subnets: moto has them, and the lab counts the addresses that its instances take.
 
-Decides what a subnet means for a launch and how many addresses it still has. Remembers moto's
-answers until a call may have changed them; never changes anything in moto.
+Keeps moto's answers until a call may have changed them.
 """
 
 import re

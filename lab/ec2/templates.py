@@ -1,8 +1,7 @@
 """Launch templates and their versions, kept by the front.
 
-Moto lists fifteen of them at most, without a token, and dates them by the real clock. Decides
-what the actions on them answer, and which version a launch means. Keeps whatever data it is
-given; what a launch makes of it is `launching`'s to say.
+Moto lists at most fifteen of them, without a token, and uses the real clock. This module answers the
+actions on templates and finds the version for a launch. `launching` interprets the data.
 """
 
 import secrets

@@ -1,7 +1,6 @@
 """EC2's own request limits: token buckets for requests and for the instances that they touch.
 
-Decides which request is refused with RequestLimitExceeded. Never makes one wait: that is the
-client's to do. Off until limits are set, and off again once they are lifted.
+Refuses requests with RequestLimitExceeded while limits are set; off by default.
 
 Sizes: EC2 Developer Guide, "Request throttling for the Amazon EC2 API"; each API has a bucket of
 its own, for each account and region.

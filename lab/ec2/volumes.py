@@ -1,7 +1,6 @@
-"""Root volumes: each instance has one, which goes with it if its launch said so and nothing fails.
+"""Root volumes: each instance has one, which its termination deletes if the launch said so.
 
-Decides what DescribeVolumes and DeleteVolume answer. There are no other volumes in the lab:
-CreateVolume is refused, so that what is listed is the truth.
+Answers DescribeVolumes and DeleteVolume. The lab has no other volumes: it refuses CreateVolume.
 """
 
 from typing import Any

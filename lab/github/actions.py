@@ -1,8 +1,8 @@
-"""GitHub's Actions service: hands queued jobs to idle runners, and ends what nobody looks after.
+"""Simulates GitHub's Actions service: assigns queued jobs to idle runners and applies its timeouts.
 
-It decides the state of every job and runner and tells `announce` of each change that GitHub
-sends out as a webhook. It knows no HTTP, and asks nobody whether a machine exists: only what
-runners say counts. Rules: facts of GitHub's documentation on limits and on self-hosted runners.
+It keeps the state of every job and runner, and calls `announce` with each change that GitHub sends as a
+webhook. It learns about machines only from their runners. Source: GitHub's documentation on limits and on
+self-hosted runners.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class JobCancelledError(Exception):
 
 
 class Actions:
-    """One service for all organizations. Times are the clock's; `lose` jobs vanish when queued."""
+    """One service for all organizations. The first `lose` jobs disappear when they are queued."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Actions:
         return jobs
 
     def cancel(self, job: Job) -> None:
-        """Cancel: at once what has not started; what runs is ended by its runner, or in time."""
+        """Cancel a job: at once if it has not started; otherwise its runner or a timeout ends it."""
         if job.status is JobStatus.COMPLETED or job.cancelled:
             return
         job.cancelled = True
@@ -98,11 +98,11 @@ class Actions:
         self._timers.at(self._clock.now() + self._patience.cancel, overdue)
 
     def end(self, job: Job) -> None:
-        """End a job well before its seconds are over: its runner hears it when it renews the lock."""
+        """End a job early and successfully: its runner learns it when it renews the lock."""
         job.over = True
 
     def lose_job(self, job: Job) -> bool:
-        """Have a job vanish from the queue for good; False once a runner has it."""
+        """Remove a job from the queue for good. Return False if a runner already has it."""
         if job.runner is not None or job.status is JobStatus.COMPLETED:
             return False
         job.lost = True
@@ -130,7 +130,7 @@ class Actions:
         self.runners.connect(runner)
 
     async def message(self, runner: Runner, wait: float) -> Job | None:
-        """A job for it, waited for at most `wait` real seconds; a lost answer is given again.
+        """Return a job for a runner after at most `wait` real seconds; repeat a lost answer.
 
         Raises RunnerGoneError, at once when the registration is removed meanwhile.
         """
@@ -149,7 +149,7 @@ class Actions:
         return answer
 
     def started(self, runner: Runner, number: int) -> None:
-        """The job runs now. Raises RunnerGoneError, NotTheirJobError."""
+        """Mark a job as running. Raises RunnerGoneError, NotTheirJobError."""
         job = self._own(runner, number)
         if job.status is JobStatus.IN_PROGRESS:
             return
@@ -162,7 +162,7 @@ class Actions:
         self._announce(job, "in_progress")
 
     def renew(self, runner: Runner, number: int) -> bool:
-        """The job still runs; True if it is to end now.
+        """Renew a job's lock. Return True if the job is to end now.
 
         Raises RunnerGoneError, NotTheirJobError, JobCancelledError.
         """
@@ -173,7 +173,7 @@ class Actions:
         return job.over
 
     def completed(self, runner: Runner, number: int, conclusion: str) -> None:
-        """The job has ended, and with it the registration, whosever the job was by then.
+        """Complete a job and remove the registration, even if the job was given to another runner.
 
         Raises RunnerGoneError, NotTheirJobError.
         """
@@ -238,7 +238,7 @@ class Actions:
         self._timers.at(self._clock.now() + self._patience.start, overdue)
 
     def _take_back(self, job: Job, runner: Runner, assigned: int) -> None:
-        """An assigned job that was not started in time goes to another runner."""
+        """Give an assigned job that was not started in time to another runner."""
         if job.status is JobStatus.QUEUED and job.runner is runner and job.assigned == assigned:
             job.runner = runner.job = None
             self._match(job, returned=True)
@@ -256,7 +256,7 @@ class Actions:
             self._abandon(job, "failure")
 
     def _abandon(self, job: Job, conclusion: str) -> None:
-        """End a job without its runner, whose registration stays and never gets another."""
+        """End a job without its runner. The registration stays and never gets another job."""
         runner = job.runner
         self._finish(job, conclusion)
         if runner is not None:

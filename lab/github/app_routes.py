@@ -1,4 +1,4 @@
-"""What an App may ask for itself: installations, tokens, and its webhook's deliveries.
+"""REST routes of a GitHub App: installations, tokens, and its webhook's deliveries.
 
 Shapes and statuses: GitHub's REST documentation, "GitHub Apps" and "App webhooks".
 """
@@ -92,7 +92,7 @@ class AppRoutes:
 
 
 class DeliveryRoutes:
-    """Handlers about webhook deliveries, each App's own; `webhooks` are by App id."""
+    """Handlers for an App's own webhook deliveries; `webhooks` are by App id."""
 
     def __init__(self, gateway: Gateway, webhooks: Mapping[int, Webhook], clock: Clock) -> None:
         self._gateway = gateway

@@ -1,7 +1,4 @@
-"""Who is calling: an App by its JWT, an installation by its token.
-
-Real wall time, as tokens outlive no lab. It never says what a caller may do.
-"""
+"""Authenticates callers: an App by its JWT, an installation by its token. It uses real time."""
 
 import base64
 import binascii
@@ -23,7 +20,7 @@ CLOCK_DRIFT = 60.0
 
 
 class CredentialsRefusedError(Exception):
-    """Answered with 401; the message is GitHub's own wording."""
+    """The credentials are refused with 401; the message is GitHub's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ def _public_key(pem: bytes) -> RSAPublicKey:
 
 
 class Credentials:
-    """Checks JWTs, gives tokens and knows them again. `wall` is the real time, Unix seconds."""
+    """Checks JWTs, and issues and checks tokens. `wall` returns real time in Unix seconds."""
 
     def __init__(
         self, apps: Iterable[LabApp], wall: Callable[[], float], token_lifetime: float
@@ -73,7 +70,7 @@ class Credentials:
         self._tokens: dict[str, tuple[Installation, float]] = {}
 
     def app(self, jwt: str) -> Caller:
-        """The App that signed this JWT. Raises CredentialsRefusedError."""
+        """Return the App that signed this JWT. Raises CredentialsRefusedError."""
         claims = self._verified(jwt)
         now = self._wall()
         issued, expires = claims.get("iat"), claims.get("exp")
@@ -93,14 +90,14 @@ class Credentials:
         return Caller(int(str(claims["iss"])), None)
 
     def token(self, installation: Installation) -> tuple[str, float]:
-        """A fresh installation token and when it expires (real Unix seconds)."""
+        """Return a new installation token and its expiry (real Unix seconds)."""
         token = f"ghs_{secrets.token_hex(18)}"
         expires = self._wall() + self._lifetime
         self._tokens[token] = (installation, expires)
         return token, expires
 
     def installation(self, token: str) -> Caller:
-        """Whose token this is. Raises CredentialsRefusedError for unknown and expired ones."""
+        """Return the caller with this token. Raises CredentialsRefusedError if unknown or expired."""
         found = self._tokens.get(token)
         if found is None or found[1] <= self._wall():
             self._tokens.pop(token, None)
@@ -108,7 +105,7 @@ class Credentials:
         return Caller(found[0].app_id, found[0])
 
     def _verified(self, jwt: str) -> dict[str, object]:
-        """The claims, once algorithm, issuer and signature are right."""
+        """Return the claims after checking algorithm, issuer and signature."""
         undecodable = CredentialsRefusedError("A JSON web token could not be decoded")
         try:
             head, body, signature = jwt.split(".")

@@ -1,7 +1,4 @@
-"""What was delivered to an App's webhook, and what became of it: the log that GitHub shows.
-
-Newest first, in pages by cursor, for three days of lab time. It sends nothing.
-"""
+"""The log of an App's webhook deliveries: newest first, paged by cursor, kept for three lab days."""
 
 import bisect
 import json
@@ -17,7 +14,7 @@ FIRST_DELIVERY = 200_000_000_001
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One webhook event: what stays the same however often it is delivered.
+    """One webhook event, which stays the same in every delivery.
 
     `parts` joined make the body; the longest of them is shared by all events of a repository.
     """
@@ -72,7 +69,7 @@ class Delivery:
         }
 
     def details(self, url: str | None, headers: Mapping[str, str]) -> dict[str, Any]:
-        """As one delivery is shown, with its request (its `headers`) and its response."""
+        """Return one delivery as GitHub shows it, with its request headers and its response."""
         return {
             **self.shape(),
             "url": url or "",
@@ -104,7 +101,7 @@ class DeliveryLog:
     def page(
         self, before: int | None, size: int, now: float, succeeded: bool | None
     ) -> tuple[list[Delivery], int | None]:
-        """Up to `size` entries older than the id `before`, and the cursor of the next page."""
+        """Return up to `size` entries older than the id `before`, and the next page's cursor."""
         oldest = bisect.bisect_right(
             self.entries, now - RETENTION, key=lambda entry: entry.delivered_at
         )

@@ -1,6 +1,6 @@
-"""Who is on this GitHub: organizations, repositories and groups, and the Apps installed there.
+"""The organizations, repositories, runner groups and Apps of this GitHub, from the settings.
 
-Made once from the settings; finding is without regard to case, as at GitHub.
+Look-ups ignore case, as GitHub does.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def _group(settings: LabOrganization, group: LabRunnerGroup, number: int) -> Run
 
 
 class Directory:
-    """All of it. Every App is installed on every organization."""
+    """All organizations and Apps. Every App is installed on every organization."""
 
     def __init__(self, apps: Sequence[LabApp], organizations: Sequence[LabOrganization]) -> None:
         self.organizations: dict[str, Organization] = {

@@ -1,7 +1,7 @@
-"""What webhooks say: workflow_job for every change of a job, ping when a hook is set.
+"""Builds webhook events: workflow_job for every change of a job, ping when a webhook is set.
 
-Field names are those of GitHub's webhook schemas. The part that all events of a repository have in
-common is made once.
+Field names are those of GitHub's webhook schemas. The part that all events of a repository share is
+built once.
 """
 
 import json
@@ -22,7 +22,7 @@ def compact(value: object) -> bytes:
 
 
 class Events:
-    """Tells every App's webhook. `installations` are found by (App id, organization's login)."""
+    """Sends events to every App's webhook. `installations` are by (App id, organization's login)."""
 
     def __init__(
         self,

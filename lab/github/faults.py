@@ -1,7 +1,6 @@
-"""What goes wrong between the REST API and its caller: HTML, refusals, silence, cut bodies.
+"""Faults in REST answers: HTML pages, error statuses, silence, incomplete bodies.
 
-It decides which request meets a fault and what the caller then gets to see. Whether the request
-was carried out is the fault's own word (`done`); it never changes what a request does.
+A fault's `done` says whether GitHub carries out the request nevertheless.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from aiohttp import web
 from lab.github.settings import AnswerFault
 
 UNANSWERED = 0
-"""The status under which a request is counted whose answer never left."""
+"""The status under which a request without an answer is counted."""
 
 _HTML = "<!DOCTYPE html>\n<html><head><title>Unicorn! &middot; GitHub</title></head></html>\n"
 _MESSAGES = {
@@ -27,7 +26,7 @@ Serve = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class AnswerFaults:
-    """The faults in force. `met` counts those that struck, by kind; shares are drawn by `seed`."""
+    """The active faults. `met` counts the applied ones by kind; `seed` decides shares."""
 
     def __init__(self, faults: Sequence[AnswerFault], seed: int) -> None:
         self.met: Counter[str] = Counter()
@@ -36,13 +35,13 @@ class AnswerFaults:
         self.set(faults)
 
     def set(self, faults: Sequence[AnswerFault]) -> None:
-        """Put these in force instead of all others; the first that fits a request strikes."""
+        """Replace all faults by these. The first that matches a request applies."""
         self._left = [(one, float("inf") if one.times is None else one.times) for one in faults]
 
     async def serve(
         self, name: str, request: web.Request, handle: Serve
     ) -> tuple[web.StreamResponse, int]:
-        """The answer to a request of the route `name`, and the status to count it under."""
+        """Return the answer to a request of the route `name`, and the status to count it under."""
         fault = self._strike(name)
         if fault is None:
             response = await handle(request)
@@ -56,7 +55,7 @@ class AnswerFaults:
             await handle(request)
         fault.then()
         if fault.kind == "stall":
-            # Until the caller hangs up, which cancels this, or the server is closed.
+            # Ends when the caller disconnects, which cancels this, or the server closes.
             await asyncio.Event().wait()
         if fault.kind == "dropped":
             return _hung_up(request), UNANSWERED
@@ -75,7 +74,7 @@ class AnswerFaults:
 
 
 def _instead(fault: AnswerFault) -> web.Response:
-    """An answer that a machine in front of GitHub gives, or GitHub before it looks closer."""
+    """Return the answer of a proxy in front of GitHub."""
     headers = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
     if fault.kind == "html":
         return web.Response(
@@ -92,7 +91,7 @@ def _instead(fault: AnswerFault) -> web.Response:
 async def _halved(
     request: web.Request, response: web.Response, fault: AnswerFault
 ) -> tuple[web.StreamResponse, int]:
-    """The first half of the body: with a length that says so, or with the connection gone."""
+    """Send half of the body, with a matching Content-Length or a closed connection."""
     body = response.body if isinstance(response.body, bytes) else b""
     half = body[: len(body) // 2]
     headers = {name: value for name, value in response.headers.items() if name != "Content-Length"}

@@ -1,6 +1,6 @@
-"""The door of the REST API: who calls, whether limits let them, how answers and refusals look.
+"""The entry to the REST API: authentication, rate limits, ETags, and the form of answers and errors.
 
-Every request that comes in is counted by route and status. What a route does is decided elsewhere.
+Counts every request by route and status.
 
 Statuses, messages and headers as GitHub's documentation of the REST API and its limits has them.
 """
@@ -42,14 +42,14 @@ class RefusedError(Exception):
 
 
 class NotFoundError(RefusedError):
-    """404, which GitHub also says of what a caller may not see."""
+    """404, which GitHub also answers for resources that a caller may not see."""
 
     def __init__(self) -> None:
         super().__init__(404, "Not Found")
 
 
 class LimitedError(RefusedError):
-    """A limit was hit: 403 with an empty bucket, or 429 with how long to wait."""
+    """A rate limit was reached: 403 with an empty bucket, or 429 with the time to wait."""
 
     def __init__(self, hit: LimitHit, caller: Caller) -> None:
         if hit.primary:
@@ -65,7 +65,7 @@ class LimitedError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list, `number` from 1, as the query asks for it."""
+    """One requested page of a list; `number` counts from 1."""
 
     number: int
     size: int
@@ -76,7 +76,7 @@ class Page:
 
 
 def whole_number(text: str | None, otherwise: int) -> int:
-    """A number in a path or query; `otherwise` where there is none, as GitHub does."""
+    """Return a number from a path or query, or `otherwise` if there is none, as GitHub does."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 18:
         return otherwise
     return int(text)
@@ -126,7 +126,7 @@ class Gateway:
     def for_installation(
         self, method: str, path: str, handle: Handle, resource: str | None = CORE
     ) -> web.RouteDef:
-        """A route for an installation's token; `resource` names its bucket, None is free."""
+        """Wrap a route that needs an installation token; `resource` is its bucket, None for free."""
         return self._route(method, path, handle, self._credentials.installation, resource)
 
     def for_anyone(self, method: str, path: str, handle: OpenHandle) -> web.RouteDef:
@@ -149,7 +149,7 @@ class Gateway:
         return web.json_response({"total_count": total, **body}, headers=headers)
 
     def page_links(self, request: web.Request, page: Page, total: int) -> dict[str, str]:
-        """GitHub's Link header, where there is more than one page."""
+        """Return GitHub's Link header if there is more than one page."""
         last = max((total + page.size - 1) // page.size, 1)
         links = []
         if page.number > 1:
@@ -167,7 +167,7 @@ class Gateway:
         return f"{self.origin}{request.path}?{urlencode({**request.query, **query})}"
 
     def charge_registration(self, caller: Caller, organization: str) -> None:
-        """Take one registration from an organization's five minutes. Raises LimitedError."""
+        """Count one registration against the organization's limit per 5 minutes. Raises LimitedError."""
         hit = self.limits.register(organization, self._clock.now())
         if hit is not None:
             raise LimitedError(hit, caller)
@@ -214,7 +214,7 @@ class Gateway:
         return self._counted(method, path, serve)
 
     def _counted(self, method: str, path: str, handle: OpenHandle) -> web.RouteDef:
-        """A route whose answers may be spoiled on their way, and are counted as they leave."""
+        """Wrap a route: apply faults to its answers and count them."""
         name = f"{method} {path}"
 
         async def serve(request: web.Request) -> web.StreamResponse:
@@ -230,7 +230,7 @@ class Gateway:
     def _if_changed(
         self, request: web.Request, response: web.Response, resource: str | None, caller: Caller
     ) -> web.Response:
-        """The answer with its ETag; 304 and nothing of the hour where the caller has it already."""
+        """Return the answer with its ETag, or a free 304 if the caller already has it."""
         if (
             request.method != "GET"
             or response.status != 200
@@ -284,7 +284,7 @@ def _bearer(request: web.Request) -> str:
 
 
 async def json_object(request: web.Request) -> dict[str, Any]:
-    """A request's body. Raises RefusedError: 400 for what is no JSON, 422 for no object."""
+    """Return a request's body. Raises RefusedError: 400 if it is not JSON, 422 if not an object."""
     try:
         body = json.loads(await request.read())
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Jobs and runs over REST, and what GitHub says of itself: limits, addresses.
+"""REST routes for jobs and runs, rate limits and GitHub's addresses.
 
 Shapes and statuses: GitHub's REST documentation, "Workflow jobs", "Workflow runs", "Rate limit",
 "Meta".
@@ -27,7 +27,7 @@ from lab.github.shapes import Shapes
 from lab.github.workflows import Workflows
 
 _LOOPBACK = ["127.0.0.0/8"]
-# What GitHub lists, though most of it is not to be had here.
+# GitHub lists these resources, though the lab lacks most of them.
 _ROOT = {
     "authorizations": "/authorizations",
     "code_search": "/search/code?q={query}{&page,per_page,sort,order}",
@@ -168,7 +168,7 @@ class SelfRoutes:
         self._clock = clock
 
     def routes(self) -> list[web.RouteDef]:
-        """Limits for whom they concern, the rest for anybody; everything unknown is 404."""
+        """/rate_limit needs credentials, the rest does not; an unknown path is 404."""
         return [
             self._gateway.for_installation("GET", "/rate_limit", self._rate_limit, None),
             self._gateway.for_anyone("GET", "/meta", self._meta),
@@ -187,7 +187,7 @@ class SelfRoutes:
     def _bucket(self, caller: Caller, resource: str) -> dict[str, int]:
         bucket: Bucket | None = self._gateway.limits.hourly(caller.key, resource, self._clock.now())
         if bucket is None:
-            # What an Enterprise Server without limits answers.
+            # An Enterprise Server without limits answers this.
             raise RefusedError(404, "Rate limiting is not enabled.")
         return {
             "limit": bucket.limit,

@@ -1,7 +1,7 @@
 """GitHub's JSON for jobs and workflow runs, as REST answers and webhooks carry them.
 
 Field names and types are those of GitHub's OpenAPI description and webhook schemas. A run's state
-follows from its jobs; jobs whose needs are open do not exist for anybody outside.
+follows from its jobs. GitHub does not show jobs whose needs have not succeeded.
 """
 
 from typing import Any

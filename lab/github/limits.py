@@ -1,7 +1,7 @@
-"""GitHub's rate limits: what a request costs, and whether there is room for it.
+"""GitHub's rate limits: the cost of a request, and whether it is allowed.
 
-Pure: the moment is given, and what is answered to a refused caller is decided elsewhere. A
-refused request costs nothing. Windows begin with their first request, as GitHub's do.
+Pure: callers pass the time. A refused request costs nothing. Windows begin with their first request, as
+GitHub's do.
 """
 
 import math
@@ -71,14 +71,14 @@ class RateLimits:
         self._inside: Counter[str] = Counter()
 
     def set(self, limits: Limits | None) -> None:
-        """Put other limits in force, with all buckets full; None lifts them."""
+        """Replace the limits and fill all buckets; None removes the limits."""
         self._limits = limits
         self._hourly.clear()
         self._points.clear()
         self._registrations.clear()
 
     def enter(self, caller: str) -> LimitHit | None:
-        """One more request of this caller is at work, until `leave`; or why it may not be."""
+        """Count a concurrent request of this caller until `leave`, or return why it is refused."""
         if self._limits is not None and self._inside[caller] >= self._limits.concurrent:
             return LimitHit(primary=False, retry_after=CONCURRENT_PAUSE)
         self._inside[caller] += 1
@@ -89,7 +89,7 @@ class RateLimits:
         self._inside[caller] -= 1
 
     def hourly(self, caller: str, resource: str, now: float) -> Bucket | None:
-        """A caller's bucket, rolled to now; None when limits are lifted."""
+        """Return a caller's bucket as of now, or None without limits."""
         if self._limits is None:
             return None
         bucket = self._hourly.get((caller, resource))
@@ -121,13 +121,13 @@ class RateLimits:
         return None
 
     def give_back(self, caller: str, resource: str, now: float) -> None:
-        """A charged request was answered 304, which costs nothing of the hour."""
+        """Refund a request that was answered with 304, which is free."""
         hourly = self.hourly(caller, resource, now)
         if hourly is not None:
             hourly.used = max(hourly.used - 1, 0)
 
     def register(self, organization: str, now: float) -> LimitHit | None:
-        """Charge one registration to an organization, or say why not."""
+        """Count one registration of an organization, or return why it is refused."""
         if self._limits is None:
             return None
         bucket = self._registrations.get(organization)

@@ -1,7 +1,6 @@
-"""Which idle runner gets which queued job: any that covers it, looked up by class, not one by one.
+"""Matches queued jobs with idle runners by class of labels and group.
 
-Pure but for the number that `pick` returns. It knows jobs and runners by id and never decides
-whether a runner is idle or a job still wanted.
+Pure except for `pick`. It knows jobs and runners by id only.
 """
 
 from collections import OrderedDict
@@ -15,7 +14,7 @@ K = TypeVar("K")
 
 
 def fits(runner: RunnerClass, job: JobClass) -> bool:
-    """All labels covered, the group the one asked for and open to the repository and the workflow."""
+    """Return True if the runner has all labels and the requested group, which admits the job."""
     if runner.organization != job.organization:
         return False
     if runner.repository is not None and runner.repository != job.repository:
@@ -30,7 +29,7 @@ def fits(runner: RunnerClass, job: JobClass) -> bool:
 
 
 class _Line(Generic[K]):
-    """Those of one class who wait, oldest first, with the numbers that order them across classes."""
+    """The waiting members of one class, oldest first, with numbers that order all classes."""
 
     __slots__ = ("kind", "waiting")
 
@@ -60,7 +59,7 @@ def _nth(lines: Iterable[_Line[K]], index: int) -> int | None:
 class Matching:
     """Queued jobs and idle runners. Work per call grows with the number of classes only.
 
-    `pick` gets how many fit (1 or more) and returns which (from 0); None takes the oldest.
+    `pick` gets the number of matches (at least 1) and returns an index; None takes the oldest.
     """
 
     def __init__(self, pick: Callable[[int], int] | None = None) -> None:
@@ -72,7 +71,7 @@ class Matching:
         self._idle_order = 0
 
     def add_job(self, kind: JobClass, job: int, order: int, *, first: bool = False) -> None:
-        """Queue a job; `order` rises with age, `first` puts a returned one at its class's head."""
+        """Queue a job; `first` puts a returned job at the head of its class."""
         line = self._job_line(kind)
         line.waiting[job] = order
         if first:
@@ -88,16 +87,16 @@ class Matching:
         self._runner_line(kind).waiting[runner] = self._idle_order
 
     def remove_runner(self, kind: RunnerClass, runner: int) -> None:
-        """A runner is not idle any more; nothing happens if it was not."""
+        """Remove a runner from the idle ones. Does nothing if it was not idle."""
         self._runner_line(kind).waiting.pop(runner, None)
 
     def runner_for(self, kind: JobClass) -> int | None:
-        """An idle runner that fits this class of job. It stays idle until it is removed."""
+        """Return an idle runner for this class of job, or None. It stays idle until it is removed."""
         self._job_line(kind)
         return self._choose(self._runners_of[kind])
 
     def job_for(self, kind: RunnerClass) -> int | None:
-        """A queued job that this class of runner fits. It stays queued until it is removed."""
+        """Return a queued job for this class of runner, or None. It stays queued until it is removed."""
         self._runner_line(kind)
         return self._choose(self._jobs_of[kind])
 

@@ -1,9 +1,6 @@
-"""How GitHub's webhooks depart from what happened to a job: twice, late, out of order, half said.
+"""Makes webhooks differ from a job's real changes: repeated, late, out of order, incomplete.
 
-It decides which notices a change of a job becomes. What the job is, it never changes: REST goes on
-to tell the truth.
-
-Each oddity is one that users reported; `Oddity` (settings.py) names where.
+REST answers stay correct. Users reported each oddity; `Oddity` (settings.py) names the reports.
 """
 
 from collections.abc import Mapping
@@ -16,14 +13,14 @@ Notice = tuple[str, Mapping[str, Any]]
 
 
 class Oddities:
-    """What was held back so far. Jobs without oddities leave nothing here."""
+    """The held-back events. Jobs without oddities have none."""
 
     def __init__(self) -> None:
         self._held: dict[int, list[Notice]] = {}
         self._queued: set[int] = set()
 
     def notices(self, job: Job, action: str, shape: Mapping[str, Any]) -> list[Notice]:
-        """What is sent now that this happened; `shape` is the job as it is."""
+        """Return the events to send for this change; `shape` is the job's real JSON."""
         if not job.spec.oddities:
             return [(action, shape)]
         notice = (action, _bent(job, action, shape))

@@ -1,7 +1,7 @@
-"""The lab's runner protocol, the server's side: what a stand-in runner says over HTTP.
+"""The server side of the lab's runner protocol, which stand-in runners speak over HTTP.
 
-The requests and answers stand in `lab/machine_host.py`. Beyond them: 404 also where the
-job is not (any longer) this runner's, 403 to a runner of a version that is too old, 410 to a
+`lab/machine_host.py` lists requests and answers. In addition: 404 also if the job is not (or no
+longer) this runner's, 403 to a runner of a version that is too old, 410 to a
 renewal when the job was cancelled and is to be ended, 401 for a wrong token, 400 for a malformed body.
 """
 

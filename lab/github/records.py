@@ -1,6 +1,6 @@
-"""What the lab's GitHub keeps: organizations, runs, jobs and runners, as they stand.
+"""The records of the lab's GitHub: organizations, runs, jobs and runners.
 
-Mutable, and changed only by the Actions service; everybody else reads. Times are lab Unix seconds.
+Only the Actions service changes them. Times are lab time in Unix seconds.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Organization:
 
 
 class JobClass(NamedTuple):
-    """What matters of a job for matching; everything in lower case."""
+    """The parts of a job that matter for matching, in lower case."""
 
     organization: str
     repository: str
@@ -75,7 +75,7 @@ class JobClass(NamedTuple):
 
 
 class RunnerClass(NamedTuple):
-    """What matters of a runner for matching; `repository` None for one of the organization."""
+    """The parts of a runner that matter for matching; `repository` is None for an organization's."""
 
     organization: str
     repository: str | None

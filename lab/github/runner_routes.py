@@ -1,4 +1,4 @@
-"""Self-hosted runners and runner groups over REST: mint, list, read, delete.
+"""REST routes for self-hosted runners and runner groups: register, list, read, delete.
 
 Shapes, statuses and messages: GitHub's REST documentation, "Self-hosted runners"; the words of the
 409 and the 422 as reports of users quote them.

@@ -1,7 +1,7 @@
-"""The registrations: who is registered where, under which name, who is online and who is idle.
+"""The registered runners: where, under which name, and whether online and idle.
 
-It keeps names unique within an organization or repository, and tells the matching of idle
-runners: those with an open poll and no job. It never decides which job runs.
+Names are unique within an organization or repository. A runner is idle, and offered to the matching, while
+it has an open poll and no job.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class NameTakenError(Exception):
 
 
 class RunnerGoneError(Exception):
-    """404: this registration does not stand any more, or has had its one job."""
+    """404: this registration no longer exists, or had its one job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class RunnerScope:
 
 
 class Runners:
-    """Every registration that stands; those that are away or idle for too long are removed."""
+    """All registrations. Those that are offline or idle for too long are removed."""
 
     def __init__(
         self, clock: Clock, timers: Timers, matching: Matching, patience: Patience
@@ -110,7 +110,7 @@ class Runners:
             self._timers.at(until, partial(self._remove_if_idle, runner))
 
     def remove(self, runner: Runner) -> None:
-        """Forget a registration and answer its poll; nothing happens if it is gone."""
+        """Remove a registration and answer its poll. Does nothing if it does not exist."""
         if self.by_id.pop(runner.id, None) is None:
             return
         runner.gone = True
@@ -128,7 +128,7 @@ class Runners:
         return runner if runner is not None and runner.name == name else None
 
     def taken(self, scope: RunnerScope, name: str) -> bool:
-        """Whether a registration has this name there, in any case."""
+        """Return True if a registration has this name there, ignoring case."""
         return (scope.key, name.casefold()) in self._by_name
 
     def find(self, scope: RunnerScope, number: int) -> Runner | None:
@@ -150,7 +150,7 @@ class Runners:
         )
 
     def open_poll(self, runner: Runner) -> "asyncio.Future[Job | None]":
-        """It waits for a job, and is idle if it has none; an earlier poll of its ends."""
+        """Open a runner's poll and end its earlier one. The runner is idle if it has no job."""
         if runner.poll is not None:
             self.close_poll(runner, None)
         runner.poll = asyncio.get_running_loop().create_future()
@@ -171,7 +171,7 @@ class Runners:
                 self.close_poll(runner, None)
 
     def close_poll(self, runner: Runner, answer: Job | None) -> None:
-        """It is idle no longer; its poll, if there is one, is answered."""
+        """Mark a runner as not idle and answer its poll, if it has one."""
         self._matching.remove_runner(runner.kind, runner.id)
         poll, runner.poll = runner.poll, None
         if poll is not None and not poll.done():

@@ -1,7 +1,4 @@
-"""The lab's GitHub as one thing: start it, push jobs, look at what became of them, close it.
-
-It wires the parts together and decides nothing itself.
-"""
+"""The lab's GitHub: connects its parts, and lets tests push jobs and read their results."""
 
 import asyncio
 import random
@@ -149,7 +146,7 @@ class LabGitHub:
     # What people do at GitHub.
 
     def push(self, jobs: Sequence[JobSpec]) -> list[Job]:
-        """Queue jobs; what they become shows in the records that are returned.
+        """Queue jobs and return their records, which follow the jobs' states.
 
         Raises ValueError for unknown repositories, needs that are not there or go in a circle;
         RuntimeError before `start`.
@@ -168,7 +165,7 @@ class LabGitHub:
         self._actions.cancel(job)
 
     def end(self, job: Job) -> None:
-        """End a job well before its seconds are over, within 3 lab minutes."""
+        """End a job early, within 3 lab minutes."""
         self._actions.end(job)
 
     def rerun_failed(self, run: Run) -> list[Job]:
@@ -179,7 +176,7 @@ class LabGitHub:
         return self._actions.rerun_failed(run)
 
     def lose(self, job: Job) -> bool:
-        """Have a job vanish from the queue without an end; False if a runner has it already."""
+        """Remove a job from the queue without an end. Return False if a runner already has it."""
         return self._actions.lose_job(job)
 
     def lose_next(self, count: int) -> None:
@@ -187,23 +184,23 @@ class LabGitHub:
         self._actions.lose = count
 
     def point_webhook(self, url: str | None, app_id: int | None = None) -> None:
-        """Deliver there from now on (all Apps, or one), beginning with a ping; None: nowhere."""
+        """Set the webhook URL of all Apps or one, and send a ping; None stops deliveries."""
         for webhook in self._webhooks.values():
             if app_id in {None, webhook.app_id}:
                 webhook.url = url
                 self._events.ping(webhook, self._clock.now())
 
     def limit(self, limits: Limits | None) -> None:
-        """Put limits in force, with all buckets full; None lifts them."""
+        """Replace the limits and fill all buckets; None removes the limits."""
         self._limits.set(limits)
 
     def disturb(self, faults: DeliveryFaults) -> None:
-        """From now on lose, repeat and delay this share of the deliveries."""
+        """Set the shares of deliveries that are lost, repeated and delayed."""
         for webhook in self._webhooks.values():
             webhook.faults = faults
 
     def spoil(self, *faults: AnswerFault) -> None:
-        """From now on these go wrong with REST answers, instead of what did."""
+        """Replace the faults of REST answers by these."""
         self._faults.set(faults)
 
     async def settled(self) -> None:

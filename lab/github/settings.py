@@ -1,6 +1,6 @@
-"""What a lab's GitHub is told: who is on it, which jobs are pushed, which limits and faults hold.
+"""Settings of the lab's GitHub: organizations, jobs to push, limits and faults.
 
-Frozen values only. Durations are lab seconds unless a name says otherwise.
+Frozen values. Durations are lab seconds unless a name says otherwise.
 """
 
 import math
@@ -20,7 +20,7 @@ Oddity = Literal[
     "completed_first",  # `completed` overtakes everything before it
     "completed_without_labels",  # actions-runner-controller#1370
 ]
-"""How the webhooks of a job depart from what happened to it."""
+"""How the webhooks of a job differ from its real changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class LabOrganization:
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """One job to push. `repository` is `owner/name`, `seconds` how long it runs (`math.inf`: until
-    somebody ends it).
+    `end` is called).
 
     `needs` are names of jobs of the same run, which must have succeeded before this one is
     queued; names are unique within a run. `group` is what `runs-on: {group: ...}` would ask for.
@@ -108,8 +108,8 @@ class Limits:
 class DeliveryFaults:
     """Shares (0 to 1) of first deliveries that go wrong; redeliveries go through.
 
-    `fail`: the sending breaks, is logged, and can be redelivered. `drop`: nobody ever hears of
-    it. `duplicate`: sent twice. `reorder`: held back for up to `hold` seconds.
+    `fail`: the delivery fails, is logged, and can be redelivered. `drop`: it is neither sent nor
+    logged. `duplicate`: sent twice. `reorder`: held back for up to `hold` seconds.
     """
 
     fail: float = 0.0

@@ -1,7 +1,7 @@
 """GitHub's JSON: users, organizations, repositories, installations, runners and runner groups.
 
-Field names and types are those of GitHub's OpenAPI description and webhook schemas. Nothing here
-decides anything; jobs and runs, which change, have a file of their own.
+Field names and types are those of GitHub's OpenAPI description and webhook schemas. Jobs
+and runs are in job_shapes.py.
 """
 
 import base64

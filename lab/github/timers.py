@@ -1,6 +1,6 @@
-"""Things to do at a moment of lab time: one heap, one sleeper.
+"""Calls functions at a given lab time, with one heap and one sleeping task.
 
-It only calls back; whoever set a timer checks at that moment whether it still matters.
+Timers cannot be cancelled: the callback checks whether it still applies.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""Sends an App's webhooks, signed, and never again by itself.
-
-It decides in which order and how many at once, and what a broken delivery is called; the switches
-that lose, repeat and delay deliveries are here. What an event says is decided elsewhere.
+"""Sends an App's signed webhooks, without retries, and applies delivery faults.
 
 Headers and limits: GitHub's documentation on webhook deliveries and on validating them.
 """
@@ -69,7 +66,7 @@ class Webhook:
         ]
 
     async def close(self) -> None:
-        """Stop sending; what was not sent yet stays pending. Raises what broke a sender."""
+        """Stop sending; unsent events stay pending. Raises the error of a failed sender."""
         for sender in self._senders:
             sender.cancel()
         ends = await asyncio.gather(*self._senders, return_exceptions=True)
@@ -93,7 +90,7 @@ class Webhook:
     ) -> None:
         """Deliver an event, once; `about` is its (installation id, repository id).
 
-        Without a URL nothing happens, as with a hook that is not active.
+        Without a URL it does nothing, like an inactive webhook.
         """
         if self.url is None:
             return

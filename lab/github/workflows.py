@@ -1,7 +1,4 @@
-"""Runs and their jobs: which jobs a push makes, and which of them an ended job lets go or skips.
-
-Knows nothing of runners and never decides when a job ends.
-"""
+"""Workflow runs and their jobs: the jobs of a push, and the jobs that a completed job queues or skips."""
 
 from collections.abc import Mapping, Sequence
 
@@ -69,9 +66,9 @@ class Workflows:
 
     @staticmethod
     def released(job: Job) -> tuple[list[Job], list[Job]]:
-        """The jobs that an ended job lets go, and those that will never run for want of it.
+        """Return the jobs that a completed job queues, and those that it skips.
 
-        Both direct dependents only: a skipped one ends too, and is asked about in its turn.
+        Both are direct dependents only: a skipped job completes too and is handled in turn.
         """
         ready: list[Job] = []
         skipped: list[Job] = []
@@ -97,7 +94,7 @@ class Workflows:
         names[spec.name] = spec
 
     def _check_needs(self, run_id: int, names: Mapping[str, JobSpec]) -> None:
-        """Every need is there, and taking away what is ready leaves nothing."""
+        """Check that every need exists and that needs have no cycle."""
         run = self.runs.get(run_id)
         earlier = run.jobs if run is not None else {}
         open_needs: dict[str, int] = {}
@@ -152,7 +149,7 @@ class Workflows:
         return job
 
     def _fork(self, full_name: str) -> Repository:
-        """Return a stranger's fork by `owner/name`, made when it is first named."""
+        """Return another user's fork by `owner/name`; it is made at its first use."""
         if full_name not in self._forks:
             owner, _, name = full_name.partition("/")
             number = FIRST_FORK + len(self._forks)

@@ -1,1 +1,1 @@
-"""The lab's machines: real agents in processes of their own, or many spoken for by one process."""
+"""The lab's machines: real agents in their own processes, or many simulated by one process."""

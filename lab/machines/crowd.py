@@ -1,7 +1,7 @@
-"""Many lab machines spoken for by one process, for fleets larger than a host has processes for.
+"""Simulates many machines in one process, for fleets that are too large for real agents.
 
-Decides when a machine of the crowd begins and ends; `crowd_machine` is what each one does. No user
-data is run here and no agent: the controller's settings are read out of the user data.
+`crowd_machine` simulates one machine. No user data and no agent run: the controller's settings are read
+from the user data.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ class CrowdHost:
         self._running[machine.instance_id] = life
 
     async def shut_down(self, instance_id: str) -> None:
-        """Have the machine say what it says when it is stopped, then end it."""
+        """Make the machine send its last requests, then end it."""
         machine = self._machines.get(instance_id)
         await self.kill(instance_id)
         if machine is not None:
             await machine.stop()
 
     async def kill(self, instance_id: str) -> None:
-        """Stop the machine where it stands; `powered_off` is not called."""
+        """Stop the machine at once. Does not call `powered_off`."""
         life = self._running.pop(instance_id, None)
         self._machines.pop(instance_id, None)
         if life is not None:
@@ -74,9 +74,9 @@ class CrowdHost:
         try:
             await machine.live()
         except ValueError:
-            # No agent would have started: the shutdown that the user data armed comes due.
+            # The agent did not start, so the shutdown that the user data scheduled happens.
             await wire.sleep(ARMED)
-        # From here on the machine is off: a kill finds nothing, unless it came just before.
+        # From here on the machine is off and `kill` does nothing.
         life = self._running.pop(machine.lab.instance_id, None)
         if life is None:
             return

@@ -1,8 +1,7 @@
-"""One lab machine without a process of its own: the agent's and the runner's protocols, spoken.
+"""Simulates one machine without its own process: it speaks the agent's and the runner's protocols.
 
-Decides nothing that the agent does not: the same order, the same timers, the same answers to a
-refusal, in coroutines of one process. It has no disk, no gate to fail and no listener to freeze:
-its gate passes, and what it checks before a release it knows for certain.
+It uses the agent's order of requests, timers and reactions to refusals, in coroutines of one process. It
+has no disk and no listener process: its health checks always pass.
 """
 
 import asyncio
@@ -57,7 +56,7 @@ class CrowdMachine:
     work: tuple[LabRunner, Any] | None = field(default=None, init=False)
 
     async def live(self) -> None:
-        """From the first hello to the power-off. Raises ValueError for user data that name nobody."""
+        """Live from the attestation to the power-off. Raises ValueError for user data without a controller."""
         self.settings = controller_settings(self.lab.user_data)
         if self.settings.ca is not None:
             self.tls = ssl.create_default_context(cadata=self.settings.ca)
@@ -79,7 +78,7 @@ class CrowdMachine:
                 beats.cancel()
 
     async def stop(self) -> None:
-        """Say what runner and agent say when the machine is shut down; `live` has been cancelled."""
+        """Send what runner and agent send at a shutdown; `live` was cancelled before."""
         exit_report = {"detail": "the machine is being shut down", "reason": "stopped"}
         try:
             async with asyncio.timeout(STOP / self.wire.scale):
@@ -166,7 +165,7 @@ class CrowdMachine:
         return min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(self.tries - 1, 10)) * (0.5 + share / 2)
 
     async def _beat(self) -> None:
-        """Once a minute, from the first hello on. What is wrong is found out by the other calls."""
+        """Send a heartbeat every minute from the attestation on. Other requests handle errors."""
         while True:
             await self.wire.sleep(HEARTBEAT)
             if self.machine:

@@ -1,7 +1,4 @@
-"""The disk of a lab machine: its folders, its stand-in commands, its runner, its host file.
-
-Decides what a lab machine finds on disk when it boots, and as whom its runner runs.
-"""
+"""Creates the disk of a lab machine: folders, stand-in commands, runner, host file."""
 
 import json
 import os
@@ -17,7 +14,7 @@ from lab.machine_host import RUNNER_VERSION
 
 _COMMANDS = ("shutdown", "systemctl")
 _TOOLS = ("base64", "bash", "cat", "env", "mkdir", "mv", "setsid", "sh", "sha256sum", "sleep")
-"""What the user data and the stand-ins call. Nothing else is on a lab machine's PATH."""
+"""The commands that user data and stand-ins use. A lab machine's PATH has no others."""
 
 UNPRIVILEGED = "nobody"
 
@@ -35,7 +32,7 @@ class Disk:
 
     @property
     def host_file(self) -> Path:
-        """What its agent is told of the lab."""
+        """The settings of the lab for its agent."""
         return self.root / "etc" / "runner-agent" / "host.json"
 
     @property
@@ -121,7 +118,7 @@ class Image:
 def check_reachable(folder: Path) -> None:
     """Raises ValueError for a folder that machines cannot use, or as root the runner's user cannot."""
     if len(str(folder).split()) != 1:
-        # It becomes part of command lines, in the unit that the user data writes.
+        # The path becomes part of command lines in the unit that the user data writes.
         raise ValueError(f"{folder} has a blank in its name: lab machines need a folder without")
     if os.geteuid() != 0:
         return

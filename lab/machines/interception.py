@@ -1,7 +1,4 @@
-"""Stands between machines and their controller, and lets a listener hear, break and forge.
-
-Decides nothing itself: what is not broken passes through as it is.
-"""
+"""A proxy between machines and their controller that lets a listener read, break and forge requests."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,7 +13,7 @@ from lab.machines.settings import controller_settings
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One request of a machine. `machine` is empty in a hello, `step` its last word."""
+    """One request of a machine. `step` is the last part of its path; `machine` is empty in `hello`."""
 
     machine: str
     step: str
@@ -45,7 +42,7 @@ class _Line:
 
 
 class Interception:
-    """A server on loopback that machines take for their controller; over plain HTTP only."""
+    """A loopback server, plain HTTP only, that machines use as their controller."""
 
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}
@@ -67,7 +64,7 @@ class Interception:
         return user_data.replace(controller, f"{self._url}/{instance_id}")
 
     async def say(self, controller: str, said: Said) -> int:
-        """Say something to a controller in a machine's name; the status, 0 without an answer."""
+        """Send a request as a machine and return the status, or 0 without an answer."""
         place = f"machines/{said.machine}/{said.step}" if said.machine else said.step
         status, _, _ = await self._ask(f"{controller}/bootstrap/{place}", said)
         return status

@@ -1,7 +1,6 @@
-"""A host some of whose machines misbehave on purpose, by SKU and in the order of their boot.
+"""A host whose first machines of a SKU misbehave on purpose, in the order of their boot.
 
-Decides when a misbehaving machine does what; the machine itself is a real one, with a real agent.
-It never tells the controller anything that a machine could not.
+Each is a machine with a real agent. It sends the controller only what a real machine could send.
 """
 
 import asyncio
@@ -115,7 +114,7 @@ class MisbehavingHost:
         self._spawn(self._host.reboot(instance_id))
 
     def claim(self, misdeed: Misdeed, lie: str, said: Said) -> None:
-        """Have something said in a machine's name, soon, and its answer noted."""
+        """Send a request as the machine soon, and record the answer."""
         self._spawn(self._claim(misdeed, lie, said))
 
     def others(self, machine: str) -> list[str]:
@@ -134,7 +133,7 @@ class MisbehavingHost:
 
 
 class _Saboteur:
-    """Listens in on one machine, and does its misdeed when its moment has come."""
+    """Reads the requests of one machine and misbehaves at the right moment."""
 
     def __init__(self, host: MisbehavingHost, misdeed: Misdeed) -> None:
         self._host = host
@@ -184,7 +183,7 @@ class _Saboteur:
                 deed.at = self._host.now()
 
     async def stay_on(self) -> None:
-        """In place of the end: everything in it has stopped, and EC2 is not told."""
+        """Stop all processes without the power-off, so that EC2 still shows the machine as running."""
 
     async def _vanish(self) -> bool:
         self._misdeed.at = self._host.now()
@@ -192,7 +191,7 @@ class _Saboteur:
         return False
 
     def _reboot(self) -> bool:
-        # What is still on its way when a machine goes down is not heard any more.
+        # Requests that are under way when a machine stops are dropped.
         self._misdeed.at, self._down = self._host.now(), True
         self._host.reboot(self._misdeed.instance_id)
         return False
@@ -215,18 +214,21 @@ class _Saboteur:
         return True
 
     def _lies(self, said: Said) -> list[tuple[str, Said]]:
-        """What a job with root could say: it knows this machine's nonce and its proof."""
+        """Return requests that a job with root could send: it knows the machine's nonce and proof."""
         assert self._hello is not None
         passed = {"passed": True, "checks": []}
         made_up = f"Bearer {secrets.token_hex(32)}"
         anew = {**self._hello.body, "nonce": secrets.token_hex(32)}
         lies = [
-            ("its own gate, twice", replace(said, step="gate", body=passed)),
-            ("its own gate, failed", replace(said, step="gate", body={"passed": False})),
+            ("its own health checks, twice", replace(said, step="gate", body=passed)),
+            ("its own health checks, failed", replace(said, step="gate", body={"passed": False})),
             ("an assignment again", replace(said, step="poll", body={"wait": 1.0})),
             ("another's runner", replace(said, step="acknowledge", body={"runner": "r-1"})),
-            ("a hello with another nonce", replace(self._hello, body=anew)),
-            ("nobody's poll", replace(said, machine="m-nobody", step="poll", body={"wait": 1.0})),
+            ("an attestation with another nonce", replace(self._hello, body=anew)),
+            (
+                "an unknown machine's poll",
+                replace(said, machine="m-unknown", step="poll", body={"wait": 1.0}),
+            ),
         ]
         for step, body in (("gate", passed), ("exit", {"detail": "not true"})):
             forged = replace(said, step=step, body=body, authorization=made_up)

@@ -1,25 +1,25 @@
-"""How lab machines misbehave on purpose, and by what they do it: their user data, or their traffic.
+"""The ways in which lab machines misbehave on purpose, through their user data or their requests.
 
-Each is a machine that users of runner fleets have met. It decides nothing of what becomes of them.
+Users of runner fleets reported each of them.
 """
 
 from enum import StrEnum
 
 
 class Misbehaviour(StrEnum):
-    """What a machine does wrong, once. All but the first four come up as others do."""
+    """What a machine does wrong, once. All but the first four boot normally."""
 
     NEVER_BOOTS = "never boots"
     """Nothing of it ever runs: the kernel hangs, a volume does not attach."""
     NO_AGENT = "boots without an agent"
     """The user data end after their first line, which armed a shutdown."""
-    FAILS_HEALTH_CHECKS = "fails its gate"
+    FAILS_HEALTH_CHECKS = "fails its health checks"
     """The image has no runner."""
     HANGS_IDLE = "its listener hangs before any job"
     NO_WORKER = "gets a message and no worker"
     """As in actions/runner#4668: the message is acknowledged, the job never starts."""
     HANGS_AT_WORK = "its listener hangs under a job"
-    """The worker goes on to its end, nobody renews the job's lock, nobody reports its end."""
+    """The worker runs to its end, but the listener renews no lock and reports no end."""
     STOPS_AFTER_WORK = "its job is over, and has stopped listener and worker with SIGSTOP"
     REBOOTS_READY = "reboots before it gets an assignment"
     REBOOTS_HANDED = "reboots with the assignment in its hands"

@@ -79,7 +79,7 @@ STORIES = {
     "no-agent": Story(
         _M.NO_AGENT, 1200.0, None, _states(_S.LAUNCHED), cap=2, failure=FailureClass.UNKNOWN
     ),
-    "fails-gate": Story(
+    "fails-health-checks": Story(
         _M.FAILS_HEALTH_CHECKS, 0.0, TerminationReason.SURPLUS, _states(_S.LAUNCHED, _S.BOOTED, _S.FAILED),
         cap=2,
         failure=FailureClass.HEALTH_CHECK,

@@ -130,7 +130,7 @@ async def test_no_job_is_lost_or_run_twice(outcome: Outcome, name: str) -> None:
     [
         ("never-boots", PANIC.strip()),
         ("no-agent", "runner-agent: not on this image"),
-        ("fails-gate", None),
+        ("fails-health-checks", None),
         ("stays-on", None),
     ],
 )
@@ -177,12 +177,12 @@ async def test_lies_are_refused_or_change_nothing(outcome: Outcome) -> None:
     answers = dict(outcome.misdeeds["lies"].answers)
     told = {lie: {status for other, status in answers if other == lie} for lie, _ in answers}
     assert told == {
-        "its own gate, twice": {204},
-        "its own gate, failed": {204},
+        "its own health checks, twice": {204},
+        "its own health checks, failed": {204},
         "an assignment again": {409},
         "another's runner": {409},
-        "a hello with another nonce": {409},
-        "nobody's poll": {401},
+        "an attestation with another nonce": {409},
+        "an unknown machine's poll": {401},
         "gate with a made-up nonce": {401},
         "exit with a made-up nonce": {401},
         "another's exit": {401},
