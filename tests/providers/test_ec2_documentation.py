@@ -12,7 +12,7 @@ from autoscaler.providers.ec2.notices import PARSERS
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.tags import FLEET
 from autoscaler.providers.ec2.throttle import FIRST_BACK_OFF, LONGEST_BACK_OFF
-from lab.ec2.event_queue import LET_THROUGH
+from lab.ec2.event_queue import MATCHED_STATES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "ec2.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
@@ -93,7 +93,7 @@ def test_the_rules_let_through_what_is_read_and_nothing_else() -> None:
     passed = {(source, kind) for r in rules for source in r["source"] for kind in r["detail-type"]}
     assert passed == set(PARSERS)
     states = [r["detail"]["state"] for r in rules if "state" in r.get("detail", {})]
-    assert [set(one) for one in states] == [LET_THROUGH]
+    assert [set(one) for one in states] == [MATCHED_STATES]
 
 
 def test_every_code_stands_in_the_row_of_its_class_and_no_other() -> None:
