@@ -1,6 +1,6 @@
-"""`make fuzz`: 1,000,000 tries of every target; or one input again, or one chunk.
+"""`make fuzz`: tries every target 1,000,000 times, or repeats one input or one chunk.
 
-Exit status: 0 when nothing was found, 1 when something was, 130 after Ctrl-C.
+Exit status: 0 if nothing was found, 1 if something was found, 130 after Ctrl-C.
 """
 
 import argparse

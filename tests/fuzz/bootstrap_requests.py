@@ -1,6 +1,6 @@
-"""Draws episodes of the bootstrap protocol: honest steps, damaged ones, and any others.
+"""Draws episodes of the bootstrap protocol from valid, damaged and arbitrary steps.
 
-A machine is its index, or any text; `<nonce>` and `<runner>` are put in when the step is played.
+A machine is its index, or any text. `<nonce>` and `<runner>` are replaced when the step is played.
 """
 
 import json
@@ -147,7 +147,7 @@ def _damaged(rng: Random, asked: Step) -> Step:
 
 
 def _strange(rng: Random, asked: Step) -> Step:
-    """Something of each part that nobody honest sends."""
+    """Return a request whose every part is invalid."""
     if rng.random() < 0.6:
         asked = asked | {"body": rng.choice((*_ODD_BODIES, *_BODIES.values()))}
     if rng.random() < 0.3:

@@ -1,7 +1,7 @@
-"""Fuzzes the bootstrap protocol: sequences of requests, some at once, against the real desk.
+"""Fuzzes the bootstrap protocol: sequences of requests, some concurrent, against the real service.
 
-Whatever machines and strangers say, only a machine that authenticated itself moves, and it alone;
-a secret goes to one machine, once; the controller ends nobody who did not ask for it.
+Whatever machines and attackers send, a request changes only the machine that it authenticates. A secret
+goes to one machine, once. The controller terminates no machine that did not ask for it.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ from tests.fuzz.bootstrap_requests import MACHINES, any_steps, asks
 from tests.fuzz.bootstrap_world import Fleet, Parts, Snapshot
 from tests.fuzz.mutations import mutated, mutated_text
 from tests.fuzz.proofs import Proofs
-from tests.fuzz.target import Finding, Input, told
+from tests.fuzz.target import Finding, Input, described
 
 STATUSES = frozenset({200, 204, 400, 401, 403, 409, 410, 426, 429, 503})
 """Those of docs/bootstrap.md."""
 
 LONG_ENOUGH = 200.0
-"""Seconds of an episode; from 300 on a machine's silence alone would be a reason to end it."""
+"""Seconds of an episode. After 300 s of silence the controller would terminate a machine."""
 
 _OVER = (MachineState.TERMINATING, MachineState.FAILED, MachineState.TERMINATED, MachineState.LOST)
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One request as it was sent, whom it was authenticated as before, and its answer."""
+    """One request as sent, the machine that its nonce authenticated before, and its answer."""
 
     step: str
     machine: str
@@ -54,7 +54,7 @@ class BrokenPropertyError(Exception):
 
 
 class BootstrapTarget:
-    """Every input is an episode: a fleet of its own, and a list of steps."""
+    """Each input is an episode: its own fleet, and a list of steps."""
 
     name = "bootstrap"
 
@@ -63,7 +63,7 @@ class BootstrapTarget:
         self.proofs = Proofs(run(_launch_times(self._parts)))
 
     def draw(self, rng: Random) -> Input:
-        """Some machines led a part of the way, then anything."""
+        """Draw an episode: some machines take valid steps, then arbitrary steps follow."""
         return any_steps(rng, self.proofs)
 
     def tries(self, given: Input) -> int:
@@ -84,7 +84,7 @@ class BootstrapTarget:
         except BrokenPropertyError as broken:
             return str(broken)
         except Exception as error:  # noqa: BLE001 - a crash is what is looked for
-            return f"crashed: {told(error)}"
+            return f"crashed: {described(error)}"
         return None
 
     async def _played(self, steps: Input) -> None:
@@ -94,11 +94,11 @@ class BootstrapTarget:
 class _Episode:
     def __init__(self, fleet: Fleet, proofs: Proofs) -> None:
         self._fleet = fleet
-        self._books = fleet.books
+        self._records = fleet.books
         self._proofs = proofs
 
     async def play(self, steps: Sequence[dict[str, Any]]) -> None:
-        """Raises BrokenPropertyError, or whatever the code under test raised."""
+        """Play an episode. Raises BrokenPropertyError, or any error of the code under test."""
         await self._fleet.launch()
         for step in steps:
             if self._fleet.world.clock.now() - EPOCH > LONG_ENOUGH:
@@ -117,7 +117,7 @@ class _Episode:
         for one in said:
             if one.answer.status not in STATUSES:
                 raise BrokenPropertyError(f"{one.step} was answered {one.answer.status}")
-        heard = {self._greeted(one, before) for one in said if one.step == "hello"}
+        heard = {self._attested(one, before) for one in said if one.step == "hello"}
         heard |= {self._heard(one) for one in said if one.step != "hello"}
         await asyncio.sleep(0.5)  # what was begun in the background belongs to this request
         self._only_they_changed(before, heard)
@@ -134,7 +134,7 @@ class _Episode:
         return Said(step, machine, authorization, body, authentic, answer)
 
     def _resolved(self, wanted: dict[str, Any]) -> tuple[bytes, str, str]:
-        """Names that are known only now, put in; then the damage that was drawn, done."""
+        """Return the step with its placeholders replaced and its drawn damage applied."""
         machine = wanted["machine"]
         if isinstance(machine, int):
             machine = self._fleet.machines[machine]
@@ -151,30 +151,30 @@ class _Episode:
         return body, machine, authorization
 
     def _nonce(self, number: int) -> str:
-        """The one that a machine has now, or, counted on, any that there ever was."""
+        """Return a machine's current nonce, or an earlier nonce of any machine."""
         if number < MACHINES:
-            return self._books.nonces.get(self._fleet.machines[number], "00" * 32)
-        ever = self._books.ever or ["00" * 32]
+            return self._records.nonces.get(self._fleet.machines[number], "00" * 32)
+        ever = self._records.ever or ["00" * 32]
         return ever[number % len(ever)]
 
     def _is_authentic(self, machine: str, authorization: str) -> bool:
-        nonce = self._books.nonces.get(MachineId(machine))
+        nonce = self._records.nonces.get(MachineId(machine))
         return nonce is not None and authorization in (f"Bearer {nonce}", f"bearer {nonce}")
 
     # --- what must hold ------------------------------------------------------------------------
 
-    def _greeted(self, said: Said, before: Snapshot) -> MachineId | None:
-        """Whose nonce is another one from now on; only of a machine whose proof was signed."""
+    def _attested(self, said: Said, before: Snapshot) -> MachineId | None:
+        """Return the machine whose nonce changes; only a signed proof may change one."""
         if said.answer.status != 200:
             return None
         asked, answered = json.loads(said.body), _json(said.answer)
         machine = MachineId(answered["machine"])
         if self._machine_signed_for(asked["proof"]) != machine:
-            raise BrokenPropertyError(f"hello as {machine}, which its proof does not prove")
+            raise BrokenPropertyError(f"attested as {machine}, which its proof does not prove")
         if machine in before.handed_over:
-            raise BrokenPropertyError(f"hello as {machine}, which has had its grant")
-        self._books.nonces[machine] = asked["nonce"]
-        self._books.ever.append(asked["nonce"])
+            raise BrokenPropertyError(f"attested as {machine}, which was assigned before")
+        self._records.nonces[machine] = asked["nonce"]
+        self._records.ever.append(asked["nonce"])
         return machine
 
     def _machine_signed_for(self, proof: str) -> MachineId | None:
@@ -182,7 +182,7 @@ class _Episode:
         return None if number is None else self._fleet.machine_of(number)
 
     def _heard(self, said: Said) -> MachineId | None:
-        """Who was authenticated; nobody else is answered 2xx."""
+        """Return the authenticated machine. No other request may be answered with 2xx."""
         authentic = said.authentic or self._is_authentic(said.machine, said.authorization)
         good = said.answer.status in (200, 204)
         if good and not authentic:
@@ -193,25 +193,25 @@ class _Episode:
             return None
         machine = MachineId(said.machine)
         if good and (said.step == "exit" or _says_gate_failed(said)):
-            self._books.may_end.add(machine)
+            self._records.may_end.add(machine)
         if good and said.step == "acknowledge":
-            self._books.acknowledged.add(machine)
+            self._records.acknowledged.add(machine)
         answered = _json(said.answer) if said.answer.status == 200 else {}
         if "jit_config" in answered:
             self._take_secret(machine, answered)
         return machine
 
-    def _take_secret(self, machine: MachineId, grant: dict[str, Any]) -> None:
-        runner = self._fleet.controller.state.runners[grant["runner"]]
+    def _take_secret(self, machine: MachineId, assignment: dict[str, Any]) -> None:
+        runner = self._fleet.controller.state.runners[assignment["runner"]]
         if runner.machine != machine:
-            raise BrokenPropertyError(f"{machine} was given the grant of {runner.machine}")
-        if self._fleet.world.github.secrets[runner.name] != grant["jit_config"]:
+            raise BrokenPropertyError(f"{machine} received the assignment of {runner.machine}")
+        if self._fleet.world.github.secrets[runner.name] != assignment["jit_config"]:
             raise BrokenPropertyError(f"{runner.name} was given another's secret")
-        if grant["jit_config"] in self._books.secrets:
+        if assignment["jit_config"] in self._records.secrets:
             raise BrokenPropertyError(f"the secret of {runner.name} was given twice")
-        if machine in self._books.acknowledged:
-            raise BrokenPropertyError(f"{machine} was given a second grant")
-        self._books.secrets.add(grant["jit_config"])
+        if machine in self._records.acknowledged:
+            raise BrokenPropertyError(f"{machine} received a second assignment")
+        self._records.secrets.add(assignment["jit_config"])
 
     def _only_they_changed(self, before: Snapshot, heard: set[MachineId | None]) -> None:
         after = self._fleet.snapshot()
@@ -225,13 +225,13 @@ class _Episode:
 
     def _nobody_ended_but_by_its_own_word(self) -> None:
         for machine in self._fleet.controller.state.machines.values():
-            if machine.state in _OVER and machine.id not in self._books.may_end:
+            if machine.state in _OVER and machine.id not in self._records.may_end:
                 raise BrokenPropertyError(f"{machine.id} is {machine.state} without its own word")
 
 
 @lru_cache(maxsize=1000)
 def _content(proof: str) -> bytes:
-    """What was signed of a proof; nothing, if nothing was."""
+    """Return the signed content of a proof, or nothing if nothing is signed."""
     raw = base64.b64decode("".join(proof.split()))
     if raw[:1] != b"\x30":
         raw = base64.b64decode(raw)
@@ -242,7 +242,7 @@ def _content(proof: str) -> bytes:
 
 
 async def _launch_times(parts: Parts) -> list[float]:
-    """When each machine of every episode is launched."""
+    """The launch time of each machine in every episode."""
     fleet = Fleet(parts)
     await fleet.launch()
     return [float(one.launch_time.removeprefix("t")) for one in fleet.provider.running]
@@ -250,8 +250,8 @@ async def _launch_times(parts: Parts) -> list[float]:
 
 def _json(answer: web.Response) -> dict[str, Any]:
     assert isinstance(answer.body, bytes)
-    told: dict[str, Any] = json.loads(answer.body)
-    return told
+    body: dict[str, Any] = json.loads(answer.body)
+    return body
 
 
 def _says_gate_failed(said: Said) -> bool:

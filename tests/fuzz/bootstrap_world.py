@@ -1,6 +1,6 @@
-"""A small fleet for the fuzzer of the bootstrap protocol: the real desk, real proofs, time that jumps.
+"""A small fleet for the fuzzer of the bootstrap protocol: the real service, real proofs, simulated time.
 
-It keeps the fuzzer's own books of who proved what, and never asks the code under test for them.
+It records which machine proved what without asking the code under test.
 """
 
 from collections.abc import Callable
@@ -36,14 +36,14 @@ real_verify: Verify = IdentityVerifier(REGION, documents.PINNED).verify
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The code under test; a test of the fuzzer puts one with a hole in its place."""
+    """The code under test. Tests of the fuzzer replace it by code with a hole."""
 
     desk: Desk = BootstrapService
     verify: Verify = real_verify
 
 
 class ProvingProvider(FakeProvider):
-    """Its machines' documents are signed and read as EC2's are."""
+    """The machines' documents are signed and read like EC2's."""
 
     def __init__(self, verify: Verify) -> None:
         super().__init__()
@@ -61,8 +61,8 @@ class ProvingProvider(FakeProvider):
 
 @dataclass
 class Books:
-    """What the fuzzer knows: whose nonce is whose and which there ever were, who may end, which
-    secrets were given away, who has acknowledged one."""
+    """The fuzzer's knowledge: all nonces and their machines, the machines that may end, the secrets that
+    were sent, and the machines that acknowledged one."""
 
     nonces: dict[MachineId, str] = field(default_factory=dict)
     may_end: set[MachineId] = field(default_factory=set)
@@ -73,7 +73,7 @@ class Books:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The values of every record as they were, and who had had its grant."""
+    """Earlier values of every record, and the machines that were assigned before."""
 
     machines: dict[MachineId, tuple[object, ...]]
     runners: dict[RunnerName, tuple[object, ...]]
@@ -81,7 +81,7 @@ class Snapshot:
 
 
 class Fleet:
-    """Machines that were launched a moment ago, and the endpoint that they talk to."""
+    """Newly launched machines, and the endpoint that they call."""
 
     def __init__(self, parts: Parts) -> None:
         self.provider = ProvingProvider(parts.verify)
@@ -116,7 +116,7 @@ class Fleet:
         return of[ProviderMachineId(f"i-{EAST}-{number}")]
 
     def snapshot(self) -> Snapshot:
-        """What is in every record of a machine or runner now."""
+        """Return the values of all machine and runner records now."""
         state = self.controller.state
         return Snapshot(
             {key: _values_of_machine(machine) for key, machine in state.machines.items()},

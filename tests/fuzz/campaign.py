@@ -1,6 +1,6 @@
-"""Many chunks of one target, on several processes, with its progress told while it runs.
+"""Runs many chunks of one target on several processes and prints its progress.
 
-A process that dies is a finding too: it tells which chunks were under way.
+A process that dies is a finding too; the campaign prints the chunks that it was running.
 """
 
 import json
@@ -23,13 +23,13 @@ TELL_EVERY = 5.0
 """Seconds between lines of progress."""
 
 _IN_FLIGHT = 3
-"""Chunks handed out for each process, so that none waits for the other."""
+"""Chunks queued per process, so that no process waits for another."""
 
 _targets: dict[str, Target] = {}
 
 
 def try_in_process(name: str, seed: int, chunk: int) -> Tried:
-    """One chunk, in a process that keeps its targets."""
+    """Run one chunk, in a process that reuses its targets."""
     if name not in _targets:
         _targets[name] = TARGETS[name]()
     return try_chunk(_targets[name], seed, chunk)
@@ -37,32 +37,32 @@ def try_in_process(name: str, seed: int, chunk: int) -> Tried:
 
 @dataclass
 class Campaign:
-    """`count` tries of the target `name`, drawn from `seed`; findings are written to `folder`."""
+    """Tries the target `name` `count` times from `seed`, and writes findings to `folder`."""
 
     name: str
     seed: int
     count: int
     folder: Path
     processes: int = 2
-    tell: Callable[[str], None] = print
+    show: Callable[[str], None] = print
     work: Callable[[str, int, int], Tried] = try_in_process
     done: int = 0
     saved: list[Path] = field(default_factory=list)
     died: bool = False
 
     def run(self) -> bool:
-        """Whether nothing was found. What was done so far is told however it ends."""
-        began, told_at = time.monotonic(), 0.0
+        """Run, and return True if nothing was found. Prints a summary even after an error."""
+        began, shown_at = time.monotonic(), 0.0
         try:
             for tried in self._chunks():
                 self.done += tried.count
                 for finding in tried.findings:
                     self._save(finding, tried.chunk)
-                if time.monotonic() - told_at >= TELL_EVERY:
-                    told_at = time.monotonic()
-                    self.tell(self._progress(told_at - began))
+                if time.monotonic() - shown_at >= TELL_EVERY:
+                    shown_at = time.monotonic()
+                    self.show(self._progress(shown_at - began))
         finally:
-            self.tell(self._summary(time.monotonic() - began))
+            self.show(self._summary(time.monotonic() - began))
         return not self.saved and not self.died
 
     def _chunks(self) -> Iterator[Tried]:
@@ -83,7 +83,7 @@ class Campaign:
         except BrokenProcessPool:
             self.died = True
             for lost in waiting.values():
-                self.tell(f"a process died in or near: {self._reproducer()} --chunk {lost}")
+                self.show(f"a process died in or near: {self._reproducer()} --chunk {lost}")
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -92,8 +92,8 @@ class Campaign:
         path = self.folder / f"{self.name}-{self.seed}-{chunk}-{len(self.saved)}.json"
         path.write_text(json.dumps(finding.input))
         self.saved.append(path)
-        self.tell(f"FOUND in {self.name}: {finding.why[:1000]}")
-        self.tell(f"  again: .venv/bin/python -m tests.fuzz {self.name} --input {path}")
+        self.show(f"FOUND in {self.name}: {finding.why[:1000]}")
+        self.show(f"  again: .venv/bin/python -m tests.fuzz {self.name} --input {path}")
 
     def _reproducer(self) -> str:
         return f".venv/bin/python -m tests.fuzz {self.name} --seed {self.seed}"
@@ -115,7 +115,7 @@ class Campaign:
 
 
 def set_up_process() -> None:
-    """Ctrl-C is the parent's to answer; refusals are not worth a line here."""
+    """Leave Ctrl-C to the parent process, and do not log refusals."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     quiet()
 

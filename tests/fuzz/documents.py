@@ -1,4 +1,4 @@
-"""What the provider signed, what an attacker can make of it, and whom each document names.
+"""Documents that the provider signed, an attacker's forgeries of them, and the machine each one names.
 
 `Documents` is the oracle of the fuzzers: only a content that is in `signed` may be accepted.
 """
@@ -24,13 +24,13 @@ OLD = Signer(serial=7, key=key(0))
 NEW = Signer(serial=9, key=key(1))
 STRANGER = Signer(serial=8, key=key(2))
 IMPOSTOR = Signer(serial=7, key=key(2))
-"""The stranger's key under the pinned certificate's serial number and issuer."""
+"""An attacker's key with the pinned certificate's serial number and issuer."""
 
 PINNED: tuple[x509.Certificate, ...] = (OLD.certificate, NEW.certificate)
 
 
 def content_of(machine: int, launched_at: float = 1_800_000_000.0, **changes: Any) -> bytes:
-    """The document of a machine: nobody else's has the same bytes."""
+    """Return the document of a machine, whose bytes are unique."""
     moment = datetime.fromtimestamp(launched_at, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     fields = {"instanceId": instance_id(machine), "pendingTime": moment, "imageId": "ami-1"}
     return document(**(fields | changes))
@@ -43,7 +43,7 @@ def instance_id(machine: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """`honest` are messages around contents in `signed`; `forged` are an attacker's."""
+    """`honest` messages contain contents in `signed`; an attacker made the `forged` ones."""
 
     signed: frozenset[bytes]
     identities: frozenset[ProvenIdentity]
@@ -52,8 +52,8 @@ class Documents:
 
 
 def documents() -> Documents:
-    """Of eight machines of ours, and some that must be refused although they are signed."""
-    ours = [content_of(n, 1_800_000_000.0 + n) for n in range(1, 9)]
+    """Return documents of eight machines of the fleet, and signed ones that must be refused."""
+    known = [content_of(n, 1_800_000_000.0 + n) for n in range(1, 9)]
     refused = [
         content_of(20, accountId="999999999999"),
         content_of(21, region="eu-west-1"),
@@ -62,12 +62,12 @@ def documents() -> Documents:
         b"{" + b"[" * 300,
         b"",
     ]
-    honest = [m for c in (*ours, *refused) for signer in (OLD, NEW) for m in _written(signer, c)]
-    forged = [message for c in ours[:3] for message in _forged(c, ours[-1])]
+    honest = [m for c in (*known, *refused) for signer in (OLD, NEW) for m in _written(signer, c)]
+    forged = [message for c in known[:3] for message in _forged(c, known[-1])]
     identities = frozenset(
         ProvenIdentity(ProviderMachineId(instance_id(n)), "ami-1", _moment(n)) for n in range(1, 9)
     )
-    return Documents(frozenset((*ours, *refused)), identities, tuple(honest), tuple(forged))
+    return Documents(frozenset((*known, *refused)), identities, tuple(honest), tuple(forged))
 
 
 def _moment(machine: int) -> str:
@@ -75,7 +75,7 @@ def _moment(machine: int) -> str:
 
 
 def _written(signer: Signer, content: bytes) -> Iterator[bytes]:
-    """One signature, in every spelling in which a metadata service could give it."""
+    """Return one signature in every encoding that a metadata service could use."""
     info = signer.signer_info(content)
     der = signed(content, info)
     yield der
@@ -88,8 +88,8 @@ def _written(signer: Signer, content: bytes) -> Iterator[bytes]:
 
 
 def _forged(content: bytes, captured: bytes) -> Iterator[bytes]:
-    """What somebody makes who has a captured document, a key of their own, and a wish (`content`
-    with another machine's number)."""
+    """Return an attacker's messages, made from a captured document, an own key, and `content` for another
+    machine."""
     wish = content.replace(b"i-0", b"i-f")
     theirs, honest = STRANGER.signer_info(wish), OLD.signer_info(captured)
     named_as_ours = STRANGER.signer_info(wish)

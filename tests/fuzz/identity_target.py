@@ -1,4 +1,4 @@
-"""Fuzzes the reader of instance identity documents: nothing is believed that was not signed."""
+"""Fuzzes the reader of instance identity documents: it must accept signed content only."""
 
 import base64
 import binascii
@@ -10,13 +10,13 @@ from autoscaler.providers.ec2.cms import signed_content
 from autoscaler.providers.ec2.identity import IdentityVerifier
 from tests.fuzz import documents, tlv
 from tests.fuzz.mutations import mutated
-from tests.fuzz.target import Finding, Input, told
+from tests.fuzz.target import Finding, Input, described
 from tests.providers.documents import ACCOUNT, REGION
 
 REASONS = frozenset({"malformed", "certificate", "signature", "account", "region"})
 
 Verify = Callable[[bytes, str], ProvenIdentity]
-"""Who a proof names, for an account. Raises ProofRefusedError and nothing else."""
+"""Returns the machine that a proof names. Raises ProofRefusedError and nothing else."""
 
 
 class IdentityTarget:
@@ -52,7 +52,7 @@ class IdentityTarget:
         except ProofRefusedError:
             content = None
         except Exception as error:  # noqa: BLE001 - a crash is what is looked for
-            return f"signed_content crashed: {told(error)}"
+            return f"signed_content crashed: {described(error)}"
         if content is not None and content not in self._documents.signed:
             return "a content was believed that was never signed"
         try:
@@ -60,7 +60,7 @@ class IdentityTarget:
         except ProofRefusedError as refused:
             return None if refused.reason in REASONS else f"unknown reason {refused.reason}"
         except Exception as error:  # noqa: BLE001 - as above
-            return f"verify crashed: {told(error)}"
+            return f"verify crashed: {described(error)}"
         if proven not in self._documents.identities:
             return f"an identity was believed that was never signed: {proven}"
         return None

@@ -1,4 +1,4 @@
-"""Signing keys of the fuzzers: fixed, so that a failing input fails again, and secret to nobody.
+"""Signing keys of the fuzzers: fixed, so that a failing input fails again. They protect nothing.
 
 Two keys are the provider's own (pinned), the third is an attacker's.
 """

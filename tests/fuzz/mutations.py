@@ -1,6 +1,6 @@
-"""Small damage to bytes: what a bad wire, a careless proxy or an attacker's editor does to them.
+"""Small random changes to bytes, as a faulty network, a proxy or an attacker makes them.
 
-Every choice is drawn from the generator that is given, so the same one does the same damage.
+The given generator makes every choice, so the same seed makes the same changes.
 """
 
 from collections.abc import Callable, Sequence

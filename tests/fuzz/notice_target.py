@@ -1,4 +1,4 @@
-"""Fuzzes the parsers of EC2's notices: a queue may hold whatever its policy lets somebody send."""
+"""Fuzzes the parsers of EC2's notices: a queue may hold any message that its policy allows."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from random import Random
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.providers.ec2.notices import MAX_MACHINES, PoisonError, parse_notice
 from tests.fuzz.mutations import mutated
-from tests.fuzz.target import Finding, Input, told
+from tests.fuzz.target import Finding, Input, described
 from tests.providers.test_ec2_notices import ID, REBALANCE, STATE, event, health, spot
 
 Parse = Callable[[str], Notice | None]
@@ -83,11 +83,11 @@ class NoticeTarget:
         except PoisonError as poison:
             return None if 0 < len(str(poison)) <= 200 else "a reason without end"
         except Exception as error:  # noqa: BLE001 - a crash is what is looked for
-            return f"the parser crashed: {told(error)}"
+            return f"the parser crashed: {described(error)}"
         if notice is None:
             return None
         if not 0 < len(notice.machines) <= MAX_MACHINES:
-            return "a notice of nobody, or of too many"
+            return "a notice that names no machine, or too many"
         if any(_NAME.fullmatch(machine) is None for machine in notice.machines):
             return "a machine was named that can be none"
         if not math.isfinite(notice.means_at):

@@ -1,6 +1,6 @@
-"""What is fuzzed, and how: inputs are drawn in chunks, each from a generator of its own.
+"""The interface of a fuzz target: inputs are drawn in chunks, each from its own generator.
 
-So a chunk is the same whoever runs it and whatever ran before it. An input is a JSON value
+So a chunk is the same in every process and order. An input is a JSON value
 (bytes as Latin-1 text), to be written to a file and tried again.
 """
 
@@ -35,7 +35,7 @@ class Target(Protocol):
         """How many requests, documents or deliveries an input is."""
 
     def try_all(self, given: Sequence[Input]) -> list[Finding]:
-        """Try them in order; what was found. Raises nothing that the code under test raised."""
+        """Try inputs in order and return the findings. Errors of the code under test are findings."""
 
     def close(self) -> None:
         """Release files and loops."""
@@ -71,7 +71,7 @@ def try_many(target: Target, seed: int, count: int) -> Iterator[Tried]:
         chunk += 1
 
 
-def told(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """What an error was, and where it was raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

@@ -26,9 +26,9 @@ def test_a_campaign_tells_its_seed_rate_and_count(
 ) -> None:
     given = ["identity", "--seed", "7", "--count", "1200", "--processes", "1"]
     assert main([*given, "--folder", str(tmp_path / "found")]) == 0
-    told = capsys.readouterr().out
-    assert "make fuzz ARGS='--seed 7'" in told
-    assert re.search(r"identity: 1,500 tried in \d+ s \([\d,]+/s\), 0 found, seed 7", told)
+    printed = capsys.readouterr().out
+    assert "make fuzz ARGS='--seed 7'" in printed
+    assert re.search(r"identity: 1,500 tried in \d+ s \([\d,]+/s\), 0 found, seed 7", printed)
     assert not (tmp_path / "found").exists()
 
 
@@ -53,8 +53,8 @@ def test_a_finding_is_written_to_a_file_that_shows_it_again(tmp_path: Path) -> N
     (path,) = campaign.saved
     assert path.parent == folder
     assert json.loads(path.read_text()) == "0\x03\x02\xff"
-    told = [line for line in lines if "identity: " not in line[:10]]
-    assert told == [
+    printed = [line for line in lines if "identity: " not in line[:10]]
+    assert printed == [
         "FOUND in identity: because",
         f"  again: .venv/bin/python -m tests.fuzz identity --input {path}",
     ]

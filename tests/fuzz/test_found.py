@@ -20,7 +20,7 @@ def ask(step: str, body: str = "{}") -> Step:
 
 
 def ready(target: BootstrapTarget) -> list[Step]:
-    """The first machine says hello and passes its gate; a turn grants it."""
+    """The first machine attests and passes its health checks; a turn assigns it."""
     hello = (
         f'{{"protocol": 1, "provider": "east", "nonce": "{"ab" * 32}", "agent": "1.0",'
         f' "proof": "{target.proofs.honest(0)}"}}'

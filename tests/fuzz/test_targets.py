@@ -1,4 +1,4 @@
-"""10,000 tries of each fuzzer; and that each finds a hole which is planted for it."""
+"""Runs each fuzzer 10,000 times, and checks that each finds a planted hole."""
 
 import hashlib
 import hmac
@@ -77,7 +77,7 @@ def believes_embedded_certificates(proof: bytes, account: str) -> ProvenIdentity
 
 
 def checks_no_signature(proof: bytes, account: str) -> ProvenIdentity:
-    """Reads the content whoever signed it."""
+    """Reads the content without checking who signed it."""
     content = proof[proof.find(b"{") :]
     start = content.find(b'"instanceId": "') + 15
     if start < 15:
@@ -87,7 +87,7 @@ def checks_no_signature(proof: bytes, account: str) -> ProvenIdentity:
 
 
 def gives_up_on_odd_bytes(proof: bytes, account: str) -> ProvenIdentity:
-    """Raises what nobody declared."""
+    """Raises an undeclared error."""
     if proof[-1:] == b"{":
         proof.decode("ascii")
     return IdentityVerifier(REGION, documents.PINNED).verify(proof, account)
@@ -131,7 +131,7 @@ def signs_without_the_last_byte(body: bytes, header: str | None) -> bool:
 
 
 def reads_deeply(body: bytes, received_at: Instant) -> JobObserved | None:
-    """A parser that walks brackets by calling itself."""
+    """A recursive parser of brackets."""
 
     def walk(at: int) -> int:
         return walk(at + 1) if body[at : at + 1] == b"[" and at < 400 else at
@@ -142,7 +142,7 @@ def reads_deeply(body: bytes, received_at: Instant) -> JobObserved | None:
 
 
 class KnowsIdsOnly:
-    """The id is not signed: whoever comes first under it keeps the other out."""
+    """Deduplicates by the id, which is not signed: the first delivery with an id blocks the second."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -178,7 +178,7 @@ def test_a_hole_in_the_webhook_is_found(hole: dict[str, Any], found: str) -> Non
 
 
 def believes_any_name(body: str) -> Notice | None:
-    """Takes whatever stands where the id is expected."""
+    """Accepts any value in place of the id."""
     notice = parse_notice(body)
     if notice is None or notice.kind is NoticeKind.SCHEDULED_CHANGE:
         return notice
@@ -186,7 +186,7 @@ def believes_any_name(body: str) -> Notice | None:
 
 
 def reads_with_pythons_json(body: str) -> Notice | None:
-    """Which calls itself for each bracket, and raises of its own."""
+    """A recursive parser that raises its own error."""
     json.loads(body)
     return parse_notice(body)
 
@@ -250,7 +250,7 @@ class CrashesOnStrangers(BootstrapService):
     [
         ({"desk": BelievesAnyNonce}, "changed without its own word"),
         ({"desk": LetsAnybodyExit}, "to a stranger"),
-        ({"desk": AttestsAsTheAssigned}, "which has had its grant"),
+        ({"desk": AttestsAsTheAssigned}, "which was assigned before"),
         ({"desk": AcknowledgesForOthers}, "changed without its"),
         ({"desk": CrashesOnStrangers}, "crashed: KeyError"),
         ({"verify": believes_embedded_certificates}, "which its proof does not prove"),

@@ -1,6 +1,6 @@
-"""Fuzzes /webhook behind its socket: signature, parser, and a real store that is looked into.
+"""Fuzzes /webhook behind its socket: signature check, parser, and a real store.
 
-Nothing is kept or answered 2xx that GitHub did not sign, and nothing that it signed is kept out.
+The server must store and answer 2xx to exactly the deliveries that GitHub signed.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from autoscaler.model.events import JobObserved
 from autoscaler.server.webhook import ANSWERS, Parse, Verify, WebhookEndpoint
 from autoscaler.store.sqlite import SqliteStore
 from tests.fuzz.mutations import mutated, mutated_text
-from tests.fuzz.target import Finding, Input, told
+from tests.fuzz.target import Finding, Input, described
 from tests.server.doubles import CountingTelemetry, StillClock
 
 SECRETS = (b"the live webhook secret", b"the one before it")
-STOLEN = b"a secret of somebody else"
+STOLEN = b"a secret of an attacker"
 
 SIGNATURE, DELIVERY, EVENT = "X-Hub-Signature-256", "X-GitHub-Delivery", "X-GitHub-Event"
 NEVER = 10.0**12
@@ -44,7 +44,7 @@ async def accept(store: Store, delivery: Delivery) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The code under test; a test of the fuzzer puts one with a hole in its place."""
+    """The code under test. Tests of the fuzzer replace it by code with a hole."""
 
     verify: Verify = verify_live
     parse: Parse[JobObserved] = parse_workflow_job
@@ -139,7 +139,7 @@ class WebhookTarget:
 
 def _wrong(given: Input, answer: str | BaseException, kept: set[DeliveryKey]) -> str | None:
     if isinstance(answer, BaseException):
-        return f"judge crashed: {told(answer)}"
+        return f"judge crashed: {described(answer)}"
     if answer not in ANSWERS:
         return f"an answer that is none: {answer}"
     given_for = [value for name, value in given["headers"] if name == SIGNATURE]
@@ -159,7 +159,7 @@ def _key(given: Input) -> DeliveryKey:
 
 
 def _made_up(rng: Random) -> Input:
-    """A body of a grammar or of chance, signed by GitHub, by somebody else, or not at all."""
+    """A body from a grammar or random, signed by GitHub, by an attacker, or not at all."""
     body = _any_body(rng)
     made: list[str] = []
     headers = {DELIVERY: _id(rng), EVENT: rng.choice(("workflow_job",) * 4 + ("ping", "push", ""))}

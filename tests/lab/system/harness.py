@@ -1,7 +1,6 @@
-"""What a whole laboratory is asked once it has come to rest, and how it is waited for.
+"""Waits for a laboratory and checks its end state.
 
-It reads the controller's store as a file, like an operator after the fact. Only an `Operator` tells
-the controller anything.
+It reads the controller's store as a file. Only `Operator` sends requests to the controller.
 """
 
 import asyncio
@@ -54,8 +53,8 @@ def read_records(lab: Laboratory) -> Records:
         return records_in(file)
 
 
-def told_of(lab: Laboratory, machine: str, event: str) -> list[str]:
-    """What a machine's history tells of one kind."""
+def history_of(lab: Laboratory, machine: str, event: str) -> list[str]:
+    """Return the details of one kind of event in a machine's history."""
     query = "SELECT detail FROM history WHERE kind = 'machine' AND record = ? AND event = ?"
     with closing(_store(lab)) as file:
         return [detail for (detail,) in file.execute(query, (machine, event))]
@@ -77,7 +76,7 @@ def records_in(file: sqlite3.Connection) -> Records:
 
 @contextmanager
 def copied_store(lab: Laboratory) -> Iterator[sqlite3.Connection]:
-    """A copy of what a dead controller left on disk, to be read without touching what it left."""
+    """Open a copy of a dead controller's store, so that the original stays untouched."""
     with TemporaryDirectory() as folder:
         for suffix in ("", "-wal"):
             shutil.copy(lab.folder / f"state.db{suffix}", folder)
@@ -129,7 +128,7 @@ async def shows(lab: Laboratory, expected: Mapping[str, object], patience: float
 
 
 async def at_rest(lab: Laboratory, patience: float) -> None:
-    """Return once every job has ended, nothing is left in the world, and the store knows that."""
+    """Wait until all jobs ended, no resource is left, and the store shows that."""
 
     def why() -> str:
         lines = [f"{lab.github.unfinished} jobs have not ended", *lab.wrong_jobs()[:10]]
@@ -140,7 +139,7 @@ async def at_rest(lab: Laboratory, patience: float) -> None:
 
 
 def unsettled(lab: Laboratory) -> list[str]:
-    """Records that are not at their end, in words."""
+    """Describe records that have not ended."""
     records = read_records(lab)
     found = [f"job {job.id} is {job.state}" for job in records.jobs if not _ended(job)]
     found += [
@@ -156,7 +155,7 @@ def unsettled(lab: Laboratory) -> list[str]:
 
 
 def wrong_slots(lab: Laboratory) -> list[str]:
-    """Machines at EC2 that no slot, or a slot with another machine, stands for, in words."""
+    """Describe machines at EC2 without a slot, or whose slot has another machine."""
     records = read_records(lab)
     slots = {str(call.id): len(call.slots) for call in records.calls}
     made = Counter(one.tags[CALL_TAG] for one in lab.ec2.instances)
@@ -177,7 +176,7 @@ def wrong_slots(lab: Laboratory) -> list[str]:
 
 
 def wrong_runners(lab: Laboratory) -> list[str]:
-    """Jobs whose runner, as GitHub names it, is not the store's, in words."""
+    """Describe jobs whose runner differs between GitHub and the store."""
     known = {str(runner.name): runner for runner in read_records(lab).runners}
     return [
         f"{job.spec.name} was run by {job.starts}, the store says otherwise"
@@ -196,20 +195,20 @@ def github_calls(lab: Laboratory) -> Counter[str]:
 
 
 def log_lines(lab: Laboratory, event: str) -> list[dict[str, Any]]:
-    """What the controller logged of one kind."""
+    """Return the controller's log lines of one event."""
     lines = lab.controller.log_end(100_000).splitlines()
     entries = [json.loads(line) for line in lines if line.startswith("{")]
     return [entry for entry in entries if entry["event"] == event]
 
 
 class Operator:
-    """Asks and confirms by the commands, as an operator does."""
+    """Runs the operator's commands."""
 
     def __init__(self, lab: Laboratory) -> None:
         self._file = lab.folder / "fleet.yaml"
 
     async def says(self, *arguments: str) -> tuple[int, str]:
-        """The exit status of a command, and all that it printed."""
+        """Run a command and return its exit status and output."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "autoscaler.cli", *arguments, "--config", str(self._file)),
             stdout=asyncio.subprocess.PIPE,
@@ -219,19 +218,19 @@ class Operator:
         return process.returncode or 0, printed.decode()
 
     async def unverified(self) -> list[str]:
-        """The lines about what cannot be told."""
+        """Return the lines about unverified machines."""
         status, printed = await self.says("unverified")
         assert status == (0 if printed == "no unverified machines\n" else 1), printed
         return printed.splitlines() if status else []
 
 
 def started(jobs: list[PushedJob]) -> bool:
-    """Whether all of them have a runner at work, or had one."""
+    """Return True if all of these jobs were started."""
     return all(job.starts for job in jobs)
 
 
 def _open_rows(lab: Laboratory) -> int:
-    """How many rows have no end yet: what `unsettled` says, without reading every record."""
+    """Return the number of rows without an end: like `unsettled`, without reading every record."""
     with closing(_store(lab)) as file:
         (total,) = file.execute(_OPEN_ROWS).fetchone()
     return int(total)

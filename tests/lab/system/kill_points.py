@@ -1,7 +1,7 @@
-"""The named points at which a controller is killed: how each is met, and what its store then shows.
+"""The named points at which a controller is killed, and what its store then shows.
 
-All but the commit are met from outside, by those whom the controller talks to: they kill it when
-its request has arrived, or when it is carried out and not answered. Nothing is met twice.
+Except for the commit, the services that the controller calls kill it: when its request arrives, or when it
+is carried out but not answered. Each point applies once.
 """
 
 import json
@@ -21,11 +21,11 @@ from tests.lab.system.mortal_controller import LastWrite, unwritten
 
 REGISTER = "POST /orgs/{org}/actions/runners/generate-jitconfig"
 Place = Callable[["Trial"], Callable[[sqlite3.Connection], None]]
-"""Arms one place; what it returns checks a dead controller's store, or raises AssertionError."""
+"""Prepares one kill; returns a check of the dead controller's store, which may raise AssertionError."""
 
 
-class Witness:
-    """Listens in on every machine, and strikes at an acknowledgement when it is armed."""
+class AcknowledgementKiller:
+    """Sees every machine's requests, and kills the controller at an acknowledgement if requested."""
 
     def __init__(self) -> None:
         self.unheard: Callable[[str], None] | None = None
@@ -35,26 +35,26 @@ class Witness:
         """The machine has sent it, the controller has not got it."""
         if said.step != "acknowledge" or self.unheard is None:
             return True
-        strike, self.unheard = self.unheard, None
-        strike(said.body["runner"])
+        kill, self.unheard = self.unheard, None
+        kill(said.body["runner"])
         return False
 
     async def after(self, said: Said, status: int, _: dict[str, Any]) -> None:
         """The controller has answered, the machine has not heard it."""
         if said.step == "acknowledge" and status == 204 and self.unanswered is not None:
-            strike, self.unanswered = self.unanswered, None
-            strike(said.body["runner"])
+            kill, self.unanswered = self.unanswered, None
+            kill(said.body["runner"])
 
 
 class Trial:
-    """One laboratory, its witness of machines, and where its controller finds its orders.
+    """One laboratory, its killer of machines, and where its controller finds its orders.
 
     `images` are, by CreateFleet's token, those that there were when it came to that call.
     """
 
-    def __init__(self, lab: Laboratory, witness: Witness, order: Path) -> None:
+    def __init__(self, lab: Laboratory, killer: AcknowledgementKiller, order: Path) -> None:
         self.lab = lab
-        self.witness = witness
+        self.killer = killer
         self.order = order
         self.images: dict[str, frozenset[str]] = {}
         self.swallowed: list[str] = []
@@ -77,7 +77,7 @@ class Trial:
 
         self.lab.ec2.faults.lose_answers("CreateFleet", 1, then=swallowed)
 
-    def strike_at(self, met: list[str], fields: Mapping[str, str]) -> None:
+    def kill_at(self, met: list[str], fields: Mapping[str, str]) -> None:
         """Kill the controller at one of its calls, of which a newer image knows nothing."""
         self.lab.controller.kill_at_once()
         met.append(fields["ClientToken"])
@@ -88,9 +88,9 @@ class Trial:
 
 
 def call_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
-    """CreateFleet has arrived, and nothing is done about it."""
+    """CreateFleet has arrived and was not carried out."""
     met: list[str] = []
-    trial.lab.ec2.faults.cut_calls("CreateFleet", 1, lambda fields: trial.strike_at(met, fields))
+    trial.lab.ec2.faults.cut_calls("CreateFleet", 1, lambda fields: trial.kill_at(met, fields))
 
     def check(store: sqlite3.Connection) -> None:
         call = _call(store, met)
@@ -119,19 +119,19 @@ def registration_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
 
     def check(store: sqlite3.Connection) -> None:
         registered = trial.lab.github.names_registered
-        assert [one for one in _unminted(store) if str(one.name) not in registered]
+        assert [one for one in _unregistered(store) if str(one.name) not in registered]
 
     return check
 
 
-# --- after the call, after the mint -----------------------------------------------------------
+# --- after the call, after the registration -----------------------------------------------------------
 
 
 def call_carried_out(trial: Trial) -> Callable[[sqlite3.Connection], None]:
-    """The machines are there, and nobody was told."""
+    """The machines exist, and the controller got no answer."""
     met: list[str] = []
     trial.lab.ec2.faults.lose_answers(
-        "CreateFleet", 1, then=lambda fields: trial.strike_at(met, fields)
+        "CreateFleet", 1, then=lambda fields: trial.kill_at(met, fields)
     )
 
     def check(store: sqlite3.Connection) -> None:
@@ -144,12 +144,12 @@ def call_carried_out(trial: Trial) -> Callable[[sqlite3.Connection], None]:
 
 
 def registered(trial: Trial) -> Callable[[sqlite3.Connection], None]:
-    """The registration is there, and nobody was told."""
+    """The registration exists, and the controller got no answer."""
     _drop_registration(trial, done=True)
 
     def check(store: sqlite3.Connection) -> None:
         there = {one.name for one in trial.lab.github.runners}
-        assert [one for one in _unminted(store) if str(one.name) in there]
+        assert [one for one in _unregistered(store) if str(one.name) in there]
 
     return check
 
@@ -183,14 +183,14 @@ def commit_of(table: str, value: str, column: str = "state") -> Place:
 
 
 def acknowledgement_sent(trial: Trial) -> Callable[[sqlite3.Connection], None]:
-    """A machine has said that it has its assignment, and was not heard."""
+    """A machine sent its acknowledgement, which the controller did not receive."""
     met: list[str] = []
 
-    def strike(name: str) -> None:
+    def kill(name: str) -> None:
         trial.lab.controller.kill_at_once()
         met.append(name)
 
-    trial.witness.unheard = strike
+    trial.killer.unheard = kill
 
     def check(store: sqlite3.Connection) -> None:
         runner = _runner(store, met)
@@ -201,14 +201,14 @@ def acknowledgement_sent(trial: Trial) -> Callable[[sqlite3.Connection], None]:
 
 
 def acknowledgement_kept(trial: Trial) -> Callable[[sqlite3.Connection], None]:
-    """It is kept, and the machine does not know that: its runner must not start yet."""
+    """The acknowledgement is stored, but the machine got no answer: its runner must not start yet."""
     met: list[str] = []
 
-    def strike(name: str) -> None:
+    def kill(name: str) -> None:
         trial.lab.controller.kill_at_once()
         met.append(name)
 
-    trial.witness.unanswered = strike
+    trial.killer.unanswered = kill
 
     def check(store: sqlite3.Connection) -> None:
         assert _runner(store, met).listening_at is not None
@@ -225,7 +225,7 @@ POINTS: dict[str, tuple[Place, ...]] = {
         registration_arrives,
     ),
     "after the call": (call_carried_out,),
-    "after the mint": (registered,),
+    "after the registration": (registered,),
     "inside a commit": (
         commit_of("inbox", "workflow_job", "event"),
         commit_of("launch_requests", "recorded"),
@@ -272,7 +272,7 @@ def _runner(store: sqlite3.Connection, met: list[str]) -> Runner:
     return runner
 
 
-def _unminted(store: sqlite3.Connection) -> list[Runner]:
+def _unregistered(store: sqlite3.Connection) -> list[Runner]:
     """Registrations that are recorded, and of which nothing more is known."""
     states = (RunnerState.NAMED, RunnerState.DEREGISTERING)
     found = (one for one in records_in(store).runners if one.state in states)

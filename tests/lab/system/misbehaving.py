@@ -23,7 +23,7 @@ from tests.lab.system.pace import PATIENCE, yielding
 SCALE = 100.0
 FOR_EVER = 86_400.0
 Sample = tuple[float, dict[str, float]]
-"""When somebody looked, and every metric by its name and labels."""
+"""The time of a scrape, and every metric by name and labels."""
 
 LONG = {"deadlines": {"boot": "3h", "health_checks": "3h", "ready_silence": "1h"}}
 """For stories that are about something else than deadlines, which a busy host must not end."""
@@ -129,7 +129,7 @@ STORIES = {
 class Outcome:
     """Everything that was seen. `samples` are the controller's own counts, from time to time.
 
-    `consoles` are, by SKU, what the history of the one that misbehaved tells of its console.
+    `consoles` are, by SKU, the console in the history of the machine that misbehaved.
     """
 
     records: Records
@@ -152,7 +152,7 @@ class Outcome:
         return found
 
     def counted(self, sku: str, since: float, until: float) -> list[Counter[str]]:
-        """How many machines were counted in each state, whenever somebody looked in that time."""
+        """How many machines were counted in each state, for each scrape in that time."""
         return [
             Counter(
                 {
@@ -196,7 +196,7 @@ async def live(lab: Laboratory, jobs: dict[str, list[PushedJob]], samples: list[
         return len(lab.misdeeds) == len(STORIES) and all(lab.misdeeds.values()) and not ends()
 
     def ending() -> list[str]:
-        """What the store shows as on its way out: EC2 ended the last one, and no list told so yet."""
+        """Return the machines in `terminating`: the controller has not yet listed the last one's end."""
         return [one.id for one in read_records(lab).machines if one.state is _S.TERMINATING]
 
     async with asyncio.TaskGroup() as group:

@@ -23,7 +23,7 @@ from tests.lab.system.harness import (
     wrong_runners,
     wrong_slots,
 )
-from tests.lab.system.kill_points import POINTS, Place, Trial, Witness, recorded_late
+from tests.lab.system.kill_points import POINTS, AcknowledgementKiller, Place, Trial, recorded_late
 from tests.lab.system.pace import PATIENCE, yielding
 
 ROUNDS = 5
@@ -36,8 +36,8 @@ SKUS = {
 AT_ONCE = 8
 """So many jobs are always under way: a point that needs one is never waited for in vain."""
 ANY_MOMENT: Seconds = 2.5
-"""Real seconds: a controller opens its store and provider, and launches, registrations and hands over what
-came while it was away."""
+"""Real seconds: a controller opens its store and provider, and launches, registers and assigns for
+the jobs that arrived while it was down."""
 MORTAL = (str(Path(__file__).with_name("mortal_controller.py")),)
 
 
@@ -84,12 +84,12 @@ async def _keep_killing(trial: Trial, chance: random.Random) -> Counter[str]:
 
 
 async def test_killed_at_every_point_while_jobs_flow(tmp_path: Path, moto: MotoProcess) -> None:
-    witness, order = Witness(), tmp_path / "order"
+    killer, order = AcknowledgementKiller(), tmp_path / "order"
     fleet = LabFleet(
-        "acme", ("widgets",), SKUS, scale=yielding(30.0), ear=witness, program=(*MORTAL, str(order))
+        "acme", ("widgets",), SKUS, scale=yielding(30.0), ear=killer, program=(*MORTAL, str(order))
     )
     async with Laboratory(fleet, moto) as lab:
-        trial = Trial(lab, witness, order)
+        trial = Trial(lab, killer, order)
         # From its first start on it knows which deliveries it missed.
         await lab.start_controller()
         pushing = asyncio.create_task(_keep_pushing(lab, random.Random(SEED)))
@@ -119,7 +119,7 @@ def _repeated_as_they_were(trial: Trial) -> None:
     assert all(len(ec2.sendings[token]) > 1 for token in trial.swallowed)
     assert {len(set(sent)) for sent in ec2.sendings.values()} == {1}
     assert ec2.errors["CreateFleet", "IdempotentParameterMismatch"] == 0
-    told = [one for one in ec2.instances if one.client_token in trial.images]
-    assert len(told) >= ROUNDS
-    for one in told:
+    launched = [one for one in ec2.instances if one.client_token in trial.images]
+    assert len(launched) >= ROUNDS
+    for one in launched:
         assert one.specification.image.id in trial.images[one.client_token]

@@ -16,7 +16,7 @@ from lab.ec2.moto import MotoProcess
 from lab.laboratory import Laboratory
 from lab.machines.misbehaving_host import PANIC
 from lab.machines.misbehaviour import Misbehaviour
-from tests.lab.system.harness import job, read_records, told_of
+from tests.lab.system.harness import history_of, job, read_records
 from tests.lab.system.misbehaving import EARLY, STORIES, Outcome, Sample, fleet, live
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -53,7 +53,7 @@ async def outcome(moto: MotoProcess) -> AsyncIterator[Outcome]:
             samples,
             lab.github.runners,
             {
-                instances[one.provider_id]: told_of(lab, one.id, "console")
+                instances[one.provider_id]: history_of(lab, one.id, "console")
                 for one in records.machines
                 if one.provider_id in instances
             },
@@ -137,12 +137,12 @@ async def test_no_job_is_lost_or_run_twice(outcome: Outcome, name: str) -> None:
 async def test_why_it_did_not_come_up_is_in_its_history(
     outcome: Outcome, name: str, shown: str | None
 ) -> None:
-    told = outcome.consoles[name]
-    assert [one.endswith(shown) for one in told] == [True] if shown else told == []
+    consoles = outcome.consoles[name]
+    assert [one.endswith(shown) for one in consoles] == [True] if shown else consoles == []
 
 
 async def test_a_registration_that_outlives_its_machine_gets_no_job(outcome: Outcome) -> None:
-    """We remove it, or GitHub after a day offline; actions/runner#3669 tells of one that drew jobs."""
+    """The controller removes it, or GitHub after a day offline. See actions/runner#3669."""
     gone = outcome.machine("vanishes-handed")
     (runner,) = (one for one in outcome.records.runners if one.machine == gone.id)
     assert runner.state is RunnerState.DONE
@@ -157,26 +157,26 @@ async def test_a_reboot_before_the_assignment_is_a_new_attestation(outcome: Outc
     assert deed.exits == 1
 
 
-async def test_a_reboot_with_the_assignment_in_its_hands_is_let_in_no_more(
+async def test_a_reboot_after_the_assignment_is_refused(
     outcome: Outcome,
 ) -> None:
-    """A job may have read its proof: it is refused until its own patience ends."""
+    """A job may have read its proof, so attestations are refused until the agent gives up."""
     deed = outcome.misdeeds["reboots-handed"]
     assert deed.attestations > 10
     assert deed.exits == 0
     assert outcome.machine("reboots-handed").tries == 1
 
 
-async def test_a_reboot_after_the_assignment_says_nothing_more(outcome: Outcome) -> None:
+async def test_a_reboot_during_the_job_sends_nothing_more(outcome: Outcome) -> None:
     deed = outcome.misdeeds["reboots-at-work"]
     assert (deed.attestations, deed.exits) == (1, 0)
 
 
 async def test_lies_are_refused_or_change_nothing(outcome: Outcome) -> None:
-    """What a job with root on its machine could say: nobody else is touched."""
+    """Requests that a job with root could send: no other machine is affected."""
     answers = dict(outcome.misdeeds["lies"].answers)
-    told = {lie: {status for other, status in answers if other == lie} for lie, _ in answers}
-    assert told == {
+    statuses = {lie: {status for other, status in answers if other == lie} for lie, _ in answers}
+    assert statuses == {
         "its own health checks, twice": {204},
         "its own health checks, failed": {204},
         "an assignment again": {409},

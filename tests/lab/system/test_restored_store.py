@@ -1,6 +1,6 @@
-"""A store is restored from a backup, or lost, while machines are at work: nobody's job dies.
+"""A store is restored from a backup, or lost, while machines are at work: no job dies.
 
-Nothing is launched twice, and what cannot be told is shown to an operator and ends when confirmed.
+Nothing is launched twice, and unverified machines are shown to an operator and terminated on command.
 Both stories begin together, each in a laboratory of its own, for most of a story is waiting for jobs.
 """
 
@@ -192,7 +192,7 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
             lambda: not _open_machines(lab) - set(ear.hung), PATIENCE, lab.controller.log_end
         )
         assert ids_of(await operator.unverified()) == set(ear.hung)
-        assert (await operator.says("terminate", "i-nobody"))[0] == 1
+        assert (await operator.says("terminate", "i-unknown"))[0] == 1
         for one in ear.hung:
             assert (await operator.says("terminate", one))[0] == 0
         await until(lambda: not lab.left(), PATIENCE, lab.controller.log_end)
