@@ -140,7 +140,7 @@ def test_the_drawn_life_of_a_machine_has_the_transitions_of_the_code() -> None:
     assert None not in drawn
     arrows = [(arrow[1], arrow[2]) for arrow in drawn if arrow is not None]
     expected = [
-        (state.name.lower(), to.name.lower())
+        (state.value, to.value)
         for state in MACHINE_TRANSITIONS
         for to in MACHINE_TRANSITIONS
         if to in MACHINE_TRANSITIONS[state]
