@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -180,3 +181,8 @@ def test_packages_that_did_not_come_stop_nothing_and_alone_are_tried_again(
     again = complete.set_up()
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     assert complete.calls() == ["packages"]
+
+
+def test_the_wheel_holds_the_product_without_the_laboratory() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["autoscaler"]}
