@@ -22,7 +22,7 @@ from autoscaler.model.identifiers import Seconds
 PATIENCE: Seconds = 60.0
 """The controller lists the runners of every scope at GitHub before it terminates a machine."""
 
-LARGEST_ANSWER = 32 * 2**20
+MAX_ANSWER_BYTES = 32 * 2**20
 
 
 class OperatorRequestFailedError(Exception):
@@ -43,7 +43,9 @@ class OperatorClient:
         """
         configuration = config.load(path, files=False)
         server = configuration.settings.server
-        self._url = server.public_url if url is None else _place(url, insecure=server.insecure)
+        self._url = (
+            server.public_url if url is None else _checked_url(url, insecure=server.insecure)
+        )
         tokens = config.read_admin_tokens(configuration)
         if not tokens:
             raise _problem(
@@ -62,18 +64,18 @@ class OperatorClient:
 
         Raises OperatorRequestFailedError.
         """
-        told = self._ask("GET", "/admin/unverified")
-        found, total, unlisted = (told.get(key) for key in ("unverified", "total", "unlisted"))
+        reply = self._ask("GET", "/admin/unverified")
+        found, total, unlisted = (reply.get(key) for key in ("unverified", "total", "unlisted"))
         if not (isinstance(found, list) and isinstance(total, int) and isinstance(unlisted, list)):
             raise OperatorRequestFailedError(f"{self._url} is not a controller of this version")
         return found, total, [str(name) for name in unlisted]
 
     def terminate(self, machine: str, *, force: bool) -> str:
         """Terminate a machine; return its id. Raises OperatorRequestFailedError."""
-        told = self._ask(
+        reply = self._ask(
             "POST", f"/admin/machines/{quote(machine, safe='')}/terminate", {"force": force}
         )
-        return str(told.get("machine"))
+        return str(reply.get("machine"))
 
     def adopt(self, installation: str, *, force: bool) -> str:
         """Adopt an installation; return its ID. Raises OperatorRequestFailedError."""
@@ -94,7 +96,7 @@ class OperatorClient:
         )
         try:
             with self._opener.open(request, timeout=PATIENCE) as answer:
-                return _object(answer.read(LARGEST_ANSWER))
+                return _object(answer.read(MAX_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             with error:
                 raise OperatorRequestFailedError(self._refusal(error)) from None
@@ -107,11 +109,11 @@ class OperatorClient:
 
     def _refusal(self, error: urllib.error.HTTPError) -> str:
         try:
-            told = _object(error.read(LARGEST_ANSWER))
+            reply = _object(error.read(MAX_ANSWER_BYTES))
         except (OSError, HTTPException, ValueError):
-            told = {}
-        if isinstance(told.get("reason"), str):
-            return str(told["reason"])
+            reply = {}
+        if isinstance(reply.get("reason"), str):
+            return str(reply["reason"])
         if error.code == 400:
             return "not an id of a machine or installation: `autoscaler unverified` shows both"
         if error.code == 401:
@@ -121,7 +123,7 @@ class OperatorClient:
                 "the controller has no /admin endpoints: it was started without "
                 "server.admin_token_file"
             )
-        return f"{self._url} answered {error.code} {told.get('error', '')}".rstrip()
+        return f"{self._url} answered {error.code} {reply.get('error', '')}".rstrip()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -140,20 +142,23 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """Raises ValueError."""
-    told = json.loads(body)
-    if not isinstance(told, dict):
+    """Return the JSON object of an answer.
+
+    Raises: ValueError.
+    """
+    reply = json.loads(body)
+    if not isinstance(reply, dict):
         raise ValueError("the answer is not a JSON object")  # noqa: TRY004
-    return told
+    return reply
 
 
-def _place(url: str, *, insecure: bool) -> str:
+def _checked_url(url: str, *, insecure: bool) -> str:
     """Return the URL if it is encrypted or fleet.yaml allows plain HTTP. Raises UnusableUrlError."""
     try:
         return parse_url(url) if insecure else parse_secure_url(url)
     except PydanticCustomError as error:
-        told = error.context or {}
-        raise UnusableUrlError(f"{error.message()}; fix: {told.get('fix')}") from None
+        reply = error.context or {}
+        raise UnusableUrlError(f"{error.message()}; fix: {reply.get('fix')}") from None
 
 
 def _proxies() -> urllib.request.ProxyHandler:
