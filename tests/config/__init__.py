@@ -1,1 +1,1 @@
-"""fleet.yaml: what is accepted, what is refused and in which words."""
+"""Tests of fleet.yaml: which files are accepted, and the errors for the others."""

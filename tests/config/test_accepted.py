@@ -1,4 +1,4 @@
-"""What is accepted, with which defaults, and what the model gets of it."""
+"""Accepted configurations: their defaults, and the model's types that they become."""
 
 import json
 from pathlib import Path

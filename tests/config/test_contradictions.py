@@ -1,4 +1,4 @@
-"""Several values that do not go together, all errors at once, and warnings."""
+"""Values that contradict each other, all errors of a file at once, and warnings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Secrets are read whole, refused when they are none, and shown nowhere."""
+"""Secret files are read completely, refused if they are invalid, and never shown."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The file as YAML: what cannot be read at all, and the bounds."""
+"""YAML files that cannot be read, and the limits of size, depth and expansion."""
 
 import pytest
 

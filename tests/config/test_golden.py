@@ -1,4 +1,4 @@
-"""One file with more than a dozen errors: what is said of it, word by word."""
+"""The exact messages for a file with more than a dozen errors."""
 
 from collections.abc import Iterator
 from pathlib import Path

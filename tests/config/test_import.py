@@ -1,4 +1,4 @@
-"""scale-config.yml becomes SKUs, and whatever of it does not is told, line by line."""
+"""scale-config.yml becomes SKUs, and every key that does not is reported with its line."""
 
 import os
 from collections.abc import Mapping

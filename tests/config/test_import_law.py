@@ -1,4 +1,4 @@
-"""Whatever stands in a scale-config.yml: keys in are keys out and keys reported, each once."""
+"""For any scale-config.yml, each key is either converted or reported, exactly once."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What `check` says of a newcomer's mistakes: the right cause, the right place, the right fix."""
+"""The messages of `check` for common mistakes: the right cause, place and fix."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Instance types and quotas against what a provider's room knows, with their lines."""
+"""Instance types, quotas and APIs that EC2 does not have are errors with their lines."""
 
 from autoscaler.config import validate_offerings
 from autoscaler.config.offerings import Place

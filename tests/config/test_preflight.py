@@ -1,4 +1,4 @@
-"""What `serve` could not use is told before it starts: certificates, regions, keys, the store."""
+"""`check` finds what would stop `serve`: certificates, regions, keys and the store."""
 
 from collections.abc import Callable
 from pathlib import Path

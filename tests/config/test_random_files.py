@@ -1,4 +1,4 @@
-"""Whatever stands in the file, it is accepted or refused with problems: nothing else comes out."""
+"""Any file is either accepted or refused with problems; no other exception is raised."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A SKU that no job reaches, because SKUs above it take all of its jobs, is an error."""
+"""A SKU that never gets a job, because SKUs above it get all of its jobs, is an error."""
 
 from itertools import combinations, product
 

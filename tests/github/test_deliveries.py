@@ -1,4 +1,4 @@
-"""Which failed deliveries are repeated, and when again."""
+"""Which failed deliveries are redelivered, and after which time again."""
 
 from itertools import pairwise
 from typing import Any

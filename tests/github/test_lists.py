@@ -1,4 +1,4 @@
-"""Lists of repositories, runs, jobs and runners: what is read of them, and what an ETag saves."""
+"""Lists of repositories, runs, jobs and runners, and requests with an ETag."""
 
 from typing import Any
 

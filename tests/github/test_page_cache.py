@@ -1,4 +1,4 @@
-"""What is kept of lists beside their ETags: what that saves, how long and how much of it."""
+"""The cache of lists: which requests it saves, how long and how much it keeps."""
 
 import gc
 import tracemalloc

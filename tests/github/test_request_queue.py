@@ -1,4 +1,4 @@
-"""Who passes first when many wait, and what a limit does to those who wait."""
+"""The order of waiting requests, and the effect of a rate limit on them."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ SYNC = Request("GET", "/deliveries", importance=Importance.SYNC)
 
 
 class Crowd:
-    """Requests that pass one gate and note the order in which they do."""
+    """Requests in one queue, which records the order of their admission."""
 
     def __init__(self, slots: int) -> None:
         self.queue = RequestQueue(Budget(None), ManualClock(), slots)
@@ -95,7 +95,7 @@ async def test_who_leaves_the_queue_holds_nobody_up() -> None:
 async def test_who_is_cancelled_at_the_moment_of_passing_gives_its_place_back() -> None:
     crowd = Crowd(1)
     await crowd.arrive(CHECK, REGISTER, REMOVE)
-    crowd.queue.leave(APP, CHECK, None)  # the mint is let through, and has not run on yet
+    crowd.queue.leave(APP, CHECK, None)  # admits the registration, whose task has not run yet
     crowd.tasks[1].cancel()
     await crowd.settle()
     assert crowd.passed == [CHECK, REMOVE]

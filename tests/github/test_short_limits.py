@@ -1,4 +1,4 @@
-"""What several Apps do when points are short, and who goes first when connections are."""
+"""Several Apps with few points left, and the order of requests with few connections."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Work that many want is done once, whoever of them gives up."""
+"""Concurrent callers share one run of the work, even if some of them are cancelled."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from autoscaler.github.single_flight import SingleFlight
 
 
 class Work:
-    """Counts its runs and ends when told."""
+    """Counts its runs, and ends when `go` is set."""
 
     def __init__(self) -> None:
         self.runs = 0

@@ -1,4 +1,4 @@
-"""An image on trial: which calls take it, and that its trial stops nothing else."""
+"""Canary images: which launch requests use one, and that its errors do not stop the SKU."""
 
 from collections.abc import Mapping
 from dataclasses import replace
