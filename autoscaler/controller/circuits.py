@@ -1,6 +1,6 @@
-"""Reports why runners left without a job, and closes the circuit breaker of an image that was replaced.
+"""Logs runners that exited without a job, and closes the circuit breaker of an image that was replaced.
 
-It never opens a circuit breaker: the ledger does, from the same reports.
+The ledger opens circuit breakers, from the same reports.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ LOOK_EVERY: Seconds = 60.0
 
 _OPENED = "opened"
 _EXPECTED = frozenset({ExitReason.UNUSED, ExitReason.SEAT_CLOSED, ExitReason.STOPPED})
-"""A runner that no job came to is given back, or its machine is taken: nothing is wrong with it."""
+"""Reasons to exit without a job that are no failure: the runner was unused, or its machine was stopped."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Circuits:
-    """Reads the history that is about to be stored, and in `run` the images of providers."""
+    """Listens to the history that is about to be stored, and reads the providers' images in `run`."""
 
     def __init__(
         self, journal: Journal, providers: Mapping[ProviderName, Provider], clock: Clock
@@ -39,13 +39,13 @@ class Circuits:
         journal.on_history(self._hear)
 
     async def run(self) -> None:
-        """Look soon after a circuit breaker opens, then every minute. Raises StoreError."""
+        """Check images soon after a circuit breaker opens, and every minute. Raises StoreError."""
         while True:
             await self.look()
             await self._news.wait(_OPENED, LOOK_EVERY)
 
     async def look(self) -> None:
-        """Close the circuit breakers of images that no SKU would launch any more. Raises StoreError."""
+        """Close the circuit breakers of images that their SKU no longer launches. Raises StoreError."""
         state = self._journal.ledger.state
         for sku in tuple(state.catalogue.skus):
             refused = {row.image for row in open_circuits(state, sku) if row.image}
@@ -56,7 +56,7 @@ class Circuits:
                 _log.warning("circuit_closed", sku=sku, reason=detail)
 
     async def _images(self, sku: SkuName) -> set[str]:
-        """What the SKU's launch options launch now; empty where one of them cannot be asked."""
+        """Return the images of the SKU's launch options, or an empty set if one cannot be read."""
         launch_options = self._journal.ledger.state.catalogue.skus[sku].launch_options
         found: set[str] = set()
         for name in dict.fromkeys(option.provider for option in launch_options):

@@ -1,8 +1,8 @@
-"""Asks why machines did not come up: the end of their console's output goes into their history.
+"""Reads the console output of machines that did not become ready, and records its end in their history.
 
-A machine is asked about once, when it is ended for a deadline or went down by itself before it
-ready for a reason that has no class of its own. Nothing waits for the answer, and one that can
-not be had is said to be so. It never decides what becomes of a machine.
+The output of a machine is read once: when the machine is terminated for a missed deadline, or when it
+stopped by itself before it was ready, for an unknown reason. If the output cannot be read, the history
+says so. Nothing waits for the output.
 """
 
 import asyncio
@@ -27,31 +27,31 @@ from autoscaler.model.identifiers import MachineId, ProviderMachineId, ProviderN
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
 
 SHOWN = 2000
-"""Characters of the output that are kept, the last ones."""
+"""Number of the output's last characters that are kept."""
 
 PATIENCE: Seconds = 10.0
-"""For one answer (real seconds), the wait for a turn among EC2's calls included."""
+"""Timeout of one read (real seconds), including the wait for EC2's rate limit."""
 
 MOST_WAITING = 50
-"""Machines of one provider that wait to be asked about: of a bad image's thousand, some will do."""
+"""Maximum number of a provider's machines waiting for a read. A bad image may cause thousands."""
 
 HIDDEN = "[hidden]"
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _CREDENTIALS = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    # A JIT configuration, a token, a key, or a line of one: words are shorter, and so are UUIDs.
+    # A JIT configuration, a token, a key, or a line of one. Words and UUIDs are shorter.
     r"|[A-Za-z0-9+/_\-]{40,}={0,2}",
     re.ASCII | re.DOTALL,
 )
 _HARMLESS = re.compile(r"/[a-z0-9/_\-]*|[+/_\-]*", re.ASCII)
-"""A path (random text has capitals), or a line that is drawn."""
+"""A path (random text has capital letters), or a drawn line."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Consoles:
-    """One endless task for each provider, so that one that hangs stalls no other."""
+    """Reads consoles in one task for each provider, so that a slow provider does not delay the others."""
 
     def __init__(self, journal: Journal, providers: Mapping[ProviderName, Provider]) -> None:
         self._journal = journal
@@ -63,21 +63,21 @@ class Consoles:
 
     @property
     def tasks(self) -> list[PeriodicTask]:
-        """One for each provider, to be looked after by the reconciler."""
-        return [partial(self._attend, name) for name in self._waiting]
+        """One endless task for each provider."""
+        return [partial(self._read_repeatedly, name) for name in self._waiting]
 
-    async def _attend(self, name: ProviderName) -> None:
+    async def _read_repeatedly(self, name: ProviderName) -> None:
         while True:
             await self.ask(await self._waiting[name].get())
 
     async def ask(self, machine_id: MachineId) -> None:
-        """Have what a machine's console shows in its history. Raises StoreError."""
+        """Read a machine's console and record its end in the history. Raises StoreError."""
         machine = self._journal.ledger.state.machines.get(machine_id)
         if machine is None or machine.provider_id is None:
             return
         shown = await self._shown(self._providers[machine.provider], machine.provider_id)
         _log.warning(
-            "machine_did_not_come_up",
+            "machine_not_ready",
             machine=machine.id,
             sku=machine.sku,
             provider=machine.provider,
@@ -92,10 +92,10 @@ class Consoles:
             async with asyncio.timeout(PATIENCE):
                 written = await provider.console(machine)
         except TimeoutError:
-            return f"its console was not shown within {PATIENCE:g} s"
+            return f"the console output could not be read within {PATIENCE:g} s"
         except (ProviderError, OutcomeUnknownError) as error:
-            return readable(f"its console could not be read: {error}")
-        return readable(written) or "its console shows nothing"
+            return readable(f"the console output could not be read: {error}")
+        return readable(written) or "the console output is empty"
 
     def _hear(self, rows: Sequence[HistoryRow]) -> None:
         for row in rows:
@@ -113,9 +113,9 @@ class Consoles:
 
 
 def readable(written: str) -> str:
-    """The end of what a machine wrote: printable, and without what looks like a credential."""
+    """Return the end of a console output: only printable text, and without possible credentials."""
     if len(written) >= MOST_CONSOLE:
-        # Its first line may be the rest of one that was a credential.
+        # The first line is cut off and may be the end of a credential.
         written = written[-MOST_CONSOLE:].partition("\n")[2]
     text = _ESCAPES.sub("", written)
     text = "".join(one for one in text if one == "\n" or one.isprintable())
@@ -128,7 +128,7 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def _is_unexplained(machine: Machine, event: str) -> bool:
-    """Whether its console may say more than is known: a gate and a reason's class say it themselves."""
+    """Return True if the console may explain the failure. Health checks and known classes explain it."""
     if machine.provider_id is None:
         return False
     if event == MachineState.TERMINATING:

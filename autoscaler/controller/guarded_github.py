@@ -1,4 +1,4 @@
-"""GitHub's ports, guarded: an error that a port does not list is raised as one to retry later."""
+"""Guards for GitHub's ports: raise an error that the port does not list as `RetryLaterError`."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ RETRY_AFTER: Seconds = 60.0
 
 
 class GuardedGitHub:
-    """A GitHub that raises only what the port names."""
+    """A `GitHub` that raises only the errors that the port lists."""
 
     def __init__(self, github: GitHub) -> None:
         self._github = github
@@ -85,7 +85,7 @@ class GuardedGitHub:
 
 
 class GuardedGitHubLists:
-    """GitHubLists that raise only what the port names."""
+    """A `GitHubLists` that raises only the errors that the port lists."""
 
     def __init__(self, lists: GitHubLists) -> None:
         self._lists = lists
@@ -124,7 +124,7 @@ class GuardedGitHubLists:
 
 
 class GuardedReruns:
-    """Reruns that raise only what the port names."""
+    """A `Reruns` that raises only the errors that the port lists."""
 
     def __init__(self, reruns: Reruns) -> None:
         self._reruns = reruns

@@ -1,4 +1,4 @@
-"""A provider's ports, guarded: an error that a port does not list is raised as an unknown outcome."""
+"""Guards for a provider's ports: raise an error that the port does not list as an unknown outcome."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
@@ -29,7 +29,7 @@ _LISTED = (ProviderError, OutcomeUnknownError)
 
 
 class GuardedProvider:
-    """A Provider that raises only what the port names."""
+    """A `Provider` that raises only the errors that the port lists."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
@@ -40,7 +40,7 @@ class GuardedProvider:
         return self._provider.name
 
     async def prepare(self, order: LaunchOrder) -> str:
-        """See `Provider`. Preparing launches nothing, so its failure is a plain one."""
+        """See `Provider`. An unlisted error is a `ProviderError`, because preparing launches nothing."""
         return await guard(lambda: self._provider.prepare(order), _LISTED, _refused)
 
     async def launch(self, request: str) -> LaunchAnswer:
@@ -93,7 +93,7 @@ class GuardedProvider:
 
 
 class GuardedNotices:
-    """A NoticeQueue that raises only what the port names."""
+    """A `NoticeQueue` that raises only the errors that the port lists."""
 
     def __init__(self, queue: NoticeQueue) -> None:
         self._queue = queue
@@ -112,7 +112,7 @@ class GuardedNotices:
 
 
 class GuardedPrices:
-    """A PriceReader that raises only what the port names."""
+    """A `PriceReader` that raises only the errors that the port lists."""
 
     def __init__(self, reader: PriceReader) -> None:
         self._reader = reader

@@ -1,7 +1,6 @@
-"""Rule 8 for errors that a port does not list: they become the port's own, are logged, and stop one thing.
+"""Turns errors that a port does not list into the port's own errors, and logs them (rule 8).
 
-What wraps an adapter by this may raise only what its port says, so that a bug in one edge is retried
-with the growing delay of an unknown outcome instead of ending the process.
+A bug in one adapter is then retried with a growing delay and does not stop the process.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,7 +18,7 @@ async def guard(
     listed: type[Exception] | tuple[type[Exception], ...],
     instead: Callable[[str], Exception],
 ) -> T:
-    """Return what the call returns. An error that is not `listed` is raised as `instead`."""
+    """Return the result of `call`. Raise an error that is not `listed` as `instead`."""
     try:
         return await call()
     except listed:
@@ -29,6 +28,6 @@ async def guard(
 
 
 def log_unlisted(error: Exception) -> str:
-    """Log an error that the port does not list, and return its text in one line."""
+    """Log an error that the port does not list. Return its text in one line."""
     _log.error("unlisted_error", error=type(error).__name__, exc_info=error)
     return f"{type(error).__name__}: {error}"[:300]

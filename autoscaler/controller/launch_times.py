@@ -1,4 +1,4 @@
-"""Whether the two launch times of a machine fit: the one that its list shows and the one it proves."""
+"""Compares the two launch times of a machine: from the provider's list and from the machine's proof."""
 
 from datetime import datetime
 
@@ -15,9 +15,9 @@ _log = structlog.get_logger(__name__)
 
 
 def launch_times_fit(machine: Machine, identity: ProvenIdentity) -> bool:
-    """Return whether a machine was launched when its proof says, give or take five minutes.
+    """Return True if the two launch times differ by at most five minutes. Logs any difference.
 
-    Logs a difference, also one that is refused. Texts that are no ISO 8601 times must be equal.
+    Values that are not ISO 8601 times must be equal.
     """
     if machine.launch_time == identity.launch_time:
         return True
@@ -27,7 +27,7 @@ def launch_times_fit(machine: Machine, identity: ProvenIdentity) -> bool:
     except (ValueError, TypeError):
         return False
     fit = abs(apart) <= MAY_DIFFER_BY
-    # A proof that does not fit comes with every attempt of its machine, so it is worth a warning.
+    # Too large a difference makes every attestation of this machine fail, so it is a warning.
     log = _log.info if fit else _log.warning
     log("launch_time_differs", machine=machine.id, proven_later_by_seconds=apart)
     return fit

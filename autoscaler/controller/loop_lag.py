@@ -1,6 +1,6 @@
-"""Measures how late the event loop runs its timers: how long something held it.
+"""Measures how late the event loop runs its timers, because something blocked the loop.
 
-While the loop is held, webhook deliveries, machines and all other tasks wait.
+While the loop is blocked, webhook deliveries, machines' requests and all other tasks wait.
 """
 
 import asyncio

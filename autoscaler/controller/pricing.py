@@ -1,7 +1,7 @@
-"""Reads providers' prices again and again, keeps them, and says where those in use come from.
+"""Reads providers' prices periodically, stores them, and reports the sources of the prices in use.
 
-What the store kept serves from the start on, then what the provider says. A provider that refuses
-stops no launch: a price stays in use, and kept, until the provider lists it anew.
+Stored prices are used from the start until the provider lists newer ones. A provider that refuses to
+list prices blocks no launch: the previous price stays in use.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ READ_EVERY: Mapping[CapacityType, Seconds] = {
     CapacityType.ON_DEMAND: 12 * 3600.0,
     CapacityType.SPOT: 3600.0,
 }
-"""Karpenter reads both every 12 hours; a spot price is to be that of the hour."""
+"""Interval of reads. Karpenter reads both every 12 hours; here a spot price is at most an hour old."""
 
 AGAIN_FIRST: Seconds = 300.0
-"""After a failure; doubles up to the usual time."""
+"""First retry interval after a failure. It doubles up to the usual interval."""
 
 FIRST_WAIT: Seconds = 20.0
-"""How long what a provider sells waits for its first prices, where none were kept."""
+"""How long a provider's offerings wait for the first prices, if none are stored."""
 
 FIX = "allow what docs/ec2.md#permissions lists, or give prices in the provider"
 
 Changed = Callable[[CapacityType], None]
-"""Is told that prices of this capacity type are other ones than before."""
+"""Called when prices of this capacity type have changed."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Pricing:
-    """One task for each provider and capacity type; `changed` is called between two awaits."""
+    """Reads prices in one task for each provider and capacity type. `changed` is called after changes."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Pricing:
         self._told: dict[tuple[ProviderName, CapacityType], object] = {}
 
     async def first_known(self, name: ProviderName) -> None:
-        """Return once a provider's on-demand prices were read or refused, or after FIRST_WAIT."""
+        """Wait until a provider's on-demand prices were read or refused, or for `FIRST_WAIT` seconds."""
         known = asyncio.ensure_future(self._known[name].wait())
         patience = asyncio.ensure_future(self._clock.sleep(FIRST_WAIT))
         try:
@@ -102,7 +102,7 @@ class Pricing:
                 again *= 2.0
 
     def _first_pause(self, name: ProviderName, kind: CapacityType) -> Seconds:
-        """On-demand prices that are all kept and young are not read again at each start."""
+        """Return the delay of the first read. Recent stored on-demand prices are not read at the start."""
         read_at = self._read_at.get((name, kind))
         if kind is CapacityType.SPOT or read_at is None or not self._complete(self._readers[name]):
             return 0.0
@@ -113,26 +113,26 @@ class Pricing:
         return not reader.price_sources(CapacityType.ON_DEMAND)[PriceSource.BUILT_IN]
 
     async def _read(self, name: ProviderName, kind: CapacityType) -> bool:
-        """Read prices once, and return True if no request failed and there were any."""
+        """Read prices once. Return True if no request failed and the provider listed prices."""
         reader = self._readers[name]
         answer = await reader.read_prices(kind)
         read = answer.problem is None and bool(answer.prices)
         changed = reader.use_prices(answer.prices, PriceSource.API)
         if not read:
             self._warn(name, kind, answer.problem)
-        # Spot prices that were not read again may have become too old to be this hour's.
+        # Spot prices that could not be read again may now be too old to use.
         too_old = kind is CapacityType.SPOT and not read
         self._take_in(name, kind, changed or too_old)
         if kind is CapacityType.ON_DEMAND:
             self._known[name].set()
         if answer.prices:
-            # All that are in use: one request may have failed, and its prices were kept before.
+            # Saves all prices in use: saving replaces, and a failed request leaves out its prices.
             readings = [price.reading() for price in reader.known_prices(kind)]
             await self._cache.save_readings(name, READ_AS[kind], readings)
         return read
 
     def _take_in(self, name: ProviderName, kind: CapacityType, changed: bool) -> None:
-        """Say what is in use now, and have it used."""
+        """Report the prices in use, and call `changed` if they changed."""
         where = name, kind
         known = self._readers[name].known_prices(kind)
         if known:
@@ -153,7 +153,7 @@ class Pricing:
         kind: CapacityType,
         problem: ProviderError | OutcomeUnknownError | None,
     ) -> None:
-        """Log that prices were not read; the ones known until now stay in use."""
+        """Log that prices could not be read. The previous prices stay in use."""
         denied = (
             isinstance(problem, ProviderError) and problem.failure is FailureClass.CONFIGURATION
         )

@@ -1,6 +1,6 @@
-"""Keeps the quotas that providers gave, and reports where those in use come from.
+"""Stores the quotas that providers returned, and reports the sources of the quotas in use.
 
-A restart without permission to read quotas, or without an answer, goes on with the last ones.
+If quotas cannot be read after a restart, the stored ones are used.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 
 
 class KeptQuotas:
-    """Quotas of all providers that have any. `load` comes first, `take_in` after each reading."""
+    """The quotas of all providers. Call `load` first, and `take_in` after each read."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class KeptQuotas:
         self._logged: dict[ProviderName, object] = {}
 
     async def load(self) -> None:
-        """Have the providers use what the store kept. Raises StoreError."""
+        """Give the stored quotas to the providers. Raises StoreError."""
         for name, limits in self._limits.items():
             limits.use_kept(await self._cache.load_readings(name, ReadingKind.QUOTA))
 
     async def take_in(self, name: ProviderName) -> None:
-        """Report and keep what a provider uses now. Raises StoreError."""
+        """Report and store the quotas that a provider uses now. Raises StoreError."""
         limits = self._limits[name]
         readings = limits.readings()
         read_at = min((one.read_at for one in readings), default=None)
@@ -53,7 +53,7 @@ class KeptQuotas:
             await self._cache.save_readings(name, ReadingKind.QUOTA, readings)
 
     def _log(self, name: ProviderName, limits: QuotaLimits, read_at: float | None) -> None:
-        """Log what is new: a source, or a problem."""
+        """Log the sources and the problem, if either changed."""
         problem = limits.problem
         sources = {source.value: number for source, number in limits.sources().items() if number}
         news = _kind(problem), sources
@@ -78,5 +78,5 @@ class KeptQuotas:
 
 
 def _kind(problem: ProviderError | OutcomeUnknownError | None) -> str:
-    """The same for problems whose messages differ in a request's id alone."""
+    """Return the kind of a problem, equal for problems whose messages differ only in a request id."""
     return problem.code if isinstance(problem, ProviderError) else type(problem).__name__

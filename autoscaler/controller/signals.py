@@ -1,7 +1,4 @@
-"""What the metrics learn from the ledger: each row of history once, and the fleet's counts.
-
-It never changes anything.
-"""
+"""Reports the ledger's history rows, each once, and the fleet's counts to the metrics."""
 
 from collections import Counter
 
@@ -21,13 +18,13 @@ _log = structlog.get_logger(__name__)
 
 
 def report(changes: Changes, state: LedgerState, telemetry: Telemetry) -> None:
-    """Count what the history tells."""
+    """Count the events of new history rows."""
     requested: Counter[tuple[SkuName, ProviderName]] = Counter()
     for row in changes.history:
         if row.kind == "job":
             _report_job(row, state, telemetry)
         elif row.kind == "machine" and row.event == "requested":
-            # One call requests up to 1,000 machines: each metric is looked up once.
+            # One launch request may have 1,000 machines: each metric is looked up once.
             if (machine := state.machines.get(MachineId(row.record))) is not None:
                 requested[machine.sku, machine.provider] += 1
         elif row.kind == "machine":
@@ -37,7 +34,7 @@ def report(changes: Changes, state: LedgerState, telemetry: Telemetry) -> None:
 
 
 def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
-    """The fleet's gauges. O(classes + SKUs x states)."""
+    """Return the fleet's gauges. O(classes + SKUs x states)."""
     waiting: dict[SkuName, int] = dict.fromkeys(state.catalogue.skus, 0)
     for demand, queue in state.queues.items():
         waiting[demand.skus[0]] += len(queue)
@@ -46,7 +43,7 @@ def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
     for demand, count in state.disputed.items():
         waiting[demand.skus[0]] += count
     for (demand, admission), count in state.unadmitted.items():
-        # A job from a fork waits for nothing here: it is counted when it is refused.
+        # A refused job of a fork waits for no machine. The refusal itself was counted.
         waiting[demand.skus[0]] += count if admission is Admission.UNREAD else 0
     return FleetCounts(
         jobs_waiting=waiting,

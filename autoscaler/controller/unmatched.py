@@ -1,6 +1,6 @@
-"""Counts and logs queued jobs of our scopes that no SKU serves: a typing error in `runs-on`, mostly.
+"""Counts and logs queued jobs of configured scopes that no SKU serves, often for a typo in `runs-on`.
 
-Without a line, such a job waits at GitHub for a day and leaves no trace here.
+Such a job waits at GitHub for a day, and the controller shows no other trace of it.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from autoscaler.model.jobs import JobState
 from autoscaler.model.unmatched import Unmatched, nearest_sku, why_unmatched
 
 LINES = 20
-"""Lines in a window: labels are strangers' words, and must not fill the disk."""
+"""Maximum number of log lines in a window, because every author of a workflow can choose its labels."""
 
 WINDOW: Seconds = 3600.0
 """How long the same labels are logged once."""
@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 
 
 class UnmatchedJobs:
-    """Listens to the history. Each set of labels is logged once in a window, each job is counted."""
+    """Counts each unmatched job, and logs each set of labels once in a window."""
 
     def __init__(self, journal: Journal, telemetry: Telemetry) -> None:
         self._journal = journal
@@ -35,7 +35,7 @@ class UnmatchedJobs:
         journal.on_history(self.look_at)
 
     def look_at(self, rows: Sequence[HistoryRow]) -> None:
-        """Count and log the jobs that were queued and that no SKU serves."""
+        """Count and log the queued jobs that no SKU serves."""
         state = self._journal.ledger.state
         for row in rows:
             if row.kind != "job" or row.event != JobState.QUEUED:

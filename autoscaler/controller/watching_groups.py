@@ -1,4 +1,4 @@
-"""Compares runner groups with `access`, at the start and every hour, and warns of what is too wide."""
+"""Compares runner groups with the SKUs' `access`, at the start and every hour, and warns if one is too wide."""
 
 import structlog
 
@@ -13,16 +13,16 @@ from autoscaler.model.identifiers import Seconds
 
 EVERY: Seconds = 3600.0
 AGAIN: Seconds = 300.0
-"""After a group could not be read."""
+"""Interval of retries after a group could not be read."""
 
 NAMED_AT_MOST = 10
-"""How many repositories a warning names."""
+"""Maximum number of repositories in a warning."""
 
 _log = structlog.get_logger(__name__)
 
 
 class GroupWatch:
-    """Reads the runner group of every organization's scope. Changes nothing."""
+    """Reads the runner group of every organization's scope, and changes nothing."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class GroupWatch:
             await self._clock.sleep(EVERY if all(read) else AGAIN)
 
     def _scopes(self) -> list[Scope]:
-        """One scope for each group; a repository's runners are in no group that admits others."""
+        """Return one scope for each runner group. Runners of a repository's scope have no such group."""
         scopes = self._journal.ledger.state.catalogue.scopes
         groups = {
             (scope.key, scope.runner_group): scope for scope in scopes if scope.repository is None
@@ -53,7 +53,7 @@ class GroupWatch:
         return list(groups.values())
 
     async def _look_at(self, scope: Scope) -> bool:
-        """Whether the group could be read."""
+        """Compare one runner group with `access`. Return False if it could not be read."""
         try:
             group = await self._github.runner_group(scope.key, scope.runner_group)
             listed = await self._lists.repositories(scope.key)

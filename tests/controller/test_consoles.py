@@ -18,7 +18,7 @@ from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import EAST
 
 BOOT_DEADLINE = 15 * 60.0
-GATE_DEADLINE = 10 * 60.0
+HEALTH_CHECK_DEADLINE = 10 * 60.0
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ def test_a_boot_that_is_late_leaves_its_console_behind() -> None:
         failed = ("launch_failures", "gpu", FailureClass.BOOT_DEADLINE)
         assert world.telemetry.said.count(failed) == 1
         assert await told(world, machine.id) == ["[  1.2] Kernel panic - not syncing"]
-        (line,) = (one for one in logs if one["event"] == "machine_did_not_come_up")
+        (line,) = (one for one in logs if one["event"] == "machine_not_ready")
         assert line["shown"] == "[  1.2] Kernel panic - not syncing"
         assert line["provider_id"] == agent.instance.id
 
@@ -94,9 +94,9 @@ def test_other_deadlines_are_asked_about_too(late: str) -> None:
             await agent.attest()
             if late == "ready":
                 await agent.health_checks()
-            await world.clock.sleep(GATE_DEADLINE)
+            await world.clock.sleep(HEALTH_CHECK_DEADLINE)
             await controller.turn()
-        assert await told(world, agent.machine) == ["its console shows nothing"]
+        assert await told(world, agent.machine) == ["the console output is empty"]
 
     scenario()
 
@@ -163,9 +163,9 @@ def test_an_answer_that_cannot_be_had_is_said_to_be_so_and_holds_up_no_end() -> 
             if machine.reason_code is TerminationReason.DEADLINE
         ]
         assert sorted(said) == [
-            "its console could not be read: UnauthorizedOperation: not allowed",
-            "its console could not be read: reset",
-            "its console was not shown within 10 s",
+            "the console output could not be read within 10 s",
+            "the console output could not be read: UnauthorizedOperation: not allowed",
+            "the console output could not be read: reset",
         ]
         assert controller.crashes == []
 

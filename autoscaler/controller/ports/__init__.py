@@ -1,4 +1,4 @@
-"""What the controller needs of the outside: Protocols, the values they trade, the errors they raise.
+"""The controller's ports: Protocols for everything with I/O, their values, and the errors they raise.
 
-Adapters implement these elsewhere; nothing here knows one.
+Adapters in other packages implement them.
 """

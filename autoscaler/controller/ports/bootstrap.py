@@ -1,4 +1,4 @@
-"""What a machine may ask of the controller, free of HTTP: the server's side of docs/bootstrap.md."""
+"""The requests that a machine can send to the controller, without HTTP (see docs/bootstrap.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class BootstrapRefusedError(Exception):
 
 
 class NotKnownYetError(Exception):
-    """Perhaps ours, not bound yet, or we are not ready: 503 with Retry-After (seconds)."""
+    """The machine is not known yet, or the controller is not ready: 503 with Retry-After (seconds)."""
 
     def __init__(self, retry_after: Seconds) -> None:
         super().__init__(f"retry after {retry_after:g} s")
@@ -31,7 +31,7 @@ class NotKnownYetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AttestationAnswer:
-    """`health_checks` are parameters of the machine's own checks: plain JSON values."""
+    """The answer to an attestation. `health_checks` are the parameters of the machine's health checks."""
 
     machine: MachineId
     sku: str
@@ -45,7 +45,7 @@ class StayReady:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """An assignment, once. `jit_config` is a secret."""
+    """An assignment, given to the machine once. `jit_config` is a secret."""
 
     runner: RunnerName
     jit_config: str
@@ -56,11 +56,10 @@ class Assigned:
 
 
 class Bootstrap(Protocol):
-    """Every method raises BootstrapRefusedError and NotKnownYetError.
+    """Answers machines. Every method raises BootstrapRefusedError and NotKnownYetError.
 
-    All but `attest` take the machine and its nonce, and refuse a nonce that is not the one of the
-    last accepted hello. A return means that what was said is durable, but for stages and signs of
-    life, which cost nothing to lose.
+    All methods but `attest` take the machine and its nonce, and refuse a nonce other than that of the
+    last accepted attestation. Reports are durable on return, except stages and heartbeats.
     """
 
     async def attest(
@@ -74,31 +73,31 @@ class Bootstrap(Protocol):
     ) -> AttestationAnswer:
         """Check the proof and bind the nonce to the machine.
 
-        `checked` is called once the proof is believed: what is left is waiting, and costs little.
+        `checked` is called once the proof is valid; the rest is waiting, which costs little.
         """
 
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
-        """Boot has come this far."""
+        """Report a stage of the boot."""
 
     async def health_checks(
         self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
     ) -> None:
-        """The machine's own checks have ended. An empty `runner_version` is not known."""
+        """Report the result of the machine's health checks. An empty `runner_version` is unknown."""
 
     async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
-        """Wait for an assignment, for `wait` seconds at most."""
+        """Wait for an assignment, up to `wait` seconds."""
 
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
-        """The machine has the assignment and will start the runner once this returns."""
+        """Report that the machine has the assignment. It starts the runner once this returns."""
 
     async def heartbeat(self, machine: MachineId, nonce: str) -> None:
-        """The machine is alive."""
+        """Report that the machine is alive."""
 
     async def may_release(self, machine: MachineId, nonce: str) -> bool:
-        """Whether a DELETE of its registration could be sent to GitHub at once."""
+        """Return True if a DELETE of the machine's registration could be sent to GitHub now."""
 
     async def release(self, machine: MachineId, nonce: str) -> int:
-        """Delete its registration: GitHub's status (204, 404, 422), or 503 if it could not be asked."""
+        """Delete the machine's registration. Return GitHub's status (204, 404, 422), or 503 if it gave none."""
 
     async def exited(
         self,
@@ -107,4 +106,4 @@ class Bootstrap(Protocol):
         detail: str,
         reason: ExitReason = ExitReason.UNKNOWN,
     ) -> None:
-        """The runner has left; the machine powers off."""
+        """Report that the runner exited and that the machine powers off."""

@@ -1,4 +1,4 @@
-"""Time and ids as the controller gets them. Nothing in the product reads a clock another way."""
+"""The controller's sources of time and ids."""
 
 from typing import Protocol
 
@@ -6,17 +6,17 @@ from autoscaler.model.identifiers import Instant, LaunchRequestId, MachineId, Se
 
 
 class Clock(Protocol):
-    """Raises nothing but `asyncio.CancelledError`."""
+    """A clock. Raises only `asyncio.CancelledError`."""
 
     def now(self) -> Instant:
         """Unix seconds. Never goes back within a process."""
 
     async def sleep(self, seconds: Seconds) -> None:
-        """Return after this much of this clock's time."""
+        """Sleep for `seconds` of this clock's time."""
 
 
 class Ids(Protocol):
-    """Where names that must not repeat come from."""
+    """Makes unique ids."""
 
     def machine(self) -> MachineId:
         """16 hexadecimal digits, never given before."""

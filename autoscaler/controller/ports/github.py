@@ -9,11 +9,11 @@ from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 
 
 class GitHubError(Exception):
-    """GitHub did not do what was asked; the subclass says what to do next."""
+    """GitHub did not carry out a request. The subclass says what to do next."""
 
 
 class RetryLaterError(GitHubError):
-    """A limit, an outage or a broken answer to a question: ask again after `retry_after` seconds."""
+    """A rate limit, an outage or an invalid answer: retry after `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: Seconds) -> None:
         super().__init__(message)
@@ -21,11 +21,11 @@ class RetryLaterError(GitHubError):
 
 
 class RegistrationOutcomeUnknownError(GitHubError):
-    """A registration may or may not have been made: look the name up before anything else."""
+    """A registration may or may not exist: look it up by its name before anything else."""
 
 
 class RunnerExistsError(GitHubError):
-    """409: a registration of this name is there already."""
+    """409: a registration with this name exists already."""
 
 
 class RunnerBusyError(GitHubError):
@@ -33,12 +33,12 @@ class RunnerBusyError(GitHubError):
 
 
 class OperatorError(GitHubError):
-    """401, 403 without a limit, 404 on a scope: somebody must change something first."""
+    """401, 403 without a rate limit, or 404 on a scope: an operator must change something first."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewRegistration:
-    """A fresh registration. `jit_config` is a secret: never logged, stored or put in an event."""
+    """A new registration. `jit_config` is a secret: it is never logged, stored or put in an event."""
 
     github_id: int
     jit_config: str
@@ -60,10 +60,10 @@ class RegisteredRunner:
 
 @dataclass(frozen=True, slots=True)
 class Redelivered:
-    """How many repeats were asked for, and until when every delivery has arrived.
+    """How many redeliveries were requested, and until when every delivery has arrived.
 
-    What failed, or has no outcome yet, lies after `arrived_until`: a process that starts anew
-    has to look back to there, whatever this one still knows.
+    Deliveries that failed or have no outcome yet are later than `arrived_until`. A new process has to
+    check deliveries from there on.
     """
 
     asked: int
@@ -76,13 +76,13 @@ class GitHub(Protocol):
     async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
     ) -> NewRegistration:
-        """Register a JIT runner, once; never repeated by itself.
+        """Register a JIT runner. Sends the request once and never retries it.
 
         Raises RunnerExistsError, RegistrationOutcomeUnknownError, RetryLaterError, OperatorError.
         """
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
-        """Look a registration up by its exact name. Raises RetryLaterError, OperatorError."""
+        """Return the registration with this exact name, or None. Raises RetryLaterError, OperatorError."""
 
     async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
         """Return the registration with this id, or None for a 404.
@@ -98,7 +98,7 @@ class GitHub(Protocol):
         """
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
-        """GitHub's own answer about a job, as a fact with `read` set; None for 404.
+        """Read a job. Return it as an event with `read` set, or None for a 404.
 
         Raises RetryLaterError, OperatorError.
         """
@@ -116,11 +116,11 @@ class GitHub(Protocol):
         """
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
-        """Have GitHub repeat the App's failed webhook deliveries since then.
+        """Request redelivery of the App's failed webhook deliveries since then.
 
-        `since` may be the `arrived_until` of an earlier call as it is: what GitHub lists late is
-        looked for here. A delivery whose latest try succeeded is not repeated. Raises
-        RetryLaterError, OperatorError.
+        `since` may be the `arrived_until` of an earlier call; deliveries that GitHub lists late are
+        allowed for. A delivery whose latest attempt succeeded is not repeated.
+        Raises: RetryLaterError, OperatorError.
         """
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
-"""GitHub's lists as the controller reads them: repositories, runs, a run's jobs, runners.
+"""GitHub's lists: repositories, runs, a run's jobs, runners.
 
-Reading them changes nothing at GitHub and comes after everything else that is asked there.
+Reading lists changes nothing at GitHub and has the lowest priority of all requests.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 
 MOST_REPOSITORIES = 5_000
-"""Of an account: those whose runs are read, again and again, the liveliest first."""
+"""Maximum number of watched repositories of a scope. Those with the latest activity are watched."""
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class ListedRepository:
-    """A repository that an App may see. `pushed_at` is the last push, where GitHub tells it.
+    """A repository that an App can access. `pushed_at` is the last push, if GitHub returns it.
 
-    `created_at` is told by the list of the newest ones alone.
+    Only the list of the newest repositories sets `created_at`.
     """
 
     name: str
@@ -30,9 +30,9 @@ class ListedRepository:
 
 
 class RunStatus(NamedTuple):
-    """Whether a run is over, and whether its head repository is another than its own.
+    """Whether a run is completed, and whether its head repository is a different one (a fork).
 
-    `from_fork` is None where GitHub does not name the two. Few values, shared by all runs.
+    `from_fork` is None if GitHub does not return both repositories. All runs share few such values.
     """
 
     completed: bool
@@ -41,9 +41,9 @@ class RunStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """A workflow run. `mark` is another text whenever GitHub shows the run as changed.
+    """A workflow run. `mark` differs whenever GitHub shows the run as changed.
 
-    Of one that is over that is when it is run again. Kept by the hundred thousand.
+    A completed run changes when it is re-run. There may be hundreds of thousands of runs.
     """
 
     id: int
@@ -52,21 +52,20 @@ class ListedRun:
 
     @property
     def completed(self) -> bool:
-        """Whether it is over."""
+        """True if the run is completed."""
         return self.status.completed
 
     @property
     def from_fork(self) -> bool | None:
-        """Whether its head repository is another than its own, where that is known."""
+        """True if the run comes from a fork, None if that is unknown."""
         return self.status.from_fork
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Item]):
-    """A list, and how many answers of it counted against GitHub's hourly limit.
+    """A list, and how many of its answers counted against GitHub's hourly limit (a 304 does not count).
 
-    An answer that nothing has changed since the last one (304) does not count. Only a list of
-    repositories may be less than `whole`: an App could not be asked, or there are too many.
+    `whole` is False only for a list of repositories, if an App could not be asked or there are too many.
     """
 
     items: Sequence[Item] = field(default=())
@@ -78,7 +77,7 @@ class GitHubLists(Protocol):
     """Every list raises RetryLaterError and OperatorError, and nothing else."""
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
-        """What the Apps on a scope's account may see; of a repository's scope, that one."""
+        """Return the repositories that the Apps on a scope's account can access, within the scope."""
 
     async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
         """The newest 30 repositories of an organization's scope, in one call."""
@@ -96,11 +95,10 @@ class GitHubLists(Protocol):
         """The jobs of a run's last attempt, as facts with `read` set; an empty list for 404."""
 
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
-        """Every registration in a scope, other people's included."""
+        """Return every registration in a scope, including those of others."""
 
     def pace(self, scope: str) -> float:
-        """Questions a second that a scope's account has to spare for lists until its hour is over.
+        """Return how many list requests a second a scope's account can send until its hour is over.
 
-        What is kept back for registering, checking and removing runners is not in it. 0.0 while a
-        limit holds.
+        Excludes what is reserved for registering, reading and deleting runners. 0.0 during a rate limit.
         """

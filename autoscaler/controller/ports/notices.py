@@ -1,7 +1,7 @@
-"""A provider's notices as the controller reads them: what it will do to machines, and has done.
+"""A provider's notices about machines, such as interruptions and state changes.
 
-A notice is a hint and may be lost, late, repeated or forged: it marks a machine or makes the
-controller look sooner. What has become of a machine is always asked of the provider itself.
+A notice is only a hint: it may be lost, late, repeated or forged. It marks a machine or makes the
+controller read it sooner. The state of a machine is always read from the provider.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from autoscaler.model.interruptions import NoticeKind
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One notice that was understood. `means_at` is when the provider acts, or acted.
+    """One parsed notice. `means_at` is when the provider acts, or acted.
 
     `detail` is bounded, printable text.
     """
@@ -30,8 +30,8 @@ class Notice:
 class Message:
     """One message of the queue, to be settled by its `receipt`.
 
-    `notice` is None where it is none of ours to understand, or (`poison`, the reason) where it can
-    not be understood, or came too often; `excerpt` is its beginning, printable.
+    `notice` is None if the message is of another kind, or if it cannot be parsed or was received too
+    often (then `poison` is the reason). `excerpt` is its beginning as printable text.
     """
 
     id: str
@@ -45,16 +45,16 @@ class NoticeQueue(Protocol):
     """One provider's queue. Every method raises ProviderError and OutcomeUnknownError."""
 
     async def receive(self, wait: Seconds) -> tuple[Message, ...]:
-        """The next messages, ten at most; waits so long (20 s at most, real time) for the first.
+        """Return up to ten messages. Waits up to `wait` seconds (20 at most, real time) for the first.
 
-        What is not settled comes again after a while.
+        A message that is not settled is received again later.
         """
 
     async def settle(self, receipts: Sequence[str]) -> None:
-        """Take messages that one `receive` gave off the queue for good. Idempotent.
+        """Delete messages of one `receive` from the queue. Idempotent.
 
-        One that was not taken comes again.
+        A message that could not be deleted is received again.
         """
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
-        """What the provider shows of these machines now: no word by absence."""
+        """Return these machines as the provider shows them now. A missing machine proves nothing."""

@@ -1,7 +1,7 @@
-"""A provider of machines: what it can do, and what it raises.
+"""The port of a provider of machines.
 
-A provider answers once and never retries by itself what creates or ends machines: retries,
-deadlines and cooldowns are the controller's.
+A provider never retries a launch or a termination by itself; the controller decides about retries,
+deadlines and cooldowns.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from autoscaler.model.identifiers import (
 )
 
 MOST_CONSOLE = 16 * 1024
-"""Characters of a console's output that a provider gives, the last ones."""
+"""Maximum number of characters of a console output, the last ones."""
 
 
 class ProviderError(Exception):
@@ -53,7 +53,7 @@ class OutcomeUnknownError(Exception):
 
 
 class ProofRefusedError(Exception):
-    """A machine's proof of identity is not to be believed. `reason` is a fixed, short word.
+    """A machine's proof of identity is invalid. `reason` is a fixed, short word.
 
     One of: malformed, signature, certificate, account, region, expired.
     """
@@ -82,7 +82,7 @@ class LaunchOrder:
 
 @dataclass(frozen=True, slots=True)
 class LaunchAnswer:
-    """A call's answer: machines in the provider's order, and why there are fewer than asked for."""
+    """The answer to a launch: machines in the provider's order, and why there are fewer than requested."""
 
     launched: tuple[LaunchedMachine, ...]
     failures: tuple[LaunchFailure, ...]
@@ -90,7 +90,7 @@ class LaunchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ProvenIdentity:
-    """What a valid proof says: enough to find the machine that we launched, and to compare."""
+    """The content of a valid proof: enough to find the launched machine and to compare it."""
 
     provider_id: ProviderMachineId
     image: str
@@ -98,7 +98,7 @@ class ProvenIdentity:
 
 
 class Provider(Protocol):
-    """One place that machines come from. Names are unique within an installation."""
+    """A provider of machines. Names are unique within an installation."""
 
     @property
     def name(self) -> ProviderName:
@@ -120,41 +120,41 @@ class Provider(Protocol):
     async def terminate(
         self, machines: Sequence[ProviderMachineId]
     ) -> dict[ProviderMachineId, str]:
-        """Ask for these to be ended; idempotent. Returns the ones refused, with the reason.
+        """Request termination of machines. Return the refused ones with the reason. Idempotent.
 
         A machine that the provider does not know is not an error. Raises ProviderError,
         OutcomeUnknownError.
         """
 
     def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
-        """Every machine with this fleet's name in its tags, in pages, whoever's installation.
+        """Yield every machine whose tags name this fleet, in pages, of any installation.
 
         Machines that ended may be among them for a while, as `terminated`. Exhausting the
         iterator without an error is a complete list. Raises ProviderError, OutcomeUnknownError.
         """
 
     async def quotas(self) -> Mapping[str, int]:
-        """What the account lets this fleet have, in units by `Offering.quota_key`.
+        """Return the quotas available to this fleet, in units by `Offering.quota_key`.
 
-        What others use in the account is taken off; a quota that is left out is not known. Raises
-        ProviderError, OutcomeUnknownError.
+        Usage by others in the account is subtracted. A missing quota is unknown.
+        Raises: ProviderError, OutcomeUnknownError.
         """
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
-        """Delete what launches of this installation left behind and nothing needs; the ids.
+        """Delete unused resources of this installation's launches. Return their ids.
 
-        `requests` are the stored ones that may still be sent: what they name is kept. Never
-        deletes a machine. Raises ProviderError, OutcomeUnknownError.
+        Keeps what `requests` name: stored requests that may still be sent. Never deletes a machine.
+        Raises: ProviderError, OutcomeUnknownError.
         """
 
     async def image(self, sku: SkuName) -> str:
-        """The id of the image that the SKU's next machine gets, read now; a canary's aside.
+        """Read and return the id of the image for the SKU's next machine, ignoring a canary's image.
 
         Raises ProviderError, OutcomeUnknownError.
         """
 
     async def console(self, machine: ProviderMachineId) -> str:
-        """The end of what a machine wrote to its console; empty where there is nothing.
+        """Return the end of a machine's console output, or an empty text.
 
         At most `MOST_CONSOLE` characters, as the machine wrote them. Raises ProviderError (also
         for a machine without a console that can be read), OutcomeUnknownError.

@@ -1,4 +1,4 @@
-"""What a provider's account allows, as it was read last."""
+"""The quotas of a provider's account, as last read."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -13,10 +13,10 @@ class QuotaLimits(Protocol):
 
     @property
     def problem(self) -> ProviderError | OutcomeUnknownError | None:
-        """Why the last try to read them failed; None if it did not. The ones before stay in use."""
+        """Why the last read failed, or None if it succeeded. After a failure the old quotas stay in use."""
 
     def use_kept(self, readings: Sequence[Reading]) -> None:
-        """Use these until the provider gives newer ones."""
+        """Use these stored quotas until the provider returns newer ones."""
 
     def readings(self) -> tuple[Reading, ...]:
         """Return the newest value that the provider gave of each quota."""

@@ -1,4 +1,4 @@
-"""Where the controller keeps what providers said, so that a restart can do without them."""
+"""Stores prices and quotas that providers returned, for use after a restart."""
 
 from collections.abc import Sequence
 from typing import Protocol

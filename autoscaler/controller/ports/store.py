@@ -1,7 +1,7 @@
-"""Where records live: durable before anything else happens.
+"""The port of the store, which keeps the ledger's records durably.
 
-The leader keeps the ledger in memory; the store gets whole records after each batch and gives
-them all back at the start.
+The controller keeps the ledger in memory. The store gets whole records after each batch of events and
+returns all of them at the start.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from autoscaler.model.runners import Runner
 
 
 class StoreError(Exception):
-    """The store could not do it (disk full, read-only, corrupt): nothing of the batch was kept."""
+    """The store failed (disk full, read-only, corrupt) and stored nothing of the batch."""
 
 
 DeliveryKey = NewType("DeliveryKey", bytes)
@@ -98,19 +98,19 @@ class Store(Protocol):
         """
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
-        """Remember that somebody was deciding at this moment.
+        """Store the time of this heartbeat, and until when all webhook deliveries have arrived.
 
-        And until when all webhook deliveries are known to have arrived; None: as before.
+        `arrived_until` None leaves the stored value unchanged.
         """
 
     async def find_job(self, job: JobId) -> Job | None:
-        """A job that has left memory, if its row is still there."""
+        """Return a stored job, or None if its row was pruned."""
 
     async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
-        """What happened to one record, oldest first."""
+        """Return the history of one record, oldest first."""
 
     async def prune(self, before: Instant) -> int:
-        """Delete rows of what ended before this moment, and their history; how many records went."""
+        """Delete records that ended before this moment, with their history. Return the number deleted."""
 
     async def close(self) -> None:
         """Finish what is under way and release the file. Idempotent."""

@@ -1,4 +1,4 @@
-"""What is counted and timed, as the rooms that know of it say it. Label values are bounded."""
+"""The port for metrics: one method for each thing that is counted or timed. Label values are bounded."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ from autoscaler.model.unmatched import Unmatched
 
 @dataclass(frozen=True, slots=True)
 class FleetCounts:
-    """The fleet at one moment, by SKU. Jobs of nobody here are not in it.
+    """The fleet at one moment, by SKU. Jobs that no SKU serves are not included.
 
-    `oldest_waiting` is for how long the oldest of the waiting jobs has been queued.
+    `oldest_waiting` is how many seconds the oldest waiting job has been queued.
     `circuits_open` are the SKUs whose circuit breaker is not closed.
     """
 
