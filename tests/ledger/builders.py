@@ -1,4 +1,4 @@
-"""A small world for tests of the pure rooms: a ledger, a moment, and what happens in few words.
+"""A small world for tests of the pure rooms: a ledger, the time, and short methods for events.
 
 It decides nothing: every method applies the events that it is named after, at `now`.
 """
@@ -55,12 +55,12 @@ class World:
         self.ledger.apply(event(self.now, *values))
 
     def after(self, seconds: float) -> "World":
-        """Move the clock on and let the ledger know."""
+        """Advance the clock, and apply TimePassed."""
         self.now += seconds
         self.do(e.TimePassed)
         return self
 
-    # --- what is there --------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def job(self, job: int) -> Job:
         return self.state.jobs[JobId(job)]
@@ -99,7 +99,7 @@ class World:
     def observe(
         self, job: int, state: JobState, labels: tuple[str, ...] = ("gpu",), **fields: Any
     ) -> None:
-        """GitHub speaks of a job of `acme/widgets`."""
+        """GitHub reports a job of `acme/widgets`."""
         known = self.state.jobs.get(JobId(job))
         fields.setdefault("queued_at", known.queued_at if known is not None else self.now)
         fields.setdefault("repository", "acme/widgets")
@@ -125,7 +125,7 @@ class World:
         return tuple(offering.key for offering in option.offerings)
 
     def record(self, slots: int, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
-        """Record a call; its slots are called `<name>0`, `<name>1`, ..."""
+        """Record a launch request. Its slots are `<name>0`, `<name>1`, ..."""
         ids = tuple(MachineId(f"{name}{n}") for n in range(slots))
         kind = self.catalogue.skus[SkuName(sku)].launch_options[0].capacity_types[0]
         self.do(
@@ -142,7 +142,7 @@ class World:
         return ids
 
     def send(self, slots: int, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
-        """Record a call and send it."""
+        """Record a launch request and send it."""
         ids = self.record(slots, name, sku)
         self.do(e.LaunchRequestPrepared, LaunchRequestId(name), f"request-{name}")
         self.do(e.LaunchRequestSent, LaunchRequestId(name))
@@ -151,12 +151,12 @@ class World:
     def answer(
         self, name: str, *given: str, failures: Iterable[e.LaunchFailure] = (), retry: Any = None
     ) -> None:
-        """The provider answers a call with these machines."""
+        """The provider answers a launch request with these machines."""
         machines = tuple(launched(provider_id) for provider_id in given)
         self.do(e.LaunchRequestAnswered, LaunchRequestId(name), machines, tuple(failures), retry)
 
     def launch(self, count: int, name: str = "c", sku: str = "gpu") -> tuple[MachineId, ...]:
-        """A call of `count` machines, all given as `i-<name>0`, ..."""
+        """A launch request for `count` machines, answered with `i-<name>0`, ..."""
         ids = self.send(count, name, sku)
         self.answer(name, *(f"i-{machine}" for machine in ids))
         return ids
@@ -168,7 +168,7 @@ class World:
     def make_ready(
         self, count: int = 1, name: str = "c", sku: str = "gpu"
     ) -> tuple[MachineId, ...]:
-        """Machines that are launched and ready at once."""
+        """Launch machines and make them ready."""
         ids = self.launch(count, name, sku)
         for machine in ids:
             self.boot(machine)
@@ -176,17 +176,17 @@ class World:
         return ids
 
     def lists(self, *shown: e.ListedMachine, complete: bool = True) -> None:
-        """The provider's list, begun and ended now."""
+        """Apply the provider's listing, which began now."""
         self.do(e.MachinesListed, EAST, self.now, complete, shown)
 
     def listed(self, machine: str, terminated: bool = False) -> e.ListedMachine:
-        """A machine of ours as its provider lists it."""
+        """Return a machine of this fleet as its provider lists it."""
         known = self.machine(machine)
         assert known.provider_id is not None
         return listed(known.provider_id, call=known.launch_request, terminated=terminated)
 
     def github_lists(self, *at_work: str) -> None:
-        """GitHub's list of every scope's registrations, begun now: these are online or busy."""
+        """Apply GitHub's listing of runners of every scope, which began now: these are online or busy."""
         for scope in self.catalogue.scopes:
             names = tuple(RunnerName(name) for name in at_work)
             self.do(e.RunnersListed, scope.key, self.now, names)
@@ -194,19 +194,19 @@ class World:
     # --- runners --------------------------------------------------------------------------------
 
     def name(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
-        """An assignment is recorded."""
+        """Record an assignment."""
         runner = next_name(self.ledger, MachineId(machine))
         self.do(e.RunnerNamed, runner, MachineId(machine), demand)
         return runner
 
     def register(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
-        """An assignment is recorded and minted."""
+        """Record an assignment, and register its runner."""
         runner = self.name(machine, demand)
         self.do(e.RunnerRegistered, runner, 7)
         return runner
 
     def assignment(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
-        """An assignment is minted, handed over and acknowledged."""
+        """Register a runner, hand it over, and let it listen."""
         runner = self.register(machine, demand)
         self.do(e.RunnerHandedOver, runner)
         self.do(e.RunnerListening, runner)
@@ -216,10 +216,10 @@ class World:
         """One more machine whose runner listens."""
         return self.assignment(self.make_ready(1, name)[0])
 
-    # --- ourselves ------------------------------------------------------------------------------
+    # --- the controller ---------------------------------------------------------------------------
 
     def restart(self, absence: float) -> None:
-        """The controller is killed and comes back after `absence` seconds with what was stored."""
+        """The controller is killed, and starts again after `absence` seconds with its store."""
         old = self.state
         records: list[Record] = [
             *old.launch_requests.values(),
@@ -267,12 +267,12 @@ def listed(
 def failure(
     kind: FailureClass, offering: str | None = None, code: str = "Code", message: str = "words"
 ) -> e.LaunchFailure:
-    """One reason why a call was not served."""
+    """One reason why a launch request failed."""
     return e.LaunchFailure(kind, code, message, offering)
 
 
 def idle(world: World, name: str) -> bool:
-    """Whether a registration still counts as supply."""
+    """Return True if a registration counts as supply."""
     return world.runner(name).state is RunnerState.LISTENING and not (
         world.runner(name).passed_over
     )

@@ -1,4 +1,4 @@
-"""Which repositories have jobs and which runs have open ones: always what the records say."""
+"""The indexes of active repositories and of runs with open jobs match the records."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Machines that a list binds or brings: what is known of them comes from the list."""
+"""Machines that only a listing shows, and what the listing says about them."""
 
 import dataclasses
 from typing import Any
@@ -12,7 +12,7 @@ from tests.planner.fleets import EAST, launched
 
 
 def shown_as(machine: Machine) -> tuple[Any, ...]:
-    """What the list said of it."""
+    """Return the listed machine."""
     return (
         machine.provider_id,
         machine.provider,
@@ -68,7 +68,7 @@ def test_a_slot_that_lists_did_not_show_is_not_held_against_its_machine_later() 
 
 
 def ended(machine: str, message: str = "words") -> e.ListedMachine:
-    """A machine that its provider ended for want of capacity."""
+    """A machine that its provider terminated for lack of capacity."""
     return dataclasses.replace(
         listed(machine, terminated=True, reason=f"Server.Code: {message}"),
         failure=FailureClass.CAPACITY,

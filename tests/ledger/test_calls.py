@@ -1,4 +1,4 @@
-"""Calls own slots: the lowest free one is bound, what is not given fails, and why is remembered."""
+"""Launch requests: machines are bound to the lowest free slots, other slots fail, causes are kept."""
 
 import pytest
 

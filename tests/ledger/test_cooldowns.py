@@ -1,4 +1,4 @@
-"""How long what failed is held back: first hold, growth, longest hold, one strike for a storm."""
+"""Back-off: first hold, growth, longest hold, and failures at the same time count once."""
 
 import pytest
 

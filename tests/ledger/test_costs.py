@@ -1,4 +1,4 @@
-"""Spot costs its price of the hour in its zone; in a limit it counts like on-demand."""
+"""Spot machines cost the spot price of their zone; limits count them at the on-demand price."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a slot counts in the caps before its machine is known: the dearest that may be answered."""
+"""Slots without a machine count against limits at the most expensive possible offering."""
 
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, offering, sku

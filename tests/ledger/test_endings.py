@@ -1,4 +1,4 @@
-"""Machines on their way out: asked for, asked for again, examined while silent."""
+"""Termination: requested, repeated, and reads at GitHub while the agent is silent."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a machine says when its runner leaves is no word about a job: GitHub alone says how it ended.
+"""An exit report of a machine says nothing about its job: only GitHub knows how the job ended.
 
 actions/runner's `run.sh` ends with 0 whatever became of the job, and a job may have been root.
 """

@@ -1,4 +1,4 @@
-"""What bears an id of before a take-over is ours, by tag or by name; and which ids are not taken over."""
+"""Machines and runners with a former installation ID belong to this fleet; which IDs cannot be adopted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What an operator reads of a record's life: every row with its moment, its event and its words.
+"""The history that an operator reads: each row's time, event and text.
 
 Each test tells a whole story, one thing a second, and reads all of it.
 """
@@ -18,13 +18,13 @@ Row = tuple[float, str, str, str, str]
 
 
 def told(world: World) -> list[Row]:
-    """The rows since the last telling: seconds from the start, kind, record, event, detail."""
+    """Return the new rows: seconds since the start, kind, record, event, detail."""
     rows = world.ledger.take_changes().history
     return [(row.at - START, row.kind, row.record, row.event, row.detail) for row in rows]
 
 
 def each(world: World, *steps: Callable[[], Any]) -> list[Row]:
-    """What is told of these steps, one second apart."""
+    """Return the rows of these steps, one second apart."""
     for step in steps:
         world.now += 1.0
         step()

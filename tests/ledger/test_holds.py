@@ -1,4 +1,4 @@
-"""Jobs that fitting runners were passed over for: marked, held, probed, released."""
+"""Jobs on hold: runners passed over, jobs marked, retried by probes, released."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ DAY = 86_400.0
 
 
 def leaves_unasked(world: World, name: str) -> str:
-    """A machine takes its assignment, is given no job that we hear of, and leaves after two minutes."""
+    """A machine fetches its assignment, gets no known job, and exits after two minutes."""
     runner = world.ready(name)
     world.now += 120
     world.do(e.MachineExited, world.runner(runner).machine, "no job came")
@@ -27,7 +27,7 @@ def leaves_unasked(world: World, name: str) -> str:
 
 
 def leaves_idle(world: World, name: str) -> str:
-    """The same, and GitHub, asked about the job, says that it is queued."""
+    """The same, and a read at GitHub shows the job as queued."""
     runner = leaves_unasked(world, name)
     for job in [job for job in world.state.jobs.values() if job.disputed]:
         world.observe(job.id, JobState.QUEUED, job.labels, read=True)
@@ -148,7 +148,7 @@ def test_github_has_a_minute_to_hand_a_job_out_before_a_runner_leaves(
 
 
 def leaves_early(world: World, name: str) -> None:
-    """A machine takes its assignment and reports its exit; GitHub has named no job of it."""
+    """A machine fetches its assignment and reports its exit; GitHub has named no job for it."""
     runner = world.ready(name)
     world.now += 50
     world.do(e.MachineExited, world.runner(runner).machine, "the runner exited with status 0")
@@ -435,7 +435,7 @@ def test_history_tells_who_passed_over_whom() -> None:
 
 
 def cannot_connect(world: World, name: str) -> str:
-    """A machine whose runner cannot reach GitHub: it gives its registration back, and says why."""
+    """A machine whose runner cannot connect to GitHub: its registration is deleted, and it reports why."""
     runner = leaves_after_a_release(world, name)
     said = "no job came: The SSL connection could not be established"
     world.do(e.MachineExited, world.runner(runner).machine, said, ExitReason.NOT_CONNECTED)

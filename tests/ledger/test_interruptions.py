@@ -1,4 +1,4 @@
-"""Machines that are taken back: what is marked and replaced, and which jobs died of it."""
+"""Interrupted machines: which are marked and replaced, and which jobs died with them."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Jobs move forward only; what cannot be told from webhooks is disputed until GitHub is asked."""
+"""Jobs only move forward; a job that webhooks leave uncertain is disputed until it is read at GitHub."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Machines that their provider shows going down although nobody here wanted that."""
+"""Machines that shut down without a request of the controller."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a provider's list shows and does not show: absence, ends, strangers, an older store."""
+"""A provider's listing: missing machines, terminated machines, other installations, a restored store."""
 
 import pytest
 

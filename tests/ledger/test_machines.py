@@ -1,4 +1,4 @@
-"""What machines say, and the deadlines of every state with our own downtime counted in."""
+"""Reports of agents, and the deadlines of every state, extended by downtime."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What is stored, what is indexed and what is forgotten when."""
+"""What is stored, what is indexed, and when records are pruned from memory."""
 
 import sys
 from types import FrameType

@@ -1,4 +1,4 @@
-"""How long the oldest job of a SKU has waited: held and disputed ones are the likeliest to be stuck."""
+"""The waiting time of the oldest job of a SKU, including disputed jobs and jobs on hold."""
 
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.ledger.ledger import Ledger

@@ -1,4 +1,4 @@
-"""What an operator confirms, what speaks against it, and what cannot be told."""
+"""Operators' requests: unverified machines, adoption, and the reasons against a request."""
 
 import pytest
 
@@ -26,7 +26,7 @@ ORPHAN = MachineId("x-i-9")
 
 
 def orphaned() -> World:
-    """A machine with our id whose call nobody knows."""
+    """A machine with this installation's ID and an unknown launch request."""
     world = World()
     world.lists(listed("i-9", call="lost"))
     return world
@@ -128,7 +128,7 @@ def test_a_runner_whose_machine_is_not_known_may_be_on_any_that_cannot_be_told()
     world = orphaned()
     world.ready()
     assert life(world, ORPHAN) is None
-    # Another fleet's, another installation's, and one whose machine is known are on no orphan.
+    # Runners of another fleet, of another installation, or of a known machine are not on an orphan.
     others = (f"lab-{OLD}-m-1", "another-0badcafe-m-1", "ci-0badcafe-c0-1")
     assert life(world, ORPHAN, *others) is None
     assert life(world, ORPHAN, "ci-0badcafe-m-1", "ci-0badcafe-n-1") == (

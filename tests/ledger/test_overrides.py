@@ -1,4 +1,4 @@
-"""Errors of single overrides: each holds back its offering alone, unless every override has one."""
+"""Errors of single overrides put only their offering on hold, unless every override failed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How far a failure reaches: the offering, its zone, its capacity type, its quota, the provider.
+"""What a failure concerns: the offering, its zone, its capacity type, its quota, the provider.
 
 Also what a machine that ended before it came up says of the next launch, and quotas as read.
 """

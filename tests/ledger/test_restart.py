@@ -1,4 +1,4 @@
-"""A controller that comes back: what it believes, what it withdraws, what it has to ask again."""
+"""A restart: requests are continued or cancelled, and what must be read again."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""A store that is older than the world: what it says of idleness and of queues holds no more."""
+"""A restored store: idle machines may be assigned, and queued jobs may have run."""
 
 import dataclasses
 from typing import NoReturn
@@ -37,7 +37,7 @@ BEFORE_READY = {"launched": 0, "booted": 1, "ready": 2}
 
 
 def at(stage: str) -> World:
-    """A machine in a stage, as a backup has it."""
+    """A machine in a state, as in a backup."""
     world = World()
     if stage == "ready":
         world.make_ready(1)
@@ -49,7 +49,7 @@ def at(stage: str) -> World:
 
 
 def restored(world: World, *shown: e.ListedMachine, later: float = 121.0) -> World:
-    """The backup is put in place an hour later, and the machines are listed twice."""
+    """Restore the backup an hour later, and list the machines twice."""
     world.restart(AWAY)
     world.lists(listed("i-c0"), *shown)
     world.now += later
@@ -142,11 +142,11 @@ def test_and_those_at_work_are_kept_whatever_number_their_registration_has(stage
     for _ in range(4):
         world.now += 3600.0
         assert world.carry_out().intents == (ReadRunner(C0),)
-        # What GitHub says of the registration that the store knows is no word of the other one.
+        # GitHub's answers about the known registration prove nothing about an unknown one.
         assert world.machine("c0").runner is None
     machine = world.machine("c0")
     assert (machine.handed_over, machine.is_unverified) == (True, True)
-    # The job on a machine can poll as its agent does. Before its hello, a machine has no nonce to poll with.
+    # A job on a machine can poll like the agent. A machine without an attestation has no nonce to poll with.
     world.do(e.MachineSeen, C0, True)
     assert world.machine("c0").is_unverified == bool(machine.nonce_hash)
 
@@ -275,7 +275,7 @@ def test_a_ready_machine_is_believed_for_two_minutes_and_again_once_it_asks() ->
     world.now += 61.0
     world.lists(listed("i-c0"), UNKNOWN)
     assert world.states()["c0"] == "assigned"
-    # A heartbeat is no proof of idleness.
+    # A heartbeat does not prove that the machine is idle.
     world.do(e.MachineSeen, C0)
     assert world.states()["c0"] == "assigned"
     world.do(e.MachineSeen, C0, True)
@@ -395,7 +395,7 @@ def test_a_registration_that_github_keeps_as_busy_was_handed_over_unless_its_mac
     assert world.machine("c0").handed_over
     world.now += 1000.0
     assert world.intents(Terminate) == []
-    # GitHub may have lied: whoever asks for an assignment has none.
+    # GitHub may be wrong: an agent that polls has no assignment.
     world.do(e.MachineSeen, C0, True)
     assert not world.machine("c0").handed_over
 

@@ -1,4 +1,4 @@
-"""Registrations: from the recorded assignment to their end, and the turns to register they use."""
+"""Registrations, from the assignment to their end, and the budget that they use."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What a start makes of a store whose clock was ahead, or whose backup was made in the middle of a call."""
+"""A start with a store whose clock was ahead, or from a backup made during a launch request."""
 
 from dataclasses import fields
 

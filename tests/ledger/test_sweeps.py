@@ -1,4 +1,4 @@
-"""Calls whose answer was lost: bound by tag, repeated, and written off by two complete lists."""
+"""Launch requests without an answer: bound by tag, repeated, written off after two full listings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is told of notices, of runs that are tried again, of doubts and of what operators confirm.
+"""History of interruption notices, reruns, unverified machines and operators' requests.
 
 Each test tells a story, one thing a second, and reads every row of it: when, of what, and the words.
 """

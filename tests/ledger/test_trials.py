@@ -1,4 +1,4 @@
-"""Rows of bad machines of a SKU: what counts, what does not, what ends them."""
+"""A SKU's circuit breaker: what opens it, what does not, what closes it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Keys, labels and defaults of what can be launched, and the keys of what is held back."""
+"""Keys, labels and defaults of the catalogue, and the keys of cooldowns."""
 
 import pytest
 

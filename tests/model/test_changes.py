@@ -1,4 +1,4 @@
-"""Copies of records, as they are handed to the store."""
+"""Copies of records, as the store gets them."""
 
 from dataclasses import fields
 from typing import Any

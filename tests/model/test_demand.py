@@ -1,4 +1,4 @@
-"""Whose a job is: scopes first, then the SKUs whose labels and access cover it."""
+"""Demand classes: scopes first, then the SKUs whose labels and access match."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""An installation's ids: its own, and those of before its take-overs."""
+"""The IDs of an installation: its own, and former ones from before adoptions."""
 
 from autoscaler.model.identifiers import InstallationId
 from autoscaler.model.installations import Installations

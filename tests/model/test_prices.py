@@ -1,4 +1,4 @@
-"""A price is kept as a reading; what is no price of ours makes none."""
+"""A price is stored as a reading; an invalid reading is no price."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The four transition tables, as the design draws them, and what follows from a state."""
+"""The four transition tables, and what follows from a state."""
 
 import pytest
 

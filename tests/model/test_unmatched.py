@@ -1,4 +1,4 @@
-"""Which jobs no SKU serves, why, and which SKU they were probably meant for."""
+"""Which jobs no SKU serves, why, and which SKU has the closest labels."""
 
 from dataclasses import replace
 
