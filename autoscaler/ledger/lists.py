@@ -29,7 +29,7 @@ from autoscaler.model.machines import (
     MachineState,
 )
 
-ABSENT = "in no list any more"
+ABSENT = "not listed any more"
 ABSENCE_CONFIRMED_AFTER: Seconds = 60.0
 
 _EXPECTED_TO_LEAVE = frozenset({MachineState.TERMINATING, MachineState.EXITED, MachineState.FAILED})
@@ -170,9 +170,9 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
     if bind(state, request, launched, event.at) is None:
         # The machine may be of a slot that was pruned from memory, and may run a job.
         if all(slot in state.machines for slot in request.slots):
-            _adopt(state, event, listed, MachineState.FAILED, "beyond its call's slots")
+            _adopt(state, event, listed, MachineState.FAILED, "beyond its launch request's slots")
         else:
-            adopt_unverified(state, event, listed, "its slot has left memory")
+            adopt_unverified(state, event, listed, "its slot was pruned from memory")
 
 
 def adopt_unverified(
@@ -243,7 +243,7 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
         note_failed_boot(state, machine, at, reason)
     note_terminated(state, machine, at)
     left_idle(state, machine, at)
-    close_its_runner(state, machine, at, f"its machine is gone: {reason}")
+    close_its_runner(state, machine, at, f"its machine is terminated: {reason}")
     move(state, machine, to, at, reason)
 
 

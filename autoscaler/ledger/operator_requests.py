@@ -63,7 +63,7 @@ def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver)
                 state.count_use(listed.sku, listed.dollars_per_hour, listed.quota_usage, -1)
                 seen = MachinesListed(event.at, provider, event.at, False, (listed,))
                 if listed.provider_id not in state.by_provider_id:  # two providers may show it
-                    adopt_unverified(state, seen, listed, "of an installation that was taken over")
+                    adopt_unverified(state, seen, listed, "of an adopted installation")
 
 
 def unverified(state: LedgerState) -> list[UnverifiedMachine]:

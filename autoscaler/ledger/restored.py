@@ -16,10 +16,10 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import RunnerState, machine_in_any_name
 
-UNKNOWN_LAUNCH_REQUEST = "of a call that is not in the store"
-STORE_IS_OLDER = "its record is older than the world: it may have been assigned since"
+UNKNOWN_LAUNCH_REQUEST = "its launch request is not in the store"
+STORE_IS_OLDER = "the store is older than the machine: it may have been assigned since"
 NO_RUNNER_LIST_YET = (
-    "it is silent since the start, and GitHub has not shown since then who is at work"
+    "silent since the controller started, and GitHub has not listed its runners since"
 )
 LISTED_AT_GITHUB = "GitHub lists a runner of it that is not in the store"
 _REMOVED_BY_A_POLL = frozenset({STORE_IS_OLDER, NO_RUNNER_LIST_YET})

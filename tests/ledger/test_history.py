@@ -225,9 +225,9 @@ def test_machines_that_are_lost_and_found() -> None:
     rows = told(world)
     rows += each(world, lambda: world.lists(*shown))
     assert rows == [
-        (61.0, "runner", name, "done", "its machine is gone: in no list any more"),
-        (61.0, "machine", "c0", "lost", "in no list any more"),
-        (61.0, "machine", "c1", "lost", "in no list any more"),
+        (61.0, "runner", name, "done", "its machine is terminated: not listed any more"),
+        (61.0, "machine", "c0", "lost", "not listed any more"),
+        (61.0, "machine", "c1", "lost", "not listed any more"),
         (62.0, "machine", "c0", "assigned", "lost, and listed again"),
         (62.0, "machine", "c1", "failed", "lost, and listed again"),
     ]
@@ -245,8 +245,8 @@ def test_machines_that_nobody_ordered() -> None:
         lambda: world.lists(world.listed("c0"), listed("i-9"), listed("i-8", call="elsewhere")),
     )
     assert rows == [
-        (1.0, "machine", "x-i-9", "adopted", "beyond its call's slots"),
-        (1.0, "machine", "x-i-8", "adopted", "of a call that is not in the store"),
+        (1.0, "machine", "x-i-9", "adopted", "beyond its launch request's slots"),
+        (1.0, "machine", "x-i-8", "adopted", "its launch request is not in the store"),
     ]
 
 

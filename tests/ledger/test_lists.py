@@ -27,7 +27,7 @@ def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
     world.make_ready()
     assert misses(world, 1, 30, 60.9, 61) == ["ready", "ready", "ready", "lost"]
     machine = world.machine("c0")
-    assert (machine.ended_at, machine.reason) == (START + 61, "in no list any more")
+    assert (machine.ended_at, machine.reason) == (START + 61, "not listed any more")
     assert machine.failure is None
     assert world.fleet().usage.machines == 0
 
@@ -81,7 +81,7 @@ def test_a_machine_that_vanishes_before_it_is_up_strikes_its_option(stage: str) 
     assert world.machine("c0").failure is FailureClass.UNKNOWN
     struck = world.state.cooldowns["option:gpu/0"]
     assert (struck.failures, struck.until) == (1, START + 61)
-    assert struck.reason == "in no list any more"
+    assert struck.reason == "not listed any more"
 
 
 def test_a_machine_of_a_forgotten_call_strikes_nothing() -> None:
@@ -145,7 +145,7 @@ def test_a_assigned_machine_that_vanishes_takes_its_registration_with_it() -> No
     runner = world.ready()
     assert misses(world, 1, 61) == ["assigned", "lost"]
     assert world.runner(runner).state is RunnerState.DONE
-    assert world.runner(runner).reason == "its machine is gone: in no list any more"
+    assert world.runner(runner).reason == "its machine is terminated: not listed any more"
 
 
 @pytest.mark.parametrize("handed_over", [True, False])
@@ -209,7 +209,7 @@ def test_our_id_with_an_unknown_call_is_possibly_assigned_and_never_surplus() ->
         True,
     )
     assert (machine.assigned_at, machine.last_seen, machine.due) == (START, START, START + 60)
-    assert machine.reason == "of a call that is not in the store"
+    assert machine.reason == "its launch request is not in the store"
     assert (machine.sku, machine.slot, machine.dollars_per_hour) == (GPU, -1, 2.5)
     usage = world.fleet().usage
     assert (usage.machines, usage.dollars_per_hour, usage.by_quota["east/G"]) == (1, 2.5, 4)

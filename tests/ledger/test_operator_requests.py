@@ -78,7 +78,7 @@ def test_what_cannot_be_told_is_listed_with_what_to_do() -> None:
     world.lists(listed("i-9", call="lost"), listed("i-c0"), listed("i-1", installation=OLD))
     ours, other = unverified(world.state)
     assert (ours.machine, ours.provider_id, ours.since) == (ORPHAN, "i-9", START)
-    assert ours.why == "of a call that is not in the store"
+    assert ours.why == "its launch request is not in the store"
     assert "autoscaler terminate x-i-9" in ours.what_to_do
     assert (other.machine, other.provider_id, other.launched) == (None, "i-1", "t0")
     assert (other.installation, other.since) == (OLD, None)
@@ -102,7 +102,7 @@ def test_each_is_shown_whole_and_in_the_order_of_the_provider_s_names() -> None:
         GPU,
         START,
         "t0",
-        "of a call that is not in the store",
+        "its launch request is not in the store",
         "it terminates after its job; if no job needs it: autoscaler terminate x-i-9",
     )
     assert found[3] == UnverifiedMachine(

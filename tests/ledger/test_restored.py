@@ -62,7 +62,7 @@ def test_no_machine_is_ended_that_may_have_been_assigned_since_the_backup(stage:
     world = restored(at(stage), UNKNOWN)
     machine = world.machine("c0")
     assert (machine.state, machine.unverified, machine.handed_over) == ("assigned", True, True)
-    assert "older than the world" in machine.reason
+    assert "older than the machine" in machine.reason
     world.now += 4 * 3600.0
     assert world.intents(Terminate) == []
     assert ReadRunner(C0) in world.intents(ReadRunner)

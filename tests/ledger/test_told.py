@@ -110,9 +110,9 @@ def test_a_doubted_machine_that_asks_for_a_assignment() -> None:
         lambda: world.lists(listed("i-c0"), unknown),
         event(world, e.MachineSeen, C0, True),
     )
-    older = "its record is older than the world: it may have been assigned since"
+    older = "the store is older than the machine: it may have been assigned since"
     assert rows == [
-        (3601.0, "machine", "x-i-9", "adopted", "of a call that is not in the store"),
+        (3601.0, "machine", "x-i-9", "adopted", "its launch request is not in the store"),
         (3601.0, "machine", "c0", "assigned", older),
         (3601.0, "job", "1", "disputed", "the store is older than its machines"),
         (3603.0, "machine", "c0", "ready", "its agent asks for an assignment"),
@@ -140,7 +140,7 @@ def test_a_machine_whose_unknown_runner_github_names() -> None:
     world.restart(60.0)
     told(world)
     rows = each(world, lambda: world.starts(1, "ci-0badcafe-c0-1"))
-    older = "its record is older than the world: it may have been assigned since"
+    older = "the store is older than the machine: it may have been assigned since"
     assert (61.0, "machine", "c0", "assigned", older) in rows
     assert world.machine("c0").assigned_at == world.now
 
@@ -161,7 +161,7 @@ def test_an_installation_that_is_taken_over() -> None:
     rows = each(world, event(world, e.InstallationTakenOver, OLD))
     assert rows == [
         (1.0, "installation", OLD, "taken_over", "was 0badcafe"),
-        (1.0, "machine", "x-i-1", "adopted", "of an installation that was taken over"),
+        (1.0, "machine", "x-i-1", "adopted", "of an adopted installation"),
     ]
 
 
