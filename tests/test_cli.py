@@ -173,7 +173,7 @@ def test_check_s_table_fits_a_terminal_with_a_line_for_each_sku(
     head, heads, *rows = out.getvalue().splitlines()
     table = rows[: rows.index(next(row for row in rows if row.startswith("machines: ")))]
     assert head == "fleet ci-gpu"
-    assert heads.split() == ["SKU", "labels", "launch_options", "ready", "at", "most"]
+    assert heads.split() == ["SKU", "labels", "on", "ready", "at", "most"]
     assert len(table) == 84
     assert max(map(len, [heads, *table])) <= columns
     assert {row.split("  ")[-1] for row in table[4:]} == {"no limit"}

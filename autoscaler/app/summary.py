@@ -6,7 +6,7 @@ from typing import TextIO
 from autoscaler.config import Configuration, not_in_force
 from autoscaler.config.sku_settings import SkuSettings
 
-_HEADS = ("SKU", "labels", "launch_options", "ready", "at most")
+_HEADS = ("SKU", "labels", "on", "ready", "at most")
 _SHARES = (0.7, 0.45)
 """The largest shares of the width beside the numbers: the name's, and of the rest the labels'."""
 
