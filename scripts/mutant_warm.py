@@ -43,8 +43,7 @@ _SPAWNS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.sy
 
 
 def _coverage() -> coverage.Coverage:
-    # The database library runs our code in greenlets, which coverage does not follow by itself.
-    follow = ["thread", "greenlet"]
+    follow = ["thread"]
     return coverage.Coverage(data_file=None, include=[f"{HERE}/autoscaler/*"], concurrency=follow)
 
 
