@@ -122,7 +122,7 @@ def ended(record: Record) -> float | None:
         case LaunchRequest():
             return record.settled_at if record.state is LaunchRequestState.SETTLED else None
         case Machine():
-            return None if record.occupies else record.since
+            return None if record.occupies else record.prunable_from
         case Runner():
             return record.since if record.state is RunnerState.DONE else None
         case Rerun():
