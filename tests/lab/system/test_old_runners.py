@@ -53,7 +53,7 @@ async def test_an_image_that_is_too_old_costs_a_machine_a_job_until_it_is_replac
     assert 1 <= len(refused) <= 5
     assert len([one for one in lab.ec2.instances if one.tags[SKU_TAG] == "gpu"]) <= 9
     # A machine of the old image may still be refused after that, and opens the circuit breaker again.
-    closed, opened = (len(logged(lab, f"circuit_{word}")) for word in ("closed", "opened"))
-    assert 1 <= closed <= opened <= len(refused)
+    closings, openings = (len(logged(lab, f"circuit_{word}")) for word in ("closed", "opened"))
+    assert 1 <= closings <= openings <= len(refused)
     # The health checks of all these machines have taken nothing of the address's 60 an hour.
     assert lab.github.anonymous_calls == 0
