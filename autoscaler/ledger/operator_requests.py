@@ -72,29 +72,14 @@ def unverified(state: LedgerState) -> list[UnverifiedMachine]:
     Each part is sorted by the provider's ID. O(machines).
     """
     ours = [
-        UnverifiedMachine(
-            one.id,
-            one.provider,
-            one.provider_id,
-            state.catalogue.installations.own,
-            one.sku,
-            one.since,
-            one.launch_time,
-            one.reason,
-            _CONFIRM.format(one.id),
-        )
+        _own(state, one, one.reason, _CONFIRM.format(one.id))
         for one in state.machines.values()
         if one.is_unverified
     ]
     staying = [
-        UnverifiedMachine(
-            one.id,
-            one.provider,
-            one.provider_id,
-            state.catalogue.installations.own,
-            one.sku,
-            one.since,
-            one.launch_time,
+        _own(
+            state,
+            one,
             f"{one.terminate_attempts} requests to terminate it ({one.reason}), and it still exists; "
             f"{one.provider} says: {one.provider_words}",
             _TERMINATE,
@@ -120,6 +105,21 @@ def unverified(state: LedgerState) -> list[UnverifiedMachine]:
     ]
     found = (sorted(some, key=lambda one: str(one.provider_id)) for some in (ours, staying, others))
     return [one for some in found for one in some]
+
+
+def _own(state: LedgerState, machine: Machine, why: str, what_to_do: str) -> UnverifiedMachine:
+    """Return what an operator reads about a machine of this installation."""
+    return UnverifiedMachine(
+        machine.id,
+        machine.provider,
+        machine.provider_id,
+        state.catalogue.installations.own,
+        machine.sku,
+        machine.since,
+        machine.launch_time,
+        why,
+        what_to_do,
+    )
 
 
 def life_of(
