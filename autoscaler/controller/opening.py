@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import ProviderName, Seconds
 
-AGAIN_FIRST: Seconds = 5.0
-AGAIN_RAREST: Seconds = 300.0
+AGAIN = Backoff(5.0, 300.0)
 
 LISTED_TOGETHER: Seconds = 30.0
 """How long a listed provider waits for the other providers' lists, which may prove that the store is a
@@ -65,10 +65,10 @@ class Opening:
             self._sell(self.opened)
 
     async def _open(self, name: ProviderName) -> None:
-        wait = AGAIN_FIRST
+        failures = 0
         while not await self._open_and_list(name):
-            await self._clock.sleep(wait)
-            wait = min(2.0 * wait, AGAIN_RAREST)
+            await self._clock.sleep(AGAIN.delay(failures))
+            failures += 1
         self.opened.add(name)
         if not self.left:
             self._all_listed.set()

@@ -14,6 +14,7 @@ from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds
@@ -91,15 +92,16 @@ class Pricing:
         return tuple(price for price in found if price is not None)
 
     async def _read_again_and_again(self, name: ProviderName, kind: CapacityType) -> None:
-        usual, again = READ_EVERY[kind], AGAIN_FIRST
+        usual, failures = READ_EVERY[kind], 0
+        again = Backoff(AGAIN_FIRST, usual)
         await self._clock.sleep(self._first_pause(name, kind))
         while True:
             if await self._read(name, kind):
-                again = AGAIN_FIRST
+                failures = 0
                 await self._clock.sleep(usual)
             else:
-                await self._clock.sleep(min(again, usual))
-                again *= 2.0
+                await self._clock.sleep(again.delay(failures))
+                failures += 1
 
     def _first_pause(self, name: ProviderName, kind: CapacityType) -> Seconds:
         """Return the delay of the first read. Recent stored on-demand prices are not read at the start."""

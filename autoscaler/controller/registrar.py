@@ -5,6 +5,7 @@ longer needs a runner, is deleted, and its machine becomes ready again.
 """
 
 import asyncio
+from itertools import count
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
@@ -19,6 +20,7 @@ from autoscaler.controller.ports.github import (
     RunnerExistsError,
 )
 from autoscaler.controller.wakeups import Wakeups
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.events import (
     RunnerClosed,
     RunnerDeregistered,
@@ -29,8 +31,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
 from autoscaler.model.runners import Runner, RunnerState
 
-FIRST_RETRY: Seconds = 2.0
-RAREST_RETRY: Seconds = 60.0
+RETRIES = Backoff(2.0, 60.0)
 
 REGISTRATIONS_AT_ONCE = 128
 """Maximum number of concurrent registrations (about 15 KB each): more than GitHub processes at once."""
@@ -75,10 +76,9 @@ class Registrar:
         """Delete a registration that was not handed over. Retries until GitHub answers."""
         runner = self._journal.ledger.state.runners[name]
         self._secrets.pop(name, None)
-        wait = FIRST_RETRY
         # Also if the record is closed already: closing the record deletes nothing at GitHub, and the
         # machine may be terminated before the answer to its registration is lost.
-        while True:
+        for failures in count():
             try:
                 await self._delete(runner)
             except RunnerBusyError:
@@ -87,7 +87,7 @@ class Registrar:
                 )
                 return
             except GitHubError as error:
-                wait = await self._pause(error, wait)
+                await self._pause(error, failures)
             else:
                 await self._journal.record(RunnerDeregistered(self._journal.now, name, reason))
                 self.wake(runner.machine)
@@ -132,14 +132,13 @@ class Registrar:
             await self._delete_with_retries(runner.demand.scope, runner.github_id)
 
     async def _delete_with_retries(self, scope: str, github_id: int) -> None:
-        wait = FIRST_RETRY
-        while True:
+        for failures in count():
             try:
                 await self._github.delete_runner(scope, github_id)
             except RunnerBusyError:
                 return
             except GitHubError as error:
-                wait = await self._pause(error, wait)
+                await self._pause(error, failures)
             else:
                 return
 
@@ -151,9 +150,9 @@ class Registrar:
             if runner is None or runner.state is RunnerState.DONE:
                 del self._secrets[name]
 
-    async def _pause(self, error: GitHubError, wait: Seconds) -> Seconds:
+    async def _pause(self, error: GitHubError, failures: int) -> None:
+        wait = RETRIES.delay(failures)
         await self._clock.sleep(max(wait, getattr(error, "retry_after", 0.0)))
-        return min(2.0 * wait, RAREST_RETRY)
 
     async def _delete(self, runner: Runner) -> None:
         scope = runner.demand.scope

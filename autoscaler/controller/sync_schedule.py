@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import Instant, Seconds
 
 
@@ -82,8 +83,6 @@ EACH_CALL: Seconds = 6.0
 
 SELDOM: Seconds = 900.0
 """Longest interval between attempts of a read that always fails."""
-
-_DOUBLINGS = 6
 
 
 class Read(NamedTuple):
@@ -246,6 +245,5 @@ def _lateness(known: Known, read: Read, now: Instant, every: Seconds | None = No
         interval = min(interval, FIRST_AGAIN)
     interval = max(interval, EACH_CALL * turn.calls)
     if turn.failures > 1:
-        doubled = interval * 2.0 ** min(turn.failures - 1, _DOUBLINGS)
-        interval = min(doubled, max(interval, SELDOM))
+        interval = Backoff(interval, max(interval, SELDOM)).delay(turn.failures - 1)
     return (now - turn.tried_at) / interval

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from autoscaler.github.exchange import Answer, Effect, Importance, Request
 from autoscaler.github.policies import is_limit
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import Instant, Seconds
 
 CORE = "core"
@@ -30,10 +31,9 @@ RESERVES: Mapping[Importance, float] = {
 """The share of a bucket, and of the connections, that is reserved for more important requests."""
 
 _MINUTE = 60
-_SECONDARY: Seconds = 60.0
 _SHORTEST: Seconds = 1.0
 _LONGEST: Seconds = 3600.0
-_DOUBLINGS = 6
+_SECONDARY = Backoff(60.0, _LONGEST)
 _MOST_BUCKETS = 10_000
 
 
@@ -63,7 +63,7 @@ class _Backoff:
     def extend(self, answer: Answer, now: Instant) -> None:
         if self.until <= now:  # refusals of concurrent requests count as one failure
             self.failures += 1
-        delay = delay_of(answer, now, _SECONDARY * 2.0 ** min(self.failures - 1, _DOUBLINGS))
+        delay = delay_of(answer, now, _SECONDARY.delay(self.failures - 1))
         self.until = max(self.until, now + delay)
 
 

@@ -23,6 +23,7 @@ from autoscaler.github.exchange import Answer, Effect, Importance, Request
 from autoscaler.github.received import Received
 from autoscaler.github.refusals import unusable_answer
 from autoscaler.github.timestamps import instant_of
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import Instant, Seconds
 
 MAX_REPEATS = 50
@@ -35,8 +36,7 @@ OVERLAP: Seconds = 30.0
 """Seconds of the list that each run reads again. GitHub may list an attempt only once it has an
 outcome: after 10 s at most, after 30 s on an Enterprise Server."""
 
-_FIRST_WAIT: Seconds = 60.0
-_LONGEST_WAIT: Seconds = 900.0
+_AGAIN = Backoff(60.0, 900.0)
 
 
 class _ListedDelivery(Received):
@@ -150,8 +150,7 @@ class Redelivery:
         )
         # Counted before it is sent: a request without an answer counts too.
         count, now = self._so_far(delivery.guid).count, self._clock.now()
-        wait = min(_FIRST_WAIT * 2.0 ** min(count, 4), _LONGEST_WAIT)
-        self._requested[delivery.guid] = _Redeliveries(count + 1, now + wait)
+        self._requested[delivery.guid] = _Redeliveries(count + 1, now + _AGAIN.delay(count))
         answer = await self._api.ask(request, self._app)
         if not answer.ok:
             # GitHub redelivers for three days only, and refuses some deliveries.

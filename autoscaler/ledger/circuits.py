@@ -3,8 +3,9 @@
 The planner launches nothing while a breaker is open, and one machine at a time after that.
 """
 
-from autoscaler.ledger.cooldowns import Backoff, lift
+from autoscaler.ledger.cooldowns import lift
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.cooldowns import (
     IN_A_ROW,
@@ -38,7 +39,7 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
         f"GitHub refuses actions/runner {machine.runner_version or 'of unknown version'} in image "
         f"{machine.image or 'of unknown id'}: {said}"
     )
-    until = at + REFUSED.hold(failures - IN_A_ROW)
+    until = at + REFUSED.delay(failures - IN_A_ROW)
     state.cool(Cooldown(key, until, failures, reason[:300], image=machine.image))
     _remember_refused(state, machine.sku, machine.image, at)
     state.note(machine, at, "circuit_opened", reason)

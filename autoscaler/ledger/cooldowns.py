@@ -1,9 +1,9 @@
 """Puts what failed on hold, for longer with each failure in a row."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.cooldowns import (
     IN_A_ROW,
@@ -24,19 +24,6 @@ from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """An exponential delay: `first` seconds, doubled with each further failure, at most `longest`."""
-
-    first: Seconds
-    longest: Seconds
-
-    def hold(self, failures_before: int) -> Seconds:
-        """Return the delay after a failure that follows `failures_before` failures."""
-        return min(self.first * 2.0 ** min(failures_before, 16), self.longest)
-
 
 BACKOFFS: Mapping[FailureClass, Backoff] = {
     # Karpenter caches an offering without capacity for 3 minutes; a quota deserves a longer hold.
@@ -70,7 +57,7 @@ def count_failure(
     if row and in_force > at:
         failures, hold = row, 0.0
     else:
-        failures, hold = row + 1, BACKOFFS[failure].hold(row)
+        failures, hold = row + 1, BACKOFFS[failure].delay(row)
     until = at + max(hold, at_least)
     if until > in_force:
         state.cool(Cooldown(key, until, failures, reason, failure))
@@ -208,7 +195,7 @@ def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
     failures = _row(known, FailureClass.UNKNOWN) + 1
     hold = 0.0
     if failures >= IN_A_ROW:
-        hold = BACKOFFS[FailureClass.UNKNOWN].hold(failures - IN_A_ROW)
+        hold = BACKOFFS[FailureClass.UNKNOWN].delay(failures - IN_A_ROW)
     state.cool(Cooldown(key, at + hold, failures, reason[:300]))
     return failures
 

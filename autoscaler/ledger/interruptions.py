@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from autoscaler.ledger.cooldowns import count_failure
 from autoscaler.ledger.deadlines import due
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.cooldowns import offering_key
 from autoscaler.model.events import MachineNoticed, RerunAnswered, RerunRequested
@@ -30,10 +31,9 @@ from autoscaler.model.interruptions import (
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import ExitReason, Machine, MachineState
 
-FIRST_ASKED_AFTER: Seconds = 15.0
+ASK_AGAIN = Backoff(15.0, 900.0)
 """A run completes some seconds after its last job, and GitHub reruns only jobs of completed runs."""
 
-RAREST_ASKED: Seconds = 900.0
 SIBLINGS_AWAITED: Seconds = 900.0
 """GitHub ends the job of a lost runner after about ten minutes."""
 
@@ -125,14 +125,14 @@ def look_at_job(state: LedgerState, job: Job, at: Instant) -> None:
         _end(state, rerun, refusal, at)
         return
     with state.changing(rerun):
-        rerun.state, rerun.due = RerunState.DUE, at + FIRST_ASKED_AFTER
+        rerun.state, rerun.due = RerunState.DUE, at + ASK_AGAIN.first
     _note(state, rerun, at, "rerun_due", "its machine was interrupted")
 
 
 def on_rerun_requested(state: LedgerState, event: RerunRequested) -> None:
     """Schedule the next request, with a growing delay."""
     for rerun in _known(state, event.jobs):
-        wait = min(FIRST_ASKED_AFTER * 2.0 ** min(rerun.asked, 8), RAREST_ASKED)
+        wait = ASK_AGAIN.delay(rerun.asked)
         with state.changing(rerun):
             rerun.asked += 1
             rerun.unanswered += 1

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 from autoscaler.ledger.indexes import HELD_AFTER, is_held
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import PASSED_OVER_AFTER, Runner, RunnerState
 
-FIRST_PROBE: Seconds = 600.0
-RAREST_PROBE: Seconds = 3600.0
+PROBES = Backoff(600.0, 3600.0)
 
 HANDED_OUT_WITHIN: Seconds = 60.0
 """GitHub gives an assigned job to another runner after a minute (actions/scaleset README)."""
@@ -124,9 +124,8 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by
         job.passed_over = (*job.passed_over, runner.name)
     state.note(job, at, "passed_over", f"by {runner.name}")
     if len(job.passed_over) >= HELD_AFTER:
-        failures = min(len(job.passed_over) - HELD_AFTER, 8)
         with state.changing(job):
-            job.probe_at = at + min(FIRST_PROBE * 2.0**failures, RAREST_PROBE)
+            job.probe_at = at + PROBES.delay(len(job.passed_over) - HELD_AFTER)
         state.note(job, at, "held", f"passed over by {', '.join(job.passed_over[-2:])}")
     state.dispute(job, at, f"{runner.name} did not get it, or runs it")
     return True

@@ -6,6 +6,7 @@ from autoscaler.ledger.deadlines import LINGERS, SILENCE, due, lifetime_end, wor
 from autoscaler.ledger.interruptions import note_taken
 from autoscaler.ledger.job_holds import HANDED_OUT_WITHIN
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import (
     ConsoleRead,
@@ -20,7 +21,7 @@ from autoscaler.model.events import (
     TerminationRequested,
 )
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Instant
 from autoscaler.model.machines import (
     MACHINE_TRANSITIONS,
     ExitReason,
@@ -30,7 +31,7 @@ from autoscaler.model.machines import (
 )
 from autoscaler.model.runners import IDLE_STATES, RUNNER_TRANSITIONS, RunnerState
 
-TERMINATE_AGAIN: Seconds = 120.0
+TERMINATE_AGAIN = Backoff(120.0, 600.0)
 """Delay before the next request to terminate a machine. It doubles up to ten minutes."""
 
 _S = MachineState
@@ -119,9 +120,7 @@ def on_termination_requested(state: LedgerState, event: TerminationRequested) ->
         if failure is not None and machine.ready_at is None:
             note_failed_boot(state, machine, event.at, event.reason)
     with state.changing(machine):
-        machine.due = event.at + min(
-            TERMINATE_AGAIN * 2.0 ** min(machine.terminate_attempts, 8), 600.0
-        )
+        machine.due = event.at + TERMINATE_AGAIN.delay(machine.terminate_attempts)
         machine.terminate_attempts += 1
 
 
@@ -191,12 +190,12 @@ def on_console_read(state: LedgerState, event: ConsoleRead) -> None:
 def leave(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
     """Mark a machine as terminating that shuts down without a request of the controller.
 
-    The controller requests its termination only if it still exists after `TERMINATE_AGAIN`.
+    The controller requests its termination only if it still exists after `TERMINATE_AGAIN.first`.
     """
     close_its_runner(state, machine, at, reason)
     move(state, machine, _S.TERMINATING, at, reason)
     with state.changing(machine):
-        machine.due = at + TERMINATE_AGAIN
+        machine.due = at + TERMINATE_AGAIN.first
 
 
 def move(

@@ -12,10 +12,10 @@ A machine is terminated only for one of six reasons:
 
 import math
 
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
 from autoscaler.model.cooldowns import active_cooldown, throttle_key
 from autoscaler.model.fleet import READY_TRUSTED_FOR, Fleet
-from autoscaler.model.identifiers import Seconds
 from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from autoscaler.model.plan import (
@@ -29,8 +29,7 @@ from autoscaler.model.plan import (
 )
 from autoscaler.model.runners import RunnerState
 
-FIRST_RESEND_AFTER: Seconds = 5.0
-MAX_RESEND_AFTER: Seconds = 60.0
+RESENDS = Backoff(5.0, 60.0)
 
 _STAGE = {
     MachineState.LAUNCHED: "no attestation before the boot deadline",
@@ -129,7 +128,7 @@ def requests_to_resend(fleet: Fleet) -> list[ResendLaunchRequest]:
     for request in fleet.launch_requests.values():
         if request.state is not LaunchRequestState.UNKNOWN or request.sent_at is None:
             continue
-        wait = min(FIRST_RESEND_AFTER * 2.0 ** min(request.attempts - 1, 8), MAX_RESEND_AFTER)
+        wait = RESENDS.delay(request.attempts - 1)
         last = request.last_sent_at if request.last_sent_at is not None else request.sent_at
         throttled = active_cooldown(fleet.cooldowns, throttle_key(request.provider), fleet.now)
         if fleet.now < last + wait or request.is_given_up(fleet.now) or throttled is not None:

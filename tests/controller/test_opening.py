@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Collection
 
 from autoscaler.controller.opening import (
-    AGAIN_FIRST,
-    AGAIN_RAREST,
+    AGAIN,
     LISTED_TOGETHER,
     READ_AGAIN_EVERY,
     Opening,
@@ -78,7 +77,7 @@ async def test_it_is_tried_again_and_again_more_and_more_seldom() -> None:
     waits = [
         later - earlier for earlier, later in zip(market.asked, market.asked[1:], strict=False)
     ]
-    assert waits == [AGAIN_FIRST * 2.0**n for n in range(6)] + [AGAIN_RAREST] * 3
+    assert waits == [AGAIN.first * 2.0**n for n in range(6)] + [AGAIN.longest] * 3
 
 
 @on_virtual_time

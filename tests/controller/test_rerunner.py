@@ -9,7 +9,7 @@ import pytest
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
 from autoscaler.controller.rerunner import Rerunner
-from autoscaler.ledger.interruptions import FIRST_ASKED_AFTER
+from autoscaler.ledger.interruptions import ASK_AGAIN
 from autoscaler.model.events import JobObserved, MachineNoticed
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import NoticeKind, Rerun, RerunOutcome
@@ -69,7 +69,7 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
     await controller.journal.record(
         replace(failed, run_id=7, conclusion="failure", completed_at=now)
     )
-    await world.clock.sleep(FIRST_ASKED_AFTER)
+    await world.clock.sleep(ASK_AGAIN.first)
     reruns = FakeReruns(world)
     return world, controller, reruns, Rerunner(controller.journal, reruns, world.clock)
 
@@ -98,7 +98,7 @@ def test_github_refuses_until_the_run_is_complete_and_then_runs_it_again() -> No
         assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))] * 4
         assert reruns.durable == [1, 2, 3, 4], "recorded first, then sent"
         gaps = [b - a for a, b in zip(reruns.asked_at, reruns.asked_at[1:], strict=False)]
-        assert gaps == pytest.approx([FIRST_ASKED_AFTER * 2**n for n in range(3)])
+        assert gaps == pytest.approx([ASK_AGAIN.first * 2**n for n in range(3)])
         assert outcome(world) is RerunOutcome.ACCEPTED
         assert ("rerun", "gpu", RerunOutcome.ACCEPTED) in world.telemetry.said
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from autoscaler.ledger.interruptions import (
-    FIRST_ASKED_AFTER,
+    ASK_AGAIN,
     GIVEN_UP_AFTER,
-    RAREST_ASKED,
     SIBLINGS_AWAITED,
     due_reruns,
 )
@@ -185,7 +184,7 @@ def test_a_storm_of_notices_is_one_strike() -> None:
 def test_a_job_that_died_with_its_machine_is_due_to_be_run_again() -> None:
     world = killed()
     assert due(world) == []
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
     rerun = world.state.reruns[JobId(1)]
     assert (rerun.repository, rerun.run_id, rerun.run_attempt) == ("acme/widgets", 7, 1)
     events = [row.event for row in world.ledger.take_changes().history if row.record == "1"]
@@ -199,7 +198,7 @@ def test_the_end_of_the_job_may_be_known_before_that_of_the_machine() -> None:
     fails(world.after(125.0))
     assert world.state.reruns == {}
     vanish(world.after(20.0), machine)
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
 def test_the_start_of_the_job_may_be_known_after_the_end_of_the_machine() -> None:
@@ -210,7 +209,7 @@ def test_the_start_of_the_job_may_be_known_after_the_end_of_the_machine() -> Non
     vanish(world.after(120.0), "c0")
     world.observe(1, JobState.IN_PROGRESS, runner_name=runner, run_id=7)
     fails(world.after(600.0))
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
 def test_the_reason_of_its_end_is_as_good_as_a_notice() -> None:
@@ -224,7 +223,7 @@ def test_the_reason_of_its_end_is_as_good_as_a_notice() -> None:
     world.after(120.0).lists(shown, complete=False)
     assert world.machine(machine).interruption is SPOT
     fails(world.after(30.0))
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
 def test_the_machine_and_its_job_may_leave_memory_before_the_job_fails() -> None:
@@ -235,7 +234,7 @@ def test_the_machine_and_its_job_may_leave_memory_before_the_job_fails() -> None
     world.after(DAY + 700.0)
     assert machine not in world.state.machines
     fails(world)
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
 def test_a_job_that_failed_before_the_notice_was_not_killed_by_it() -> None:
@@ -285,7 +284,7 @@ def test_a_job_whose_machine_reported_its_stop_was_killed_as_one_whose_machine_v
     stops(world.after(5.0))
     if not fails_first:
         fails(world.after(5.0))
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
     vanish(world, "c0")
     assert due(world) == [(1,)]
 
@@ -301,7 +300,7 @@ def test_a_notice_may_come_after_the_report_of_the_stop(asked_to_terminate: bool
         world.after(130.0).carry_out()
         assert world.machine("c0").state is MachineState.TERMINATING
     notice(world, "c0", means_at=told)
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
     assert active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
 
 
@@ -318,7 +317,7 @@ def test_the_reason_of_its_end_may_be_known_after_the_report_of_the_stop(
         world.after(130.0).carry_out()
         assert world.machine("c0").state is MachineState.TERMINATING
     shown_taken(world.after(60.0))
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
 def test_a_machine_that_a_person_stops_takes_no_job_with_it() -> None:
@@ -366,7 +365,7 @@ def test_a_scheduled_change_kills_only_what_fails_after_its_time() -> None:
     vanish(world.after(400.0), "d0")
     fails(world, 2)
     assert outcome(world, 1) is RerunOutcome.NOT_KILLED
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(2,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(2,)]
 
 
 @pytest.mark.parametrize("conclusion", ["success", "cancelled", "timed_out"])
@@ -423,7 +422,7 @@ def answer(world: World, given: RerunOutcome | None, *jobs: int) -> None:
 def test_github_is_asked_ever_more_seldom_until_it_allows_it() -> None:
     world = killed()
     waits = []
-    world.after(FIRST_ASKED_AFTER)
+    world.after(ASK_AGAIN.first)
     for _ in range(9):
         assert due(world) == [(1,)]
         ask(world, 1)
@@ -432,16 +431,16 @@ def test_github_is_asked_ever_more_seldom_until_it_allows_it() -> None:
         assert moment is not None
         waits.append(moment - world.now)
         world.after(moment - world.now)
-    assert waits[:3] == [FIRST_ASKED_AFTER * 2**n for n in range(3)]
-    assert waits[-1] == RAREST_ASKED
+    assert waits[:3] == [ASK_AGAIN.first * 2**n for n in range(3)]
+    assert waits[-1] == ASK_AGAIN.longest
     ask(world, 1)
     answer(world, RerunOutcome.ACCEPTED, 1)
     assert outcome(world) is RerunOutcome.ACCEPTED
-    assert due(world.after(RAREST_ASKED)) == []
+    assert due(world.after(ASK_AGAIN.longest)) == []
 
 
 def test_a_request_without_an_answer_that_was_carried_out_counts_as_accepted() -> None:
-    world = killed().after(FIRST_ASKED_AFTER)
+    world = killed().after(ASK_AGAIN.first)
     ask(world, 1)
     world.restart(60.0)
     ask(world.after(60.0), 1)
@@ -450,7 +449,7 @@ def test_a_request_without_an_answer_that_was_carried_out_counts_as_accepted() -
 
 
 def test_somebody_else_s_attempt_ends_it() -> None:
-    world = killed().after(FIRST_ASKED_AFTER)
+    world = killed().after(ASK_AGAIN.first)
     for given in (None, RerunOutcome.SUPERSEDED):
         ask(world, 1)
         answer(world, given, 1)
@@ -465,7 +464,7 @@ def two_of_a_run(times: int) -> World:
     vanish(world.after(120.0), "c0", "d0")
     fails(world.after(600.0), 1)
     fails(world, 2)
-    return world.after(FIRST_ASKED_AFTER)
+    return world.after(ASK_AGAIN.first)
 
 
 def test_the_jobs_of_a_run_are_asked_for_together_and_cost_it_once() -> None:
@@ -481,7 +480,7 @@ def test_a_run_s_other_job_waits_for_the_attempt_that_was_made_for_the_first() -
     ask(world, 1, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
     assert world.state.reruns[JobId(2)].run_attempt == 2
-    assert due(world.after(RAREST_ASKED)) == [(2,)]
+    assert due(world.after(ASK_AGAIN.longest)) == [(2,)]
 
 
 def test_a_job_that_became_known_after_its_run_was_tried_again_is_of_that_attempt() -> None:
@@ -492,11 +491,11 @@ def test_a_job_that_became_known_after_its_run_was_tried_again_is_of_that_attemp
     vanish(world.after(120.0), "c0")
     fails(world.after(600.0), 1)
     fails(world, 2)
-    ask(world.after(FIRST_ASKED_AFTER), 1)
+    ask(world.after(ASK_AGAIN.first), 1)
     answer(world, RerunOutcome.ACCEPTED, 1)
     vanish(world, "d0")
     assert world.state.reruns[JobId(2)].run_attempt == 2
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(2,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(2,)]
 
 
 def test_a_lost_answer_speaks_only_for_the_job_that_was_asked_for() -> None:
@@ -504,7 +503,7 @@ def test_a_lost_answer_speaks_only_for_the_job_that_was_asked_for() -> None:
     world = two_of_a_run(times=2)
     ask(world, 1, 2)
     answer(world, None, 2)
-    ask(world.after(RAREST_ASKED), 1, 2)
+    ask(world.after(ASK_AGAIN.longest), 1, 2)
     answer(world, RerunOutcome.SUPERSEDED, 1, 2)
     assert outcome(world, 1) is RerunOutcome.ACCEPTED
     other = world.state.reruns[JobId(2)]
@@ -512,11 +511,11 @@ def test_a_lost_answer_speaks_only_for_the_job_that_was_asked_for() -> None:
 
 
 def test_a_refusal_meanwhile_is_no_word_of_an_earlier_request_that_had_no_answer() -> None:
-    world = killed().after(FIRST_ASKED_AFTER)
+    world = killed().after(ASK_AGAIN.first)
     ask(world, 1)
-    ask(world.after(RAREST_ASKED), 1)
+    ask(world.after(ASK_AGAIN.longest), 1)
     answer(world, None, 1)
-    ask(world.after(RAREST_ASKED), 1)
+    ask(world.after(ASK_AGAIN.longest), 1)
     answer(world, RerunOutcome.SUPERSEDED, 1)
     assert outcome(world) is RerunOutcome.ACCEPTED
 
@@ -525,7 +524,7 @@ def test_what_was_answered_for_its_sibling_is_not_taken_for_a_lost_answer() -> N
     world = two_of_a_run(times=2)
     ask(world, 1, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
-    ask(world.after(RAREST_ASKED), 2)
+    ask(world.after(ASK_AGAIN.longest), 2)
     answer(world, RerunOutcome.SUPERSEDED, 2)
     assert outcome(world, 2) is RerunOutcome.SUPERSEDED, "somebody else's"
 
@@ -588,7 +587,7 @@ def test_a_date_of_one_that_only_waits_has_github_asked_about_nobody() -> None:
         waiting.state, waiting.due = RerunState.WAITING, world.now
         waiting.created_at -= SIBLINGS_AWAITED
     assert due(world) == []
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
 def test_what_died_in_one_attempt_costs_its_run_one_try_however_many_it_takes() -> None:
@@ -596,7 +595,7 @@ def test_what_died_in_one_attempt_costs_its_run_one_try_however_many_it_takes() 
     world = two_of_a_run(times=1)
     ask(world, 1, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
-    assert due(world.after(RAREST_ASKED)) == [(2,)]
+    assert due(world.after(ASK_AGAIN.longest)) == [(2,)]
     ask(world, 2)
     answer(world, RerunOutcome.ACCEPTED, 2)
     assert outcome(world, 2) is RerunOutcome.ACCEPTED
@@ -604,7 +603,7 @@ def test_what_died_in_one_attempt_costs_its_run_one_try_however_many_it_takes() 
 
 def once_again(times: int) -> World:
     """A job of run 7 was run again and dies again: it is job 2, of attempt 2."""
-    world = killed(times).after(FIRST_ASKED_AFTER)
+    world = killed(times).after(ASK_AGAIN.first)
     ask(world, 1)
     notice(world, at_work(world, 2, "d", attempt=2))
     vanish(world.after(120.0), "d0")
@@ -615,7 +614,7 @@ def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
     world = once_again(times=1)
     fails(world, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
-    world.now += RAREST_ASKED
+    world.now += ASK_AGAIN.longest
     assert due(world) == [], "nor while nobody has noticed that it is used up"
     world.after(0.0)
     assert outcome(world, 2) is RerunOutcome.OVER_BUDGET
@@ -633,7 +632,7 @@ def test_a_budget_of_two_lets_what_was_run_again_die_once_more() -> None:
     world = once_again(times=2)
     answer(world, RerunOutcome.ACCEPTED, 1)
     fails(world, 2)
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(2,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(2,)]
 
 
 def test_jobs_of_two_runs_are_asked_for_apart() -> None:
@@ -646,7 +645,7 @@ def test_jobs_of_two_runs_are_asked_for_apart() -> None:
     vanish(world.after(120.0), "c0", "d0")
     fails(world, 1)
     fails(world, 2)
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,), (2,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,), (2,)]
 
 
 def test_a_refusal_holds_for_every_job_that_was_asked_for() -> None:
@@ -658,7 +657,7 @@ def test_a_refusal_holds_for_every_job_that_was_asked_for() -> None:
 
 
 def test_requests_for_what_is_not_due_change_nothing() -> None:
-    world = killed().after(FIRST_ASKED_AFTER)
+    world = killed().after(ASK_AGAIN.first)
     ask(world, 1)
     answer(world, RerunOutcome.ACCEPTED, 1)
     world.ledger.take_changes()
@@ -670,7 +669,7 @@ def test_requests_for_what_is_not_due_change_nothing() -> None:
 def test_a_sku_that_left_the_configuration_has_nothing_run_again() -> None:
     world = killed()
     world.ledger.replace_catalogue(catalogue(sku("cpu")))
-    assert due(world.after(FIRST_ASKED_AFTER)) == []
+    assert due(world.after(ASK_AGAIN.first)) == []
     assert outcome(world) is RerunOutcome.OVER_BUDGET
 
 
@@ -699,7 +698,7 @@ def test_a_week_is_counted_from_its_machine_s_end_whatever_the_year() -> None:
     notice(world, at_work(world))
     vanish(world.after(120.0), "c0")
     fails(world)
-    world.after(FIRST_ASKED_AFTER)
+    world.after(ASK_AGAIN.first)
     assert (outcome(world), due(world)) == (None, [(1,)])
 
 
@@ -708,7 +707,7 @@ def test_what_github_never_allows_and_jobs_that_never_end_are_given_up() -> None
     notice(world, at_work(world, 2, "d"))
     vanish(world.after(120.0), "d0")
     assert world.state.reruns[JobId(2)].state is RerunState.WAITING
-    ask(world.after(FIRST_ASKED_AFTER), 1)
+    ask(world.after(ASK_AGAIN.first), 1)
     answer(world, None, 1)
     world.after(GIVEN_UP_AFTER)
     assert outcome(world, 1) is outcome(world, 2) is RerunOutcome.EXPIRED
@@ -718,7 +717,7 @@ def test_what_github_never_allows_and_jobs_that_never_end_are_given_up() -> None
 def test_the_list_outlives_a_restart_and_is_forgotten_after_days() -> None:
     world = killed()
     world.restart(30.0)
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
     ask(world, 1)
     answer(world, RerunOutcome.ACCEPTED, 1)
     world.after(2 * 86_400.0)
@@ -742,7 +741,7 @@ def test_a_job_that_github_names_hours_after_its_machine_was_taken_is_run_again(
     ended = world.now + 600.0
     world.after(23 * 3600.0)
     fails(world, 1, read=True, runner_name=runner, run_id=7, completed_at=ended)
-    assert due(world.after(FIRST_ASKED_AFTER)) == [(1,)]
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
     assert world.state.reruns[JobId(1)].machine == "c0"
 
 

@@ -72,7 +72,7 @@ def test_one_that_is_still_there_after_a_while_is_ended() -> None:
     world = World()
     world.launch(1)
     shows_leaving(world, "c0")
-    world.after(TERMINATE_AGAIN - 1.0)
+    world.after(TERMINATE_AGAIN.first - 1.0)
     assert world.intents(Terminate) == []
     world.after(1.0)
     assert [end.machine for end in world.intents(Terminate)] == ["c0"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.ledger.interruptions import FIRST_ASKED_AFTER, note_interruption
+from autoscaler.ledger.interruptions import ASK_AGAIN, note_interruption
 from autoscaler.ledger.jobs import ABANDONED
 from autoscaler.model import events as e
 from autoscaler.model.failures import FailureClass
@@ -88,7 +88,7 @@ def test_a_run_that_is_not_tried_again_says_why() -> None:
 
 
 def test_github_s_words_are_kept_up_to_their_five_hundredth_letter() -> None:
-    world = killed().after(FIRST_ASKED_AFTER)
+    world = killed().after(ASK_AGAIN.first)
     ask(world, 1)
     world.do(e.RerunAnswered, (JobId(1),), None, "x" * 600)
     assert world.state.reruns[JobId(1)].reason == "x" * 500

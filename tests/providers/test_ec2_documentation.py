@@ -11,7 +11,7 @@ from autoscaler.providers.ec2.errors import MEANINGS, Meaning
 from autoscaler.providers.ec2.notices import PARSERS
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.tags import FLEET
-from autoscaler.providers.ec2.throttle import FIRST_BACK_OFF, LONGEST_BACK_OFF
+from autoscaler.providers.ec2.throttle import BACKOFF
 from lab.ec2.event_queue import MATCHED_STATES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "ec2.md").read_text(encoding="utf-8")
@@ -107,6 +107,6 @@ def test_every_code_stands_in_the_row_of_its_class_and_no_other() -> None:
         growth = next(one for kind, one in BACKOFFS.items() if kind == failure)
         told = re.findall(r"(\d+) (s|min)", hold)
         seconds = [float(number) * {"s": 1, "min": 60}[unit] for number, unit in told]
-        edge = [FIRST_BACK_OFF] if failure == FailureClass.THROTTLED else []
+        edge = [BACKOFF.first] if failure == FailureClass.THROTTLED else []
         assert seconds == [growth.first, *edge, growth.longest], failure
-    assert BACKOFFS[FailureClass.THROTTLED].longest == LONGEST_BACK_OFF
+    assert BACKOFFS[FailureClass.THROTTLED].longest == BACKOFF.longest

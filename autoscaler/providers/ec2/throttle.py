@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.providers.ec2.settings import Bucket
 
@@ -35,8 +36,7 @@ of RunInstances, 1000 and 2, would delay a fleet with 2.4 jobs a second."""
 SPARING = Bucket(5, 5)
 """For Service Quotas and the Price List, whose limits are not published. They get few calls."""
 
-FIRST_BACK_OFF: Seconds = 1.0
-LONGEST_BACK_OFF: Seconds = 60.0
+BACKOFF = Backoff(1.0, 60.0)
 
 
 def request_bucket(api: str, given: Mapping[str, Bucket]) -> Bucket:
@@ -126,8 +126,7 @@ class Throttle:
         known = self._back_offs.setdefault(api, _BackOff())
         if known.until <= now:
             known.failures += 1
-            delay = min(FIRST_BACK_OFF * 2.0 ** min(known.failures - 1, 16), LONGEST_BACK_OFF)
-            known.until = now + delay
+            known.until = now + BACKOFF.delay(known.failures - 1)
         known.until = max(known.until, now + (retry_after or 0.0))
 
     def accepted(self, api: str) -> None:
