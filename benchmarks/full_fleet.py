@@ -275,16 +275,16 @@ def _saved(ledger: Ledger) -> SavedState:
 
 def _listed(machine: Machine, own: str) -> ListedMachine:
     return ListedMachine(
-        machine.provider_id or ProviderMachineId(""),
+        machine.placement.provider_id or ProviderMachineId(""),
         own,
         machine.launch_request,
         machine.sku,
         False,
-        machine.instance_type or "",
-        machine.zone or "",
-        machine.capacity_type,  # type: ignore[arg-type]
-        machine.dollars_per_hour,
-        machine.quota_usage,
+        machine.placement.instance_type or "",
+        machine.placement.zone or "",
+        machine.placement.capacity_type,  # type: ignore[arg-type]
+        machine.placement.dollars_per_hour,
+        machine.placement.quota_usage,
         "ami-1",
         "t0",
         state="running",

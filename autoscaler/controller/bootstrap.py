@@ -126,7 +126,7 @@ class BootstrapService:
         self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
     ) -> None:
         """Make the machine ready, or have it terminated. Ignores reports that come after the hand-over."""
-        if self._authenticated(machine, nonce).handed_over:
+        if self._authenticated(machine, nonce).work.handed_over:
             return
         await self._journal.record(
             e.HealthChecksReported(self._journal.now, machine, passed, detail, runner_version)
@@ -233,11 +233,11 @@ class BootstrapService:
     def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
         if machine.state in _OVER or machine.state is MachineState.EXITED:
             raise BootstrapRefusedError(410, "ended")
-        if machine.handed_over or machine.unverified:
+        if machine.work.handed_over or machine.work.unverified:
             raise BootstrapRefusedError(409, "assigned")
-        if machine.image and machine.image != identity.image:
+        if machine.placement.image and machine.placement.image != identity.image:
             raise BootstrapRefusedError(403, "image")
-        if not machine.launch_time:
+        if not machine.placement.launch_time:
             raise NotKnownYetError(TRY_AGAIN)
         if not launch_times_fit(machine, identity):
             raise BootstrapRefusedError(403, "launch_time")
@@ -279,9 +279,9 @@ class BootstrapService:
         return found
 
     def _runner_of(self, machine: Machine) -> Runner | None:
-        if machine.runner is None:
+        if machine.work.runner is None:
             return None
-        return self._journal.ledger.state.runners.get(machine.runner)
+        return self._journal.ledger.state.runners.get(machine.work.runner)
 
     async def _assignment_for(self, machine: Machine) -> Assigned | None:
         if machine.state is MachineState.READY:
@@ -305,7 +305,7 @@ class BootstrapService:
         if secret is None:
             return None
         await self._journal.record(e.RunnerHandedOver(self._journal.now, runner.name))
-        if machine.runner != runner.name or runner.state is not RunnerState.REGISTERED:
+        if machine.work.runner != runner.name or runner.state is not RunnerState.REGISTERED:
             return None
         return Assigned(runner.name, secret)
 

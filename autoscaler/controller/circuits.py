@@ -80,17 +80,17 @@ class Circuits:
 
     def _report_exit(self, machine: Machine, detail: str) -> None:
         runners = self._journal.ledger.state.runners
-        runner = runners.get(machine.runner) if machine.runner is not None else None
-        if machine.exit_reason in _EXPECTED or (runner is not None and runner.job is not None):
+        runner = runners.get(machine.work.runner) if machine.work.runner is not None else None
+        if machine.work.exit_reason in _EXPECTED or (runner is not None and runner.job is not None):
             return
         _log.warning(
             "runner_exited_without_job",
             machine=machine.id,
-            provider_id=machine.provider_id,
+            provider_id=machine.placement.provider_id,
             sku=machine.sku,
-            image=machine.image,
-            runner=machine.runner,
-            runner_version=machine.runner_version,
-            reason=machine.exit_reason,
+            image=machine.placement.image,
+            runner=machine.work.runner,
+            runner_version=machine.progress.runner_version,
+            reason=machine.work.exit_reason,
             detail=detail,
         )

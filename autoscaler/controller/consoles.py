@@ -73,15 +73,15 @@ class Consoles:
     async def ask(self, machine_id: MachineId) -> None:
         """Read a machine's console and record its end in the history. Raises StoreError."""
         machine = self._journal.ledger.state.machines.get(machine_id)
-        if machine is None or machine.provider_id is None:
+        if machine is None or machine.placement.provider_id is None:
             return
-        shown = await self._shown(self._providers[machine.provider], machine.provider_id)
+        shown = await self._shown(self._providers[machine.provider], machine.placement.provider_id)
         _log.warning(
             "machine_not_ready",
             machine=machine.id,
             sku=machine.sku,
             provider=machine.provider,
-            provider_id=machine.provider_id,
+            provider_id=machine.placement.provider_id,
             reason=machine.reason,
             shown=shown,
         )
@@ -129,8 +129,8 @@ def _hidden(found: re.Match[str]) -> str:
 
 def _is_unexplained(machine: Machine, event: str) -> bool:
     """Return True if the console may explain the failure. Health checks and known classes explain it."""
-    if machine.provider_id is None:
+    if machine.placement.provider_id is None:
         return False
     if event == MachineState.TERMINATING:
-        return machine.reason_code is TerminationReason.DEADLINE
-    return machine.failure is FailureClass.UNKNOWN and machine.ready_at is None
+        return machine.termination.reason is TerminationReason.DEADLINE
+    return machine.failure is FailureClass.UNKNOWN and machine.progress.ready_at is None

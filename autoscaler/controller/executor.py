@@ -139,7 +139,7 @@ class Executor:
 
     def _unused_registration(self, machine: MachineId) -> Runner | None:
         state = self._journal.ledger.state
-        name = state.machines[machine].runner
+        name = state.machines[machine].work.runner
         runner = state.runners.get(name) if name is not None else None
         unused = runner is not None and runner.handed_over_at is None
         return runner if unused else None
@@ -166,7 +166,10 @@ class Executor:
         state = self._journal.ledger.state
         machine = state.machines[intent.machine]
         name = runner_name(
-            state.catalogue.fleet, state.catalogue.installations.own, machine.id, machine.tries + 1
+            state.catalogue.fleet,
+            state.catalogue.installations.own,
+            machine.id,
+            machine.work.tries + 1,
         )
         self._journal.note(e.RunnerNamed(now, name, machine.id, intent.demand))
         return self._registrar.register(name)

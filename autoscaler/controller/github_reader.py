@@ -52,9 +52,9 @@ class GitHubReader:
     async def read_runner(self, machine_id: MachineId) -> None:
         """Read the runner of a silent machine and record whether its job is provably over."""
         machine = self._journal.ledger.state.machines.get(machine_id)
-        if machine is None or machine.runner is None:
+        if machine is None or machine.work.runner is None:
             return
-        runner = self._journal.ledger.state.runners.get(machine.runner)
+        runner = self._journal.ledger.state.runners.get(machine.work.runner)
         if runner is None:
             return
         try:

@@ -19,11 +19,11 @@ def launch_times_fit(machine: Machine, identity: ProvenIdentity) -> bool:
 
     Values that are not ISO 8601 times must be equal.
     """
-    if machine.launch_time == identity.launch_time:
+    if machine.placement.launch_time == identity.launch_time:
         return True
     try:
         proven = datetime.fromisoformat(identity.launch_time)
-        apart = (proven - datetime.fromisoformat(machine.launch_time)).total_seconds()
+        apart = (proven - datetime.fromisoformat(machine.placement.launch_time)).total_seconds()
     except (ValueError, TypeError):
         return False
     fit = abs(apart) <= MAY_DIFFER_BY

@@ -144,11 +144,11 @@ class RegistrationReleaser:
             raise NotKnownYetError(TRY_AGAIN) from error
 
     def _name_again(self, machine: Machine, runner: Runner) -> None:
-        if machine.runner != runner.name or machine.state is not MachineState.ASSIGNED:
+        if machine.work.runner != runner.name or machine.state is not MachineState.ASSIGNED:
             return  # another poll already replaced it, or the machine terminated meanwhile
         catalogue = self._journal.ledger.state.catalogue
         name = runner_name(
-            catalogue.fleet, catalogue.installations.own, machine.id, machine.tries + 1
+            catalogue.fleet, catalogue.installations.own, machine.id, machine.work.tries + 1
         )
         now = self._journal.now
         self._journal.note(
@@ -171,6 +171,6 @@ class RegistrationReleaser:
 
     def _handed_over(self, machine: Machine) -> int:
         state = self._journal.ledger.state
-        names = runner_names(state.catalogue, machine.id, machine.tries)
+        names = runner_names(state.catalogue, machine.id, machine.work.tries)
         known = (state.runners.get(name) for name in names)
         return sum(runner is not None and runner.handed_over_at is not None for runner in known)

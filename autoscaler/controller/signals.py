@@ -90,16 +90,16 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -
     machine = state.machines.get(MachineId(row.record))
     if machine is None:
         return
-    if row.event == MachineState.TERMINATING and machine.reason_code is not None:
-        telemetry.machine_terminated(machine.sku, machine.reason_code)
-        if machine.reason_code is TerminationReason.DEADLINE and machine.failure is not None:
+    if row.event == MachineState.TERMINATING and machine.termination.reason is not None:
+        telemetry.machine_terminated(machine.sku, machine.termination.reason)
+        if machine.termination.reason is TerminationReason.DEADLINE and machine.failure is not None:
             telemetry.launch_failures(machine.sku, machine.failure, 1)
     elif row.event == MachineState.FAILED and machine.failure is not None:
         telemetry.launch_failures(machine.sku, machine.failure, 1)
-    elif row.event == MachineState.EXITED and machine.exit_reason is not None:
-        telemetry.runner_exited(machine.sku, machine.exit_reason)
-    elif row.event == "interrupted" and machine.interruption is not None:
-        telemetry.machine_interrupted(machine.sku, machine.interruption)
+    elif row.event == MachineState.EXITED and machine.work.exit_reason is not None:
+        telemetry.runner_exited(machine.sku, machine.work.exit_reason)
+    elif row.event == "interrupted" and machine.interruption.kind is not None:
+        telemetry.machine_interrupted(machine.sku, machine.interruption.kind)
     elif row.event == OUTSIDE_ACCESS:
         telemetry.job_outside_access(machine.sku, row.detail.partition(":")[0])
         _log.warning(

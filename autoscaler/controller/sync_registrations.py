@@ -31,7 +31,7 @@ class Registrations:
     ) -> list[RegisteredRunner]:
         """Evaluate a complete list that began at `began_at`. Return the registrations to delete now."""
         # After a restore, an unverified machine may belong to any registration without a record.
-        unverified = any(one.unverified and one.occupies for one in state.machines.values())
+        unverified = any(one.work.unverified and one.occupies for one in state.machines.values())
         lost = {
             runner.github_id: runner
             for runner in runners
@@ -60,7 +60,9 @@ def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState, unverifie
     if machine_id is None:
         return False
     machine = state.machines.get(machine_id)
-    if machine is None or (machine.state is MachineState.FAILED and machine.provider_id is None):
+    if machine is None or (
+        machine.state is MachineState.FAILED and machine.placement.provider_id is None
+    ):
         # Unknown machine, or its slot was given up: the store may be older than the registration.
         return not unverified
     return machine.state is MachineState.TERMINATED

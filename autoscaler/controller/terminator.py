@@ -48,7 +48,11 @@ class Terminator:
 
     async def _send_some(self, provider: ProviderName, machines: list[MachineId]) -> None:
         known = self._journal.ledger.state.machines
-        ids = {known[machine].provider_id: machine for machine in machines if machine in known}
+        ids = {
+            known[machine].placement.provider_id: machine
+            for machine in machines
+            if machine in known
+        }
         asked = [provider_id for provider_id in ids if provider_id is not None]
         try:
             refused = await self._providers[provider].terminate(asked)
@@ -73,8 +77,8 @@ class Terminator:
                     "machine_not_terminated",
                     machine=machine,
                     provider=record.provider,
-                    provider_id=record.provider_id,
+                    provider_id=record.placement.provider_id,
                     sku=record.sku,
-                    attempts=record.terminate_attempts,
+                    attempts=record.termination.attempts,
                     provider_says=record.provider_words,
                 )

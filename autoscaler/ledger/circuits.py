@@ -32,16 +32,21 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
     """
     key = exits_key(machine.sku)
     known = state.cooldowns.get(key)
-    if known is not None and known.failures and known.until > at and known.image == machine.image:
+    if (
+        known is not None
+        and known.failures
+        and known.until > at
+        and known.image == machine.placement.image
+    ):
         return
     failures = max(known.failures if known is not None else 0, IN_A_ROW - 1) + 1
     reason = (
-        f"GitHub refuses actions/runner {machine.runner_version or 'of unknown version'} in image "
-        f"{machine.image or 'of unknown id'}: {said}"
+        f"GitHub refuses actions/runner {machine.progress.runner_version or 'of unknown version'} in image "
+        f"{machine.placement.image or 'of unknown id'}: {said}"
     )
     until = at + REFUSED.delay(failures - IN_A_ROW)
-    state.cool(Cooldown(key, until, failures, reason[:300], image=machine.image))
-    _remember_refused(state, machine.sku, machine.image, at)
+    state.cool(Cooldown(key, until, failures, reason[:300], image=machine.placement.image))
+    _remember_refused(state, machine.sku, machine.placement.image, at)
     state.note(machine, at, "circuit_opened", reason)
 
 

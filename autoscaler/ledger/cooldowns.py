@@ -163,9 +163,9 @@ def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
     if key is not None:
         lift(state, key, at)
         _close_circuit(state, boots_key(machine.sku), machine, at)
-    _lift_by(state, zone_key(machine.provider, machine.zone), machine.created_at, at)
-    if machine.capacity_type:
-        kind = CapacityType(machine.capacity_type)
+    _lift_by(state, zone_key(machine.provider, machine.placement.zone), machine.created_at, at)
+    if machine.placement.capacity_type:
+        kind = CapacityType(machine.placement.capacity_type)
         _lift_by(state, capacity_type_key(machine.provider, kind), machine.created_at, at)
 
 
@@ -182,7 +182,7 @@ def note_job_given(state: LedgerState, machine: Machine, at: Instant) -> None:
     If GitHub refused an image, only a job on that image closes the breaker.
     """
     known = state.cooldowns.get(exits_key(machine.sku))
-    if known is not None and known.image and known.image != machine.image:
+    if known is not None and known.image and known.image != machine.placement.image:
         return
     _close_circuit(state, exits_key(machine.sku), machine, at)
 

@@ -37,13 +37,21 @@ class SpotCosts:
 
         Ignores machines that are not spot, or do not count against the limits.
         """
-        runs = machine.occupies and machine.provider_id is not None
-        if not runs or machine.capacity_type is not CapacityType.SPOT:
+        runs = machine.occupies and machine.placement.provider_id is not None
+        if not runs or machine.placement.capacity_type is not CapacityType.SPOT:
             return
-        kind = (machine.provider, machine.instance_type, machine.zone, machine.sku)
+        kind = (
+            machine.provider,
+            machine.placement.instance_type,
+            machine.placement.zone,
+            machine.sku,
+        )
         number, dollars = self._machines.get(kind, (0, 0.0))
         if number + sign:
-            self._machines[kind] = number + sign, dollars + sign * machine.dollars_per_hour
+            self._machines[kind] = (
+                number + sign,
+                dollars + sign * machine.placement.dollars_per_hour,
+            )
         else:
             self._machines.pop(kind, None)
 

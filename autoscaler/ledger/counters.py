@@ -37,7 +37,7 @@ class Counters:
         """Add (1) or remove (-1) a machine."""
         self.unverified += sign if machine.is_unverified else 0
         self.not_terminating += sign if machine.does_not_terminate else 0
-        self.possibly_assigned += sign if machine.unverified and machine.occupies else 0
+        self.possibly_assigned += sign if machine.work.unverified and machine.occupies else 0
         if request is None or machine.state not in BOOTING_STATES:
             return
         key = (machine.sku, request.option)

@@ -30,7 +30,9 @@ _S = MachineState
 def lifetime_end(state: LedgerState, machine: Machine) -> Instant:
     """Return when an assigned machine's lifetime ends, counted from the assignment."""
     sku = state.catalogue.skus.get(machine.sku)
-    start = machine.assigned_at if machine.assigned_at is not None else machine.since
+    start = (
+        machine.progress.assigned_at if machine.progress.assigned_at is not None else machine.since
+    )
     return start + (sku or _FALLBACK).lifetime
 
 
@@ -46,7 +48,7 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
             return _late(state, machine, deadlines.health_checks)
         case _S.READY:
             return _silent_while_ready(state, machine, deadlines.ready_silence)
-        case _S.ASSIGNED if not machine.handed_over:
+        case _S.ASSIGNED if not machine.work.handed_over:
             return _silent_while_ready(state, machine, deadlines.ready_silence)
         case _S.ASSIGNED:
             silent = _heard_at(machine) + _extended(SILENCE, machine)
@@ -54,7 +56,7 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
         case _S.EXITED:
             return machine.since + _extended(POWER_OFF_TIME, machine)
         case _S.FAILED:
-            return machine.since if machine.provider_id is not None else None
+            return machine.since if machine.placement.provider_id is not None else None
         case _S.TERMINATING:
             return machine.due
     return None
@@ -62,7 +64,7 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
 
 def work_over_at(state: LedgerState, machine: Machine) -> Instant | None:
     """Return when GitHub reported that the job of a machine's runner is completed, or None."""
-    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     if runner is None or runner.job is None or runner.state is not RunnerState.DONE:
         return None
     return runner.since
@@ -73,19 +75,19 @@ def _lingers_until(state: LedgerState, machine: Machine) -> Instant:
     over_at = work_over_at(state, machine)
     if over_at is None:
         return math.inf
-    return max(over_at, machine.runner_read_at or over_at) + SILENCE
+    return max(over_at, machine.work.read_at or over_at) + SILENCE
 
 
 def _is_due_at_once(state: LedgerState, machine: Machine) -> bool:
     reason_codes = (TerminationReason.OPERATOR, TerminationReason.FINISHED)
-    decided = machine.state is _S.ASSIGNED and machine.reason_code in reason_codes
-    interrupted = machine.interruption is not None and machine.is_unused(state.started_at)
+    decided = machine.state is _S.ASSIGNED and machine.termination.reason in reason_codes
+    interrupted = machine.interruption.kind is not None and machine.is_unused(state.started_at)
     return decided or interrupted
 
 
 def _late(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
     due_at = machine.since + _extended(patience, machine)
-    if machine.agent_seen or machine.created_at >= state.started_at:
+    if machine.work.agent_seen or machine.created_at >= state.started_at:
         return due_at
     # The store may be a restored backup. A listing shows that within minutes.
     return max(due_at, state.started_at + EVIDENCE_TIME)
@@ -93,14 +95,14 @@ def _late(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
 
 def _silent_while_ready(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
     due_at = _heard_at(machine) + _extended(patience, machine)
-    if machine.agent_seen:
+    if machine.work.agent_seen:
         return due_at
     # After a start, give the agent the full time to send a request.
     return max(due_at, state.started_at + patience)
 
 
 def _heard_at(machine: Machine) -> Instant:
-    return max(machine.last_seen or machine.since, machine.since)
+    return max(machine.work.last_seen or machine.since, machine.since)
 
 
 def _extended(length: Seconds, machine: Machine) -> Seconds:

@@ -196,10 +196,12 @@ class IndexedRecords:
         self.spot_costs.count(machine, 1)
         if machine.due is not None:
             self.due[machine.due, machine.id] = machine
-        if machine.provider_id is not None:
-            self.by_provider_id[machine.provider_id] = machine.id
+        if machine.placement.provider_id is not None:
+            self.by_provider_id[machine.placement.provider_id] = machine.id
         if machine.occupies:
-            self.count_use(machine.sku, machine.dollars_per_hour, machine.quota_usage, 1)
+            self.count_use(
+                machine.sku, machine.placement.dollars_per_hour, machine.placement.quota_usage, 1
+            )
         else:
             self.prunable[machine.prunable_from, "machine", machine.id] = machine
 
@@ -209,10 +211,12 @@ class IndexedRecords:
         self.spot_costs.count(machine, -1)
         if machine.due is not None:
             self.due.pop((machine.due, machine.id), None)
-        if machine.provider_id is not None:
-            self.by_provider_id.pop(machine.provider_id, None)
+        if machine.placement.provider_id is not None:
+            self.by_provider_id.pop(machine.placement.provider_id, None)
         if machine.occupies:
-            self.count_use(machine.sku, machine.dollars_per_hour, machine.quota_usage, -1)
+            self.count_use(
+                machine.sku, machine.placement.dollars_per_hour, machine.placement.quota_usage, -1
+            )
         self.prunable.pop((machine.prunable_from, "machine", machine.id), None)
 
     def count_use(

@@ -56,7 +56,7 @@ def on_machine_noticed(state: LedgerState, event: MachineNoticed) -> None:
     machine = state.machines[known] if known is not None else None
     if machine is None or machine.provider != event.provider:
         return
-    stopped = machine.exit_reason is ExitReason.STOPPED
+    stopped = machine.work.exit_reason is ExitReason.STOPPED
     if not machine.occupies or (machine.state in _LEAVING and not stopped):
         return
     if event.kind is NoticeKind.STATE_CHANGE:
@@ -73,19 +73,20 @@ def note_interruption(
     detail: str = "",
 ) -> None:
     """Store an interruption notice. A repeated or less severe notice changes nothing."""
-    before = machine.interruption
+    before = machine.interruption.kind
     if before is not None and _GRAVITY[before] >= _GRAVITY[kind]:
         return
     with state.changing(machine):
-        machine.interruption, machine.interrupted_at = kind, means_at
+        machine.interruption.kind, machine.interruption.at = kind, means_at
         machine.due = due(state, machine)
     state.note(machine, at, "interrupted", f"{kind}: {detail}" if detail else kind)
     if kind in _SHORT:
-        sold = f"{machine.provider}/{machine.instance_type}/{machine.zone}/{machine.capacity_type}"
+        place = machine.placement
+        sold = f"{machine.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
         count_failure(
             state, offering_key(sold), FailureClass.CAPACITY, at, f"{kind} of {machine.id}"
         )
-    if machine.exit_reason is ExitReason.STOPPED:
+    if machine.work.exit_reason is ExitReason.STOPPED:
         note_taken(state, machine, at)
 
 
@@ -97,11 +98,11 @@ def note_terminated(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 def note_taken(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Mark a machine as interrupted under its runner, if it had a notice, and check the runner's job."""
-    if machine.interruption not in _TAKES:
+    if machine.interruption.kind not in _TAKES:
         return
     with state.changing(machine):
-        machine.taken_at = at
-    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+        machine.interruption.taken_at = at
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     job = state.jobs.get(runner.job) if runner is not None and runner.job is not None else None
     if job is not None:
         look_at_job(state, job, at)
@@ -228,7 +229,7 @@ def _taken_under(state: LedgerState, job: Job) -> Machine | None:
     if runner is None or runner.job != job.id:
         return None
     machine = state.machines.get(runner.machine)
-    return machine if machine is not None and machine.taken_at is not None else None
+    return machine if machine is not None and machine.interruption.taken_at is not None else None
 
 
 def _new_rerun(state: LedgerState, job: Job, run_id: int, machine: Machine, at: Instant) -> Rerun:
@@ -244,12 +245,12 @@ def _new_rerun(state: LedgerState, job: Job, run_id: int, machine: Machine, at: 
         sku=machine.sku,
         machine=machine.id,
         state=RerunState.WAITING,
-        taken_at=machine.interrupted_at or at,
+        taken_at=machine.interruption.at or at,
         created_at=at,
         due=at + GIVEN_UP_AFTER,
     )
     state.add(rerun)
-    _note(state, rerun, at, "interrupted", f"{machine.interruption} of {machine.id}")
+    _note(state, rerun, at, "interrupted", f"{machine.interruption.kind} of {machine.id}")
     return rerun
 
 

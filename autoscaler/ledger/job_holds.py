@@ -35,7 +35,7 @@ def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
     GitHub passed the runner over, or gave it a job and has not reported it yet. So the job is read at
     GitHub. If no job can be marked as passed over, the oldest job is the most likely one.
     """
-    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     if runner is None or runner.state is not RunnerState.LISTENING or runner.passed_over:
         return
     before = at - HANDED_OUT_WITHIN
@@ -52,7 +52,7 @@ def take_marks_back(state: LedgerState, machine: Machine, at: Instant) -> None:
     The agent deleted its registration before it reported this, and a job was marked then. Without this
     function jobs would stay on hold for up to an hour after runners can connect again.
     """
-    name = machine.runner
+    name = machine.work.runner
     runner = state.runners.get(name) if name is not None else None
     if name is None or runner is None or runner.job is not None:
         return

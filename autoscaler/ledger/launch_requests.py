@@ -34,7 +34,7 @@ from autoscaler.model.launch_requests import (
     LaunchRequest,
     LaunchRequestState,
 )
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines import Machine, MachineState, Placement
 
 _WORST_FIRST = (
     FailureClass.CONFIGURATION,
@@ -184,16 +184,16 @@ def fill_in(
     """Store what the provider answered. The machine now counts at its actual offering."""
     offering = _offering(state, request, launched)
     with state.changing(machine):
-        machine.provider_id = launched.provider_id
-        machine.instance_type = launched.instance_type
-        machine.zone = launched.zone
-        machine.capacity_type = launched.capacity_type
-        machine.image = launched.image or machine.image
-        machine.launch_time = launched.launch_time or machine.launch_time
+        machine.placement.provider_id = launched.provider_id
+        machine.placement.instance_type = launched.instance_type
+        machine.placement.zone = launched.zone
+        machine.placement.capacity_type = launched.capacity_type
+        machine.placement.image = launched.image or machine.placement.image
+        machine.placement.launch_time = launched.launch_time or machine.placement.launch_time
         machine.failure = None
         if offering is not None:
-            machine.dollars_per_hour = offering.dollars_per_hour
-            machine.quota_usage = ((offering.quota_key, offering.quota_units),)
+            machine.placement.dollars_per_hour = offering.dollars_per_hour
+            machine.placement.quota_usage = ((offering.quota_key, offering.quota_units),)
     if offering is not None:
         lift_offering(state, request.sku, offering, machine.created_at, at)
 
@@ -212,7 +212,7 @@ def written_off_slots(state: LedgerState, request: LaunchRequest) -> list[Machin
         for m in slots
         if m is not None
         and m.state is MachineState.FAILED
-        and m.provider_id is None
+        and m.placement.provider_id is None
         and m.failure is FailureClass.UNKNOWN
     ]
 
@@ -274,11 +274,10 @@ def _slot(
         provider=request.provider,
         launch_request=request.id,
         slot=slot,
+        created_at=at,
         state=MachineState.REQUESTED,
         since=at,
-        created_at=at,
-        dollars_per_hour=dollars,
-        quota_usage=quota_usage,
+        placement=Placement(dollars, quota_usage),
     )
 
 

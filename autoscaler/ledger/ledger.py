@@ -151,7 +151,7 @@ def _on_machine_exited(state: LedgerState, event: e.MachineExited) -> None:
 def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
     runner = state.runners.get(event.name)
     machine = state.machines.get(runner.machine) if runner is not None else None
-    if machine is not None and machine.runner == event.name:
+    if machine is not None and machine.work.runner == event.name:
         job_holds.left_idle(state, machine, event.at)
     not_handed_over = runner is not None and runner.handed_over_at is None
     runners.on_runner_closed(state, event)
@@ -184,7 +184,7 @@ def _prune(state: LedgerState, before: Instant) -> None:
 
 
 def _prune_with(state: LedgerState, machine: Machine) -> None:
-    for name in runner_names(state.catalogue, machine.id, machine.tries):
+    for name in runner_names(state.catalogue, machine.id, machine.work.tries):
         if name in state.runners:
             state.drop(state.runners[name])
     request = state.launch_requests.get(machine.launch_request)

@@ -27,6 +27,8 @@ from autoscaler.model.machines import (
     REPORTED_FROM_ATTEMPT,
     Machine,
     MachineState,
+    Placement,
+    WorkEvidence,
 )
 
 ABSENT = "not listed any more"
@@ -71,10 +73,10 @@ def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
     absent = [
         machine
         for machine in state.machines.values()
-        if machine.provider_id not in shown and machine.provider == event.provider
+        if machine.placement.provider_id not in shown and machine.provider == event.provider
     ]
     for machine in absent:
-        if machine.provider_id not in last:
+        if machine.placement.provider_id not in last:
             _miss(state, machine, event)
     for provider_id in tuple(state.foreign.get(event.provider, {})):
         if provider_id not in shown and provider_id not in last:
@@ -86,10 +88,16 @@ def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
 
 def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
     machine = state.machines[state.by_provider_id[listed.provider_id]]
-    new = (listed.image or machine.image, listed.launch_time or machine.launch_time)
-    if new != (machine.image, machine.launch_time) or machine.absent_since is not None:
+    new = (
+        listed.image or machine.placement.image,
+        listed.launch_time or machine.placement.launch_time,
+    )
+    if (
+        new != (machine.placement.image, machine.placement.launch_time)
+        or machine.absent_since is not None
+    ):
         with state.changing(machine):
-            machine.image, machine.launch_time = new
+            machine.placement.image, machine.placement.launch_time = new
             machine.absent_since = None
     _see_that_it_stays(state, machine, listed)
     if listed.terminated or (listed.leaving and machine.is_unused(state.started_at)):
@@ -102,13 +110,13 @@ def _see_that_it_stays(state: LedgerState, machine: Machine, listed: ListedMachi
     """Store the provider's state of a machine after more than one request to terminate it."""
     if (
         machine.state is not MachineState.TERMINATING
-        or machine.terminate_attempts < REPORTED_FROM_ATTEMPT - 1
+        or machine.termination.attempts < REPORTED_FROM_ATTEMPT - 1
     ):
         return
     said = f"{listed.state or 'listed'}, {listed.reason}" if listed.reason else listed.state
-    if not listed.terminated and said[:500] != machine.provider_state:
+    if not listed.terminated and said[:500] != machine.termination.provider_state:
         with state.changing(machine):
-            machine.provider_state = said[:500]
+            machine.termination.provider_state = said[:500]
 
 
 def _ended_by_itself(
@@ -124,13 +132,13 @@ def _ended_by_itself(
     request = state.launch_requests.get(machine.launch_request) if machine.occupies else None
     if request is not None and failure is not None and (early or failure is FailureClass.CAPACITY):
         code, _, message = reason.partition(": ")
-        sold = f"{machine.instance_type}/{machine.zone}/{machine.capacity_type}"
+        sold = f"{machine.placement.instance_type}/{machine.placement.zone}/{machine.placement.capacity_type}"
         offering = f"{machine.provider}/{sold}"
         found = LaunchFailure(failure, code, message, offering, listed.reach)
         hold_back(state, request, found, at)
         if not early:
             # No notice arrived, or not yet. The machine existed when its agent last sent a request.
-            alive_at = machine.last_seen or machine.since
+            alive_at = machine.work.last_seen or machine.since
             note_interruption(state, machine, NoticeKind.SPOT_INTERRUPTION, alive_at, at, reason)
     if early and failure is None:
         note_failed_boot(state, machine, at, reason)
@@ -144,10 +152,10 @@ def _ended_by_itself(
 
 def _found_again(state: LedgerState, machine: Machine, at: Instant) -> None:
     reason = "lost, and listed again"
-    if machine.handed_over:
+    if machine.work.handed_over:
         with state.changing(machine):
-            machine.unverified = True
-            machine.last_seen = at
+            machine.work.unverified = True
+            machine.work.last_seen = at
         move(state, machine, MachineState.ASSIGNED, at, reason)
     else:
         move(state, machine, MachineState.FAILED, at, reason)
@@ -196,31 +204,36 @@ def _adopt(
         provider=event.provider,
         launch_request=listed.launch_request,
         slot=-1,
+        created_at=event.at,
         state=to,
         since=event.at,
-        created_at=event.at,
-        dollars_per_hour=listed.dollars_per_hour,
-        quota_usage=listed.quota_usage,
-        due=event.at,
-        provider_id=listed.provider_id,
-        instance_type=listed.instance_type,
-        zone=listed.zone,
-        capacity_type=listed.capacity_type,
-        image=listed.image,
-        launch_time=listed.launch_time,
-        unverified=unverified,
-        handed_over=unverified,
+        placement=Placement(
+            dollars_per_hour=listed.dollars_per_hour,
+            quota_usage=listed.quota_usage,
+            provider_id=listed.provider_id,
+            instance_type=listed.instance_type,
+            zone=listed.zone,
+            capacity_type=listed.capacity_type,
+            image=listed.image,
+            launch_time=listed.launch_time,
+        ),
         reason=why,
+        due=event.at,
+        work=WorkEvidence(unverified=unverified, handed_over=unverified),
     )
     if unverified:
-        machine.assigned_at = machine.last_seen = event.at
+        machine.progress.assigned_at = machine.work.last_seen = event.at
         machine.due = event.at + ABSENCE_CONFIRMED_AFTER
     state.add(machine)
     state.note(machine, event.at, "adopted", machine.reason)
 
 
 def _miss(state: LedgerState, machine: Machine, event: MachinesListed) -> None:
-    if machine.provider_id is None or not machine.occupies or machine.since >= event.began_at:
+    if (
+        machine.placement.provider_id is None
+        or not machine.occupies
+        or machine.since >= event.began_at
+    ):
         return
     if machine.absent_since is None:
         with state.changing(machine):

@@ -45,9 +45,9 @@ def on_attestation(state: LedgerState, event: MachineAttested) -> None:
         move(state, machine, _S.BOOTED, event.at)
     with state.changing(machine):
         machine.nonce_hash = event.nonce_hash
-        machine.booted_at = machine.booted_at or event.at
-        machine.agent_seen = True
-        machine.last_seen = event.at
+        machine.progress.booted_at = machine.progress.booted_at or event.at
+        machine.work.agent_seen = True
+        machine.work.last_seen = event.at
         machine.due = due(state, machine)
     state.note(machine, event.at, "attested")
 
@@ -56,7 +56,7 @@ def on_stage(state: LedgerState, event: MachineReportedStage) -> None:
     """Store the stage of the machine's boot."""
     machine = state.machines[event.machine]
     with state.changing(machine):
-        machine.stage = event.stage
+        machine.progress.stage = event.stage
     see(state, machine, event.at)
     state.note(machine, event.at, "stage", event.stage)
 
@@ -66,18 +66,18 @@ def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
     machine = state.machines[event.machine]
     if event.runner_version:
         with state.changing(machine):
-            machine.runner_version = event.runner_version
-    unassigned = machine.state is _S.ASSIGNED and not machine.handed_over
+            machine.progress.runner_version = event.runner_version
+    unassigned = machine.state is _S.ASSIGNED and not machine.work.handed_over
     if not event.passed and (machine.state is _S.BOOTED or unassigned):
         note_failed_boot(state, machine, event.at, f"health checks: {event.detail}")
         fail(state, machine, FailureClass.HEALTH_CHECK, event.at, event.detail)
     elif event.passed and machine.state is _S.BOOTED:
-        if machine.ready_at is None:
+        if machine.progress.ready_at is None:
             _learn_boot_time(state, machine, event.at)
         note_good_boot(state, machine, event.at)
         move(state, machine, _S.READY, event.at, event.detail)
         with state.changing(machine):
-            machine.ready_at = machine.ready_at or event.at
+            machine.progress.ready_at = machine.progress.ready_at or event.at
         see(state, machine, event.at)
 
 
@@ -87,7 +87,7 @@ def on_seen(state: LedgerState, event: MachineSeen) -> None:
     if machine is not None:
         if event.polled:
             with state.changing(machine):
-                machine.agent_seen = True
+                machine.work.agent_seen = True
         see(state, machine, event.at)
 
 
@@ -96,7 +96,7 @@ def on_exited(state: LedgerState, event: MachineExited) -> None:
     machine = state.machines[event.machine]
     if _S.EXITED in MACHINE_TRANSITIONS[machine.state]:
         with state.changing(machine):
-            machine.exit_reason = event.reason
+            machine.work.exit_reason = event.reason
         if event.reason is ExitReason.VERSION_DEPRECATED and _had_no_job(state, machine):
             note_refused_image(state, machine, event.at, event.detail)
         elif event.reason is not ExitReason.STOPPED and _is_unfit(state, machine, event):
@@ -115,13 +115,13 @@ def on_termination_requested(state: LedgerState, event: TerminationRequested) ->
         failure = _failure_to_become_ready(machine, event.reason_code)
         move(state, machine, _S.TERMINATING, event.at, f"{event.reason_code}: {event.reason}")
         with state.changing(machine):
-            machine.reason_code = event.reason_code
+            machine.termination.reason = event.reason_code
             machine.failure = failure or machine.failure
-        if failure is not None and machine.ready_at is None:
+        if failure is not None and machine.progress.ready_at is None:
             note_failed_boot(state, machine, event.at, event.reason)
     with state.changing(machine):
-        machine.due = event.at + TERMINATE_AGAIN.delay(machine.terminate_attempts)
-        machine.terminate_attempts += 1
+        machine.due = event.at + TERMINATE_AGAIN.delay(machine.termination.attempts)
+        machine.termination.attempts += 1
 
 
 def on_termination_answered(state: LedgerState, event: TerminationAnswered) -> None:
@@ -132,11 +132,11 @@ def on_termination_answered(state: LedgerState, event: TerminationAnswered) -> N
     if event.error:
         state.note(machine, event.at, "termination_refused", event.error)
     error = event.error[:500]
-    if machine.state is _S.TERMINATING and error != machine.terminate_error:
+    if machine.state is _S.TERMINATING and error != machine.termination.error:
         with state.changing(machine):
-            machine.terminate_error = error
+            machine.termination.error = error
     if machine.does_not_terminate:
-        attempts = f"{machine.terminate_attempts} requests to terminate it"
+        attempts = f"{machine.termination.attempts} requests to terminate it"
         state.note(machine, event.at, "not_terminated", f"{attempts}: {machine.provider_words}")
 
 
@@ -144,7 +144,7 @@ def on_runner_read_requested(state: LedgerState, event: RunnerReadRequested) -> 
     """Schedule the next look at a silent machine, 15 minutes later."""
     machine = state.machines[event.machine]
     with state.changing(machine):
-        machine.runner_read_at = event.at
+        machine.work.read_at = event.at
         machine.due = min(event.at + SILENCE, lifetime_end(state, machine))
 
 
@@ -158,12 +158,12 @@ def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
         return
     with state.changing(machine):
         if not event.finished:
-            machine.finished_at, machine.finished_reads = None, 0
-        elif machine.finished_at is None:
-            machine.finished_at, machine.finished_reads = event.at, 1
+            machine.work.finished_at, machine.work.finished_reads = None, 0
+        elif machine.work.finished_at is None:
+            machine.work.finished_at, machine.work.finished_reads = event.at, 1
             machine.due = min(event.at + SILENCE, lifetime_end(state, machine))
-        elif event.at - machine.finished_at >= SILENCE:
-            machine.finished_reads = 2
+        elif event.at - machine.work.finished_at >= SILENCE:
+            machine.work.finished_reads = 2
             machine.due = event.at
         _note_unregistered(state, machine, event)
     state.note(machine, event.at, "runner_read", event.detail)
@@ -172,13 +172,13 @@ def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
 def _note_unregistered(state: LedgerState, machine: Machine, event: RunnerRead) -> None:
     """Decide to terminate a machine half an hour after its job, if its registration is deleted."""
     over_at = work_over_at(state, machine)
-    machine.runner_read_at = event.at
+    machine.work.read_at = event.at
     if over_at is None or not (event.finished and event.unregistered):
-        machine.unregistered_at = None
-    elif machine.unregistered_at is None:
-        machine.unregistered_at = event.at
-    elif event.at - machine.unregistered_at >= SILENCE and event.at - over_at >= LINGERS:
-        machine.reason_code = TerminationReason.FINISHED
+        machine.work.unregistered_at = None
+    elif machine.work.unregistered_at is None:
+        machine.work.unregistered_at = event.at
+    elif event.at - machine.work.unregistered_at >= SILENCE and event.at - over_at >= LINGERS:
+        machine.termination.reason = TerminationReason.FINISHED
         machine.due = event.at
 
 
@@ -211,7 +211,7 @@ def move(
     with state.changing(machine):
         machine.state, machine.since, machine.absence = to, at, 0.0
         if to in (_S.TERMINATED, _S.LOST):
-            machine.ended_at = at
+            machine.progress.ended_at = at
         machine.due = due(state, machine)
         if detail:
             machine.reason = detail[:500]
@@ -231,8 +231,8 @@ def fail(
 def see(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Store that the agent has just sent an authenticated request."""
     with state.changing(machine):
-        machine.last_seen = at
-        machine.finished_at, machine.finished_reads = None, 0
+        machine.work.last_seen = at
+        machine.work.finished_at, machine.work.finished_reads = None, 0
         if machine.state in (_S.READY, _S.ASSIGNED):
             machine.absence = 0.0
         machine.due = due(state, machine)
@@ -240,7 +240,7 @@ def see(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
     """End the registration of a machine that exits or is terminated."""
-    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     if runner is None or RunnerState.DONE not in RUNNER_TRANSITIONS[runner.state]:
         return
     with state.changing(runner):
@@ -262,13 +262,13 @@ def _is_unfit(state: LedgerState, machine: Machine, event: MachineExited) -> boo
     """
     if event.reason is not ExitReason.NOT_CONNECTED:
         return _left_at_once(state, machine, event.at)
-    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     return runner is not None and runner.job is None
 
 
 def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
     """Return True if the runner exited without a job before GitHub should have given it one."""
-    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     if runner is None or not _had_no_job(state, machine):
         return False
     started = runner.listening_at
@@ -277,7 +277,7 @@ def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
 
 def _had_no_job(state: LedgerState, machine: Machine) -> bool:
     """Return True if GitHub may still give the runner its first job. False for an ended registration."""
-    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     return runner is not None and runner.job is None and runner.state in IDLE_STATES
 
 

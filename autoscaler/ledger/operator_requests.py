@@ -43,7 +43,7 @@ def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedBy
     if machine is None or not machine.is_unverified:
         return
     with state.changing(machine):
-        machine.reason_code = TerminationReason.OPERATOR
+        machine.termination.reason = TerminationReason.OPERATOR
         machine.due = event.at
     state.note(
         machine, event.at, "operator_released", "an operator said that no job needs this machine"
@@ -80,7 +80,7 @@ def unverified(state: LedgerState) -> list[UnverifiedMachine]:
         _own(
             state,
             one,
-            f"{one.terminate_attempts} requests to terminate it ({one.reason}), and it still exists; "
+            f"{one.termination.attempts} requests to terminate it ({one.reason}), and it still exists; "
             f"{one.provider} says: {one.provider_words}",
             _TERMINATE,
         )
@@ -112,11 +112,11 @@ def _own(state: LedgerState, machine: Machine, why: str, what_to_do: str) -> Unv
     return UnverifiedMachine(
         machine.id,
         machine.provider,
-        machine.provider_id,
+        machine.placement.provider_id,
         state.catalogue.installations.own,
         machine.sku,
         machine.since,
-        machine.launch_time,
+        machine.placement.launch_time,
         why,
         what_to_do,
     )
@@ -130,7 +130,7 @@ def life_of(
     `at_work` are the runners that GitHub shows online or busy. A runner whose machine is not in the
     store may be on this machine.
     """
-    heard = machine.last_seen
+    heard = machine.work.last_seen
     if machine.nonce_hash and heard is not None and now - heard < HEARD_WITHIN:
         return f"its agent spoke {now - heard:.0f} s ago"
     names = {name for name in at_work if _may_be_of(state, name, machine)}

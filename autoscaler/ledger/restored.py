@@ -110,19 +110,19 @@ def asked_for_an_assignment(state: LedgerState, machine_id: MachineId, at: Insta
     machine = state.machines.get(machine_id)
     if machine is None or machine.state is not MachineState.ASSIGNED:
         return
-    if machine.unverified and machine.reason in _REMOVED_BY_A_POLL:
+    if machine.work.unverified and machine.reason in _REMOVED_BY_A_POLL:
         move(state, machine, MachineState.READY, at, "its agent asks for an assignment")
         with state.changing(machine):
-            machine.unverified = machine.handed_over = False
-            machine.runner = machine.assigned_at = machine.reason_code = None
-            machine.runner_read_at = machine.unregistered_at = None
-            machine.ready_at = machine.ready_at or at
+            machine.work.unverified = machine.work.handed_over = False
+            machine.work.runner = machine.progress.assigned_at = machine.termination.reason = None
+            machine.work.read_at = machine.work.unregistered_at = None
+            machine.progress.ready_at = machine.progress.ready_at or at
             machine.due = due(state, machine)
         return
-    runner = state.runners.get(machine.runner) if machine.runner is not None else None
-    if runner is not None and runner.handed_over_at is None and machine.handed_over:
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    if runner is not None and runner.handed_over_at is None and machine.work.handed_over:
         with state.changing(machine):
-            machine.handed_over = False
+            machine.work.handed_over = False
             machine.due = due(state, machine)
 
 
@@ -134,18 +134,18 @@ def _found_with(state: LedgerState, machine: Machine) -> list[Machine]:
 
 
 def _is_proof(machine: Machine) -> bool:
-    return machine.unverified and machine.occupies and machine.reason == UNKNOWN_LAUNCH_REQUEST
+    return machine.work.unverified and machine.occupies and machine.reason == UNKNOWN_LAUNCH_REQUEST
 
 
 def _mark_machine_unverified(
     state: LedgerState, machine: Machine, at: Instant, why: str = STORE_IS_OLDER
 ) -> None:
     """Mark the machine as assigned with an unknown registration, unless that is impossible."""
-    if machine.unverified and machine.reason in _REMOVED_BY_A_POLL and why == LISTED_AT_GITHUB:
+    if machine.work.unverified and machine.reason in _REMOVED_BY_A_POLL and why == LISTED_AT_GITHUB:
         with state.changing(machine):
             machine.reason = why
         return
-    if machine.agent_seen or not _may_have_been_assigned_since(state, machine):
+    if machine.work.agent_seen or not _may_have_been_assigned_since(state, machine):
         return
     if machine.state is MachineState.ASSIGNED:
         close_its_runner(state, machine, at, why)
@@ -153,10 +153,10 @@ def _mark_machine_unverified(
     else:
         move(state, machine, MachineState.ASSIGNED, at, why)
     with state.changing(machine):
-        machine.unverified = machine.handed_over = True
-        machine.since, machine.assigned_at, machine.absence = at, at, 0.0
-        machine.reason, machine.runner = why, None
-        machine.finished_at, machine.finished_reads = None, 0
+        machine.work.unverified = machine.work.handed_over = True
+        machine.since, machine.progress.assigned_at, machine.absence = at, at, 0.0
+        machine.reason, machine.work.runner = why, None
+        machine.work.finished_at, machine.work.finished_reads = None, 0
         machine.due = due(state, machine)
 
 
@@ -164,7 +164,7 @@ def _may_have_been_assigned_since(state: LedgerState, machine: Machine) -> bool:
     """Return True if the machine may have got another registration after the store was written."""
     if machine.is_unassigned:
         return True
-    runner = state.runners.get(machine.runner) if machine.runner is not None else None
+    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     untaken = runner is not None and runner.listening_at is None and runner.job is None
     return machine.state is MachineState.ASSIGNED and untaken
 
@@ -179,10 +179,10 @@ def _dispute_job(state: LedgerState, job: Job, at: Instant) -> None:
 def _was_handed_over(state: LedgerState, name: RunnerName, at: Instant) -> None:
     runner = state.runners.get(name)
     machine = state.machines.get(runner.machine) if runner is not None else None
-    if machine is None or machine.runner != name or machine.handed_over:
+    if machine is None or machine.work.runner != name or machine.work.handed_over:
         return
     if machine.state is MachineState.ASSIGNED:
         with state.changing(machine):
-            machine.handed_over = True
+            machine.work.handed_over = True
             machine.due = due(state, machine)
         state.note(machine, at, "handed_over", "GitHub shows its runner online or at work")

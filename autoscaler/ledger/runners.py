@@ -33,9 +33,9 @@ def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:
     if machine.state is not MachineState.ASSIGNED:
         move(state, machine, MachineState.ASSIGNED, event.at)
     with state.changing(machine):
-        machine.runner = event.name
-        machine.tries += 1
-        machine.assigned_at = machine.assigned_at or event.at
+        machine.work.runner = event.name
+        machine.work.tries += 1
+        machine.progress.assigned_at = machine.progress.assigned_at or event.at
     spend_registration(state, event.demand.account, event.at)
     state.note(runner, event.at, "named", f"for {' '.join(event.demand.runner_labels)}")
 
@@ -73,7 +73,7 @@ def on_runner_handed_over(state: LedgerState, event: RunnerHandedOver) -> None:
         runner.retry_at = event.at + PASSED_OVER_AFTER
     machine = state.machines[runner.machine]
     with state.changing(machine):
-        machine.handed_over = True
+        machine.work.handed_over = True
         machine.due = due(state, machine)
     state.note(runner, event.at, "handed_over")
 
@@ -141,17 +141,17 @@ def registration_level(state: LedgerState, account: str, at: Instant) -> float:
 def _give_machine_back(state: LedgerState, runner: Runner, at: Instant, reason: str) -> None:
     close_runner(state, runner, at, reason)
     machine = state.machines.get(runner.machine)
-    if machine is None or machine.runner != runner.name:
+    if machine is None or machine.work.runner != runner.name:
         return
-    if machine.state is MachineState.ASSIGNED and not machine.handed_over:
+    if machine.state is MachineState.ASSIGNED and not machine.work.handed_over:
         move(state, machine, MachineState.READY, at, reason)
         _forget_assignment(state, machine)
 
 
 def _forget_assignment(state: LedgerState, machine: Machine) -> None:
     with state.changing(machine):
-        machine.runner = None
-        machine.assigned_at = None
+        machine.work.runner = None
+        machine.progress.assigned_at = None
 
 
 def _advance(

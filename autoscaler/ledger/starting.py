@@ -1,6 +1,7 @@
 """Adjusts the stored records when the controller starts."""
 
 from dataclasses import replace
+from functools import reduce
 
 from autoscaler.ledger import deadlines, launch_requests
 from autoscaler.ledger.interruptions import GIVEN_UP_AFTER
@@ -32,16 +33,16 @@ HAPPENED: dict[type[Record], tuple[str, ...]] = {
     Machine: (
         "since",
         "created_at",
-        "booted_at",
-        "ready_at",
-        "assigned_at",
-        "ended_at",
-        "last_seen",
+        "progress.booted_at",
+        "progress.ready_at",
+        "progress.assigned_at",
+        "progress.ended_at",
+        "work.last_seen",
         "absent_since",
-        "finished_at",
-        "runner_read_at",
-        "unregistered_at",
-        "taken_at",
+        "work.finished_at",
+        "work.read_at",
+        "work.unregistered_at",
+        "interruption.taken_at",
     ),
     Runner: ("since", "named_at", "handed_over_at", "listening_at"),
     LaunchRequest: ("created_at", "sent_at", "last_sent_at", "settled_at", "last_listed_at"),
@@ -71,7 +72,7 @@ def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
         if machine.state in _AGEING:
             with state.changing(machine):
                 machine.absence += event.absence
-                machine.agent_seen = False
+                machine.work.agent_seen = False
                 machine.due = deadlines.due(state, machine)
     for request in tuple(state.open_launch_requests.values()):
         _resume_call(state, request, event.at)
@@ -119,11 +120,13 @@ def _latest(record: Record, at: Instant) -> Instant:
 def _bring_back(
     state: LedgerState, record: Record, names: tuple[str, ...], after: Instant, to: Instant
 ) -> None:
-    for name in names:
-        moment = getattr(record, name)
+    for path in names:
+        *parts, name = path.split(".")
+        part = reduce(getattr, parts, record)
+        moment = getattr(part, name)
         if moment is not None and moment > after:
             with state.changing(record):
-                setattr(record, name, to)
+                setattr(part, name, to)
 
 
 def _resume_call(state: LedgerState, request: LaunchRequest, at: Instant) -> None:

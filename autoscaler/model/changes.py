@@ -11,23 +11,45 @@ from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import (
+    Interruption,
+    Machine,
+    Placement,
+    Progress,
+    Termination,
+    WorkEvidence,
+)
 from autoscaler.model.runners import Runner
 
 Record = Job | LaunchRequest | Machine | Runner | Rerun
 
 R = TypeVar("R", bound=Record)
+P = TypeVar("P", Placement, Progress, WorkEvidence, Termination, Interruption)
+
+_RECORDS = (Job, LaunchRequest, Machine, Runner, Rerun)
+_PARTS = (Placement, Progress, WorkEvidence, Termination, Interruption)
 
 _values_of: dict[type, Callable[[Any], Any]] = {
-    kind: attrgetter(*(field.name for field in fields(kind)))
-    for kind in (Job, LaunchRequest, Machine, Runner, Rerun)
+    kind: attrgetter(*(field.name for field in fields(kind))) for kind in (*_RECORDS, *_PARTS)
 }
 
 
 def copied(record: R) -> R:
     """Return a copy of a record. Takes an eighth of the time of `copy.copy`."""
     kind = type(record)
-    return kind(*_values_of[kind](record))
+    copy = kind(*_values_of[kind](record))
+    if isinstance(copy, Machine):
+        copy.placement = _copied_part(copy.placement)
+        copy.progress = _copied_part(copy.progress)
+        copy.work = _copied_part(copy.work)
+        copy.termination = _copied_part(copy.termination)
+        copy.interruption = _copied_part(copy.interruption)
+    return copy
+
+
+def _copied_part(part: P) -> P:
+    kind = type(part)
+    return kind(*_values_of[kind](part))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The Machine record: its states, its fields, and what can be concluded from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from autoscaler.model.failures import FailureClass
@@ -134,30 +134,9 @@ class ExitReason(StrEnum):
 
 
 @dataclass(slots=True)
-class Machine:
-    """One machine, from its slot in a launch request until after its termination.
+class Placement:
+    """Where a machine runs and what it costs. The provider's answer fills it in."""
 
-    A launch request creates one record for each machine that it asks for. The provider's answer
-    gives the record an instance ID. The machine boots, proves its identity (attestation) and runs
-    its health checks: it is ready. When a job waits, the controller registers a runner at GitHub
-    and hands the registration over to the machine (assignment). The machine runs one job. Its agent
-    reports the runner's exit, and the machine powers itself off or the controller terminates it.
-
-    Moments are Unix seconds.
-    """
-
-    id: MachineId
-    """Chosen by the controller before it asks the provider."""
-    sku: SkuName
-    provider: ProviderName
-    launch_request: LaunchRequestId
-    slot: int
-    """Index in `LaunchRequest.slots`; -1 for a machine that a listing showed beyond all slots."""
-    state: MachineState
-    since: Instant
-    """When the machine entered `state`."""
-    created_at: Instant
-    """When the record was created, which is before the request was sent."""
     dollars_per_hour: float
     """On-demand price that counts against the limits. The highest possible one while requested."""
     quota_usage: tuple[tuple[str, int], ...]
@@ -165,10 +144,6 @@ class Machine:
 
     While the machine is requested: every quota that its launch request could use.
     """
-    due: Instant | None = None
-    """When the planner must look at the machine even if no event arrives."""
-
-    # What the provider says: empty until it has answered.
     provider_id: ProviderMachineId | None = None
     instance_type: str = ""
     zone: str = ""
@@ -176,9 +151,11 @@ class Machine:
     image: str = ""
     launch_time: str = ""
 
-    # What the agent says.
-    nonce_hash: str = ""
-    """Hash of the secret that authenticates the agent's requests after its attestation."""
+
+@dataclass(slots=True)
+class Progress:
+    """How far a machine came, from its boot to its end. Moments are Unix seconds."""
+
     stage: str = ""
     """The last stage of the boot that the agent reported."""
     booted_at: Instant | None = None
@@ -186,9 +163,21 @@ class Machine:
     assigned_at: Instant | None = None
     ended_at: Instant | None = None
     """When the machine was terminated or lost."""
+    runner_version: str = ""
+    """Version of actions/runner that the health checks found; empty if unknown."""
+
+
+@dataclass(slots=True)
+class WorkEvidence:
+    """What shows whether a machine may run a job. Moments are Unix seconds."""
+
     last_seen: Instant | None = None
     """When the agent last sent an authenticated request."""
+    agent_seen: bool = False
+    """Whether the agent attested or polled since the controller started.
 
+    Other requests do not show that the machine is idle.
+    """
     runner: RunnerName | None = None
     """The current or last registration of the machine."""
     tries: int = 0
@@ -201,34 +190,39 @@ class Machine:
     For example, a machine with this fleet's tags whose launch request is not in the store. Such a
     machine is not surplus. An operator can say that no job needs it.
     """
-    agent_seen: bool = False
-    """Whether the agent attested or polled since the controller started.
-
-    Other requests do not show that the machine is idle.
-    """
-    absence: Seconds = 0.0
-    """Downtime of the controller while the machine was in `state`. It extends deadlines."""
-    absent_since: Instant | None = None
-    """Start of the first complete listing that did not show the machine."""
+    exit_reason: ExitReason | None = None
+    """None until the agent reports the runner's exit."""
     finished_at: Instant | None = None
     """When GitHub first showed that the runner's work is over, if GitHub still shows this."""
     finished_reads: int = 0
     """Reads in a row, 15 minutes apart, that showed this. Two are proof."""
-    failure: FailureClass | None = None
-    """Why the machine is `failed`, or did not become ready."""
-    reason: str = ""
-    """Why the machine is in `state`, for operators."""
-    reason_code: TerminationReason | None = None
+    read_at: Instant | None = None
+    """When the controller last asked GitHub about the machine's runner and job."""
+    unregistered_at: Instant | None = None
+    """Since when GitHub shows that the job is completed and the registration deleted."""
+
+
+@dataclass(slots=True)
+class Termination:
+    """The controller's requests to terminate a machine."""
+
+    reason: TerminationReason | None = None
     """Why the controller terminates the machine."""
-    terminate_attempts: int = 0
-    """Requests to terminate the machine so far."""
-    terminate_error: str = ""
-    """The provider's refusal of the last request to terminate, or empty."""
+    attempts: int = 0
+    """Requests so far."""
+    error: str = ""
+    """The provider's refusal of the last request, or empty."""
     provider_state: str = ""
-    """The state that the provider lists for a machine that it was asked to terminate."""
-    interruption: NoticeKind | None = None
-    """The most severe interruption notice for the machine."""
-    interrupted_at: Instant | None = None
+    """The state that the provider lists for the machine after the request."""
+
+
+@dataclass(slots=True)
+class Interruption:
+    """The provider's notices that it takes a machine back. Moments are Unix seconds."""
+
+    kind: NoticeKind | None = None
+    """The most severe notice."""
+    at: Instant | None = None
     """When, according to that notice, the provider interrupts the machine."""
     taken_at: Instant | None = None
     """When it became known that the provider interrupted the machine while its runner ran.
@@ -236,14 +230,50 @@ class Machine:
     Either the agent reported that the operating system stopped the runner, or the machine
     disappeared and its agent had not reported the runner's exit.
     """
-    runner_version: str = ""
-    """Version of actions/runner that the health checks found; empty if unknown."""
-    exit_reason: ExitReason | None = None
-    """None until the agent reports the runner's exit."""
-    runner_read_at: Instant | None = None
-    """When the controller last asked GitHub about the machine's runner and job."""
-    unregistered_at: Instant | None = None
-    """Since when GitHub shows that the job is completed and the registration deleted."""
+
+
+@dataclass(slots=True)
+class Machine:
+    """One machine, from its slot in a launch request until after its termination.
+
+    A launch request creates one record for each machine that it asks for. The provider's answer
+    gives the record an instance ID. The machine boots, proves its identity (attestation) and runs
+    its health checks: it is ready. When a job waits, the controller registers a runner at GitHub
+    and hands the registration over to the machine (assignment). The machine runs one job. Its agent
+    reports the runner's exit, and the machine powers itself off or the controller terminates it.
+
+    The record's own fields are its identity and its state. Moments are Unix seconds.
+    """
+
+    id: MachineId
+    """Chosen by the controller before it asks the provider."""
+    sku: SkuName
+    provider: ProviderName
+    launch_request: LaunchRequestId
+    slot: int
+    """Index in `LaunchRequest.slots`; -1 for a machine that a listing showed beyond all slots."""
+    created_at: Instant
+    """When the record was created, which is before the request was sent."""
+    state: MachineState
+    since: Instant
+    """When the machine entered `state`."""
+    placement: Placement
+    reason: str = ""
+    """Why the machine is in `state`, for operators."""
+    failure: FailureClass | None = None
+    """Why the machine is `failed`, or did not become ready."""
+    due: Instant | None = None
+    """When the planner must look at the machine even if no event arrives."""
+    absence: Seconds = 0.0
+    """Downtime of the controller while the machine was in `state`. It extends deadlines."""
+    absent_since: Instant | None = None
+    """Start of the first complete listing that did not show the machine."""
+    nonce_hash: str = ""
+    """Hash of the secret that authenticates the agent's requests after its attestation."""
+    progress: Progress = field(default_factory=Progress)
+    work: WorkEvidence = field(default_factory=WorkEvidence)
+    termination: Termination = field(default_factory=Termination)
+    interruption: Interruption = field(default_factory=Interruption)
 
     def is_unused(self, started_at: Instant) -> bool:
         """Return True if no registration was handed over to the machine, and this is certain.
@@ -266,35 +296,39 @@ class Machine:
     @property
     def is_unassigned(self) -> bool:
         """Return True if, according to the store, no registration was handed over to the machine."""
-        return self.state in _UNASSIGNED and not self.handed_over
+        return self.state in _UNASSIGNED and not self.work.handed_over
 
     def _is_known(self, started_at: Instant) -> bool:
-        return self.agent_seen or self.created_at >= started_at
+        return self.work.agent_seen or self.created_at >= started_at
 
     @property
     def is_unverified(self) -> bool:
         """Return True if the machine may run a job and no operator has released it."""
-        unverified = self.state is MachineState.ASSIGNED and self.unverified
-        return unverified and self.reason_code is not TerminationReason.OPERATOR
+        unverified = self.state is MachineState.ASSIGNED and self.work.unverified
+        return unverified and self.termination.reason is not TerminationReason.OPERATOR
 
     @property
     def does_not_terminate(self) -> bool:
         """Return True if the machine still exists after several requests to terminate it."""
         return (
             self.state is MachineState.TERMINATING
-            and self.terminate_attempts >= REPORTED_FROM_ATTEMPT
+            and self.termination.attempts >= REPORTED_FROM_ATTEMPT
         )
 
     @property
     def provider_words(self) -> str:
         """Return the provider's explanation for a machine that it does not terminate."""
-        return self.terminate_error or self.provider_state or "nothing: the requests were accepted"
+        return (
+            self.termination.error
+            or self.termination.provider_state
+            or "nothing: the requests were accepted"
+        )
 
     @property
     def occupies(self) -> bool:
         """Return True if the machine counts against the limits: it exists, or may exist."""
         if self.state is MachineState.FAILED:
-            return self.provider_id is not None
+            return self.placement.provider_id is not None
         return self.state in LIVE_STATES
 
     @property
@@ -305,4 +339,4 @@ class Machine:
         the job of an interrupted machine within a day.
         """
         found_later = self.state is MachineState.LOST or self.failure is FailureClass.UNKNOWN
-        return self.since + (DAY if found_later or self.taken_at is not None else 0.0)
+        return self.since + (DAY if found_later or self.interruption.taken_at is not None else 0.0)

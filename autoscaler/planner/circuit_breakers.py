@@ -105,7 +105,9 @@ class CircuitBreakers:
         return self.fleet.machines[machine].sku == sku
 
     def _is_without_job(self, machine: Machine) -> bool:
-        runner = self.fleet.runners.get(machine.runner) if machine.runner is not None else None
+        runner = (
+            self.fleet.runners.get(machine.work.runner) if machine.work.runner is not None else None
+        )
         if runner is None:
             return machine.state is MachineState.READY
         idle = runner.state in IDLE_STATES and not runner.passed_over

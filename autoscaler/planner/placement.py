@@ -158,10 +158,10 @@ class Headroom:
 
     def _give_back(self, slot: Machine) -> None:
         self.machines += 1
-        self.dollars += slot.dollars_per_hour
+        self.dollars += slot.placement.dollars_per_hour
         if (sku := self.fleet.catalogue.skus.get(slot.sku)) is not None:
             self.by_sku[slot.sku] = self.in_sku(sku) + 1
-        for quota, units in slot.quota_usage:
+        for quota, units in slot.placement.quota_usage:
             self.by_quota[quota] = self.in_quota(quota) + units
 
     def take(self, placement: Placement, count: int = 1) -> None:

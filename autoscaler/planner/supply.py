@@ -63,7 +63,7 @@ def count_deregistration(
 
 
 def _remove_runner(fleet: Fleet, machine: Machine, supply: FleetSupply) -> None:
-    runner = fleet.runners.get(machine.runner) if machine.runner is not None else None
+    runner = fleet.runners.get(machine.work.runner) if machine.work.runner is not None else None
     if runner is None:
         return
     if runner.state is RunnerState.DEREGISTERING:
@@ -86,7 +86,7 @@ def _count_machines(
     for machine in fleet.machines_in(sku, MachineState.READY):
         if machine.id in leaving:
             continue
-        if machine.agent_seen:
+        if machine.work.agent_seen:
             ready.append(machine)
         elif trusted_ready(fleet, machine):
             coming += 1

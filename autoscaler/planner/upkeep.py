@@ -55,29 +55,33 @@ def due_machines(fleet: Fleet) -> list[Terminate | MarkUnverified | ReadRunner]:
 
 
 def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRunner | None:
-    if machine.interruption is not None and machine.is_unused(fleet.started_at):
+    if machine.interruption.kind is not None and machine.is_unused(fleet.started_at):
         return Terminate(
-            machine.id, TerminationReason.INTERRUPTED, f"{machine.interruption} by its provider"
+            machine.id,
+            TerminationReason.INTERRUPTED,
+            f"{machine.interruption.kind} by its provider",
         )
     if fleet.is_assignment_unknown(machine):
         return MarkUnverified(machine.id)
     match machine.state:
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.READY:
             return Terminate(machine.id, TerminationReason.DEADLINE, _STAGE[machine.state])
-        case MachineState.ASSIGNED if machine.reason_code in _PROVEN:
-            return Terminate(machine.id, machine.reason_code, _PROVEN[machine.reason_code])
-        case MachineState.ASSIGNED if not machine.handed_over:
+        case MachineState.ASSIGNED if machine.termination.reason in _PROVEN:
+            return Terminate(
+                machine.id, machine.termination.reason, _PROVEN[machine.termination.reason]
+            )
+        case MachineState.ASSIGNED if not machine.work.handed_over:
             return Terminate(
                 machine.id, TerminationReason.DEADLINE, "it did not fetch its assignment in time"
             )
-        case MachineState.FAILED if not machine.handed_over:
+        case MachineState.FAILED if not machine.work.handed_over:
             return Terminate(machine.id, TerminationReason.SURPLUS, machine.reason)
         case MachineState.EXITED:
             return Terminate(machine.id, TerminationReason.EXITED, "its runner exited")
         case MachineState.TERMINATING:
             return Terminate(
                 machine.id,
-                machine.reason_code or TerminationReason.SURPLUS,
+                machine.termination.reason or TerminationReason.SURPLUS,
                 "the earlier request had no effect",
             )
         case MachineState.ASSIGNED | MachineState.FAILED:
@@ -88,10 +92,12 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
 def _assigned(fleet: Fleet, machine: Machine) -> Terminate | ReadRunner:
     sku = fleet.catalogue.skus.get(machine.sku)
     lifetime = sku.lifetime if sku is not None else DEFAULT_LIFETIME
-    start = machine.assigned_at if machine.assigned_at is not None else machine.since
+    start = (
+        machine.progress.assigned_at if machine.progress.assigned_at is not None else machine.since
+    )
     if fleet.now >= start + lifetime:
         return Terminate(machine.id, TerminationReason.LIFETIME, f"assigned {lifetime:g} s ago")
-    if machine.finished_reads >= 2:
+    if machine.work.finished_reads >= 2:
         return Terminate(
             machine.id,
             TerminationReason.SILENT_AND_FINISHED,
@@ -107,14 +113,14 @@ def expired_ready(fleet: Fleet) -> list[Terminate]:
         for (sku, state), machines in fleet.by_state.items()
         if state is MachineState.READY and sku not in fleet.catalogue.skus
         for machine in machines.values()
-        if machine.agent_seen
+        if machine.work.agent_seen
     ]
     return unconfigured + [
         Terminate(machine.id, TerminationReason.MAX_AGE, f"ready for {sku.idle.max_age:g} s")
         for sku in fleet.catalogue.skus.values()
         for machine in fleet.machines_in(sku.name, MachineState.READY)
-        if machine.agent_seen
-        and fleet.now - (machine.ready_at or machine.since) >= sku.idle.max_age
+        if machine.work.agent_seen
+        and fleet.now - (machine.progress.ready_at or machine.since) >= sku.idle.max_age
     ]
 
 
@@ -163,4 +169,4 @@ def lost_configurations(fleet: Fleet) -> list[DeregisterRunner]:
 
 def trusted_ready(fleet: Fleet, machine: Machine) -> bool:
     """Return whether a machine that was ready before a restart still counts as supply."""
-    return not machine.agent_seen and fleet.now < fleet.started_at + READY_TRUSTED_FOR
+    return not machine.work.agent_seen and fleet.now < fleet.started_at + READY_TRUSTED_FOR

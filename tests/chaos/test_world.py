@@ -216,7 +216,7 @@ def test_a_machine_that_is_taken_shuts_down_first_and_its_agent_says_so(kind: Fa
     faults = [Fault(600.0, kind, 1.0, target=number) for number in range(6)]
     world = played(JobArrival(5.0, 1, ("arm",), 3000.0), *faults)
     machines = world.store.of_kind(Machine)
-    (taken,) = (one for one in machines if one.exit_reason is ExitReason.STOPPED)
+    (taken,) = (one for one in machines if one.work.exit_reason is ExitReason.STOPPED)
     assert (taken.sku, taken.state) == ("arm", MachineState.TERMINATED)
     (instance,) = (one.instance for one in world.machines.seats if one.machine == taken.id)
     assert instance.stopping_at is not None

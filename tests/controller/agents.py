@@ -127,6 +127,6 @@ async def assigned_machine(world: World) -> tuple[Controller, Agent]:
 
 def runner_of(controller: Controller) -> Runner:
     """The registration of the one machine there is."""
-    name = controller.only_machine().runner
+    name = controller.only_machine().work.runner
     assert name is not None
     return controller.state.runners[name]

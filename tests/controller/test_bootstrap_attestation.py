@@ -154,7 +154,7 @@ def test_the_proven_launch_time_may_differ_by_five_minutes_and_that_is_logged(
     @on_virtual_time
     async def scenario() -> None:
         controller, (agent,) = await launched(World())
-        controller.only_machine().launch_time = "2026-11-22T04:00:00Z"
+        controller.only_machine().placement.launch_time = "2026-11-22T04:00:00Z"
         proof = proof_of(agent.instance, launch_time=proven)
         with capture_logs() as logs:
             if fits:
@@ -183,23 +183,23 @@ async def test_another_image_than_the_one_launched_is_refused() -> None:
 async def test_a_machine_whose_launch_time_is_not_known_yet_waits_for_a_list() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    controller.only_machine().launch_time = ""
+    controller.only_machine().placement.launch_time = ""
     with pytest.raises(NotKnownYetError):
         await agent.attest()
     assert controller.lists_asked_for == [EAST]
     await controller.poller.list_machines(EAST)
     await agent.attest()
-    assert controller.only_machine().launch_time == agent.instance.launch_time
+    assert controller.only_machine().placement.launch_time == agent.instance.launch_time
 
 
 @on_virtual_time
 async def test_a_attestation_is_answered_as_soon_as_the_list_it_asked_for_is_there() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    controller.only_machine().launch_time = ""
+    controller.only_machine().placement.launch_time = ""
     watching = asyncio.create_task(controller.poller.run())
     await asyncio.sleep(5.0)
-    controller.only_machine().launch_time = ""
+    controller.only_machine().placement.launch_time = ""
     began = world.clock.now()
     await agent.attest()
     assert world.clock.now() - began < 1.0
@@ -273,7 +273,7 @@ async def test_another_machines_nonce_opens_nothing() -> None:
     controller, (one, other) = await launched(World(), jobs=2)
     await one.make_ready()
     await other.make_ready()
-    seen = controller.state.machines[one.machine].last_seen
+    seen = controller.state.machines[one.machine].work.last_seen
     await controller.world.clock.sleep(60.0)
     desk = controller.desk
     for request in (
@@ -287,7 +287,9 @@ async def test_another_machines_nonce_opens_nothing() -> None:
         desk.exited(one.machine, other.nonce, "bye"),
     ):
         assert await refusal(request) == (401, "nonce")
-    assert controller.state.machines[one.machine].last_seen == seen, "a stranger keeps it alive"
+    assert controller.state.machines[one.machine].work.last_seen == seen, (
+        "a stranger keeps it alive"
+    )
 
 
 @on_virtual_time
@@ -461,7 +463,11 @@ def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
             assert await refusal(agent.poll(1.0)) == (409, "not_ready")
             await controller.turn()
         machine = controller.only_machine(MachineState.ASSIGNED)
-        assert (machine.unverified, machine.handed_over, machine.runner) == (True, True, None)
+        assert (machine.work.unverified, machine.work.handed_over, machine.work.runner) == (
+            True,
+            True,
+            None,
+        )
 
     scenario()
 

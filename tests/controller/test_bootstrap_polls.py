@@ -36,7 +36,7 @@ async def test_a_poll_without_a_assignment_ends_after_its_time_and_keeps_the_mac
     began = world.clock.now()
     assert isinstance(await agent.poll(wait=50.0), StayReady)
     assert world.clock.now() - began == pytest.approx(50.0, abs=0.01)
-    assert controller.only_machine().last_seen == pytest.approx(world.clock.now(), abs=0.01)
+    assert controller.only_machine().work.last_seen == pytest.approx(world.clock.now(), abs=0.01)
 
 
 @on_virtual_time
@@ -161,7 +161,7 @@ async def test_stage_and_heartbeat_keep_a_machine_alive() -> None:
     await agent.attest()
     await world.clock.sleep(60.0)
     await controller.desk.stage(agent.machine, agent.nonce, "driver")
-    assert controller.only_machine().stage == "driver"
+    assert controller.only_machine().progress.stage == "driver"
     await world.clock.sleep(60.0)
     await controller.desk.heartbeat(agent.machine, agent.nonce)
-    assert controller.only_machine().last_seen == world.clock.now()
+    assert controller.only_machine().work.last_seen == world.clock.now()

@@ -38,13 +38,20 @@ async def test_an_operator_reads_why_a_runner_left_without_a_job() -> None:
         await agent.exit(REFUSED, ExitReason.VERSION_DEPRECATED)
     (line,) = (one for one in logs if one["event"] == "runner_exited_without_job")
     machine = controller.only_machine()
-    assert (line["machine"], line["image"], line["sku"]) == (machine.id, machine.image, "gpu")
+    assert (line["machine"], line["image"], line["sku"]) == (
+        machine.id,
+        machine.placement.image,
+        "gpu",
+    )
     assert (line["runner_version"], line["runner"]) == ("2.320.0", assigned.runner)
     assert (line["reason"], line["detail"]) == ("version_deprecated", REFUSED)
     assert ("runner_exited", "gpu", "version_deprecated") in world.telemetry.said
     rows = await world.store.history("machine", machine.id)
     assert [row.detail for row in rows if row.event == "exited"] == [REFUSED]
-    assert (machine.runner_version, machine.exit_reason) == ("2.320.0", "version_deprecated")
+    assert (machine.progress.runner_version, machine.work.exit_reason) == (
+        "2.320.0",
+        "version_deprecated",
+    )
 
 
 @pytest.mark.parametrize("why", ["unused", "seat_closed", "after a job"])

@@ -34,7 +34,9 @@ async def asking(controller: Controller) -> AsyncIterator[None]:
 
 def one_at(controller: Controller, instance: ProviderMachineId) -> Machine:
     """The record of this one of the provider's machines."""
-    (found,) = (m for m in controller.state.machines.values() if m.provider_id == instance)
+    (found,) = (
+        m for m in controller.state.machines.values() if m.placement.provider_id == instance
+    )
     return found
 
 
@@ -56,7 +58,7 @@ def test_a_boot_that_is_late_leaves_its_console_behind() -> None:
                 await controller.turn()
                 await asyncio.sleep(1.0)
         machine = one_at(controller, agent.instance.id)
-        assert machine.reason_code is TerminationReason.DEADLINE
+        assert machine.termination.reason is TerminationReason.DEADLINE
         failed = ("launch_failures", "gpu", FailureClass.BOOT_DEADLINE)
         assert world.telemetry.said.count(failed) == 1
         assert await told(world, machine.id) == ["[  1.2] Kernel panic - not syncing"]
@@ -160,7 +162,7 @@ def test_an_answer_that_cannot_be_had_is_said_to_be_so_and_holds_up_no_end() -> 
         said = [
             (await told(world, machine.id))[0]
             for machine in controller.state.machines.values()
-            if machine.reason_code is TerminationReason.DEADLINE
+            if machine.termination.reason is TerminationReason.DEADLINE
         ]
         assert sorted(said) == [
             "the console output could not be read within 10 s",

@@ -66,7 +66,7 @@ def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) 
         await wait(controller, 30.0)
         await wait(controller, 1.0)
         assert world.east.ended == [(agent.instance.id,)]
-        assert controller.only_machine().reason_code is TerminationReason.SILENT_AND_FINISHED
+        assert controller.only_machine().termination.reason is TerminationReason.SILENT_AND_FINISHED
 
     scenario()
 
@@ -85,7 +85,7 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
         # Every list of runners is empty, as lists of runs are: only its id finds it.
         world.github.hides_runners = what in ("hidden", "no id")
         if what == "no id":
-            name = controller.only_machine().runner
+            name = controller.only_machine().work.runner
             assert name is not None
             controller.state.runners[name].github_id = None
         if what == "not shown":
@@ -94,7 +94,7 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
         if what == "over":
             # Its registration is, as far as we know, and GitHub would not delete it.
             registration.busy = True
-            name = controller.only_machine().runner
+            name = controller.only_machine().work.runner
             assert name is not None
             controller.journal.note(RunnerClosed(world.clock.now(), name, "busy"))
         if what == "forgotten":
@@ -167,7 +167,7 @@ async def test_a_word_from_the_machine_between_the_reads_starts_them_anew() -> N
     world = World()
     controller, agent = await silent(world, named=False)
     await wait(controller, QUARTER)
-    assert controller.only_machine().finished_reads == 1
+    assert controller.only_machine().work.finished_reads == 1
     await controller.desk.heartbeat(agent.machine, agent.nonce)
     await wait(controller, QUARTER)
     await wait(controller, QUARTER - 60.0)
@@ -238,8 +238,8 @@ async def test_a_job_that_stops_its_listener_and_worker_keeps_its_machine_half_a
     controller = await lingers(world, registered=False)
     assert len(world.east.ended) == 1
     machine = controller.only_machine()
-    assert machine.reason_code is TerminationReason.FINISHED
-    runner = controller.state.runners[machine.runner or RunnerName("")]
+    assert machine.termination.reason is TerminationReason.FINISHED
+    runner = controller.state.runners[machine.work.runner or RunnerName("")]
     assert 1800.0 <= world.clock.now() - runner.since < 1900.0
     assert ("machine_terminated", "gpu", TerminationReason.FINISHED) in world.telemetry.said
 
@@ -259,7 +259,7 @@ async def test_the_registration_is_read_while_the_completed_job_is_still_in_memo
     await GitHubReader(controller.journal, world.github).read_runner(agent.machine)
     assert JobId(1) in controller.state.jobs
     assert world.github.asked == ["find_runner", "read_runner"]
-    assert controller.only_machine().unregistered_at is not None
+    assert controller.only_machine().work.unregistered_at is not None
 
 
 @pytest.mark.parametrize("online", [False, True])

@@ -31,9 +31,9 @@ async def test_a_commit_holds_the_records_as_they_were_when_it_was_asked_for() -
     (record,) = kept.records
     assert [row.detail for row in kept.history] == ["driver"]
     assert getattr(record, "stage") == "driver"  # noqa: B009
-    assert controller.only_machine().stage == "network"
+    assert controller.only_machine().progress.stage == "network"
     await journal.commit()
-    assert world.store.machine(agent.machine).stage == "network"
+    assert world.store.machine(agent.machine).progress.stage == "network"
 
 
 class OneRefusal(FakeStore):

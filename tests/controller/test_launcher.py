@@ -155,7 +155,9 @@ async def test_a_lost_answer_is_found_by_its_tag_in_a_list() -> None:
     await controller.turn()
     await controller.poller.list_machines(EAST)
     assert states(controller) == [MachineState.LAUNCHED] * 2
-    assert {m.provider_id for m in controller.state.machines.values()} == set(world.east.instances)
+    assert {m.placement.provider_id for m in controller.state.machines.values()} == set(
+        world.east.instances
+    )
 
 
 @on_virtual_time
@@ -265,8 +267,8 @@ async def test_an_answer_that_comes_after_a_list_bound_its_machines_changes_noth
     assert only_call(controller).state is LaunchRequestState.SENT
     world.east.latency = 0.1
     await controller.poller.list_machines(EAST)
-    bound = {m.id: m.provider_id for m in controller.state.machines.values()}
+    bound = {m.id: m.placement.provider_id for m in controller.state.machines.values()}
     await world.clock.sleep(10.0)
-    assert {m.id: m.provider_id for m in controller.state.machines.values()} == bound
+    assert {m.id: m.placement.provider_id for m in controller.state.machines.values()} == bound
     assert only_call(controller).state is LaunchRequestState.SETTLED
     assert len(set(bound.values())) == 2

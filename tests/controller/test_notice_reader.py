@@ -92,15 +92,16 @@ def test_a_ready_machine_is_ended_and_another_launched_once_the_notice_is_durabl
         controller, _ = await ready(world)
         reader, queue = attend(controller)
         machine = controller.only_machine()
-        assert machine.provider_id is not None
-        queue.put(said(SPOT, machine.provider_id))
+        assert machine.placement.provider_id is not None
+        queue.put(said(SPOT, machine.placement.provider_id))
         before = len(world.store.commits)
         assert await reader.read(EAST) == 1
         assert queue.settled == ["r"]
         assert queue.commits_when_settled == [before + 1]
-        assert world.store.machine(machine.id).interruption is SPOT
+        assert world.store.machine(machine.id).interruption.kind is SPOT
         await controller.turn()
-        assert controller.state.machines[machine.id].reason_code is TerminationReason.INTERRUPTED
+        terminated = controller.state.machines[machine.id].termination
+        assert terminated.reason is TerminationReason.INTERRUPTED
         assert world.telemetry.said.count(("notice", EAST, SPOT)) == 1
         assert world.telemetry.said.count(("machine_interrupted", "gpu", SPOT)) == 1
         assert (
@@ -118,12 +119,12 @@ def test_a_state_that_changed_is_looked_at_and_the_machine_is_gone_at_once() -> 
         controller, _ = await launched(world)
         reader, queue = attend(controller)
         machine = controller.only_machine()
-        assert machine.provider_id is not None
-        world.east.shut_down(machine.provider_id)
+        assert machine.placement.provider_id is not None
+        world.east.shut_down(machine.placement.provider_id)
         stranger = ProviderMachineId("i-of-others")
-        queue.put(said(STATE, machine.provider_id, stranger))
+        queue.put(said(STATE, machine.placement.provider_id, stranger))
         await reader.read(EAST)
-        assert queue.looked_at == [(machine.provider_id,)]
+        assert queue.looked_at == [(machine.placement.provider_id,)]
         assert controller.state.machines[machine.id].state is MachineState.TERMINATED
         assert world.store.machine(machine.id).state is MachineState.TERMINATED
 
@@ -181,8 +182,8 @@ def test_a_lie_about_a_state_ends_no_machine_at_work() -> None:
         await agent.start_runner()
         reader, queue = attend(controller)
         machine = controller.only_machine()
-        assert machine.provider_id is not None
-        queue.put(said(STATE, machine.provider_id))
+        assert machine.placement.provider_id is not None
+        queue.put(said(STATE, machine.placement.provider_id))
         await reader.read(EAST)
         await controller.turn()
         assert machine.state is MachineState.ASSIGNED
@@ -198,9 +199,11 @@ def test_poison_is_counted_and_taken_off_and_stops_nothing_beside_it() -> None:
         controller, _ = await ready(world)
         reader, queue = attend(controller)
         machine = controller.only_machine()
-        assert machine.provider_id is not None
+        assert machine.placement.provider_id is not None
         poison = Message("m-1", "r-1", poison="no JSON", excerpt="{")
-        queue.put(poison, Message("m-2", "r-2"), said(SPOT, machine.provider_id, receipt="r-3"))
+        queue.put(
+            poison, Message("m-2", "r-2"), said(SPOT, machine.placement.provider_id, receipt="r-3")
+        )
         with capture_logs() as logs:
             assert await reader.read(EAST) == 3
         (line,) = logs
@@ -209,7 +212,7 @@ def test_poison_is_counted_and_taken_off_and_stops_nothing_beside_it() -> None:
         assert queue.settled == ["r-1", "r-2", "r-3"]
         kinds = [word[2] for word in world.telemetry.said if word[0] == "notice"]
         assert kinds == ["poison", "other", SPOT]
-        assert machine.interruption is SPOT
+        assert machine.interruption.kind is SPOT
 
     scenario()
 
@@ -221,8 +224,8 @@ def test_what_could_not_be_looked_at_stays_in_the_queue() -> None:
         controller, _ = await launched(world)
         reader, queue = attend(controller)
         machine = controller.only_machine()
-        assert machine.provider_id is not None
-        queue.put(said(STATE, machine.provider_id))
+        assert machine.placement.provider_id is not None
+        queue.put(said(STATE, machine.placement.provider_id))
         queue.shows.append(OutcomeUnknownError("no answer"))
         with pytest.raises(OutcomeUnknownError):
             await reader.read(EAST)
@@ -240,13 +243,13 @@ def test_an_interruption_does_not_wait_for_a_look_that_fails() -> None:
         controller, _ = await ready(world)
         reader, queue = attend(controller)
         machine = controller.only_machine()
-        assert machine.provider_id is not None
-        queue.put(said(STATE, machine.provider_id, receipt="state"))
-        queue.put(said(SPOT, machine.provider_id, receipt="spot"))
+        assert machine.placement.provider_id is not None
+        queue.put(said(STATE, machine.placement.provider_id, receipt="state"))
+        queue.put(said(SPOT, machine.placement.provider_id, receipt="spot"))
         queue.shows.append(OutcomeUnknownError("no answer"))
         with pytest.raises(OutcomeUnknownError):
             await reader.read(EAST)
-        assert machine.interruption is SPOT
+        assert machine.interruption.kind is SPOT
         assert queue.settled == ["spot"]
 
     scenario()
@@ -259,8 +262,8 @@ def test_what_is_not_durable_stays_in_the_queue() -> None:
         controller, _ = await ready(world)
         reader, queue = attend(controller)
         machine = controller.only_machine()
-        assert machine.provider_id is not None
-        queue.put(said(SPOT, machine.provider_id))
+        assert machine.placement.provider_id is not None
+        queue.put(said(SPOT, machine.placement.provider_id))
         world.store.failure = StoreError("disk full")
         with pytest.raises(StoreError):
             await reader.read(EAST)
@@ -296,8 +299,8 @@ def test_the_words_of_a_notice_are_in_the_machine_s_history() -> None:
         controller, _ = await ready(world)
         reader, queue = attend(controller)
         machine = controller.only_machine()
-        assert machine.provider_id is not None
-        message = said(SPOT, machine.provider_id)
+        assert machine.placement.provider_id is not None
+        message = said(SPOT, machine.placement.provider_id)
         assert message.notice is not None
         queue.put(replace(message, notice=replace(message.notice, detail="to terminate")))
         await reader.read(EAST)

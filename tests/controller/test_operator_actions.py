@@ -85,7 +85,8 @@ async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> N
         assert [one.machine for one in port.unverified()] == ["x-i-1"]
         assert await port.terminate(name) == "x-i-1"
         assert (
-            desk.world.store.machine(MachineId("x-i-1")).reason_code is TerminationReason.OPERATOR
+            desk.world.store.machine(MachineId("x-i-1")).termination.reason
+            is TerminationReason.OPERATOR
         )
         assert port.unverified() == []
         await desk.controller.turn()

@@ -56,11 +56,13 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
     await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
     await controller.turn()
     machine = controller.only_machine()
-    assert machine.provider_id is not None
+    assert machine.placement.provider_id is not None
     now = world.clock.now()
-    notice = MachineNoticed(now, EAST, machine.provider_id, NoticeKind.SPOT_INTERRUPTION, now)
+    notice = MachineNoticed(
+        now, EAST, machine.placement.provider_id, NoticeKind.SPOT_INTERRUPTION, now
+    )
     await controller.journal.record(notice)
-    world.east.shut_down(machine.provider_id)
+    world.east.shut_down(machine.placement.provider_id)
     await controller.poller.list_machines(EAST)
     await world.clock.sleep(600.0)
     job = controller.state.jobs[JOB]

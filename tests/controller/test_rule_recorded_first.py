@@ -73,7 +73,11 @@ def _check_slots(world: World) -> None:
     slots = {call.id: len(call.slots) for call in world.store.of_kind(LaunchRequest)}
     for call, machines in Counter(i.call for i in world.east.instances.values()).items():
         assert machines <= slots[call], "more machines than slots"
-    bound = [m.provider_id for m in world.store.of_kind(Machine) if m.provider_id is not None]
+    bound = [
+        m.placement.provider_id
+        for m in world.store.of_kind(Machine)
+        if m.placement.provider_id is not None
+    ]
     assert len(set(bound)) == len(bound), "a machine in two slots"
 
 

@@ -165,8 +165,11 @@ async def _step(controller: Controller, what: str, job: int, labels: tuple[str, 
             await say(controller, job, JobState.COMPLETED, labels=labels)
         case "park":
             for machine in tuple(controller.state.machines.values()):
-                if machine.state is MachineState.LAUNCHED and machine.provider_id is not None:
-                    instance = controller.world.east.instances[machine.provider_id]
+                if (
+                    machine.state is MachineState.LAUNCHED
+                    and machine.placement.provider_id is not None
+                ):
+                    instance = controller.world.east.instances[machine.placement.provider_id]
                     await Agent(controller, instance).make_ready()
         case _:
             await asyncio.sleep(30.0)

@@ -38,12 +38,12 @@ async def test_an_interruption_is_counted_once_whatever_else_happens_to_the_mach
     controller, (agent,) = await launched(world)
     await agent.start_runner()
     machine, now = controller.only_machine(), controller.journal.now
-    assert machine.provider_id is not None
+    assert machine.placement.provider_id is not None
     await controller.journal.record(
-        MachineNoticed(now, EAST, machine.provider_id, NoticeKind.SPOT_INTERRUPTION, now)
+        MachineNoticed(now, EAST, machine.placement.provider_id, NoticeKind.SPOT_INTERRUPTION, now)
     )
     await agent.exit("it left")
-    world.east.shut_down(machine.provider_id)
+    world.east.shut_down(machine.placement.provider_id)
     await controller.poller.list_machines(EAST)
     await controller.turn()
     counted = [word for word in world.telemetry.said if word[0] == "machine_interrupted"]

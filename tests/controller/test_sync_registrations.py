@@ -118,7 +118,7 @@ def test_after_a_restored_backup_nothing_unknown_is_removed_while_a_machine_is_u
 ):
     world = World()
     world.lists(listed("newer than the backup", call="unknown"))
-    assert any(machine.unverified for machine in world.state.machines.values())
+    assert any(machine.work.unverified for machine in world.state.machines.values())
     registrations = Registrations()
     for _ in range(3):
         assert registrations.listed([registered(UNKNOWN)], world.state, world.now) == []

@@ -139,7 +139,7 @@ class _Episode:
         if isinstance(machine, int):
             machine = self._fleet.machines[machine]
         state = self._fleet.controller.state
-        runner = state.machines[self._fleet.machines[wanted["runner"]]].runner or "none"
+        runner = state.machines[self._fleet.machines[wanted["runner"]]].work.runner or "none"
         body = wanted["body"].replace("<runner>", runner).encode("latin-1")
         authorization = wanted["authorization"].replace("<nonce>", self._nonce(wanted["nonce"]))
         if wanted["damage"] == "body":

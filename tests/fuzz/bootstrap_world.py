@@ -121,5 +121,5 @@ class Fleet:
         return Snapshot(
             {key: _values_of_machine(machine) for key, machine in state.machines.items()},
             {key: _values_of_runner(runner) for key, runner in state.runners.items()},
-            frozenset(key for key, machine in state.machines.items() if machine.handed_over),
+            frozenset(key for key, machine in state.machines.items() if machine.work.handed_over),
         )

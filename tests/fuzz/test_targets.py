@@ -227,7 +227,7 @@ class LetsAnybodyExit(BootstrapService):
 
 class AttestsAsTheAssigned(BootstrapService):
     def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
-        if not machine.handed_over:
+        if not machine.work.handed_over:
             super()._compare(machine, identity)
 
 

@@ -182,8 +182,8 @@ class World:
     def listed(self, machine: str, terminated: bool = False) -> e.ListedMachine:
         """Return a machine of this fleet as its provider lists it."""
         known = self.machine(machine)
-        assert known.provider_id is not None
-        return listed(known.provider_id, call=known.launch_request, terminated=terminated)
+        assert known.placement.provider_id is not None
+        return listed(known.placement.provider_id, call=known.launch_request, terminated=terminated)
 
     def github_lists(self, *at_work: str) -> None:
         """Apply GitHub's listing of runners of every scope, which began now: these are online or busy."""

@@ -14,14 +14,14 @@ from tests.planner.fleets import EAST, launched
 def shown_as(machine: Machine) -> tuple[Any, ...]:
     """Return the listed machine."""
     return (
-        machine.provider_id,
+        machine.placement.provider_id,
         machine.provider,
         machine.launch_request,
-        machine.instance_type,
-        machine.zone,
-        machine.capacity_type,
-        machine.image,
-        machine.launch_time,
+        machine.placement.instance_type,
+        machine.placement.zone,
+        machine.placement.capacity_type,
+        machine.placement.image,
+        machine.placement.launch_time,
     )
 
 
@@ -110,6 +110,12 @@ def test_a_list_tells_the_image_that_the_answer_left_out() -> None:
     world.send(1)
     given = dataclasses.replace(launched("i-1"), image="", launch_time="")
     world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), (given,), ())
-    assert (world.machine("c0").image, world.machine("c0").launch_time) == ("", "")
+    assert (world.machine("c0").placement.image, world.machine("c0").placement.launch_time) == (
+        "",
+        "",
+    )
     world.lists(listed("i-1", launch_time="t1"))
-    assert (world.machine("c0").image, world.machine("c0").launch_time) == ("ami-1", "t1")
+    assert (world.machine("c0").placement.image, world.machine("c0").placement.launch_time) == (
+        "ami-1",
+        "t1",
+    )

@@ -43,14 +43,17 @@ def test_a_recorded_call_counts_every_slot_at_its_dearest() -> None:
     assert (call.created_at, call.sent_at, call.attempts) == (START, None, 0)
     first, second = (world.machine(slot) for slot in slots)
     assert (first.state, first.slot, second.slot) == (MachineState.REQUESTED, 0, 1)
-    assert (first.dollars_per_hour, first.quota_usage) == (1.5, (("east/G", 8), ("east/P", 96)))
+    assert (first.placement.dollars_per_hour, first.placement.quota_usage) == (
+        1.5,
+        (("east/G", 8), ("east/P", 96)),
+    )
     assert (first.since, first.created_at, first.due, first.launch_request) == (
         START,
         START,
         None,
         "c",
     )
-    assert not first.agent_seen
+    assert not first.work.agent_seen
     usage = world.fleet().usage
     assert (usage.machines, usage.dollars_per_hour) == (2, 3.0)
     assert (dict(usage.by_sku), dict(usage.by_quota)) == ({GPU: 2}, {"east/G": 16, "east/P": 192})
@@ -61,14 +64,25 @@ def test_a_machine_counts_at_what_it_really_is() -> None:
     (slot,) = world.send(1)
     world.answer("c", "i-1")
     machine = world.machine(slot)
-    assert (machine.state, machine.provider_id) == (MachineState.LAUNCHED, "i-1")
-    assert (machine.dollars_per_hour, machine.quota_usage) == (1.0, (("east/G", 4),))
-    assert (machine.instance_type, machine.zone, machine.capacity_type) == (
+    assert (machine.state, machine.placement.provider_id) == (MachineState.LAUNCHED, "i-1")
+    assert (machine.placement.dollars_per_hour, machine.placement.quota_usage) == (
+        1.0,
+        (("east/G", 4),),
+    )
+    assert (
+        machine.placement.instance_type,
+        machine.placement.zone,
+        machine.placement.capacity_type,
+    ) == (
         "g5.xlarge",
         "a",
         "on-demand",
     )
-    assert (machine.image, machine.launch_time, machine.due) == ("ami-1", "t0", START + 900.0)
+    assert (machine.placement.image, machine.placement.launch_time, machine.due) == (
+        "ami-1",
+        "t0",
+        START + 900.0,
+    )
     assert dict(+world.state.used_by_quota) == {"east/G": 4}
     assert world.state.dollars_used == 1.0
 
@@ -86,8 +100,8 @@ def test_a_machine_of_no_asked_offering_stays_at_the_dearest(given: e.LaunchedMa
     (slot,) = world.send(1)
     world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), (given,), ())
     machine = world.machine(slot)
-    assert (machine.state, machine.dollars_per_hour) == (MachineState.LAUNCHED, 1.5)
-    assert machine.quota_usage == (("east/G", 8), ("east/P", 96))
+    assert (machine.state, machine.placement.dollars_per_hour) == (MachineState.LAUNCHED, 1.5)
+    assert machine.placement.quota_usage == (("east/G", 8), ("east/P", 96))
 
 
 def test_the_request_is_fixed_before_the_first_sending_only() -> None:
@@ -164,7 +178,7 @@ def test_a_partial_answer_binds_the_lowest_slots_and_fails_the_rest() -> None:
     world = World()
     world.send(3)
     world.answer("c", "i-1", "i-2", failures=[failure(FailureClass.CAPACITY, B, "Insufficient")])
-    assert [world.machine(f"c{n}").provider_id for n in range(3)] == ["i-1", "i-2", None]
+    assert [world.machine(f"c{n}").placement.provider_id for n in range(3)] == ["i-1", "i-2", None]
     left = world.machine("c2")
     assert (left.state, left.failure, left.reason) == (
         MachineState.FAILED,
@@ -295,7 +309,7 @@ def test_an_answer_that_repeats_known_machines_binds_nothing_twice() -> None:
     world.send(2)
     world.answer("c", "i-1", "i-2")
     world.answer("c", "i-1", "i-2")
-    assert [world.machine(f"c{n}").provider_id for n in range(2)] == ["i-1", "i-2"]
+    assert [world.machine(f"c{n}").placement.provider_id for n in range(2)] == ["i-1", "i-2"]
     assert world.states() == {"c0": "launched", "c1": "launched"}
 
 
@@ -319,7 +333,7 @@ def test_an_answer_in_pieces_is_an_answer_and_may_be_cut_short() -> None:
     world.do(e.LaunchRequestSent, LaunchRequestId("c"))
     world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), machines, (), None)
     assert world.call().state is LaunchRequestState.SETTLED
-    assert {m.provider_id for m in world.state.machines.values()} == {"i-0", "i-1", "i-2"}
+    assert {m.placement.provider_id for m in world.state.machines.values()} == {"i-0", "i-1", "i-2"}
 
 
 def test_the_history_of_an_answer_in_pieces_counts_all_of_them() -> None:

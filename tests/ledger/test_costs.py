@@ -23,8 +23,8 @@ def spot_machines(world: World, count: int = 2, name: str = "c") -> None:
     for machine in world.launch(count, name):
         found = world.machine(machine)
         with world.state.changing(found):
-            found.capacity_type = CapacityType.SPOT
-            found.instance_type, found.zone = "g5.xlarge", "a"
+            found.placement.capacity_type = CapacityType.SPOT
+            found.placement.instance_type, found.placement.zone = "g5.xlarge", "a"
 
 
 def test_a_spot_machine_costs_its_zones_price_and_counts_at_on_demand_in_the_limit() -> None:

@@ -8,7 +8,10 @@ def test_the_dearest_offering_counts_wherever_it_stands() -> None:
     large = offering("g5.2xlarge", dollars=2.0, units=8)
     world = World(catalogue(sku("gpu", offerings=(large, offering()))))
     (slot,) = world.record(1)
-    assert (world.machine(slot).dollars_per_hour, world.machine(slot).quota_usage) == (
+    assert (
+        world.machine(slot).placement.dollars_per_hour,
+        world.machine(slot).placement.quota_usage,
+    ) == (
         2.0,
         (("east/G", 8),),
     )
@@ -17,5 +20,5 @@ def test_the_dearest_offering_counts_wherever_it_stands() -> None:
 def test_an_offering_that_takes_nothing_of_its_quota_counts_nothing() -> None:
     world = World(catalogue(sku("gpu", offerings=(offering(units=0),))))
     (slot,) = world.record(1)
-    assert world.machine(slot).quota_usage == (("east/G", 0),)
+    assert world.machine(slot).placement.quota_usage == (("east/G", 0),)
     assert world.fleet().usage.by_quota == {"east/G": 0}

@@ -22,12 +22,12 @@ def test_an_end_is_recorded_with_its_ground() -> None:
     world.make_ready()
     end(world)
     machine = world.machine("c0")
-    assert (machine.state, machine.reason_code, machine.reason) == (
+    assert (machine.state, machine.termination.reason, machine.reason) == (
         MachineState.TERMINATING,
         TerminationReason.IDLE,
         "idle: why",
     )
-    assert (machine.due, machine.terminate_attempts, machine.failure) == (START + 120.0, 1, None)
+    assert (machine.due, machine.termination.attempts, machine.failure) == (START + 120.0, 1, None)
     assert world.fleet().usage.machines == 1
 
 
@@ -46,7 +46,7 @@ def test_the_first_ground_stands() -> None:
     world.make_ready()
     end(world, TerminationReason.IDLE)
     end(world, TerminationReason.OPERATOR)
-    assert world.machine("c0").reason_code is TerminationReason.IDLE
+    assert world.machine("c0").termination.reason is TerminationReason.IDLE
 
 
 def test_a_word_from_an_ending_machine_does_not_hurry_the_next_request() -> None:
@@ -129,13 +129,13 @@ def test_two_reads_a_quarter_of_an_hour_apart_are_proof_and_one_is_not() -> None
     world = silent()
     read_runner(world, True)
     machine = world.machine("c0")
-    assert (machine.finished_reads, machine.finished_at) == (1, START + 900)
+    assert (machine.work.finished_reads, machine.work.finished_at) == (1, START + 900)
     world.now += 899.9
     read_runner(world, True)
-    assert (machine.finished_reads, machine.finished_at) == (1, START + 900)
+    assert (machine.work.finished_reads, machine.work.finished_at) == (1, START + 900)
     world.now = START + 1800
     read_runner(world, True)
-    assert (machine.finished_reads, machine.due) == (2, START + 1800)
+    assert (machine.work.finished_reads, machine.due) == (2, START + 1800)
 
 
 def test_the_second_read_is_due_a_quarter_of_an_hour_after_the_first_answer() -> None:
@@ -152,10 +152,10 @@ def test_a_read_that_is_no_proof_starts_over() -> None:
     world.now += 900
     read_runner(world, False)
     machine = world.machine("c0")
-    assert (machine.finished_reads, machine.finished_at) == (0, None)
+    assert (machine.work.finished_reads, machine.work.finished_at) == (0, None)
     world.now += 900
     read_runner(world, True)
-    assert machine.finished_reads == 1
+    assert machine.work.finished_reads == 1
 
 
 def test_a_word_from_the_machine_starts_over() -> None:
@@ -163,7 +163,7 @@ def test_a_word_from_the_machine_starts_over() -> None:
     read_runner(world, True)
     world.do(e.MachineSeen, C0)
     machine = world.machine("c0")
-    assert (machine.finished_reads, machine.finished_at) == (0, None)
+    assert (machine.work.finished_reads, machine.work.finished_at) == (0, None)
     assert machine.due == START + 1800.0
 
 
@@ -172,7 +172,7 @@ def test_an_answer_about_a_machine_no_longer_assigned_is_ignored() -> None:
     end(world, TerminationReason.LIFETIME)
     world.do(e.RunnerRead, C0, True, "offline")
     world.do(e.RunnerRead, MachineId("c9"), True, "offline")
-    assert world.machine("c0").finished_reads == 0
+    assert world.machine("c0").work.finished_reads == 0
 
 
 def test_history_tells_what_github_said() -> None:

@@ -50,7 +50,7 @@ def test_a_machine_that_is_in_no_record_is_ours_by_a_former_id_and_possibly_at_w
     world = taken_over()
     world.lists(listed("i-9", call="lost", installation=BEFORE), listed("i-8", installation="a"))
     assert world.states() == {"x-i-9": "assigned"}
-    assert world.machine("x-i-9").unverified
+    assert world.machine("x-i-9").work.unverified
     assert [one.machine for one in unverified(world.state)] == ["x-i-9", None]
     assert world.fleet().usage.machines == 2
     assert world.intents(Terminate) == []
@@ -64,7 +64,10 @@ def test_a_machine_of_a_call_from_before_takes_its_slot() -> None:
     world.do(e.LaunchOutcomeUnknown, world.call().id, "no answer")
     taken_over(world)
     world.lists(listed("i-1", installation=BEFORE))
-    assert (world.states(), world.machine("c0").provider_id) == ({"c0": "launched"}, "i-1")
+    assert (world.states(), world.machine("c0").placement.provider_id) == (
+        {"c0": "launched"},
+        "i-1",
+    )
 
 
 def test_a_machine_that_was_another_s_when_it_was_first_seen_is_counted_once() -> None:
@@ -90,7 +93,7 @@ def test_a_restored_store_doubts_what_it_shows_for_a_machine_with_a_former_id_to
         world.lists(*shown)
         world.now += 121.0
     assert world.states() == {"c0": "assigned", "x-i-9": "assigned"}
-    assert world.machine("c0").unverified
+    assert world.machine("c0").work.unverified
 
 
 def test_a_job_on_a_runner_named_before_shows_that_its_machine_has_a_assignment() -> None:
@@ -98,7 +101,7 @@ def test_a_job_on_a_runner_named_before_shows_that_its_machine_has_a_assignment(
     world.launch(1)
     world.restart(3600.0)
     world.starts(1, f"ci-{BEFORE}-c0-1")
-    assert (world.machine("c0").state, world.machine("c0").unverified) == ("assigned", True)
+    assert (world.machine("c0").state, world.machine("c0").work.unverified) == ("assigned", True)
 
 
 def test_a_runner_named_before_whose_machine_is_not_known_may_be_on_any_that_cannot_be_told() -> (

@@ -233,7 +233,7 @@ def test_machines_that_are_lost_and_found() -> None:
     ]
     assert world.machine(assigned).reason == "lost, and listed again"
     assert world.machine(booted).reason == "lost, and listed again"
-    assert world.machine(assigned).last_seen == world.now
+    assert world.machine(assigned).work.last_seen == world.now
 
 
 def test_machines_that_nobody_ordered() -> None:

@@ -38,7 +38,7 @@ def opted_in(times: int = 2) -> Catalogue:
 
 
 def notice(world: World, machine: str, kind: NoticeKind = SPOT, means_at: Any = None) -> None:
-    provider_id = world.machine(machine).provider_id
+    provider_id = world.machine(machine).placement.provider_id
     at = world.now if means_at is None else means_at
     world.do(e.MachineNoticed, EAST, provider_id, kind, at, "words")
 
@@ -130,7 +130,7 @@ def test_a_machine_at_work_is_marked_and_never_ended(kind: NoticeKind) -> None:
     machine = at_work(world)
     notice(world, machine, kind)
     assert world.intents(Terminate) == []
-    marked = world.machine(machine).interruption
+    marked = world.machine(machine).interruption.kind
     assert marked is (None if kind is STATE else kind)
     cooled = active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
     assert cooled is (kind in (SPOT, REBALANCE))
@@ -156,7 +156,7 @@ def test_a_notice_that_comes_again_or_says_less_changes_nothing() -> None:
     notice(world.after(5.0), machine, SPOT)
     notice(world, machine, CHANGE)
     assert not world.ledger.take_changes()
-    assert world.machine(machine).interrupted_at == world.now - 5.0
+    assert world.machine(machine).interruption.at == world.now - 5.0
 
 
 def test_notices_of_strangers_and_of_machines_that_are_over_change_nothing() -> None:
@@ -221,7 +221,7 @@ def test_the_reason_of_its_end_is_as_good_as_a_notice() -> None:
         failure=FailureClass.CAPACITY,
     )
     world.after(120.0).lists(shown, complete=False)
-    assert world.machine(machine).interruption is SPOT
+    assert world.machine(machine).interruption.kind is SPOT
     fails(world.after(30.0))
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
@@ -678,7 +678,7 @@ def test_a_machine_without_a_runner_that_is_known_takes_no_job_with_it() -> None
     world.lists(listed("i-9", call="lost"))
     notice(world, "x-i-9")
     vanish(world.after(120.0), "x-i-9")
-    assert (world.machine("x-i-9").taken_at, world.state.reruns) == (world.now, {})
+    assert (world.machine("x-i-9").interruption.taken_at, world.state.reruns) == (world.now, {})
 
 
 def test_a_job_that_does_not_end_is_waited_for_for_a_week() -> None:

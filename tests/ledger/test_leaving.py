@@ -38,7 +38,7 @@ def test_what_never_came_up_has_failed_for_the_reason_that_is_shown(
     shows_leaving(world, "c0", "Client.Words: more", failure)
     machine = world.machine("c0")
     assert (machine.state, machine.failure) == (MachineState.TERMINATING, failure or UNKNOWN)
-    assert (machine.reason, machine.reason_code) == ("Client.Words: more", None)
+    assert (machine.reason, machine.termination.reason) == ("Client.Words: more", None)
     assert (active_cooldown(world.state.cooldowns, SOLD, world.now) is not None) is (
         failure is CAPACITY
     )
@@ -82,7 +82,7 @@ def test_a_spot_machine_that_is_taken_back_holds_its_offering_back_at_once() -> 
     world = World()
     world.make_ready(1)
     shows_leaving(world, "c0", "Server.SpotInstanceTermination: words", CAPACITY)
-    assert world.machine("c0").interruption is NoticeKind.SPOT_INTERRUPTION
+    assert world.machine("c0").interruption.kind is NoticeKind.SPOT_INTERRUPTION
     assert active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
     assert world.intents(Terminate) == []
 
@@ -109,7 +109,7 @@ def test_one_that_is_being_ended_keeps_its_ground() -> None:
     world.do(e.TerminationRequested, world.machine("c0").id, TerminationReason.IDLE, "idle")
     before = world.machine("c0").due
     shows_leaving(world, "c0")
-    assert (world.machine("c0").reason_code, world.machine("c0").due) == (
+    assert (world.machine("c0").termination.reason, world.machine("c0").due) == (
         TerminationReason.IDLE,
         before,
     )
@@ -118,6 +118,11 @@ def test_one_that_is_being_ended_keeps_its_ground() -> None:
 def test_the_notice_alone_ends_nothing() -> None:
     world = World()
     world.make_ready(1)
-    said = (world.machine("c0").provider_id, NoticeKind.STATE_CHANGE, world.now, "stopping")
+    said = (
+        world.machine("c0").placement.provider_id,
+        NoticeKind.STATE_CHANGE,
+        world.now,
+        "stopping",
+    )
     world.do(e.MachineNoticed, EAST, *said)
-    assert (world.machine("c0").interruption, world.intents(Terminate)) == (None, [])
+    assert (world.machine("c0").interruption.kind, world.intents(Terminate)) == (None, [])

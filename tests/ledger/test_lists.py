@@ -27,7 +27,7 @@ def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
     world.make_ready()
     assert misses(world, 1, 30, 60.9, 61) == ["ready", "ready", "ready", "lost"]
     machine = world.machine("c0")
-    assert (machine.ended_at, machine.reason) == (START + 61, "not listed any more")
+    assert (machine.progress.ended_at, machine.reason) == (START + 61, "not listed any more")
     assert machine.failure is None
     assert world.fleet().usage.machines == 0
 
@@ -122,7 +122,7 @@ def test_a_gone_machine_stays_gone_whatever_is_listed() -> None:
     world.lists(world.listed("c0", terminated=True))
     world.lists(world.listed("c0"))
     assert world.states() == {"c0": "terminated"}
-    assert world.machine("c0").ended_at == START
+    assert world.machine("c0").progress.ended_at == START
 
 
 @pytest.mark.parametrize("way", ["terminating", "exited", "failed"])
@@ -163,7 +163,7 @@ def test_a_lost_machine_that_is_listed_again_is_kept_if_it_may_be_at_work(
     machine = world.machine("c0")
     assert world.fleet().usage.machines == 1
     if handed_over:
-        assert (machine.state, machine.unverified) == (MachineState.ASSIGNED, True)
+        assert (machine.state, machine.work.unverified) == (MachineState.ASSIGNED, True)
         assert machine.due == world.now + 900.0
         assert world.intents(Terminate) == []
     else:
@@ -177,7 +177,7 @@ def test_a_lost_machine_may_be_seen_terminated_but_is_not_lost_twice() -> None:
     world = World()
     world.make_ready()
     misses(world, 1, 61, 200, 300)
-    assert world.machine("c0").ended_at == START + 61
+    assert world.machine("c0").progress.ended_at == START + 61
     world.lists(listed("i-c0", terminated=True))
     assert world.states() == {"c0": "terminated"}
 
@@ -186,9 +186,12 @@ def test_a_list_fills_in_image_and_launch_time_and_keeps_what_it_leaves_out() ->
     world = World()
     world.launch(1)
     world.lists(listed("i-c0", launch_time="t9"))
-    assert (world.machine("c0").image, world.machine("c0").launch_time) == ("ami-1", "t9")
+    assert (world.machine("c0").placement.image, world.machine("c0").placement.launch_time) == (
+        "ami-1",
+        "t9",
+    )
     world.lists(listed("i-c0", launch_time=""))
-    assert world.machine("c0").launch_time == "t9"
+    assert world.machine("c0").placement.launch_time == "t9"
 
 
 def test_a_list_that_tells_nothing_new_stores_nothing() -> None:
@@ -203,14 +206,18 @@ def test_our_id_with_an_unknown_call_is_possibly_assigned_and_never_surplus() ->
     world = World()
     world.lists(listed("i-9", call="lost-with-the-store", dollars=2.5))
     machine = world.machine("x-i-9")
-    assert (machine.state, machine.unverified, machine.handed_over) == (
+    assert (machine.state, machine.work.unverified, machine.work.handed_over) == (
         MachineState.ASSIGNED,
         True,
         True,
     )
-    assert (machine.assigned_at, machine.last_seen, machine.due) == (START, START, START + 60)
+    assert (machine.progress.assigned_at, machine.work.last_seen, machine.due) == (
+        START,
+        START,
+        START + 60,
+    )
     assert machine.reason == "its launch request is not in the store"
-    assert (machine.sku, machine.slot, machine.dollars_per_hour) == (GPU, -1, 2.5)
+    assert (machine.sku, machine.slot, machine.placement.dollars_per_hour) == (GPU, -1, 2.5)
     usage = world.fleet().usage
     assert (usage.machines, usage.dollars_per_hour, usage.by_quota["east/G"]) == (1, 2.5, 4)
     world.now += 60
@@ -278,7 +285,7 @@ def test_a_machine_beyond_slots_that_left_memory_is_possibly_at_work() -> None:
     world.state.drop(world.machine("c1"))
     world.lists(listed("i-c0"), listed("i-c1"))
     found = world.machine("x-i-c1")
-    assert (found.state, found.unverified) == (MachineState.ASSIGNED, True)
+    assert (found.state, found.work.unverified) == (MachineState.ASSIGNED, True)
 
 
 @pytest.mark.parametrize("sent", [True, False])

@@ -88,12 +88,12 @@ def test_attestation_boots_a_machine_and_believes_its_nonce() -> None:
     world.now += 40
     world.do(e.MachineAttested, MachineId("c0"), "hash-1")
     machine = world.machine("c0")
-    assert (machine.state, machine.since, machine.booted_at) == (
+    assert (machine.state, machine.since, machine.progress.booted_at) == (
         MachineState.BOOTED,
         START + 40,
         START + 40,
     )
-    assert (machine.nonce_hash, machine.agent_seen, machine.last_seen) == (
+    assert (machine.nonce_hash, machine.work.agent_seen, machine.work.last_seen) == (
         "hash-1",
         True,
         START + 40,
@@ -105,7 +105,7 @@ def test_attestation_again_brings_a_new_nonce_but_no_new_deadline() -> None:
     world.now += 200
     world.do(e.MachineAttested, MachineId("c0"), "hash-2")
     machine = world.machine("c0")
-    assert (machine.state, machine.nonce_hash, machine.booted_at) == (
+    assert (machine.state, machine.nonce_hash, machine.progress.booted_at) == (
         MachineState.BOOTED,
         "hash-2",
         START,
@@ -126,7 +126,7 @@ def test_stages_are_kept_and_prove_life_but_move_no_deadline() -> None:
     world.now += 30
     world.do(e.MachineReportedStage, MachineId("c0"), "driver")
     machine = world.machine("c0")
-    assert (machine.stage, machine.last_seen, machine.due) == (
+    assert (machine.progress.stage, machine.work.last_seen, machine.due) == (
         "driver",
         START + 30,
         START + 600.0,
@@ -138,12 +138,12 @@ def test_a_passed_gate_becomes_ready() -> None:
     world.now += 30
     world.do(e.HealthChecksReported, MachineId("c0"), True, "4 checks")
     machine = world.machine("c0")
-    assert (machine.state, machine.ready_at, machine.reason) == (
+    assert (machine.state, machine.progress.ready_at, machine.reason) == (
         MachineState.READY,
         START + 30,
         "4 checks",
     )
-    assert (machine.due, machine.last_seen) == (START + 330.0, START + 30)
+    assert (machine.due, machine.work.last_seen) == (START + 330.0, START + 30)
 
 
 def test_a_failed_gate_fails_the_machine_which_still_counts() -> None:
@@ -184,7 +184,7 @@ def test_a_word_from_the_machine_puts_its_silence_off(stage: str, silence: float
     world.now += 250
     world.do(e.MachineSeen, MachineId("c0"))
     machine = world.machine("c0")
-    assert (machine.last_seen, machine.due) == (START + 250, START + 250 + silence)
+    assert (machine.work.last_seen, machine.due) == (START + 250, START + 250 + silence)
     world.restart(100.0)
     assert world.machine("c0").due == START + 250 + silence + 100.0
     world.do(e.MachineSeen, MachineId("c0"))

@@ -79,7 +79,7 @@ def test_what_its_list_shows_of_most_machines_that_end_is_not_written() -> None:
     world.make_ready(1)
     asked(world, 1)
     shown(world)
-    assert world.machine("c0").provider_state == ""
+    assert world.machine("c0").termination.provider_state == ""
 
 
 def test_once_it_is_gone_it_is_reported_no_more() -> None:
@@ -98,4 +98,4 @@ def test_long_words_are_cut() -> None:
     asked(world, 3, "x" * 5000)
     shown(world, "running", "y" * 5000)
     machine = world.machine("c0")
-    assert (len(machine.terminate_error), len(machine.provider_state)) == (500, 500)
+    assert (len(machine.termination.error), len(machine.termination.provider_state)) == (500, 500)

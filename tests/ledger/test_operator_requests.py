@@ -49,7 +49,7 @@ def test_a_confirmed_orphan_is_ended_on_its_own_ground_and_once() -> None:
     assert (end.machine, end.reason_code) == (ORPHAN, TerminationReason.OPERATOR)
     world.carry_out()
     assert world.states() == {ORPHAN: "terminating"}
-    assert world.machine(ORPHAN).reason_code is TerminationReason.OPERATOR
+    assert world.machine(ORPHAN).termination.reason is TerminationReason.OPERATOR
     assert world.intents(Terminate) == []
 
 
@@ -161,7 +161,7 @@ def found_again() -> World:
         world.lists()
     world.now = START + 3000.0
     world.lists(listed("i-c0"))
-    assert world.machine("c0").unverified
+    assert world.machine("c0").work.unverified
     return world
 
 

@@ -44,12 +44,12 @@ def test_ready_machines_are_unconfirmed_until_they_speak() -> None:
     world.make_ready()
     world.queue(1)
     world.restart(10.0)
-    assert world.machine("c0").agent_seen is False
+    assert world.machine("c0").work.agent_seen is False
     assert world.intents(Assign) == []
     world.do(e.MachineSeen, MachineId("c0"))
-    assert not world.machine("c0").agent_seen  # a heartbeat is no proof of idleness
+    assert not world.machine("c0").work.agent_seen  # a heartbeat is no proof of idleness
     world.do(e.MachineSeen, MachineId("c0"), True)
-    assert world.machine("c0").agent_seen
+    assert world.machine("c0").work.agent_seen
     assert world.intents(Assign) == [Assign(MachineId("c0"), GPU_CLASS)]
 
 

@@ -61,7 +61,11 @@ def restored(world: World, *shown: e.ListedMachine, later: float = 121.0) -> Wor
 def test_no_machine_is_ended_that_may_have_been_assigned_since_the_backup(stage: str) -> None:
     world = restored(at(stage), UNKNOWN)
     machine = world.machine("c0")
-    assert (machine.state, machine.unverified, machine.handed_over) == ("assigned", True, True)
+    assert (machine.state, machine.work.unverified, machine.work.handed_over) == (
+        "assigned",
+        True,
+        True,
+    )
     assert "older than the machine" in machine.reason
     world.now += 4 * 3600.0
     assert world.intents(Terminate) == []
@@ -115,7 +119,11 @@ def test_nothing_silent_is_ended_while_github_has_not_shown_who_is_at_work(stage
     assert world.intents(ReadRunner) == []
     world.do(e.MachineMarkedUnverified, C0)
     machine = world.machine("c0")
-    assert (machine.state, machine.handed_over, machine.is_unverified) == ("assigned", True, True)
+    assert (machine.state, machine.work.handed_over, machine.is_unverified) == (
+        "assigned",
+        True,
+        True,
+    )
     history = world.ledger.take_changes().history
     assert NO_RUNNER_LIST_YET in {row.detail for row in history if row.record == "c0"}
     assert due(world) == []
@@ -143,9 +151,9 @@ def test_and_those_at_work_are_kept_whatever_number_their_registration_has(stage
         world.now += 3600.0
         assert world.carry_out().intents == (ReadRunner(C0),)
         # GitHub's answers about the known registration prove nothing about an unknown one.
-        assert world.machine("c0").runner is None
+        assert world.machine("c0").work.runner is None
     machine = world.machine("c0")
-    assert (machine.handed_over, machine.is_unverified) == (True, True)
+    assert (machine.work.handed_over, machine.is_unverified) == (True, True)
     # A job on a machine can poll like the agent. A machine without an attestation has no nonce to poll with.
     world.do(e.MachineSeen, C0, True)
     assert world.machine("c0").is_unverified == bool(machine.nonce_hash)
@@ -167,14 +175,18 @@ def test_a_machine_at_work_under_another_registration_proves_nothing_by_its_own(
         world.do(e.RunnerRead, C0, True, "the runner is absent")
     world.github_lists("ci-0badcafe-c0-2")
     machine = world.machine("c0")
-    assert (machine.runner, machine.reason) == (None, LISTED_AT_GITHUB)
-    assert (machine.finished_at, machine.finished_reads, machine.assigned_at) == (
+    assert (machine.work.runner, machine.reason) == (None, LISTED_AT_GITHUB)
+    assert (
+        machine.work.finished_at,
+        machine.work.finished_reads,
+        machine.progress.assigned_at,
+    ) == (
         None,
         0,
         world.now,
     )
     assert machine.due == world.now + 900.0
-    assert (machine.handed_over, machine.unverified) == (True, True)
+    assert (machine.work.handed_over, machine.work.unverified) == (True, True)
     assert world.runner(name).state is RunnerState.DONE
     assert world.state.idle_runners == {}
 
@@ -193,7 +205,10 @@ def test_a_machine_that_took_its_registration_has_no_other_whatever_names_there_
         world.do(e.RunnerListening, name)
     world.restart(AWAY)
     world.github_lists("ci-0badcafe-c0-7")
-    assert (world.machine(machine).runner, world.machine(machine).unverified) == (name, False)
+    assert (world.machine(machine).work.runner, world.machine(machine).work.unverified) == (
+        name,
+        False,
+    )
 
 
 def test_a_machine_that_was_given_a_job_and_asked_for_a_assignment_can_be_doubted_still() -> None:
@@ -201,7 +216,7 @@ def test_a_machine_that_was_given_a_job_and_asked_for_a_assignment_can_be_doubte
     world.make_ready(1)
     world.starts(1, world.register("c0"))
     world.do(e.MachineSeen, C0, True)
-    assert not world.machine("c0").handed_over
+    assert not world.machine("c0").work.handed_over
     world.restart(AWAY)
     world.now += 3600.0
     assert MarkUnverified(C0) in world.carry_out().intents
@@ -280,7 +295,11 @@ def test_a_ready_machine_is_believed_for_two_minutes_and_again_once_it_asks() ->
     assert world.states()["c0"] == "assigned"
     world.do(e.MachineSeen, C0, True)
     machine = world.machine("c0")
-    assert (machine.state, machine.unverified, machine.handed_over) == ("ready", False, False)
+    assert (machine.state, machine.work.unverified, machine.work.handed_over) == (
+        "ready",
+        False,
+        False,
+    )
     world.lists(listed("i-c0"), UNKNOWN)
     world.queue(1)
     assert [assignment.machine for assignment in world.intents(Assign)] == [C0]
@@ -337,7 +356,7 @@ def test_a_runner_that_github_names_shows_that_its_machine_has_a_assignment() ->
     world = at("launched")
     world.restart(AWAY)
     world.starts(1, "ci-0badcafe-c0-1")
-    assert (world.machine("c0").state, world.machine("c0").unverified) == ("assigned", True)
+    assert (world.machine("c0").state, world.machine("c0").work.unverified) == ("assigned", True)
     world.now += 4 * 3600.0
     assert world.intents(Terminate) == []
 
@@ -351,7 +370,7 @@ def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_
     world.now += 60.0
     # Since the backup another installation was taken over: new runners bear its id.
     world.github_lists("ci-01d01d01-c0-1")
-    assert (world.machine("c0").state, world.machine("c0").unverified) == ("assigned", True)
+    assert (world.machine("c0").state, world.machine("c0").work.unverified) == ("assigned", True)
     world.now += 4 * 3600.0
     assert world.intents(Terminate) == []
 
@@ -379,7 +398,7 @@ def test_a_job_on_a_registration_that_was_handed_to_nobody_proves_the_hand_over(
     name = world.register("c0")
     world.restart(AWAY)
     world.starts(1, name)
-    assert world.machine("c0").handed_over
+    assert world.machine("c0").work.handed_over
     world.now += 1000.0
     assert world.intents(Terminate) == []
     assert [one.machine for one in world.intents(ReadRunner)] == [C0]
@@ -392,12 +411,12 @@ def test_a_registration_that_github_keeps_as_busy_was_handed_over_unless_its_mac
     world.restart(AWAY)
     world.do(e.RunnerClosed, name, "busy without having been handed over")
     assert world.runner(name).state is RunnerState.DONE
-    assert world.machine("c0").handed_over
+    assert world.machine("c0").work.handed_over
     world.now += 1000.0
     assert world.intents(Terminate) == []
     # GitHub may be wrong: an agent that polls has no assignment.
     world.do(e.MachineSeen, C0, True)
-    assert not world.machine("c0").handed_over
+    assert not world.machine("c0").work.handed_over
 
 
 def test_a_machine_beyond_slots_that_left_memory_is_no_proof() -> None:
@@ -408,7 +427,7 @@ def test_a_machine_beyond_slots_that_left_memory_is_no_proof() -> None:
     world.restart(AWAY)
     shown = listed("i-c0"), listed("i-c1"), listed("i-d0", call="d")
     world.lists(*shown)
-    assert world.machine("x-i-c1").unverified
+    assert world.machine("x-i-c1").work.unverified
     world.now += 121.0
     world.lists(*shown)
     assert world.states()["d0"] == "ready"
@@ -428,19 +447,25 @@ def test_a_job_that_was_read_since_the_start_is_not_asked_about_again() -> None:
 def test_a_machine_that_asks_for_a_assignment_has_nothing_left_of_the_doubt() -> None:
     world = restored(at("launched"), UNKNOWN)
     doubted = world.machine("c0")
-    assert (doubted.assigned_at, doubted.last_seen) == (START + AWAY, None), "it has not spoken"
+    assert (doubted.progress.assigned_at, doubted.work.last_seen) == (START + AWAY, None), (
+        "it has not spoken"
+    )
     world.do(e.MachineSeen, C0, True)
     machine = world.machine("c0")
-    assert (machine.unverified, machine.handed_over) == (False, False)
-    assert (machine.runner, machine.assigned_at, machine.reason_code) == (None, None, None)
-    assert machine.ready_at == world.now
+    assert (machine.work.unverified, machine.work.handed_over) == (False, False)
+    assert (machine.work.runner, machine.progress.assigned_at, machine.termination.reason) == (
+        None,
+        None,
+        None,
+    )
+    assert machine.progress.ready_at == world.now
     assert machine.due == world.now + 300.0
 
 
 def test_and_one_that_was_ready_before_has_been_for_as_long() -> None:
     world = restored(at("ready"), UNKNOWN)
     world.do(e.MachineSeen, C0, True)
-    assert world.machine("c0").ready_at == START
+    assert world.machine("c0").progress.ready_at == START
 
 
 def test_a_machine_of_an_unknown_call_stays_possibly_at_work_when_it_asks() -> None:
@@ -448,14 +473,18 @@ def test_a_machine_of_an_unknown_call_stays_possibly_at_work_when_it_asks() -> N
     world.lists(UNKNOWN)
     world.do(e.MachineSeen, MachineId("x-i-9"), True)
     machine = world.machine("x-i-9")
-    assert (machine.state, machine.unverified, machine.handed_over) == ("assigned", True, True)
+    assert (machine.state, machine.work.unverified, machine.work.handed_over) == (
+        "assigned",
+        True,
+        True,
+    )
 
 
 def test_one_that_was_handed_its_registration_keeps_it_when_it_asks() -> None:
     world = World()
     world.ready()
     world.do(e.MachineSeen, C0, True)
-    assert world.machine("c0").handed_over
+    assert world.machine("c0").work.handed_over
 
 
 def test_a_hand_over_that_is_taken_back_is_due_when_a_ready_one_would_be() -> None:
@@ -463,9 +492,9 @@ def test_a_hand_over_that_is_taken_back_is_due_when_a_ready_one_would_be() -> No
     world.make_ready(1)
     world.restart(AWAY)
     world.do(e.RunnerClosed, world.register("c0"), "busy")
-    assert world.machine("c0").handed_over
+    assert world.machine("c0").work.handed_over
     world.do(e.MachineSeen, C0, True)
-    assert world.machine("c0").handed_over is False
+    assert world.machine("c0").work.handed_over is False
     assert world.machine("c0").due == world.now + 300.0
 
 
@@ -498,7 +527,7 @@ def test_a_job_on_a_registration_before_its_machine_s_last_proves_nothing_of_tha
     world.do(e.RunnerDeregistered, first, "its job is gone")
     world.register("c0")
     world.starts(1, first)
-    assert not world.machine("c0").handed_over
+    assert not world.machine("c0").work.handed_over
 
 
 def test_a_job_on_a_registration_whose_machine_left_memory_proves_nothing() -> None:
@@ -535,16 +564,16 @@ def test_a_assignment_that_the_backup_shows_as_not_fetched_may_have_been_fetched
     world.make_ready(1)
     world.register("c0")
     restored(world, UNKNOWN, later=119.0)
-    assert not world.machine("c0").handed_over  # its agent has a moment to poll
+    assert not world.machine("c0").work.handed_over  # its agent has a moment to poll
     world.now += 2.0
     world.lists(listed("i-c0"), UNKNOWN)
-    assert world.machine("c0").handed_over
+    assert world.machine("c0").work.handed_over
     world.now += 1000.0
     assert world.intents(Terminate) == []
     assert ReadRunner(C0) in world.intents(ReadRunner)
     # Its own agent asks for the assignment: it was not fetched after all.
     world.do(e.MachineSeen, C0, True)
-    assert not world.machine("c0").handed_over
+    assert not world.machine("c0").work.handed_over
 
 
 def test_a_assignment_whose_agent_asked_since_the_start_is_never_doubted() -> None:
@@ -555,7 +584,7 @@ def test_a_assignment_whose_agent_asked_since_the_start_is_never_doubted() -> No
     world.do(e.MachineSeen, C0, True)
     world.now += 121.0
     world.lists(listed("i-c0"), UNKNOWN)
-    assert not world.machine("c0").handed_over
+    assert not world.machine("c0").work.handed_over
 
 
 def test_what_came_at_the_moment_of_the_start_is_not_doubted() -> None:
@@ -592,7 +621,7 @@ def test_what_an_operator_clears_up_at_once_still_shows_that_the_store_is_old() 
     world.now += 121.0
     world.lists(listed("i-c0"), UNKNOWN)
     machine = world.machine("c0")
-    assert (machine.state, machine.unverified) == ("assigned", True)
+    assert (machine.state, machine.work.unverified) == ("assigned", True)
 
 
 def test_a_list_of_registrations_that_comes_in_pieces_is_read_with_its_last_one() -> None:

@@ -31,13 +31,18 @@ def test_a_assignment_is_recorded_before_it_is_registered() -> None:
         START + 5,
         "c0",
     )
-    assert (machine.state, machine.runner, machine.tries, machine.assigned_at) == (
+    assert (
+        machine.state,
+        machine.work.runner,
+        machine.work.tries,
+        machine.progress.assigned_at,
+    ) == (
         MachineState.ASSIGNED,
         name,
         1,
         START + 5,
     )
-    assert not machine.handed_over
+    assert not machine.work.handed_over
     assert world.state.idle_runners == {GPU_CLASS: 1}
     assert world.state.deregistrable == {GPU_CLASS: {name: runner}}
 
@@ -50,8 +55,8 @@ def test_a_machine_gets_a_second_registration_without_a_new_assignment() -> None
     world.now += 5
     second = world.name("c0")
     machine = world.machine("c0")
-    assert (second, machine.runner, machine.tries) == ("ci-0badcafe-c0-2", second, 2)
-    assert (machine.assigned_at, machine.handed_over) == (START, True)
+    assert (second, machine.work.runner, machine.work.tries) == ("ci-0badcafe-c0-2", second, 2)
+    assert (machine.progress.assigned_at, machine.work.handed_over) == (START, True)
 
 
 def test_a_assignment_that_was_fetched_and_never_acknowledged_is_supply_for_three_minutes() -> None:
@@ -85,13 +90,13 @@ def test_registered_handed_over_and_acknowledged() -> None:
     assert (runner.state, runner.github_id) == (RunnerState.REGISTERED, 7)
     world.now += 1
     world.do(e.RunnerHandedOver, name)
-    assert (runner.handed_over_at, machine.handed_over) == (START + 1, True)
+    assert (runner.handed_over_at, machine.work.handed_over) == (START + 1, True)
     assert world.state.deregistrable == {}
     world.now += 1
     world.do(e.RunnerListening, name)
     assert (runner.state, runner.listening_at) == (RunnerState.LISTENING, START + 2)
     assert runner.retry_at == START + 182.0
-    assert machine.last_seen == START + 2
+    assert machine.work.last_seen == START + 2
     world.now += 1
     world.do(e.RunnerListening, name)
     assert (runner.listening_at, runner.since) == (START + 2, START + 2)
@@ -129,8 +134,12 @@ def test_a_failed_registration_becomes_ready_the_machine_and_holds_its_scope(
     world.now += 2
     world.do(e.RunnerRegistrationFailed, name, FailureClass.UNKNOWN, "503", world.now + retry_in)
     machine, runner = world.machine("c0"), world.runner(name)
-    assert (machine.state, machine.runner, machine.assigned_at) == (MachineState.READY, None, None)
-    assert (machine.tries, machine.since) == (1, START + 2)
+    assert (machine.state, machine.work.runner, machine.progress.assigned_at) == (
+        MachineState.READY,
+        None,
+        None,
+    )
+    assert (machine.work.tries, machine.since) == (1, START + 2)
     assert (runner.state, runner.reason) == (RunnerState.DONE, "unknown: 503")
     assert world.state.cooldowns["register:org:acme"] == Cooldown(
         "register:org:acme", world.now + held, 1, "unknown: 503"
@@ -160,7 +169,11 @@ def test_a_withdrawn_registration_leaves_its_machine_ready() -> None:
     world.now += 1
     world.do(e.RunnerDeregistered, name, "204")
     assert (runner.state, runner.reason) == (RunnerState.DONE, "204")
-    assert (machine.state, machine.runner, machine.ready_at) == (MachineState.READY, None, START)
+    assert (machine.state, machine.work.runner, machine.progress.ready_at) == (
+        MachineState.READY,
+        None,
+        START,
+    )
     assert (machine.reason, +world.state.deregistering) == ("204", {})
 
 
@@ -194,7 +207,10 @@ def test_an_older_registration_takes_no_machine_from_a_newer_one() -> None:
     first = world.register(world.make_ready()[0])
     second = world.name("c0")
     world.do(e.RunnerDeregistered, first, "204")
-    assert (world.runner(first).state, world.machine("c0").runner) == (RunnerState.DONE, second)
+    assert (world.runner(first).state, world.machine("c0").work.runner) == (
+        RunnerState.DONE,
+        second,
+    )
     assert world.states() == {"c0": "assigned"}
 
 

@@ -219,4 +219,4 @@ def test_a_name_from_outside_the_scopes_marks_no_machine_of_a_restored_store() -
     world.observe(2, JobState.IN_PROGRESS, repository="stranger/widgets", runner_name=name)
     assert world.machine(machine) == before
     world.observe(3, JobState.IN_PROGRESS, repository="acme/widgets", runner_name=name)
-    assert world.machine(machine).unverified
+    assert world.machine(machine).work.unverified

@@ -18,10 +18,11 @@ from autoscaler.model.plan import DeregisterRunner, Launch, MarkUnverified, Term
 from autoscaler.model.runners import Runner
 from tests.ledger.builders import GPU, World, failure, idle, listed
 from tests.ledger.test_interruptions import at_work, notice, opted_in, vanish
+from tests.model.test_changes import PARTS
 from tests.planner.fleets import EAST
 
 DAY = 86_400.0
-NO_TIMES_OF_OURS = {"queued_at", "started_at", "interrupted_at", "agent_seen"}
+NO_TIMES_OF_OURS = {"queued_at", "started_at", "interruption.at", "work.agent_seen"}
 """GitHub's, and what a notice says of a time to come."""
 OF_THE_NOTICE: dict[type, set[str]] = {Rerun: {"taken_at"}}
 
@@ -29,7 +30,9 @@ OF_THE_NOTICE: dict[type, set[str]] = {Rerun: {"taken_at"}}
 @pytest.mark.parametrize("record", [LaunchRequest, Job, Machine, Rerun, Runner])
 def test_every_time_has_happened_or_is_to_come(record: type) -> None:
     names = {field.name for field in fields(record)}
-    times = {name for name in names if name.endswith(("_at", "since", "_seen", "due"))}
+    if record is Machine:
+        names |= {f"{part}.{field.name}" for part in PARTS for field in fields(PARTS[part])}
+    times = {name for name in names if name.endswith(("_at", ".at", "since", "_seen", "due"))}
     assert times - NO_TIMES_OF_OURS - OF_THE_NOTICE.get(record, set()) == {
         *HAPPENED[record],
         *TO_COME[record],
@@ -75,7 +78,7 @@ def test_a_call_of_the_backup_was_sent_after_it_and_its_machine_may_be_at_work()
     assert world.states() == {"c0": "failed"}
     world.lists(listed("i-c0"))
     found = world.machine("x-i-c0")
-    assert (found.state, found.unverified) == ("assigned", True)
+    assert (found.state, found.work.unverified) == ("assigned", True)
     world.now += 4 * 3600.0
     assert world.intents(Terminate) == []
 
@@ -163,10 +166,10 @@ def test_a_restart_brings_no_scheduled_change_forward() -> None:
     world = World()
     (machine,) = world.make_ready()
     in_ten_days = world.now + 10 * DAY
-    noticed = (EAST, world.machine(machine).provider_id, NoticeKind.SCHEDULED_CHANGE)
+    noticed = (EAST, world.machine(machine).placement.provider_id, NoticeKind.SCHEDULED_CHANGE)
     world.do(e.MachineNoticed, *noticed, in_ten_days, "retire")
     world.restart(60.0)
-    assert world.machine(machine).interrupted_at == in_ten_days
+    assert world.machine(machine).interruption.at == in_ten_days
 
 
 def sent_before_the_backup(slots: int = 1, *found: str) -> World:

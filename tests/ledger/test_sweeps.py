@@ -37,8 +37,8 @@ def lists_at(world: World, *moments: float, complete: bool = True) -> list[str]:
 def test_a_list_binds_the_machines_of_a_lost_answer_to_the_lowest_slots() -> None:
     world = unknown(3)
     world.lists(listed("i-1"), listed("i-2"), complete=False)
-    assert [world.machine(f"c{n}").provider_id for n in range(3)] == ["i-1", "i-2", None]
-    assert world.machine("c0").launch_time == "t0"
+    assert [world.machine(f"c{n}").placement.provider_id for n in range(3)] == ["i-1", "i-2", None]
+    assert world.machine("c0").placement.launch_time == "t0"
     assert world.call().state is LaunchRequestState.UNKNOWN
 
 
@@ -121,7 +121,7 @@ def test_a_written_off_slot_takes_the_machine_that_turns_up_after_all() -> None:
     world.now = START + 250
     world.lists(listed("i-1"))
     machine = world.machine("c0")
-    assert (machine.state, machine.provider_id, machine.failure) == (
+    assert (machine.state, machine.placement.provider_id, machine.failure) == (
         MachineState.LAUNCHED,
         "i-1",
         None,
@@ -141,7 +141,7 @@ def test_a_late_answer_to_bound_slots_binds_nothing_more() -> None:
     world.lists(listed("i-2"))
     world.do(e.LaunchRequestSent, LaunchRequestId("c"))
     world.answer("c", "i-1", "i-2")
-    assert [world.machine(f"c{n}").provider_id for n in range(2)] == ["i-2", "i-1"]
+    assert [world.machine(f"c{n}").placement.provider_id for n in range(2)] == ["i-2", "i-1"]
     assert world.call().failure is None
 
 
@@ -170,7 +170,7 @@ def test_a_machine_beyond_its_calls_slots_is_surplus(extra: int) -> None:
     for number in range(extra):
         surplus = world.machine(f"x-i-{number}")
         assert (surplus.state, surplus.slot, surplus.due) == (MachineState.FAILED, -1, world.now)
-        assert (surplus.handed_over, surplus.unverified) == (False, False)
+        assert (surplus.work.handed_over, surplus.work.unverified) == (False, False)
         assert surplus.reason == "beyond its launch request's slots"
     assert world.fleet().usage.machines == 1 + extra
     assert {end.machine for end in world.intents(Terminate)} == {f"x-i-{n}" for n in range(extra)}

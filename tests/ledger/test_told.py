@@ -37,7 +37,7 @@ OLD = InstallationId("01d01d01")
 
 
 def provider_id(world: World) -> Any:
-    return world.machine("c0").provider_id
+    return world.machine("c0").placement.provider_id
 
 
 def test_a_notice_is_told_with_the_provider_s_words_or_without() -> None:
@@ -142,7 +142,7 @@ def test_a_machine_whose_unknown_runner_github_names() -> None:
     rows = each(world, lambda: world.starts(1, "ci-0badcafe-c0-1"))
     older = "the store is older than the machine: it may have been assigned since"
     assert (61.0, "machine", "c0", "assigned", older) in rows
-    assert world.machine("c0").assigned_at == world.now
+    assert world.machine("c0").progress.assigned_at == world.now
 
 
 def test_a_confirmed_orphan() -> None:
@@ -230,7 +230,7 @@ def test_a_machine_that_was_taken_without_a_notice_was_there_when_it_last_spoke(
     )
     rows = each(world, lambda: world.lists(shown, complete=False))
     assert rows[0] == (101.0, "machine", "c0", "interrupted", f"spot_interruption: {reason}")
-    assert world.machine("c0").interrupted_at == START + 20.0
+    assert world.machine("c0").interruption.at == START + 20.0
 
 
 def test_a_notice_without_words() -> None:

@@ -56,7 +56,7 @@ def ended_by_itself_as_an_event_tells(world: World, name: str) -> None:
 
 
 def notice(world: World, machine: MachineId, kind: NoticeKind) -> None:
-    known = world.machine(machine).provider_id
+    known = world.machine(machine).placement.provider_id
     world.do(e.MachineNoticed, EAST, known, kind, world.now, "shutting-down")
     world.do(e.TerminationRequested, machine, TerminationReason.INTERRUPTED, kind.value)
 

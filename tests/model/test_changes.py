@@ -9,16 +9,52 @@ from autoscaler.model.changes import Record, copied
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import (
+    Interruption,
+    Machine,
+    Placement,
+    Progress,
+    Termination,
+    WorkEvidence,
+)
 from autoscaler.model.runners import Runner
+
+PARTS: dict[str, type[Any]] = {
+    "placement": Placement,
+    "progress": Progress,
+    "work": WorkEvidence,
+    "termination": Termination,
+    "interruption": Interruption,
+}
 
 
 @pytest.mark.parametrize("kind", [Job, LaunchRequest, Machine, Runner, Rerun])
 def test_a_copy_has_every_field_of_its_record_and_a_life_of_its_own(kind: type[Record]) -> None:
     names = [field.name for field in fields(kind)]
     values: dict[str, Any] = {name: f"value of {name}" for name in names}
-    record = kind(**values)
+    record = kind(**values | _parts(kind))
     copy = copied(record)
     assert (type(copy), copy is record, copy == record) == (kind, False, True)
-    setattr(record, names[-1], "another")
-    assert [getattr(copy, name) for name in names] == [f"value of {name}" for name in names]
+    for name in names:
+        setattr(record, name, "another")
+    assert copy == kind(**values | _parts(kind))
+
+
+def test_a_change_to_a_part_of_a_machine_leaves_the_copy_as_it_was() -> None:
+    parts = _parts(Machine)
+    values: dict[str, Any] = {field.name: "" for field in fields(Machine)}
+    machine = Machine(**values | parts)
+    copy = copied(machine)
+    for part in parts.values():
+        for field in fields(part):
+            setattr(part, field.name, "another")
+    assert copy == Machine(**values | _parts(Machine))
+
+
+def _parts(kind: type[Record]) -> dict[str, Any]:
+    """Return parts of a machine with a value in every field; nothing for other records."""
+    return {
+        name: part(**{field.name: f"value of {field.name}" for field in fields(part)})
+        for name, part in PARTS.items()
+        if kind is Machine
+    }

@@ -114,7 +114,7 @@ def test_a_failed_slot_counts_only_if_a_machine_is_bound_to_it() -> None:
     (slot,) = (world.machine(m) for m in world.send(1))
     slot.state = MachineState.FAILED
     assert not slot.occupies
-    slot.provider_id = ProviderMachineId("i-1")
+    slot.placement.provider_id = ProviderMachineId("i-1")
     assert slot.occupies
 
 

@@ -150,7 +150,7 @@ def _question(intent: ReadJob | ReadRun, now: float) -> e.Event:
 
 def next_name(ledger: Ledger, machine: MachineId) -> RunnerName:
     """The name of a machine's next registration."""
-    tries = ledger.state.machines[machine].tries
+    tries = ledger.state.machines[machine].work.tries
     return runner_name("ci", InstallationId("0badcafe"), machine, tries + 1)
 
 

@@ -58,7 +58,7 @@ class Run:
     def start(self, machine: MachineId) -> None:
         """The machine takes its assignment and GitHub gives it the oldest job."""
         world = self.world
-        name = world.machine(machine).runner
+        name = world.machine(machine).work.runner
         assert name is not None
         world.do(e.RunnerRegistered, name, 1)
         world.do(e.RunnerHandedOver, name)

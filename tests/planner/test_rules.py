@@ -240,21 +240,21 @@ class FleetMachine(RuleBasedStateMachine):
         self.ledger.apply(e.MachinesListed(self.now, EAST, self.now - 1.0, complete, tuple(listed)))
 
     def bound(self) -> list[Machine]:
-        return [m for m in self.state.machines.values() if m.provider_id is not None]
+        return [m for m in self.state.machines.values() if m.placement.provider_id is not None]
 
     def _listed(self, machine: Machine, terminated: bool) -> e.ListedMachine:
-        assert machine.provider_id is not None
+        assert machine.placement.provider_id is not None
         return e.ListedMachine(
-            machine.provider_id,
+            machine.placement.provider_id,
             self.catalogue.installations.own,
             machine.launch_request,
             machine.sku,
             terminated,
-            machine.instance_type,
-            machine.zone,
+            machine.placement.instance_type,
+            machine.placement.zone,
             CapacityType.ON_DEMAND,
-            machine.dollars_per_hour,
-            machine.quota_usage,
+            machine.placement.dollars_per_hour,
+            machine.placement.quota_usage,
             "ami-1",
             "t",
         )
@@ -325,7 +325,7 @@ class FleetMachine(RuleBasedStateMachine):
         leaving = [
             m
             for m in self.in_state(MachineState.ASSIGNED)
-            if m.handed_over and not self.is_busy(m.id)
+            if m.work.handed_over and not self.is_busy(m.id)
         ]
         if leaving:
             machine = data.draw(st.sampled_from(leaving))
@@ -336,7 +336,7 @@ class FleetMachine(RuleBasedStateMachine):
         assigned = self.in_state(MachineState.ASSIGNED)
         if assigned:
             machine = data.draw(st.sampled_from(assigned))
-            finished = machine.handed_over and not self.is_busy(machine.id)
+            finished = machine.work.handed_over and not self.is_busy(machine.id)
             self.ledger.apply(e.RunnerRead(self.now, machine.id, finished, "asked"))
 
     @rule(
@@ -440,15 +440,15 @@ class FleetMachine(RuleBasedStateMachine):
             if machine.state is MachineState.TERMINATING:
                 continue
             if intent.reason_code in UNASSIGNED_REASONS:
-                assert not machine.handed_over
+                assert not machine.work.handed_over
             if intent.reason_code is TerminationReason.EXITED:
                 assert machine.state is MachineState.EXITED
             if intent.reason_code is TerminationReason.OPERATOR:
-                assert machine.unverified
+                assert machine.work.unverified
             if self.is_busy(machine.id) and machine.state is not MachineState.EXITED:
                 assert intent.reason_code is TerminationReason.LIFETIME
-                assert machine.assigned_at is not None
-                assert self.now - machine.assigned_at >= 86400.0
+                assert machine.progress.assigned_at is not None
+                assert self.now - machine.progress.assigned_at >= 86400.0
 
     @invariant()
     def same_fleet_same_plan(self) -> None:
@@ -512,7 +512,7 @@ class FleetMachine(RuleBasedStateMachine):
         slots = Counter(
             (m.launch_request, m.slot)
             for m in self.state.machines.values()
-            if m.provider_id and m.slot >= 0
+            if m.placement.provider_id and m.slot >= 0
         )
         assert all(count == 1 for count in slots.values())
 

@@ -126,7 +126,7 @@ def test_a_machine_is_ended_once_whatever_the_grounds() -> None:
     assert ends(world) == [("a0", "deadline")]
     assert ends(alive(world)) == [("a0", "max_age")]
     world.carry_out()
-    assert world.machine("a0").reason_code is TerminationReason.MAX_AGE
+    assert world.machine("a0").termination.reason is TerminationReason.MAX_AGE
 
 
 def cut(world: World) -> list[CancelLaunchRequest | Launch]:
@@ -214,7 +214,7 @@ def test_a_ready_machine_of_the_minimum_outlives_many_idle_times() -> None:
     for _ in range(5):
         world.now += 600
         assert ends(alive(world)) == []
-    assert world.machine(MachineId("a0")).ready_at == START
+    assert world.machine(MachineId("a0")).progress.ready_at == START
 
 
 def test_an_older_call_loses_only_what_the_younger_left() -> None:

@@ -56,7 +56,7 @@ async def test_a_boot_wave_gets_through_though_others_of_the_account_ask_without
             await asyncio.sleep(0.01)
 
     for machine in controller.state.machines.values():
-        machine.launch_time = ""  # each needs the next list
+        machine.placement.launch_time = ""  # each needs the next list
     asking = [asyncio.create_task(ask(number)) for number in range(STRANGERS)]
     await asyncio.sleep(1.0)
     watching = asyncio.create_task(controller.poller.run())

@@ -22,7 +22,7 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.interruptions import Rerun, RerunOutcome, RerunState
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines import Machine, MachineState, Placement
 from autoscaler.model.runners import Runner, RunnerState
 
 # Surrogates included: GitHub's JSON can hold lone ones.
@@ -128,12 +128,14 @@ def machine(
         provider=ProviderName("us-east-1"),
         launch_request=LaunchRequestId(of),
         slot=0,
+        created_at=at,
         state=state,
         since=at,
-        created_at=at,
-        dollars_per_hour=1.25,
-        quota_usage=(("us-east-1/G", 4),),
-        provider_id=None if provider_id is None else ProviderMachineId(provider_id),
+        placement=Placement(
+            dollars_per_hour=1.25,
+            quota_usage=(("us-east-1/G", 4),),
+            provider_id=None if provider_id is None else ProviderMachineId(provider_id),
+        ),
     )
 
 

@@ -232,7 +232,7 @@ async def test_a_machine_that_was_taken_from_its_runner_is_loaded_for_a_day(
 ) -> None:
     """GitHub may name the job that it ran only then: a controller that was restarted must know it."""
     taken = machine("m", MachineState.TERMINATED, 10.0, of="c")
-    taken.taken_at = 10.0
+    taken.interruption.taken_at = 10.0
     await store.commit(
         [
             call("c", LaunchRequestState.SETTLED, 10.0),

@@ -103,7 +103,9 @@ class Invariants:
         """Whether it bears the store's id, or is in the store from before another id was taken over."""
         if instance.installation in (STRANGER, self._store.installations.own):
             return instance.installation != STRANGER
-        return any(machine.provider_id == instance.id for machine in self._store.of_kind(Machine))
+        return any(
+            machine.placement.provider_id == instance.id for machine in self._store.of_kind(Machine)
+        )
 
     def _check_caps(self, order: dict[str, object]) -> None:
         keys, count = order["offerings"], order["count"]

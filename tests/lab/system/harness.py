@@ -166,7 +166,7 @@ def wrong_slots(lab: Laboratory) -> list[str]:
     ]
     taken = Counter((m.launch_request, m.slot) for m in records.machines)
     found += [f"slot {slot} is there {count} times" for slot, count in taken.items() if count > 1]
-    bound = Counter(str(machine.provider_id) for machine in records.machines)
+    bound = Counter(str(machine.placement.provider_id) for machine in records.machines)
     found += [
         f"{one.id} is bound {bound[one.id]} times"
         for one in lab.ec2.instances
@@ -246,5 +246,5 @@ def _ended(job: Job) -> bool:
 
 def _lives(machine: Machine) -> bool:
     if machine.state is MachineState.FAILED:
-        return machine.provider_id is not None
+        return machine.placement.provider_id is not None
     return machine.state is not MachineState.TERMINATED

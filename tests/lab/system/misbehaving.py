@@ -148,7 +148,7 @@ class Outcome:
     def machine(self, sku: str) -> Machine:
         """The record of the one that misbehaved."""
         name = self.misdeeds[sku].instance_id
-        (found,) = (one for one in self.records.machines if one.provider_id == name)
+        (found,) = (one for one in self.records.machines if one.placement.provider_id == name)
         return found
 
     def counted(self, sku: str, since: float, until: float) -> list[Counter[str]]:

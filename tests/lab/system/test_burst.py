@@ -53,7 +53,7 @@ async def _ended_well(lab: Laboratory) -> None:
 
 def _longest_wait(records: Records) -> float:
     """From ready to registered, the longest of all machines; in lab seconds."""
-    ready = {machine.id: machine.ready_at for machine in records.machines}
+    ready = {machine.id: machine.progress.ready_at for machine in records.machines}
     waits = []
     for runner in records.runners:
         at = ready[runner.machine]

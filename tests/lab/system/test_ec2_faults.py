@@ -165,7 +165,7 @@ async def test_a_machine_that_never_runs_for_want_of_capacity_is_made_up_for_els
     assert [(one.instance_type, one.zone == ZONES[0]) for one in served] == [
         ("g5.2xlarge", False)
     ] * 2
-    told = {one.provider_id: one for one in _machines(lab, "stillborn")}
+    told = {one.placement.provider_id: one for one in _machines(lab, "stillborn")}
     assert {told[one.id].failure for one in dead} == {FailureClass.CAPACITY}  # type: ignore[index]
     assert all(code in told[one.id].reason for one in dead)  # type: ignore[index]
 
@@ -274,7 +274,7 @@ async def test_a_volume_limit_is_shown_as_such_and_waited_for(lab: Laboratory) -
     await _run(lab, jobs)
     dead, served = _instances(lab, "volumes")
     assert (dead.running_at, served.running_at is None) == (None, False)
-    machine = next(one for one in _machines(lab, "volumes") if one.provider_id == dead.id)
+    machine = next(one for one in _machines(lab, "volumes") if one.placement.provider_id == dead.id)
     assert machine.failure is FailureClass.QUOTA
     assert code in machine.reason
 

@@ -78,13 +78,17 @@ async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again(
         await until(replaced, PATIENCE, lab.controller.log_end)
         await until(lambda: again() and len(lab.github.jobs) == 7, PATIENCE, lab.controller.log_end)
         assert [len(runs_of(lab, sku)) for sku in names] == [2, 2, 2, 1]
-        (first,) = (one for one in machines(lab, "warm") if one.provider_id == ready.id)
-        assert first.reason_code is TerminationReason.INTERRUPTED
-        assert first.interruption is NoticeKind.REBALANCE_RECOMMENDATION
-        (taken,) = (one for one in machines(lab, "quiet") if one.taken_at is not None)
-        stopped = [one.exit_reason for one in machines(lab, "again") if one.taken_at is not None]
+        (first,) = (one for one in machines(lab, "warm") if one.placement.provider_id == ready.id)
+        assert first.termination.reason is TerminationReason.INTERRUPTED
+        assert first.interruption.kind is NoticeKind.REBALANCE_RECOMMENDATION
+        (taken,) = (one for one in machines(lab, "quiet") if one.interruption.taken_at is not None)
+        stopped = [
+            one.work.exit_reason
+            for one in machines(lab, "again")
+            if one.interruption.taken_at is not None
+        ]
         assert stopped == [ExitReason.STOPPED]
-        assert taken.interruption is NoticeKind.SPOT_INTERRUPTION
+        assert taken.interruption.kind is NoticeKind.SPOT_INTERRUPTION
         (poison,) = log_lines(lab, "notice_set_aside")
         assert poison["excerpt"] == "{not an event}"
         await until(lambda: len(lab.ec2.events) == 0, PATIENCE, lab.controller.log_end)

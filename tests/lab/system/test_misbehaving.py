@@ -53,9 +53,9 @@ async def outcome(moto: MotoProcess) -> AsyncIterator[Outcome]:
             samples,
             lab.github.runners,
             {
-                instances[one.provider_id]: history_of(lab, one.id, "console")
+                instances[one.placement.provider_id]: history_of(lab, one.id, "console")
                 for one in records.machines
-                if one.provider_id in instances
+                if one.placement.provider_id in instances
             },
         )
 
@@ -75,7 +75,7 @@ async def test_a_misbehaving_machine_ends_as_designed_and_in_time(
     assert machine.failure is story.failure
     if story.kind is Misbehaviour.FAILS_HEALTH_CHECKS:
         return  # it powers off while it is being ended: either may come first
-    assert machine.reason_code is story.reason_code
+    assert machine.termination.reason is story.reason_code
     assert instance.reason is not None
     assert instance.reason[0] == (BY_ITSELF if story.reason_code is None else BY_USER)[0]
 
@@ -164,7 +164,7 @@ async def test_a_reboot_after_the_assignment_is_refused(
     deed = outcome.misdeeds["reboots-handed"]
     assert deed.attestations > 10
     assert deed.exits == 0
-    assert outcome.machine("reboots-handed").tries == 1
+    assert outcome.machine("reboots-handed").work.tries == 1
 
 
 async def test_a_reboot_during_the_job_sends_nothing_more(outcome: Outcome) -> None:

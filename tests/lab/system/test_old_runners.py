@@ -47,8 +47,8 @@ async def test_an_image_that_is_too_old_costs_a_machine_a_job_until_it_is_replac
     assert [one.conclusion for one in jobs] == ["success"] * 4
     assert [len(one.starts) for one in jobs] == [1] * 4
     machines = read_records(lab).machines
-    refused = [m for m in machines if m.exit_reason is ExitReason.VERSION_DEPRECATED]
-    assert {machine.runner_version for machine in refused} == {OLD}
+    refused = [m for m in machines if m.work.exit_reason is ExitReason.VERSION_DEPRECATED]
+    assert {machine.progress.runner_version for machine in refused} == {OLD}
     # One for each job, and a probe where the host is so slow that five minutes pass.
     assert 1 <= len(refused) <= 5
     assert len([one for one in lab.ec2.instances if one.tags[SKU_TAG] == "gpu"]) <= 9

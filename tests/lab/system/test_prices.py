@@ -63,7 +63,7 @@ async def test_prices_are_read_kept_and_used(lab: Laboratory) -> None:
     await until(lambda: bool(pushed.starts), PATIENCE, lab.controller.log_end)
     await costs(lab, SPOT)
     (machine,) = (one for one in read_records(lab).machines if one.state is MachineState.ASSIGNED)
-    assert machine.dollars_per_hour == ON_DEMAND, "in the limit"
+    assert machine.placement.dollars_per_hour == ON_DEMAND, "in the limit"
     lab.github.end(pushed)
     await until(lambda: bool(pushed.conclusion), PATIENCE, lab.controller.log_end)
 
@@ -97,6 +97,6 @@ async def test_without_leave_to_read_prices_the_kept_ones_serve_and_jobs_run(
     assert "AccessDeniedException" in refused[0]["error"]
     assert refused[0]["in_use"] == {"cache": 1}
     newest = list(read_records(lab).machines)[-1]
-    assert newest.dollars_per_hour == ON_DEMAND
+    assert newest.placement.dollars_per_hour == ON_DEMAND
     await at_rest(lab, PATIENCE)
     assert lab.wrong_jobs() == []

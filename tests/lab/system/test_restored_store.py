@@ -55,7 +55,9 @@ class StaysOn:
         if said.step != "exit" or not self.wanted or said.machine in self.spared:
             return True
         self.wanted -= 1
-        known = {machine.id: machine.provider_id for machine in read_records(self.lab).machines}
+        known = {
+            machine.id: machine.placement.provider_id for machine in read_records(self.lab).machines
+        }
         instance = str(known[said.machine])  # type: ignore[index]
         await self.lab.hang(instance)
         self.hung.append(instance)
@@ -198,7 +200,9 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         await until(lambda: not lab.left(), PATIENCE, lab.controller.log_end)
         await until(lambda: not _open_machines(lab), PATIENCE, lab.controller.log_end)
         assert await operator.unverified() == []
-        reason_codes = {str(m.provider_id): m.reason_code for m in read_records(lab).machines}
+        reason_codes = {
+            str(m.placement.provider_id): m.termination.reason for m in read_records(lab).machines
+        }
         assert {reason_codes[one] for one in ear.hung} == {TerminationReason.OPERATOR}
         # Nobody else was ended by us: each powered itself off after its job.
         assert {
@@ -248,4 +252,4 @@ async def _lost(moto: MotoProcess) -> None:
 
 
 def _open_machines(lab: Laboratory) -> set[str]:
-    return {str(one.provider_id) for one in read_records(lab).machines if one.occupies}
+    return {str(one.placement.provider_id) for one in read_records(lab).machines if one.occupies}

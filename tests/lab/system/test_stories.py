@@ -83,7 +83,7 @@ def _ended_for(lab: Laboratory, sku: str, reason_code: TerminationReason) -> lis
     return [
         one
         for one in _machines(lab, sku)
-        if one.state is MachineState.TERMINATED and one.reason_code is reason_code
+        if one.state is MachineState.TERMINATED and one.termination.reason is reason_code
     ]
 
 
@@ -190,7 +190,7 @@ async def test_a_cancelled_jobs_machine_goes_back_idle_without_a_registration(
         lab.controller.log_end,
     )
     (machine,) = _machines(lab, "cancelled")
-    assert machine.tries == 0
+    assert machine.work.tries == 0
     assert cancelled.starts == []
 
 
@@ -201,10 +201,10 @@ async def test_a_ready_machine_is_replaced_at_its_age_and_never_assigned(lab: La
         lab.controller.log_end,
     )
     old = _ended_for(lab, "aged", TerminationReason.MAX_AGE)[0]
-    assert old.tries == 0
-    assert old.ready_at is not None
-    assert old.ended_at is not None
-    assert old.ended_at - old.ready_at >= 180.0
+    assert old.work.tries == 0
+    assert old.progress.ready_at is not None
+    assert old.progress.ended_at is not None
+    assert old.progress.ended_at - old.progress.ready_at >= 180.0
     await until(lambda: len(_ready(lab, "aged")) == 1, PATIENCE, lab.controller.log_end)
     assert _ready(lab, "aged")[0].id != old.id
 
@@ -218,10 +218,10 @@ async def test_a_machine_past_its_lifetime_is_ended_whatever_it_does(
         lab.controller.log_end,
     )
     (machine,) = _machines(lab, "lifetime")
-    assert machine.runner == pushed["lifetime"][0].starts[0]
-    assert machine.assigned_at is not None
-    assert machine.ended_at is not None
-    assert machine.ended_at - machine.assigned_at >= 240.0
+    assert machine.work.runner == pushed["lifetime"][0].starts[0]
+    assert machine.progress.assigned_at is not None
+    assert machine.progress.ended_at is not None
+    assert machine.progress.ended_at - machine.progress.assigned_at >= 240.0
 
 
 async def test_more_jobs_than_all_offerings_hold_run_one_after_the_other(
