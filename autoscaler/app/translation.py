@@ -21,13 +21,14 @@ from autoscaler.model.catalogue import (
     LaunchOption,
     Offering,
     OperatingSystem,
+    Rate,
 )
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2 import instance_types
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Bucket, CanaryImage, Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import CanaryImage, Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.throttle import RESOURCE_BUCKETS
 from autoscaler.providers.ec2.user_data import render_user_data
 from autoscaler.server.settings import Address, ServerSettings, TlsFiles
@@ -183,8 +184,8 @@ def _quotas(configuration: config.Configuration, provider: str) -> dict[str, int
     return {key.removeprefix(mine): n for key, n in of_all.items() if key.startswith(mine)}
 
 
-def _buckets(given: Mapping[str, TokenBucket]) -> dict[str, Bucket]:
-    return {api: Bucket(one.burst, one.per_second) for api, one in given.items()}
+def _buckets(given: Mapping[str, TokenBucket]) -> dict[str, Rate]:
+    return {api: Rate(one.burst, one.per_second) for api, one in given.items()}
 
 
 def _ec2_skus(

@@ -191,6 +191,10 @@ class Rate:
     burst: int
     per_second: float
 
+    def __post_init__(self) -> None:
+        if self.burst < 1 or self.per_second <= 0:
+            raise ValueError("a token bucket's burst must be at least 1, and its refill above 0")
+
     def refilled(self, level: float, elapsed: Seconds) -> float:
         """Return the level after `elapsed`: at most the burst. A negative `elapsed` counts as 0."""
         return min(float(self.burst), level + max(0.0, elapsed) * self.per_second)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from autoscaler.model.catalogue import Rate
 from lab.ec2.query import Ec2Error
 
 THROTTLED = "RequestLimitExceeded"
@@ -20,14 +21,6 @@ TERMINATING = "instances terminated"
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
-    """Holds so many tokens at most, and so many come back each lab second."""
-
-    capacity: float
-    refill: float
-
-
-@dataclass(frozen=True, slots=True)
 class RequestLimits:
     """As EC2 publishes them. `requests` are APIs with a size of their own.
 
@@ -35,21 +28,21 @@ class RequestLimits:
     draws on the bucket of RunInstances.
     """
 
-    requests: Mapping[str, Bucket] = field(
+    requests: Mapping[str, Rate] = field(
         default_factory=lambda: {
-            "CreateTags": Bucket(100, 10),
-            "RunInstances": Bucket(5, 2),
-            "StartInstances": Bucket(5, 2),
-            "TerminateInstances": Bucket(100, 5),
+            "CreateTags": Rate(100, 10),
+            "RunInstances": Rate(5, 2),
+            "StartInstances": Rate(5, 2),
+            "TerminateInstances": Rate(100, 5),
         }
     )
-    reading: Bucket = Bucket(100, 20)
-    listing: Bucket = Bucket(50, 10)
-    mutating: Bucket = Bucket(50, 5)
-    launched: Bucket = Bucket(1000, 2)
-    terminated: Bucket = Bucket(1000, 20)
+    reading: Rate = field(default=Rate(100, 20))
+    listing: Rate = field(default=Rate(50, 10))
+    mutating: Rate = field(default=Rate(50, 5))
+    launched: Rate = field(default=Rate(1000, 2))
+    terminated: Rate = field(default=Rate(1000, 20))
 
-    def bucket(self, api: str) -> Bucket:
+    def bucket(self, api: str) -> Rate:
         """The size of one bucket, by API or by one of this module's names."""
         known = {LISTING: self.listing, LAUNCHING: self.launched, TERMINATING: self.terminated}
         if api in known:
@@ -104,8 +97,8 @@ class Throttling:
         if self._limits is None:
             return
         bucket, now = self._limits.bucket(api), self._now()
-        level = self._levels.setdefault(api, _Level(bucket.capacity, now))
-        level.tokens = min(bucket.capacity, level.tokens + (now - level.at) * bucket.refill)
+        level = self._levels.setdefault(api, _Level(bucket.burst, now))
+        level.tokens = bucket.refilled(level.tokens, now - level.at)
         level.at = now
         if level.tokens < tokens:
             self.refused[api] += 1

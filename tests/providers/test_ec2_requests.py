@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
-from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
+from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem, Rate
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
@@ -20,7 +20,7 @@ from autoscaler.providers.ec2.requests import (
     template_of,
 )
 from autoscaler.providers.ec2.rows import ImageRow
-from autoscaler.providers.ec2.settings import Bucket, Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 
 SKU = Ec2Sku(
     name=SkuName("linux.g5"),
@@ -206,5 +206,5 @@ def test_settings_that_ec2_would_refuse_are_refused_here() -> None:
     with pytest.raises(ValueError, match="fit into a tag"):
         replace(SETTINGS, fleet="")
     with pytest.raises(ValueError, match="at least 1"):
-        Bucket(0, 1)
+        Rate(0, 1)
     assert "hello" not in repr(SKU)

@@ -6,11 +6,11 @@ import pytest
 
 from autoscaler import config
 from autoscaler.app.translation import ec2_settings, offering_problems
-from autoscaler.model.catalogue import CapacityType, OperatingSystem
+from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.instance_types import Prices
-from autoscaler.providers.ec2.settings import Bucket, Ec2Settings
+from autoscaler.providers.ec2.settings import Ec2Settings
 
 TEXT = """
 fleet: ci
@@ -67,8 +67,8 @@ def test_the_accounts_own_buckets(tmp_path: Path) -> None:
         "resource_buckets: {CreateFleet: {burst: 9000, per_second: 10.5}}"
     )
     made = provider_settings(tmp_path, more)
-    assert made.request_buckets == {"CreateFleet": Bucket(5, 2)}
-    assert made.resource_buckets == {"CreateFleet": Bucket(9000, 10.5)}
+    assert made.request_buckets == {"CreateFleet": Rate(5, 2)}
+    assert made.resource_buckets == {"CreateFleet": Rate(9000, 10.5)}
 
 
 def test_a_region_that_aws_lists_needs_no_prices_of_the_operators(tmp_path: Path) -> None:

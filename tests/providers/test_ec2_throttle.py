@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from autoscaler.model.catalogue import Rate
 from autoscaler.model.identifiers import Seconds
-from autoscaler.providers.ec2.settings import Bucket
 from autoscaler.providers.ec2.throttle import (
     RESOURCE_BUCKETS,
     Throttle,
@@ -28,16 +28,16 @@ from tests.providers.doubles import ManualClock
         ("TerminateInstances", 100, 5),
     ],
 )
-def test_requests_have_ec2s_published_sizes(api: str, capacity: float, refill: float) -> None:
-    assert request_bucket(api, {}) == Bucket(capacity, refill)
-    assert request_bucket(api, {api: Bucket(7, 7)}) == Bucket(7, 7)
+def test_requests_have_ec2s_published_sizes(api: str, capacity: int, refill: float) -> None:
+    assert request_bucket(api, {}) == Rate(capacity, refill)
+    assert request_bucket(api, {api: Rate(7, 7)}) == Rate(7, 7)
 
 
 def test_machines_have_ec2s_published_sizes() -> None:
-    assert {"TerminateInstances": Bucket(1000, 20)} == RESOURCE_BUCKETS
+    assert {"TerminateInstances": Rate(1000, 20)} == RESOURCE_BUCKETS
     assert resource_bucket("DescribeInstances", {}) is None
     assert resource_bucket("CreateFleet", {}) is None
-    assert resource_bucket("CreateFleet", {"CreateFleet": Bucket(9, 9)}) == Bucket(9, 9)
+    assert resource_bucket("CreateFleet", {"CreateFleet": Rate(9, 9)}) == Rate(9, 9)
 
 
 async def test_a_burst_passes_and_then_one_call_a_refill() -> None:
@@ -63,7 +63,7 @@ async def test_a_thousand_machines_pass_and_then_twenty_a_second() -> None:
 
 async def test_a_call_larger_than_its_bucket_waits_for_a_full_one() -> None:
     clock = ManualClock()
-    throttle = Throttle(clock, resources={"CreateFleet": Bucket(10, 1)})
+    throttle = Throttle(clock, resources={"CreateFleet": Rate(10, 1)})
     await throttle.admit("CreateFleet", 1000)
     await throttle.admit("CreateFleet", 1000)
     assert clock.slept == pytest.approx([10.0])
@@ -83,7 +83,7 @@ async def test_each_api_has_buckets_of_its_own() -> None:
 
 async def test_a_bucket_refills_to_its_capacity_and_no_further() -> None:
     clock = ManualClock()
-    throttle = Throttle(clock, {"CreateFleet": Bucket(2, 1)})
+    throttle = Throttle(clock, {"CreateFleet": Rate(2, 1)})
     for _ in range(2):
         await throttle.admit("CreateFleet")
     clock.time += 3600
@@ -96,7 +96,7 @@ async def test_a_bucket_refills_to_its_capacity_and_no_further() -> None:
 
 async def test_a_refusal_empties_the_bucket() -> None:
     clock = ManualClock()
-    throttle = Throttle(clock, {"CreateFleet": Bucket(50, 0.5)})
+    throttle = Throttle(clock, {"CreateFleet": Rate(50, 0.5)})
     throttle.refused("CreateFleet")
     await throttle.admit("CreateFleet")
     assert clock.slept == [2.0]
@@ -149,7 +149,7 @@ async def test_a_call_that_waits_already_keeps_a_back_off_that_begins_meanwhile(
         lambda: throttle.refused("CreateFleet", 45.0),
         lambda: throttle.refused("DescribeInstances", 90.0),
     )
-    throttle = Throttle(clock, {"CreateFleet": Bucket(1, 0.1)})
+    throttle = Throttle(clock, {"CreateFleet": Rate(1, 0.1)})
     await throttle.admit("CreateFleet")
     began = clock.time
     await throttle.admit("CreateFleet")

@@ -25,7 +25,6 @@ from autoscaler.model.catalogue import (
     LaunchRate,
     Offering,
     OperatingSystem,
-    Rate,
 )
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass, FailureScope
@@ -107,10 +106,7 @@ class Ec2Provider:
         """The rate limit of CreateFleet. The planner keeps it, so that requests do not wait here."""
         requests = request_bucket("CreateFleet", self._settings.request_buckets)
         machines = resource_bucket("CreateFleet", self._settings.resource_buckets)
-        return LaunchRate(
-            Rate(int(requests.capacity), requests.refill),
-            Rate(int(machines.capacity), machines.refill) if machines is not None else None,
-        )
+        return LaunchRate(requests, machines)
 
     @property
     def believes_documents(self) -> bool:

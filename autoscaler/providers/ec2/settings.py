@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
+from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.instance_types import Prices
@@ -54,18 +54,6 @@ class Ec2Sku:
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
-    """A token bucket: `capacity` requests or resources at once, `refill` more each second."""
-
-    capacity: float
-    refill: float
-
-    def __post_init__(self) -> None:
-        if self.capacity < 1 or self.refill <= 0:
-            raise ValueError("a bucket's capacity must be at least 1, and its refill above 0")
-
-
-@dataclass(frozen=True, slots=True)
 class Timeouts:
     """How long one request to AWS may take, in real seconds.
 
@@ -112,8 +100,8 @@ class Ec2Settings:
         default_factory=dict
     )
     quotas: Mapping[str, int] = field(default_factory=dict)
-    request_buckets: Mapping[str, Bucket] = field(default_factory=dict)
-    resource_buckets: Mapping[str, Bucket] = field(default_factory=dict)
+    request_buckets: Mapping[str, Rate] = field(default_factory=dict)
+    resource_buckets: Mapping[str, Rate] = field(default_factory=dict)
     timeouts: Timeouts = Timeouts()
 
     def after_takeover(self, taken: InstallationId) -> "Ec2Settings":

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.model.backoff import Backoff
+from autoscaler.model.catalogue import Rate
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.providers.ec2.settings import Bucket
 
-MUTATING = Bucket(50, 5)
-READING = Bucket(100, 20)
+MUTATING = Rate(50, 5)
+READING = Rate(100, 20)
 
-REQUEST_BUCKETS: Mapping[str, Bucket] = {
+REQUEST_BUCKETS: Mapping[str, Rate] = {
     "CreateFleet": MUTATING,
-    "CreateTags": Bucket(100, 10),
-    "RunInstances": Bucket(5, 2),
-    "StartInstances": Bucket(5, 2),
-    "TerminateInstances": Bucket(100, 5),
+    "CreateTags": Rate(100, 10),
+    "RunInstances": Rate(5, 2),
+    "StartInstances": Rate(5, 2),
+    "TerminateInstances": Rate(100, 5),
 }
 """Requests by API, per account and region (EC2 Developer Guide, "Request throttling").
 
@@ -29,17 +29,17 @@ terraform-aws-github-runner see fewer than ten a second, which can be configured
 always paged here; unpaged and unfiltered, its bucket would be 50 and 10.
 """
 
-RESOURCE_BUCKETS: Mapping[str, Bucket] = {"TerminateInstances": Bucket(1000, 20)}
+RESOURCE_BUCKETS: Mapping[str, Rate] = {"TerminateInstances": Rate(1000, 20)}
 """Machines in requests by API (same page). CreateFleet is not listed, so there is no bucket for it. That
 of RunInstances, 1000 and 2, would delay a fleet with 2.4 jobs a second."""
 
-SPARING = Bucket(5, 5)
+SPARING = Rate(5, 5)
 """For Service Quotas and the Price List, whose limits are not published. They get few calls."""
 
 BACKOFF = Backoff(1.0, 60.0)
 
 
-def request_bucket(api: str, given: Mapping[str, Bucket]) -> Bucket:
+def request_bucket(api: str, given: Mapping[str, Rate]) -> Rate:
     """Return the bucket of an API's requests: the account's own if it is configured."""
     known = given.get(api) or REQUEST_BUCKETS.get(api)
     if known is not None:
@@ -49,7 +49,7 @@ def request_bucket(api: str, given: Mapping[str, Bucket]) -> Bucket:
     return READING if api.startswith(("Describe", "Get")) else MUTATING
 
 
-def resource_bucket(api: str, given: Mapping[str, Bucket]) -> Bucket | None:
+def resource_bucket(api: str, given: Mapping[str, Rate]) -> Rate | None:
     """Return the bucket of the machines in an API's requests; None if they are not limited."""
     return given.get(api) or RESOURCE_BUCKETS.get(api)
 
@@ -58,15 +58,15 @@ def resource_bucket(api: str, given: Mapping[str, Bucket]) -> Bucket | None:
 class _Level:
     """The tokens in a bucket at a time; a negative number is reserved by waiting calls."""
 
-    bucket: Bucket
+    bucket: Rate
     tokens: float
     at: Instant
 
     def take(self, count: float, now: Instant) -> Seconds:
         """Take at most a full bucket of tokens, and return the seconds to wait for them."""
         self._refill(now)
-        self.tokens -= min(count, self.bucket.capacity)
-        return max(0.0, -self.tokens / self.bucket.refill)
+        self.tokens -= min(count, self.bucket.burst)
+        return max(0.0, -self.tokens / self.bucket.per_second)
 
     def drain(self, now: Instant) -> None:
         """Empty the bucket, because EC2 throttled a call."""
@@ -74,8 +74,7 @@ class _Level:
         self.tokens = min(self.tokens, 0.0)
 
     def _refill(self, now: Instant) -> None:
-        refilled = self.tokens + (now - self.at) * self.bucket.refill
-        self.tokens = min(self.bucket.capacity, refilled)
+        self.tokens = self.bucket.refilled(self.tokens, now - self.at)
         self.at = now
 
 
@@ -93,8 +92,8 @@ class Throttle:
     def __init__(
         self,
         clock: Clock,
-        requests: Mapping[str, Bucket] | None = None,
-        resources: Mapping[str, Bucket] | None = None,
+        requests: Mapping[str, Rate] | None = None,
+        resources: Mapping[str, Rate] | None = None,
     ) -> None:
         self._clock = clock
         self._requests = requests or {}
@@ -140,8 +139,8 @@ class Throttle:
         known = self._back_offs.get(api)
         return 0.0 if known is None else known.until - self._clock.now()
 
-    def _level(self, kind: str, api: str, bucket: Bucket) -> _Level:
+    def _level(self, kind: str, api: str, bucket: Rate) -> _Level:
         key = (kind, api)
         if key not in self._levels:
-            self._levels[key] = _Level(bucket, bucket.capacity, self._clock.now())
+            self._levels[key] = _Level(bucket, bucket.burst, self._clock.now())
         return self._levels[key]

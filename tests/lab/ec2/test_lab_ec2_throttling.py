@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from botocore.exceptions import ClientError
 
+from autoscaler.model.catalogue import Rate
 from lab.ec2.query import Ec2Error
 from lab.ec2.throttling import (
     LAUNCHING,
     LISTING,
     PUBLISHED,
-    Bucket,
     RequestLimits,
     Throttling,
 )
@@ -96,7 +96,7 @@ def test_without_limits_nothing_is_refused_and_setting_them_fills_the_buckets() 
     assert admitted(throttling, 500, Action="RunInstances") == 500
     throttling.limits = PUBLISHED
     assert admitted(throttling, 500, Action="RunInstances") == 5
-    throttling.limits = RequestLimits(requests={"RunInstances": Bucket(7, 1)})
+    throttling.limits = RequestLimits(requests={"RunInstances": Rate(7, 1)})
     assert admitted(throttling, 500, Action="RunInstances") == 7
     throttling.limits = None
     throttling.launch(10_000)
@@ -104,7 +104,7 @@ def test_without_limits_nothing_is_refused_and_setting_them_fills_the_buckets() 
 
 
 async def test_a_throttled_fleet_is_refused_whole_and_its_token_stays_free(ec2: Fixture) -> None:
-    ec2.lab.throttling.limits = RequestLimits(requests={"CreateFleet": Bucket(1, 0.1)})
+    ec2.lab.throttling.limits = RequestLimits(requests={"CreateFleet": Rate(1, 0.1)})
     assert len(launched(await ec2.fleet(1, ClientToken="t-1"))) == 1
     with pytest.raises(ClientError) as error:
         await ec2.fleet(1, ClientToken="t-2")
@@ -117,7 +117,7 @@ async def test_a_throttled_fleet_is_refused_whole_and_its_token_stays_free(ec2: 
 
 
 async def test_launches_and_ends_draw_on_the_buckets_of_instances(ec2: Fixture) -> None:
-    ec2.lab.throttling.limits = RequestLimits(launched=Bucket(4, 1), terminated=Bucket(3, 1))
+    ec2.lab.throttling.limits = RequestLimits(launched=Rate(4, 1), terminated=Rate(3, 1))
     names = launched(await ec2.fleet(4))
     with pytest.raises(ClientError, match="RequestLimitExceeded"):
         await ec2.fleet(1)
@@ -132,7 +132,7 @@ async def test_launches_and_ends_draw_on_the_buckets_of_instances(ec2: Fixture) 
 async def test_a_repeated_token_launches_nothing_and_takes_no_instances_bucket(
     ec2: Fixture,
 ) -> None:
-    ec2.lab.throttling.limits = RequestLimits(launched=Bucket(2, 0.001))
+    ec2.lab.throttling.limits = RequestLimits(launched=Rate(2, 0.001))
     answers = await asyncio.gather(*(ec2.fleet(2, ClientToken="t-3") for _ in range(4)))
     assert len({tuple(launched(one)) for one in answers}) == 1
     assert len(ec2.lab.instances) == 2

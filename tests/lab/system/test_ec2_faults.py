@@ -13,13 +13,13 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.ledger.lists import ABSENCE_CONFIRMED_AFTER
-from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.catalogue import CapacityType, Rate
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
 from lab.ec2.instances import Instance, Pool
 from lab.ec2.moto import MotoProcess
-from lab.ec2.throttling import Bucket, RequestLimits
+from lab.ec2.throttling import RequestLimits
 from lab.github.records import Job as PushedJob
 from lab.laboratory import LabFleet, Laboratory
 from tests.lab.system.harness import (
@@ -202,7 +202,7 @@ async def test_capacity_storms_and_throttling_break_no_cap_and_skip_no_option(
     lab: Laboratory,
 ) -> None:
     pools = _pools(["g5.xlarge", "g6.xlarge"], SPOT, ON_DEMAND)
-    lab.ec2.throttling.limits = RequestLimits(requests={"CreateFleet": Bucket(1, 0.02)})
+    lab.ec2.throttling.limits = RequestLimits(requests={"CreateFleet": Rate(1, 0.02)})
     jobs = _push(lab, "storm", 30)
     chance = random.Random(SEED)
     for _ in range(10):
