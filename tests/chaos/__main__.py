@@ -1,6 +1,6 @@
-"""`make chaos SEEDS=10000`: play seeds and tell what they came to; or play one schedule's file again.
+"""`make chaos SEEDS=10000`: play seeds and print the results, or replay the schedule in a file.
 
-Exit status: 0 without a violation, 1 with one, 2 for a mistake in what was asked, 130 after Ctrl-C.
+Exit status: 0 without a violation, 1 with one, 2 for wrong arguments, 130 after Ctrl-C.
 """
 
 import argparse
@@ -27,11 +27,11 @@ from tests.chaos.trial import Outcome, play
 FOUND = Path(".cache/chaos")
 MISTAKEN = 2
 SHRUNK = 3
-"""How many failing seeds are shrunk: one bug fails many."""
+"""Maximum number of failing seeds to shrink, because one bug fails many."""
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status."""
+    """Run the command, and return its exit status."""
     options = _options(arguments)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     quiet()
@@ -85,9 +85,9 @@ def _play(console: Console, options: argparse.Namespace) -> int:
 
             campaign(seeds, figures, options.processes, each, options.until_found)
     finally:
-        console.print(figures.told())
+        console.print(figures.summary())
     for outcome in figures.bad[:SHRUNK]:
-        _tell_shrunk(console, outcome, options)
+        _print_shrunk(console, outcome, options)
     return 1 if figures.bad else 0
 
 
@@ -103,7 +103,7 @@ def _replay(console: Console, path: Path) -> int:
     return 1 if outcome.violations else 0
 
 
-def _tell_shrunk(console: Console, outcome: Outcome, options: argparse.Namespace) -> None:
+def _print_shrunk(console: Console, outcome: Outcome, options: argparse.Namespace) -> None:
     wanted = kind_of(outcome.violations[0])
     small = shrink(
         schedule_of(outcome.seed),
@@ -116,7 +116,7 @@ def _tell_shrunk(console: Console, outcome: Outcome, options: argparse.Namespace
 
 
 def kept(schedule: Schedule, path: Path) -> str:
-    """Keep a schedule in a file; how to play it again, or why it is not kept."""
+    """Write a schedule to a file. Return the command that replays it, or the error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(schedule.to_json())
@@ -126,7 +126,7 @@ def kept(schedule: Schedule, path: Path) -> str:
 
 
 def kind_of(violation: str) -> str:
-    """A violation without its names and numbers: what stays the same while a schedule shrinks."""
+    """Return a violation without names and numbers, which change while a schedule shrinks."""
     return re.sub(r"\S*\d\S*", "#", violation)
 
 

@@ -1,4 +1,4 @@
-"""Planted bugs, each a patch: is each found, and how soon?
+"""Checks that the seeds find each planted bug, and how soon. Each bug is a patch.
 
     python -m tests.chaos.bugs [--keep] [NAME ...]        NAME as in patches/NAME.patch
 
@@ -6,7 +6,7 @@ A patch is applied to a copy of the package in a temporary folder, where the see
 process of its own. The checkout is not touched; the shrunken schedules lie in .cache/chaos.
 patches/NAME.json is one that was found so, and is played again by the tests; `--keep` writes it.
 
-Exit status: 0 if every bug was found, 1 if not, 2 for a name that there is not, 130 after Ctrl-C.
+Exit status: 0 if every bug was found, 1 if not, 2 for an unknown name, 130 after Ctrl-C.
 """
 
 import argparse
@@ -37,7 +37,7 @@ _SHRUNK = re.compile(r"^seed (\d+), shrunk to (\d+) events: (.*)$", re.MULTILINE
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """What became of one planted bug. `events` is the length of the shrunk schedule."""
+    """The result for one planted bug. `events` is the length of the shrunk schedule."""
 
     name: str
     found: bool
@@ -49,7 +49,7 @@ class Hunt:
 
 
 def names() -> list[str]:
-    """Every planted bug."""
+    """Return the names of all planted bugs."""
     return sorted(path.stem for path in PATCHES.glob("*.patch"))
 
 
@@ -62,14 +62,14 @@ def hunt(name: str, tries: int = 200, folder: Path = FOUND) -> Hunt:
     with planted(name) as copy:
         options = ["--until-found", "--seeds", str(WITHIN), "--tries", str(tries)]
         done = play_in(copy, *options, "--folder", str(copy / "found"))
-        told = _SHRUNK.search(done.stdout)
-        seed, events, violation = told.groups() if told is not None else ("-1", "0", "")
+        printed = _SHRUNK.search(done.stdout)
+        seed, events, violation = printed.groups() if printed is not None else ("-1", "0", "")
         folder.mkdir(parents=True, exist_ok=True)
         for path in (copy / "found").glob("*.json"):
             shutil.copy(path, folder / f"{name}.json")
     took = time.monotonic() - began
     output = done.stdout + done.stderr
-    return Hunt(name, told is not None, int(seed), int(events), violation, took, output)
+    return Hunt(name, printed is not None, int(seed), int(events), violation, took, output)
 
 
 @contextmanager
@@ -107,12 +107,14 @@ def play_in(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit status."""
+    """Run the command, and return its exit status."""
     parser = argparse.ArgumentParser(prog="make chaos-bugs", description=f"Known: {names()}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the bugs to plant (default: all)")
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="which ones; all, if none is named"
+        "--keep",
+        action="store_true",
+        help="write the shrunken schedules to patches/, for the tests",
     )
-    parser.add_argument("--keep", action="store_true", help="keep what finds them for the tests")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(names()):
         parser.error(f"no such bug: {', '.join(sorted(unknown))}; there are {', '.join(names())}")

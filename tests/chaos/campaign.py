@@ -1,7 +1,4 @@
-"""Many seeds on several processes, and the figures they come to.
-
-It decides in which order seeds are played and when to stop, never what is a violation.
-"""
+"""Plays many seeds on several processes, and counts the results."""
 
 import gc
 import logging
@@ -34,7 +31,7 @@ INTERRUPTED = 130
 
 @dataclass
 class Figures:
-    """What all seeds so far came to."""
+    """The counted results of all seeds so far."""
 
     seeds: int = 0
     events: int = 0
@@ -44,7 +41,7 @@ class Figures:
     bad: list[Outcome] = field(default_factory=list)
 
     def count(self, outcome: Outcome) -> None:
-        """Take one seed in."""
+        """Count the result of one seed."""
         self.seeds += 1
         self.events += outcome.events
         self.jobs += outcome.jobs
@@ -53,8 +50,8 @@ class Figures:
         if outcome.violations:
             self.bad.append(outcome)
 
-    def told(self) -> str:
-        """For a person."""
+    def summary(self) -> str:
+        """Return a readable summary."""
         violations = sum(len(outcome.violations) for outcome in self.bad)
         lines = [
             f"{self.seeds:,} seeds, {self.jobs:,} jobs, {self.events:,} events, "
@@ -75,10 +72,10 @@ def campaign(
     each: Callable[[Outcome], None] = lambda _: None,
     until_found: bool = False,
 ) -> None:
-    """Play the seeds and count each in `figures`; then `each` hears of it.
+    """Play the seeds, count each in `figures`, and call `each` with its outcome.
 
-    Stops at the first violation if `until_found`. Whatever ends it sooner, as Ctrl-C, is the
-    caller's to answer, and the figures are those of the seeds played so far.
+    Stops at the first violation if `until_found`. After an exception such as Ctrl-C, the figures are
+    those of the seeds played so far.
     """
     for outcome in _outcomes(seeds, processes, 1 if until_found else _AT_ONCE):
         figures.count(outcome)
@@ -102,7 +99,7 @@ def _outcomes(seeds: range, processes: int, at_once: int) -> Iterator[Outcome]:
                 return
             yield from waiting.popleft().result()
     finally:
-        # What is being played now is nobody's to wait for.
+        # Do not wait for seeds that are being played.
         for worker in set(active_children()) - others:
             worker.kill()
         pool.shutdown(cancel_futures=True)
@@ -116,7 +113,7 @@ def play_some(seeds: range) -> list[Outcome]:
 
 
 def set_up_process() -> None:
-    """Ctrl-C is the parent's to answer; what is logged is nobody's to read."""
+    """Ignore Ctrl-C, which the parent handles, and turn off logging."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     quiet()
     # A run's garbage is small, and is collected after it.
@@ -124,9 +121,9 @@ def set_up_process() -> None:
 
 
 def stop_by_signals() -> None:
-    """Take SIGTERM for Ctrl-C, and Ctrl-C though a shell ignores it: no process is to outlive this.
+    """Raise KeyboardInterrupt on SIGTERM and SIGINT, even if the shell ignores SIGINT.
 
-    Only the first counts: a second one must not break off what the first began to clear up.
+    Only the first signal counts, so that a second one does not interrupt the cleanup.
     """
     for number in _STOPS:
         signal.signal(number, _stop)

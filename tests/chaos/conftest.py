@@ -1,4 +1,4 @@
-"""Chaos without a line for each refusal."""
+"""Turns off logging in the chaos tests."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The fleet that the chaos befalls: four SKUs, two providers, caps that pinch."""
+"""The fleet of the chaos runs: four SKUs and two providers, with tight limits."""
 
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import (

@@ -1,4 +1,4 @@
-"""From a seed to a schedule: which jobs come, and which faults befall them. The only chance there is."""
+"""Makes a schedule of jobs and faults from a seed. Only this module draws random numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,13 +10,13 @@ from tests.chaos.fleet import LABELS
 
 JOBS = (50, 60)
 LASTS: Seconds = 7200.0
-"""When the last fault is over."""
+"""The time at which the last fault ends."""
 
 AFTERWARDS: Seconds = LASTS + 4000.0
-"""When jobs come once more: no hold is left, and the operator has been there."""
+"""The time of the last jobs: nothing is on hold any more, and the operator has come."""
 
 FIRST_BACKUP: Seconds = 180.0
-"""When a backup is made at the earliest: machines boot and work by then."""
+"""Earliest time of a backup: machines boot and run jobs by then."""
 
 WIDGETS, GADGETS = REPOSITORY, "acme/gadgets"
 
@@ -24,10 +24,10 @@ KINDS = (6, 11)
 K = FaultKind
 
 LISTS_EVERY = 5
-"""Every so many seeds GitHub's lists are read, which doubles what a seed costs."""
+"""The controller reads GitHub's lists in every n-th seed only, because that doubles the CPU time."""
 
 NEED_LISTS = (K.WEBHOOK_VANISHED, K.STALE_JOB, K.STORE_RESTORED, K.STORE_LOST)
-"""Kinds that nothing else heals: each of these seeds has one of them, and no other seed has."""
+"""Kinds that only lists repair. Each seed with lists has one of them, and no other seed has any."""
 
 
 APART = (
@@ -36,21 +36,21 @@ APART = (
     K.END_IGNORED,
     K.WRONG_ANSWERS,
 )
-"""Kinds that are drawn by a generator of their own: a new one leaves every other fault and job of a
-seed as they are, and the kept schedules of the planted bugs with them."""
+"""Kinds with a random generator of their own. A new kind here changes no other fault or job of a seed,
+and so keeps the stored schedules of the planted bugs valid."""
 
 HEALED_BY_LISTS = (K.WRONG_ANSWERS,)
-"""Those of them that nothing else heals: only seeds whose lists are read have any."""
+"""The kinds of `APART` that only lists repair. Only seeds with lists have them."""
 
 APART_SHARE = 0.2
-"""The part of the seeds that has a kind of `APART`; the share of the others is about the same."""
+"""The share of the seeds that have a kind of `APART`. It is about the same for other kinds."""
 
 _REWOUND = (K.STORE_RESTORED, K.STORE_LOST)
 
 
 @dataclass(frozen=True, slots=True)
 class Habit:
-    """How a kind comes: how often, for how long, how many of what it concerns, and its target."""
+    """The ranges of a kind: how often, for how long, every n-th request or machine, and its target."""
 
     times: tuple[int, int] = (1, 2)
     lasts: tuple[float, float] = (300.0, 1800.0)
@@ -116,7 +116,7 @@ HABITS: Mapping[FaultKind, Habit] = {
 
 
 def schedule_of(seed: int) -> Schedule:
-    """What happens in this seed's world, always the same."""
+    """Return the schedule of a seed, always the same."""
     random = Random(seed)
     lists = seed % LISTS_EVERY == 0
     drawn = [k for k in FaultKind if k not in (*NEED_LISTS, *APART)]
@@ -138,14 +138,14 @@ def schedule_of(seed: int) -> Schedule:
     jobs += _afterwards(Random(f"{seed} afterwards"), len(jobs))
     for fault in [fault for fault in faults if fault.kind is K.WRONG_ANSWERS]:
         jobs += _at_work_unseen(fault, len(jobs))
-        faults += _nobody_says_so(fault)
+        faults += _unreported(fault)
     jobs += _of_new_repositories(Random(f"{seed} new"), len(jobs))
     faults.sort(key=lambda fault: (fault.at, fault.kind))
     return Schedule(seed, tuple(jobs), tuple(faults), lists)
 
 
 def _at_work_unseen(fault: Fault, jobs: int) -> list[JobArrival]:
-    """Jobs that are queued as GitHub's answers turn wrong, start soon after and outlast them."""
+    """Return jobs that are queued as GitHub's answers turn wrong, and run longer than that fault."""
     began = max(0.0, fault.at - 10.0)
     return [
         JobArrival(round(began + n, 2), jobs + n, (sku,), round(fault.lasts + 600.0, 1))
@@ -153,8 +153,8 @@ def _at_work_unseen(fault: Fault, jobs: int) -> list[JobArrival]:
     ]
 
 
-def _nobody_says_so(fault: Fault) -> list[Fault]:
-    """Their agents are silent, and no webhook tells of them."""
+def _unreported(fault: Fault) -> list[Fault]:
+    """Return faults that silence the agents, and lose the webhooks, of these jobs."""
     lasts = round(fault.lasts - 300.0, 1)
     cut_off = [Fault(fault.at + 300.0, K.CUT_OFF, lasts, target=n) for n in range(10)]
     vanished = Fault(fault.at, K.WEBHOOK_VANISHED, fault.lasts)
@@ -162,7 +162,7 @@ def _nobody_says_so(fault: Fault) -> list[Fault]:
 
 
 def _of_new_repositories(random: Random, jobs: int) -> list[JobArrival]:
-    """Jobs of repositories that were created just before, in every fifth world."""
+    """Return jobs of new repositories, in every fifth world."""
     if random.random() >= APART_SHARE:
         return []
     return [
@@ -178,7 +178,7 @@ def _of_new_repositories(random: Random, jobs: int) -> list[JobArrival]:
 
 
 def _afterwards(random: Random, jobs: int) -> list[JobArrival]:
-    """One repository floods a SKU, and then another wants some of each: all can have their machines."""
+    """Return a flood of jobs of one repository, and then jobs of another for each SKU."""
     label, count = random.choice((("gpu", 10), ("gpu", 10), ("arm", 10), ("cpu", 6)))
     flood = [((label,), WIDGETS)] * count
     others = [(("gpu", "linux"), GADGETS)] * 2 + [((sku,), GADGETS) for sku in ("arm", "cpu")]
@@ -195,22 +195,22 @@ def _afterwards(random: Random, jobs: int) -> list[JobArrival]:
 
 
 def _left_behind(fault: Fault) -> Fault:
-    """Machines that hang when a store is restored or lost: no word of theirs tells whose they are."""
+    """Return a fault that hangs machines when a store is restored or lost, so that they never report."""
     began = max(0.0, fault.at - 1200.0)
     return Fault(began, K.HUNG_BOOT, round(fault.at - began + 60.0, 1), every=2)
 
 
 def _with_a_backup(fault: Fault) -> Fault:
-    """A store is restored no sooner than its backup can have been made of one that is not empty."""
+    """Delay a restore until its backup can have been made of a store that is not empty."""
     if fault.kind is not K.STORE_RESTORED:
         return fault
     return replace(fault, at=max(fault.at, fault.target + FIRST_BACKUP))
 
 
 def _at_work_since(fault: Fault, jobs: int) -> list[JobArrival]:
-    """Jobs whose machines boot as the backup is made, and that still run when it is restored.
+    """Return jobs whose machines boot during the backup, and that still run at the restore.
 
-    It shows these machines as idle, and they work: for longer than any deadline of one that boots.
+    The backup shows these machines as idle. They work for longer than any boot deadline.
     """
     backup = fault.at - fault.target
     works = fault.target + 1800.0
@@ -221,25 +221,25 @@ def _at_work_since(fault: Fault, jobs: int) -> list[JobArrival]:
 
 
 def _unseen(random: Random, fault: Fault) -> list[Fault]:
-    """GitHub cannot be asked who is at work, in every second world whose store is restored."""
+    """Return an outage of GitHub after the restore, in every second of these worlds."""
     return [Fault(fault.at, K.GITHUB_5XX, 1800.0)] if random.random() < 0.5 else []
 
 
 def _under_way(random: Random, fault: Fault) -> list[Fault]:
-    """The backup is made while their calls wait for an answer, in every second of these worlds."""
+    """Return slow launches during the backup, so that it has unanswered requests; in every second world."""
     began = fault.at - fault.target - 60.0
     slow = Fault(round(began, 1), K.LAUNCH_SLOW, 60.0, target=90)
     return [slow] if random.random() < 0.5 else []
 
 
 def _started_again(random: Random, fault: Fault) -> list[Fault]:
-    """Somebody mends the configuration as well: two starts within minutes, in every second one."""
+    """Return a second restart within minutes, in every second of these worlds."""
     began = round(fault.at + random.uniform(40.0, 400.0), 1)
     return [Fault(began, K.CRASH, 5.0, target=1)] if random.random() < 0.5 else []
 
 
 def _held_before(fault: Fault) -> Fault:
-    """Jobs that GitHub holds until a runner is about to leave: only such a one is given a job then."""
+    """Return a fault that delays jobs until a runner is about to leave, which then gets the job."""
     return Fault(fault.at, K.HANDED_OUT_LATE, fault.lasts, every=2, target=200)
 
 
@@ -255,7 +255,7 @@ def _faults(random: Random, kind: FaultKind) -> list[Fault]:
 
 
 def _drawn_apart(seed: int, kind: FaultKind) -> list[Fault]:
-    """The faults of a kind in `APART`: in most seeds none."""
+    """Return the faults of a kind in `APART`: none in most seeds."""
     random = Random(f"{seed} {kind}")
     return _faults(random, kind) if random.random() < APART_SHARE else []
 

@@ -1,6 +1,6 @@
-"""The smallest part of a schedule that still goes wrong: delta debugging (Zeller, Hildebrandt 2002).
+"""Finds a small part of a schedule that still fails: delta debugging (Zeller, Hildebrandt 2002).
 
-It leaves out jobs and faults, in ever smaller parts, as long as what is left goes wrong too.
+Removes jobs and faults, in ever smaller parts, as long as the rest still fails.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ Happening = Fault | JobArrival
 def shrink(
     schedule: Schedule, goes_wrong: Callable[[Schedule], bool], tries: int = 400
 ) -> Schedule:
-    """A part of `schedule` that goes wrong, of which no single thing can be left out.
+    """Return a part of `schedule` that still fails, from which no single job or fault can be removed.
 
-    `tries` is how many schedules are played at most: what is found by then is returned.
+    Plays `tries` schedules at most, and returns the smallest one found by then.
     """
     search = _Search(schedule, goes_wrong, tries)
     # Faults first: with fewer of them every later try is quicker.
@@ -35,12 +35,12 @@ class _Search:
         self._left = tries
 
     def only(self, kept: list[Happening]) -> Schedule:
-        """The schedule with nothing but these."""
+        """Return the schedule with these jobs and faults only."""
         everything: frozenset[Happening] = frozenset((*self._schedule.jobs, *self._schedule.faults))
         return self._schedule.without(everything - frozenset(kept))
 
     def least(self, things: list[Happening], beside: list[Happening]) -> list[Happening]:
-        """As few of the things as go wrong beside those others."""
+        """Return a small part of `things` that still fails together with `beside`."""
         parts = 2
         while things and self._left > 0:
             size = max(1, len(things) // parts)

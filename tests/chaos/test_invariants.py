@@ -136,7 +136,7 @@ def test_a_machine_at_work_one_that_listens_and_a_stranger_s() -> None:
     assert invariants.violations == [
         "i-1 was stopped while its runner listened",
         "i-1 was stopped at work",
-        "i-2 of another installation was ended",
+        "i-2 of another installation was terminated",
     ]
 
 
@@ -146,7 +146,7 @@ def test_a_registration_that_was_not_stored_or_comes_too_early() -> None:
     invariants.registering(RunnerName("ci-x-m1-1"))
     assert invariants.violations == [
         "ci-x-m1-1 was registered before it was stored",
-        "ci-x-m1-1 was registered before its machine's gate",
+        "ci-x-m1-1 was registered before its machine passed its health checks",
     ]
 
 
@@ -225,7 +225,7 @@ def test_a_job_that_nothing_was_done_for_is_wrong_in_the_end() -> None:
         "job 1 starves beside a ready machine",
         "job 1 starves: there is room, and no machine is on its way",
         "job 1 is queued in the end",
-        "job 1 ended as None and is not known so",
+        "job 1 ended as None and is recorded otherwise",
     )
 
 
@@ -244,13 +244,13 @@ def test_an_old_answer_about_an_approval_is_put_right_by_the_lists() -> None:
 def test_of_every_n_things_the_nth_is_hit_while_the_fault_holds() -> None:
     async def scenario() -> None:
         fault_schedule = FaultSchedule((Fault(10.0, FaultKind.THROTTLED, 20.0, every=3),), 0.0)
-        assert fault_schedule.strikes(FaultKind.THROTTLED) is None
+        assert fault_schedule.hit(FaultKind.THROTTLED) is None
         await asyncio.sleep(15.0)
         calm = [fault_schedule.calm_for]
-        hit = [fault_schedule.strikes(FaultKind.THROTTLED) is not None for _ in range(6)]
+        hit = [fault_schedule.hit(FaultKind.THROTTLED) is not None for _ in range(6)]
         assert hit == [False, False, True, False, False, True]
         await asyncio.sleep(35.0)
-        assert fault_schedule.strikes(FaultKind.THROTTLED) is None
+        assert fault_schedule.hit(FaultKind.THROTTLED) is None
         calm.append(fault_schedule.calm_for)
         assert calm == [None, 20.0]
         assert fault_schedule.hits == {FaultKind.THROTTLED: 2}
@@ -281,4 +281,4 @@ def test_a_job_run_again_whose_machine_nobody_took() -> None:
 def test_a_machine_of_an_id_that_was_given_up_stays_ours_by_its_record() -> None:
     invariants = stored()
     invariants.ending(instance(3, "given-up"))
-    assert invariants.violations == ["i-3 of another installation was ended"]
+    assert invariants.violations == ["i-3 of another installation was terminated"]

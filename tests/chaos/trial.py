@@ -1,4 +1,4 @@
-"""One schedule played to its end, and what is wrong with the world then."""
+"""Plays one schedule to its end, and checks the world afterwards."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ The longest hold is an hour, too, and a job works an hour and a quarter at most.
 """
 
 HEARD_AGAIN: Seconds = 120.0
-"""How long after a store was restored a job that ends may have ended unknown to it."""
+"""Seconds after a restore in which a job may complete without a record in the store."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a schedule came to. `events` are things that happened in the world, `hits` its faults."""
+    """The result of a schedule. `events` counts events in the world, `hits` the faults by kind."""
 
     seed: int
     violations: tuple[str, ...]
@@ -43,7 +43,7 @@ def play(schedule: Schedule, setting: Setting = SETTING) -> Outcome:
         await world.run(PATIENCE)
         for violation in left_wrong(world):
             world.invariants.note(violation)
-        events = world.webhooks.told + sum(len(c.history) for c in world.store.commits)
+        events = world.webhooks.sent + sum(len(c.history) for c in world.store.commits)
         return Outcome(
             schedule.seed,
             tuple(world.invariants.violations),
@@ -56,12 +56,12 @@ def play(schedule: Schedule, setting: Setting = SETTING) -> Outcome:
 
 
 def left_wrong(world: SimulatedWorld) -> list[str]:
-    """What is wrong in the end, when the world has been quiet or its patience has run out."""
+    """Return what is wrong at the end, when the world is quiet or its time is over."""
     return [*_wrong_jobs(world), *_unreported(world), *_left_over(world)]
 
 
 def _wrong_jobs(world: SimulatedWorld) -> list[str]:
-    """Every job ran once, or was cancelled, or was killed by a fault; and each is known so."""
+    """Check that every job ran once, was cancelled or killed by a fault, and is recorded as such."""
     found = []
     kept = {record.id: record for record in world.store.of_kind(Job)}
     for job in world.actions.jobs.values():
@@ -71,39 +71,39 @@ def _wrong_jobs(world: SimulatedWorld) -> list[str]:
             found.append(f"job {job.id} failed without a fault")
         record = kept.get(job.id)
         if record is None and (
-            _never_ours(job)
+            _cancelled_before_it_ran(job)
             or _unheard_of(world, job)
             or _before_the_store(world, job.completed_at)
         ):
             continue
         if record is None or (record.state, record.conclusion) != (job.state, job.conclusion):
-            found.append(f"job {job.id} ended as {job.conclusion} and is not known so")
+            found.append(f"job {job.id} ended as {job.conclusion} and is recorded otherwise")
         if job.starts > 1:
             found.append(f"job {job.id} ran twice")
     return found
 
 
-def _never_ours(job: SimulatedJob) -> bool:
-    """Whether it was withdrawn before it ran: one that nobody told us of in time is no loss."""
+def _cancelled_before_it_ran(job: SimulatedJob) -> bool:
+    """Return whether it was cancelled before it ran: the controller need not know of it."""
     return job.conclusion == "cancelled" and job.runner is None
 
 
 def _unheard_of(world: SimulatedWorld, job: SimulatedJob) -> bool:
-    """Whether every word of it vanished, and it was over before the next look at its run."""
+    """Return whether all its webhooks were lost, and it completed before the next list."""
     unseen = job.id not in world.webhooks.logged and job.id not in world.lists.shown
     return unseen and job.state is JobState.COMPLETED
 
 
-def _untold(world: SimulatedWorld, job: SimulatedJob) -> bool:
-    """Whether nobody said that its machine would be retired: EC2 gives no reason afterwards."""
+def _without_notice(world: SimulatedWorld, job: SimulatedJob) -> bool:
+    """Return whether no notice came of its machine's retirement: EC2 gives no reason afterwards."""
     seats = [s for s in world.machines.seats if s.registration is job.runner]
     gone = seats[0].instance
-    told = world.notices[gone.offering.provider].taken_in.get(gone.id)
-    return job.killed == RETIRED_FOR and (told is None or told >= (gone.ended_at or 0.0))
+    noticed = world.notices[gone.offering.provider].taken_in.get(gone.id)
+    return job.killed == RETIRED_FOR and (noticed is None or noticed >= (gone.ended_at or 0.0))
 
 
 def _before_the_store(world: SimulatedWorld, moment: Instant | None) -> bool:
-    """Whether it was before a backup was restored, or a little after: the store need not know it."""
+    """Return whether it was before a restore, or shortly after: the store need not know it."""
     rewound = world.supervisor.rewound_at
     if rewound is None or moment is None:
         return False
@@ -111,19 +111,21 @@ def _before_the_store(world: SimulatedWorld, moment: Instant | None) -> bool:
 
 
 def _unreported(world: SimulatedWorld) -> list[str]:
-    """A job that an interruption killed is known as that, and was run again where it ought to be."""
+    """Check that each interrupted job is recorded as such, and was re-run if so recorded."""
     found = []
     reruns = {rerun.job: rerun for rerun in world.store.of_kind(Rerun)}
     for job in world.actions.jobs.values():
         if job.killed not in INJECTED or job.conclusion != "failure":
             continue
         rerun = reruns.get(job.id)
-        if rerun is None and (_untold(world, job) or _before_the_store(world, job.started_at)):
+        if rerun is None and (
+            _without_notice(world, job) or _before_the_store(world, job.started_at)
+        ):
             continue
         if rerun is None:
-            found.append(f"job {job.id} was killed and is not reported as that")
+            found.append(f"job {job.id} was killed and is not reported as interrupted")
         elif rerun.outcome is RerunOutcome.ACCEPTED and world.actions.latest[job.run] is job:
-            found.append(f"job {job.id} is said to run again and does not")
+            found.append(f"job {job.id} is reported as re-run and was not")
     return found
 
 

@@ -1,5 +1,5 @@
-"""A world for the controller: GitHub, EC2, machines, a store and the time, as adapters of its ports.
+"""A simulated world for the controller: GitHub, EC2, machines, a store and the clock, behind its ports.
 
-It plays an explicit schedule of jobs and faults and draws no chance of its own: the same schedule
-is the same world, event for event. It never looks into the controller to decide what happens.
+The world plays a schedule of jobs and faults and draws no random numbers, so the same schedule always
+produces the same events. It does not read the controller's state to decide what happens.
 """

@@ -1,7 +1,6 @@
-"""GitHub Actions: jobs, runners, and which job goes to which runner. The truth, without faults.
+"""GitHub Actions without faults: jobs, runners, and which runner gets which job.
 
-GitHub gives a job to any idle runner whose labels cover it; nothing pairs the two before. It knows
-nothing of a controller.
+GitHub assigns a job to any idle runner with its labels.
 """
 
 import asyncio
@@ -19,17 +18,17 @@ LOCK_LASTS: Seconds = 600.0
 """A job fails ten minutes after its runner died (actions/runner JobDispatcher.cs: the lock's life)."""
 
 PICKED_UP_WITHIN: Seconds = 60.0
-"""A job that its runner does not pick up in so long is queued again (actions/scaleset README)."""
+"""GitHub queues a job again if its runner does not pick it up in this time (actions/scaleset README)."""
 
 
 class Actions:
-    """All jobs and runners. `tell` is called with every word about a job."""
+    """All jobs and runners. `report` is called with each change of a job."""
 
     def __init__(
         self,
         fault_schedule: FaultSchedule,
         now: Callable[[], Instant],
-        tell: Callable[[Word], None],
+        report: Callable[[Word], None],
     ) -> None:
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.registrations: dict[RunnerName, Registration] = {}
@@ -38,10 +37,10 @@ class Actions:
         self.repositories: dict[str, Instant] = {}
         self._fault_schedule = fault_schedule
         self._now = now
-        self._tell = tell
+        self._report = report
 
     def queue(self, arrival: JobArrival) -> None:
-        """Somebody pushes."""
+        """Queue the job of a push."""
         self.repositories.setdefault(arrival.repository, self._now())
         gated = arrival.approved is not None
         state = JobState.WAITING if gated else JobState.QUEUED
@@ -57,14 +56,14 @@ class Actions:
             self._offer(job)
 
     def run_again(self, job: SimulatedJob) -> None:
-        """One more attempt of a run that is over; nobody cancels that one."""
+        """Start one more attempt of a completed run. This attempt is not cancelled."""
         arrival = replace(job.arrival, cancelled=None, approved=None)
         again = SimulatedJob(arrival, JobState.QUEUED, self._now(), job.attempt + 1)
         self._say(self._add(again))
         self._offer(again)
 
     def register(self, scope: str, name: RunnerName, labels: tuple[str, ...]) -> Registration:
-        """A new offline runner; the name must be free."""
+        """Register an offline runner. The name must be free."""
         made = Registration(
             len(self.registrations) + 1,
             scope,
@@ -76,19 +75,19 @@ class Actions:
         return made
 
     def listen(self, registration: Registration) -> None:
-        """Its listener comes online."""
+        """Connect the runner's listener, and give it a job if there is one."""
         registration.online_at = self._now()
         self.hand_out()
 
     def freeze(self, registration: Registration) -> None:
-        """Its agent stops its listener. GitHub does not know: a job that it held may come just then."""
+        """Stop the listener (SIGSTOP). GitHub does not notice, and may assign a job at this moment."""
         registration.frozen = True
         fitting = self._fitting(registration)
         if fitting:
             self._assign(self._chosen(fitting), registration)
 
     def thaw(self, registration: Registration) -> None:
-        """Its listener goes on, and picks up what was assigned to it."""
+        """Continue the listener, which picks up the job that was assigned meanwhile."""
         registration.frozen = False
         job, registration.assigned = registration.assigned, None
         if job is None or job.state is not JobState.QUEUED:
@@ -99,11 +98,11 @@ class Actions:
             self._offer(job)
 
     def delete(self, registration: Registration) -> None:
-        """It is listed no more, and gets no job."""
+        """Delete the registration: it is not listed any more, and gets no job."""
         registration.deleted_at = self._now()
 
     def take_machine(self, registration: Registration, reason: str) -> None:
-        """Its machine is gone: a job on it fails once its lock has run out."""
+        """Disconnect the runner of a machine that ended. Its job fails when the job's lock expires."""
         registration.frozen = True
         registration.offline_at = self._now()
         job = registration.job
@@ -141,7 +140,7 @@ class Actions:
 
     def _chosen(self, fitting: list[SimulatedJob]) -> SimulatedJob:
         oldest = min(fitting, key=lambda job: (job.queued_at, job.id))
-        if len(fitting) == 1 or not self._fault_schedule.holding(FaultKind.STOLEN):
+        if len(fitting) == 1 or not self._fault_schedule.active(FaultKind.STOLEN):
             return oldest
         thief = max(fitting, key=lambda job: (-len(job.arrival.labels), job.queued_at, job.id))
         self._fault_schedule.hits[FaultKind.STOLEN] += thief is not oldest
@@ -152,7 +151,7 @@ class Actions:
         return job
 
     def _hold(self, job: SimulatedJob) -> None:
-        late = self._fault_schedule.strikes(FaultKind.HANDED_OUT_LATE)
+        late = self._fault_schedule.hit(FaultKind.HANDED_OUT_LATE)
         if late is not None:
             job.held_until = self._now() + late.target
             asyncio.get_running_loop().call_later(late.target, self.hand_out)
@@ -196,4 +195,4 @@ class Actions:
     def _say(self, job: SimulatedJob) -> None:
         word = job.word()
         job.words.append((self._now(), word))
-        self._tell(word)
+        self._report(word)

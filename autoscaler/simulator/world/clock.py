@@ -1,6 +1,6 @@
-"""The clock of the controller's host: right, but for the jumps of the schedule.
+"""The clock of the controller's host, with the jumps of the schedule.
 
-As the product's own clock it never goes back within a process. It tells time and decides nothing.
+Like the product's clock, it does not go back within a process.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ class HostClock:
         self._latest: Instant = 0.0
 
     def now(self) -> Instant:
-        """Unix seconds, as this host has them."""
+        """Return the Unix seconds of this host."""
         now = EPOCH + self._loop.time()
-        jump = self._fault_schedule.holding(FaultKind.CLOCK_JUMP)
+        jump = self._fault_schedule.active(FaultKind.CLOCK_JUMP)
         if jump is not None:
             now += jump.target
         if now > self._latest:
@@ -30,13 +30,13 @@ class HostClock:
         return self._latest
 
     async def sleep(self, seconds: Seconds) -> None:
-        """Return after so much time, however the clock jumps."""
+        """Return after this much virtual time, independent of jumps of the clock."""
         await asyncio.sleep(seconds)
 
 
 class BusyClock(HostClock):
-    """One whose sleepers wake four times as late: for what looks every second for hours."""
+    """A clock that sleeps four times as long, to save time in tasks that poll each second for hours."""
 
     async def sleep(self, seconds: Seconds) -> None:
-        """Return after four times so long."""
+        """Return after four times as long."""
         await super().sleep(4.0 * seconds)

@@ -1,12 +1,12 @@
-"""Ends a process in the middle of its work: after so many calls of its ports it hears nothing more."""
+"""Stops a process in the middle of its work, after a given number of calls of its ports."""
 
 import asyncio
 
 
 class CrashPoint:
-    """Counts a process's calls of its ports; at the n-th the process hears nothing any more.
+    """Counts a process's calls of its ports, and blocks the process for ever at the n-th.
 
-    Every call passes it twice: before it has any effect, and after, before its answer arrives.
+    Each call is counted twice: before it has any effect, and before its answer arrives.
     """
 
     def __init__(self, length: int | None = None) -> None:
@@ -15,11 +15,11 @@ class CrashPoint:
         self._length = length
 
     def light(self, length: int) -> None:
-        """Blow at the `length`-th call from now on."""
+        """Block at the `length`-th count from now on."""
         self._length = self.burnt + length
 
     async def burn(self) -> None:
-        """Return, or never: from the n-th time on nothing goes out and nothing comes back."""
+        """Count a call. From the n-th time on, never return."""
         if not self.blown.is_set():
             self.burnt += 1
             if self._length is None or self.burnt < self._length:

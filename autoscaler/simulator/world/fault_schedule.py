@@ -1,6 +1,6 @@
-"""Which faults hold now, and which of the things they concern they hit: every n-th, by counting.
+"""Which faults are active now, and which requests, machines or messages they hit: every n-th, by counting.
 
-It never decides what a fault does; the parts of the world ask and do it.
+The other modules of the world carry the faults out.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from autoscaler.simulator.world.schedule import Fault, FaultKind
 
 
 class FaultSchedule:
-    """The faults of a schedule. `hits` counts what each kind did."""
+    """The faults of a schedule. `hits` counts by kind how often a fault hit something."""
 
     def __init__(self, faults: tuple[Fault, ...], began_at: float) -> None:
         self.hits: Counter[FaultKind] = Counter()
@@ -24,11 +24,11 @@ class FaultSchedule:
 
     @property
     def time(self) -> float:
-        """Seconds since the world began."""
+        """Return the seconds since the world began."""
         return self._loop.time() - self._began_at
 
-    def holding(self, kind: FaultKind) -> Fault | None:
-        """The fault of this kind that holds now."""
+    def active(self, kind: FaultKind) -> Fault | None:
+        """Return the active fault of this kind, or None."""
         faults = self._faults.get(kind)
         if not faults:
             return None
@@ -38,9 +38,9 @@ class FaultSchedule:
                 return fault
         return None
 
-    def strikes(self, kind: FaultKind) -> Fault | None:
-        """Count one thing that this kind concerns: the fault, if it is hit."""
-        fault = self.holding(kind)
+    def hit(self, kind: FaultKind) -> Fault | None:
+        """Count one request, machine or message. Return the fault of this kind if it hits it, or None."""
+        fault = self.active(kind)
         if fault is None:
             return None
         self._asked[fault] += 1
@@ -51,7 +51,7 @@ class FaultSchedule:
 
     @property
     def calm_for(self) -> Seconds | None:
-        """For how long no fault has held; None while one does."""
+        """Return for how long no fault has been active, or None while one is."""
         now = self.time
         ends = [f.until for faults in self._faults.values() for f in faults if f.at <= now]
         calm = now - max(ends, default=0.0)

@@ -1,7 +1,4 @@
-"""GitHub as the controller meets it: the port over `actions`, with outages, limits and lies.
-
-It decides what is answered, never which job runs where.
-"""
+"""GitHub's API for the controller: `actions` with outages, rate limits and wrong answers."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +32,7 @@ SECONDARY_WAIT: Seconds = 60.0
 
 
 class SimulatedGitHub:
-    """Implements the GitHub port for one process after another; `crash_point` is the living one's."""
+    """Implements the GitHub port. `crash_point` is that of the running controller process."""
 
     def __init__(
         self,
@@ -55,11 +52,11 @@ class SimulatedGitHub:
     async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
     ) -> NewRegistration:
-        """Register a runner: it is offline until its machine listens."""
-        del runner_group  # there is one here
+        """Register a runner. It is offline until its machine's listener starts."""
+        del runner_group  # this world has one group
 
         def carry_out() -> NewRegistration:
-            if self._fault_schedule.strikes(FaultKind.REGISTRATION_REFUSED):
+            if self._fault_schedule.hit(FaultKind.REGISTRATION_REFUSED):
                 raise OperatorError("403 Resource not accessible by integration")
             known = self._actions.registrations.get(name)
             if known is not None and known.deleted_at is None:
@@ -73,24 +70,24 @@ class SimulatedGitHub:
         )
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
-        """The runner as it is listed, which may be as it was."""
+        """Return the runner as the list shows it, which may be out of date."""
 
         def carry_out() -> RegisteredRunner | None:
-            stale = self._fault_schedule.strikes(FaultKind.STALE_LIST)
+            stale = self._fault_schedule.hit(FaultKind.STALE_LIST)
             then = self._now() - (stale.target if stale is not None else 0.0)
             found = self._actions.registrations.get(name)
-            hidden = self._fault_schedule.strikes(FaultKind.WRONG_ANSWERS) is not None
+            hidden = self._fault_schedule.hit(FaultKind.WRONG_ANSWERS) is not None
             if hidden or found is None or found.scope != scope or not found.listed_by(then):
                 return None
             busy = found.busy_by(then)
-            if busy and self._fault_schedule.strikes(FaultKind.LIST_SAYS_IDLE):
+            if busy and self._fault_schedule.hit(FaultKind.LIST_SAYS_IDLE):
                 busy = False
             return RegisteredRunner(found.id, name, found.online_by(then), busy)
 
         return await self._answer(carry_out, _later())
 
     async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
-        """The runner as it is now: what is asked for by its id is no list."""
+        """Return the runner as it is now. Reads by ID are never out of date."""
 
         def carry_out() -> RegisteredRunner | None:
             found, now = self._by_id(scope, github_id), self._now()
@@ -101,16 +98,16 @@ class SimulatedGitHub:
         return await self._answer(carry_out, _later())
 
     async def delete_runner(self, scope: str, github_id: int) -> bool:
-        """Delete a registration; a runner at work is refused, or so it should be."""
+        """Delete a registration. GitHub refuses if the runner has a job, unless a fault hits."""
 
         def carry_out() -> bool:
             found = self._by_id(scope, github_id)
             if found is None or found.deleted_at is not None:
                 return False
             busy = found.works or found.assigned is not None
-            if busy and not self._fault_schedule.strikes(FaultKind.DELETE_OF_BUSY):
+            if busy and not self._fault_schedule.hit(FaultKind.DELETE_OF_BUSY):
                 raise RunnerBusyError("422 is still running a job")
-            if not busy and self._fault_schedule.strikes(FaultKind.DELETE_SAYS_BUSY):
+            if not busy and self._fault_schedule.hit(FaultKind.DELETE_SAYS_BUSY):
                 raise RunnerBusyError("422 is still running a job")
             self._actions.delete(found)
             return True
@@ -118,21 +115,21 @@ class SimulatedGitHub:
         return await self._answer(carry_out, _later())
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
-        """What GitHub says of a job, which may be what it said."""
+        """Return a job as GitHub shows it, which may be out of date."""
 
         def carry_out() -> JobObserved | None:
             found = self._actions.jobs.get(job)
             if found is None or repository != found.arrival.repository:
                 return None
-            stale = self._fault_schedule.strikes(FaultKind.STALE_JOB)
+            stale = self._fault_schedule.hit(FaultKind.STALE_JOB)
             then = self._now() - (stale.target if stale is not None else 0.0)
-            wrong = self._fault_schedule.strikes(FaultKind.WRONG_ANSWERS)
+            wrong = self._fault_schedule.hit(FaultKind.WRONG_ANSWERS)
             return found.word_at(then if wrong is None else 0.0).fact(now, read=True)
 
         return await self._answer(carry_out, _later())
 
     async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
-        """Whether a run's head repository is another one."""
+        """Return whether a run's head repository is another one."""
 
         def carry_out() -> bool | None:
             found = self._actions.latest.get(run_id)
@@ -142,7 +139,7 @@ class SimulatedGitHub:
         return await self._answer(carry_out, _later())
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:
-        """The one that there is, which admits all of the organization."""
+        """Return the only group, which admits all repositories of the organization."""
         del scope, name
         group = RunnerGroup("all", allows_public_repositories=False, restricted_to_workflows=False)
         return await self._answer(lambda: group, _later())
@@ -152,7 +149,7 @@ class SimulatedGitHub:
         return await self._answer(lambda: self._webhooks.redeliver(since), _later())
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection."""
 
     def _by_id(self, scope: str, github_id: int) -> Registration | None:
         every = self._actions.registrations.values()
@@ -162,20 +159,20 @@ class SimulatedGitHub:
         crash_point, fault_schedule = self.crash_point, self._fault_schedule
         await crash_point.burn()
         await asyncio.sleep(LATENCY / 2)
-        if fault_schedule.strikes(FaultKind.SECONDARY_LIMIT):
+        if fault_schedule.hit(FaultKind.SECONDARY_LIMIT):
             raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
-        if fault_schedule.strikes(FaultKind.GITHUB_5XX):
+        if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise lost
         answer = carry_out()
         await asyncio.sleep(LATENCY / 2)
         await crash_point.burn()
-        if fault_schedule.strikes(FaultKind.GITHUB_SWALLOWED):
+        if fault_schedule.hit(FaultKind.GITHUB_SWALLOWED):
             raise lost
         return answer
 
 
 def secret_of(registration: Registration) -> str:
-    """Its JIT configuration: whoever shows it is this runner."""
+    """Return the JIT configuration of a registration."""
     return f"SECRET-JIT-{registration.id}"
 
 

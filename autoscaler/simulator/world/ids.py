@@ -10,15 +10,15 @@ class SequentialIds:
         self._last = 0
 
     def machine(self) -> MachineId:
-        """The next number."""
+        """Return the next number."""
         return MachineId(self._next())
 
     def launch_request(self) -> LaunchRequestId:
-        """The next number."""
+        """Return the next number."""
         return LaunchRequestId(self._next())
 
     def token(self) -> str:
-        """The next number, as a token."""
+        """Return the next number as a token."""
         return f"token-{self._next()}"
 
     def _next(self) -> str:

@@ -1,4 +1,4 @@
-"""A machine as its provider knows it, and as whoever stands beside it sees it. Facts only."""
+"""The state of a simulated machine: as its provider knows it, and what really happens on it."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from autoscaler.simulator.world.jobs import Registration
 
 IMAGE = "ami-1"
 STRANGER = "another"
-"""The installation of machines that are none of ours."""
+"""The installation ID of machines that do not belong to this fleet."""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,7 +45,7 @@ class Instance:
 
     @property
     def launch_time(self) -> str:
-        """As the provider writes it."""
+        """Return the launch time as the provider writes it."""
         return f"t{self.launched_at:.0f}"
 
     def listed(self, then: Instant) -> ListedMachine:
@@ -82,13 +82,13 @@ class Instance:
         )
 
     def proof(self) -> bytes:
-        """What its metadata service would sign."""
+        """Return what the metadata service would sign."""
         return f"signed:{self.id},{IMAGE},{self.launch_time}".encode()
 
 
 @dataclass(eq=False, slots=True)
 class Seat:
-    """What goes on at a machine. Times are Unix seconds.
+    """What happens on a machine. Times are Unix seconds.
 
     `listens` from when its listener starts until its runner has left.
     """
@@ -103,5 +103,5 @@ class Seat:
 
     @property
     def works(self) -> bool:
-        """Whether a job runs here."""
+        """Return whether a job runs on the machine."""
         return self.registration is not None and self.listens and self.registration.works

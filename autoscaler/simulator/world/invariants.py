@@ -1,6 +1,6 @@
-"""Stands in the world and notes what must never happen. It reads the world, not the ledger.
+"""Checks the invariants of a world, and records violations. Reads the world, not the ledger.
 
-The store is looked at for one thing: whether what is sent was durable before.
+Reads the store only to check that requests were stored before they were sent.
 """
 
 import json
@@ -20,7 +20,7 @@ SERVED_WITHIN: Seconds = 2000.0
 hold of a registration after two quarters of an hour of refusals is 32 minutes."""
 
 NO_HOLD_LEFT: Seconds = 3700.0
-"""So long after the last fault nothing is held back for one: the longest hold is an hour, of a quota."""
+"""This long after the last fault nothing is on hold any more: the longest hold is an hour, of a quota."""
 
 LAUNCHED_WITHIN: Seconds = 300.0
 """A queued job beside room for a machine, for so long and with none on its way, is starvation: after
@@ -53,12 +53,12 @@ class Invariants:
         self._unserved: dict[SimulatedJob, Instant] = {}
 
     def note(self, violation: str) -> None:
-        """Note one, once."""
+        """Record a violation, each text once."""
         if violation not in self.violations:
             self.violations.append(violation)
 
     def began(self, instance: Instance) -> None:
-        """A machine is there."""
+        """Record that a machine was launched."""
         self._running.add(instance)
         self.launches += 1
         self._filled[instance.call] += 1
@@ -68,11 +68,11 @@ class Invariants:
             self.note(f"a slot filled twice: call {instance.call} has a machine too many")
 
     def ended(self, instance: Instance) -> None:
-        """A machine is there no more."""
+        """Record that a machine ended."""
         self._running.discard(instance)
 
     def launching(self, request: str, *, repeated: bool) -> None:
-        """A request to launch arrives at a provider."""
+        """Check a launch request that arrives at a provider."""
         order = json.loads(request)
         call = self._store.records.get(("launch_request", order["call"]))
         if not isinstance(call, LaunchRequest) or call.body != request:
@@ -88,9 +88,9 @@ class Invariants:
             self._check_caps(order)
 
     def ending(self, instance: Instance) -> None:
-        """The controller has a machine ended that runs."""
+        """Check a request to terminate a running machine."""
         if not self._ours(instance):
-            self.note(f"{instance.id} of another installation was ended")
+            self.note(f"{instance.id} of another installation was terminated")
         for seat in self.seats:
             if seat.instance is not instance:
                 continue
@@ -116,7 +116,7 @@ class Invariants:
             self.note(broken)
 
     def _broken(self, sku: SkuName, offerings: list[Offering], count: int) -> Iterator[str]:
-        """Which caps so many more machines of a SKU would break."""
+        """Yield the limits that `count` more machines of a SKU would exceed."""
         limits = self._catalogue.limits
         most = self._catalogue.skus[sku].max_machines
         there = sum(instance.sku == sku for instance in self._running)
@@ -138,30 +138,30 @@ class Invariants:
                 yield f"quota {offering.quota_key} broken: {units} of {quota}"
 
     def registering(self, name: RunnerName) -> None:
-        """A registration is asked for."""
+        """Check a request to register a runner."""
         if ("runner", name) not in self._store.records:
             self.note(f"{name} was registered before it was stored")
         for seat in self.seats:
             if seat.machine and f"-{seat.machine}-" in name:
                 if not seat.health_checks_passed:
-                    self.note(f"{name} was registered before its machine's gate")
+                    self.note(f"{name} was registered before its machine passed its health checks")
                 if seat.listens:
                     self.note(f"{name} was registered for a machine whose runner listens")
 
     def assigned(self, seat: Seat, config: str) -> None:
-        """A JIT configuration reaches a machine."""
+        """Check that a JIT configuration reaches one machine, after its health checks."""
         if self._handed.setdefault(config, seat) is not seat:
             self.note(f"one configuration reached two machines: {seat.instance.id}")
         if not seat.health_checks_passed:
-            self.note(f"{seat.instance.id} was assigned before its gate")
+            self.note(f"{seat.instance.id} was assigned before its health checks")
 
     def running_again(self, job: SimulatedJob) -> None:
-        """GitHub is asked for one more attempt of a run."""
+        """Check a request to re-run a job."""
         if not job.killed:
             self.note(f"job {job.id} was run again, and no machine was taken from it")
 
     def look(self, queued: list[SimulatedJob], now: Instant, calm: Seconds) -> None:
-        """Nothing was wrong for `calm` seconds: is a job left that could be served?"""
+        """Check for jobs that starve. No fault was active for `calm` seconds."""
         if calm > SERVED_WITHIN:
             self._look_beside_ready(queued, now)
         self._unserved = {
@@ -186,7 +186,7 @@ class Invariants:
                 self.note(f"job {job.id} starves beside a ready machine")
 
     def _without_machine(self, queued: list[SimulatedJob]) -> Iterator[SimulatedJob]:
-        """The youngest jobs of each SKU with room under every cap, beyond its machines without one."""
+        """Yield, of each SKU with headroom, the newest jobs for which there is no machine without a job."""
         for name, sku in self._catalogue.skus.items():
             waiting = [job for job in queued if sku.offered_labels >= job.labels]
             offerings = [offering for option in sku.launch_options for offering in option.offerings]

@@ -1,4 +1,4 @@
-"""A job and a runner as GitHub has them. Facts only."""
+"""The state of a job and of a runner at the simulated GitHub."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from autoscaler.simulator.world.schedule import JobArrival
 from autoscaler.simulator.world.webhooks import Word
 
 AGAIN = 1000
-"""A run's job has its run's number; the one of each further attempt has so much more."""
+"""A run's job has the number of its run. Each further attempt adds this to it."""
 
 
 @dataclass(eq=False, slots=True)
 class Registration:
-    """One runner as GitHub has it.
+    """One registered runner.
 
-    `frozen` is a listener that takes no job just now, `assigned` one that waits to be picked up.
+    `frozen`: the listener takes no job now. `assigned` is a job that the listener has not picked up.
     """
 
     id: int
@@ -35,33 +35,33 @@ class Registration:
 
     @property
     def idle(self) -> bool:
-        """Whether it may be given a job."""
+        """Return whether GitHub may assign a job to it."""
         there = self.online_at is not None and self.deleted_at is None
         return there and self.busy_at is None and not self.frozen
 
     def listed_by(self, moment: Instant) -> bool:
-        """Whether GitHub listed it at that moment."""
+        """Return whether GitHub listed it at that moment."""
         return self.created_at <= moment and not _by(self.deleted_at, moment)
 
     def online_by(self, moment: Instant) -> bool:
-        """Whether it was online then."""
+        """Return whether it was online then."""
         return _by(self.online_at, moment) and not _by(self.offline_at, moment)
 
     def busy_by(self, moment: Instant) -> bool:
-        """Whether it had a job then."""
+        """Return whether it had a job then."""
         return _by(self.busy_at, moment)
 
     @property
     def works(self) -> bool:
-        """Whether a job runs on it, whatever GitHub lists."""
+        """Return whether a job runs on it, whatever GitHub lists."""
         return self.job is not None and self.job.state is JobState.IN_PROGRESS
 
 
 @dataclass(eq=False, slots=True)
 class SimulatedJob:
-    """A job as GitHub has it, the one of its run. `killed` says what took its machine from under it.
+    """The only job of a run. `killed` is the reason why its machine ended while it ran.
 
-    Until `held_until` GitHub keeps it from idle runners.
+    Until `held_until` GitHub assigns it to no runner.
     """
 
     arrival: JobArrival
@@ -80,21 +80,21 @@ class SimulatedJob:
 
     @property
     def id(self) -> JobId:
-        """Its number, another one in each attempt of its run."""
+        """Return its ID, another one in each attempt of its run."""
         return JobId(self.arrival.job + AGAIN * (self.attempt - 1))
 
     @property
     def labels(self) -> frozenset[str]:
-        """Its labels, as GitHub compares them."""
+        """Return its labels in lower case, as GitHub compares them."""
         return frozenset(label.lower() for label in self.arrival.labels)
 
     @property
     def run(self) -> int:
-        """Its run's number."""
+        """Return the number of its run."""
         return self.arrival.job
 
     def word(self) -> Word:
-        """What GitHub says of it now."""
+        """Return its current state."""
         return Word(
             self.id,
             self.run,
@@ -111,7 +111,7 @@ class SimulatedJob:
         )
 
     def word_at(self, moment: Instant) -> Word:
-        """What GitHub said of it then, or first of all."""
+        """Return its state at that moment, or its first one."""
         said = [word for at, word in self.words if at <= moment]
         return said[-1] if said else self.words[0][1]
 

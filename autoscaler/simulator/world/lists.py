@@ -1,7 +1,4 @@
-"""GitHub's lists as the controller reads them: a run for each job, and every runner.
-
-It decides what is listed, which may be what there was.
-"""
+"""GitHub's lists for the controller: a run for each job, and every runner. They may be out of date."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,14 +19,11 @@ LATENCY: Seconds = 0.3
 SECONDARY_WAIT: Seconds = 60.0
 NEWEST = 30
 PER_SECOND = 1.0
-"""What an account with 5,000 calls an hour has to spare for lists."""
+"""Requests a second for lists, as an account with 5,000 requests an hour can spare them."""
 
 
 class SimulatedLists:
-    """Implements the GitHubLists port for one process after another.
-
-    `shown` are the jobs that it showed before they were over.
-    """
+    """Implements the GitHubLists port. `shown` are the jobs that a list showed before they completed."""
 
     def __init__(
         self, actions: Actions, fault_schedule: FaultSchedule, now: Callable[[], Instant]
@@ -41,14 +35,14 @@ class SimulatedLists:
         self._now = now
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
-        """Those that had runs, and one that is always there."""
+        """List the repositories with runs, and one more."""
         del scope
         runs = self._actions.latest.values()
         names = sorted({REPOSITORY} | {job.arrival.repository for job in runs})
         return await self._answer(lambda: [ListedRepository(name, self._now()) for name in names])
 
     async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
-        """The newest of them, with the moment of their creation."""
+        """List the newest repositories, with their creation times."""
         del scope
         return await self._answer(
             lambda: [
@@ -60,30 +54,30 @@ class SimulatedLists:
         )
 
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
-        """The newest hundred."""
+        """List the newest hundred runs."""
         return await self._answer(lambda: self._runs(repository)[-100:])
 
     async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
-        """All in a state."""
+        """List the runs in a state."""
         return await self._answer(lambda: self._runs(repository, status))
 
     async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
-        """One, if it is there."""
+        """List one run, if it exists."""
         return await self._answer(
             lambda: [run for run in self._runs(repository) if run.id == run_id]
         )
 
     async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
-        """A run's one job, which may be as it was."""
+        """List a run's only job, which may be out of date."""
         del repository
 
         def read() -> list[JobObserved]:
             job = self._actions.latest.get(run_id)
             if job is None:
                 return []
-            stale = self._fault_schedule.strikes(FaultKind.STALE_JOB)
+            stale = self._fault_schedule.hit(FaultKind.STALE_JOB)
             then = self._now() - (stale.target if stale is not None else 0.0)
-            wrong = self._fault_schedule.strikes(FaultKind.WRONG_ANSWERS)
+            wrong = self._fault_schedule.hit(FaultKind.WRONG_ANSWERS)
             word = job.word_at(then if wrong is None else 0.0)
             if word.state is not JobState.COMPLETED:
                 self.shown.add(job.id)
@@ -92,13 +86,13 @@ class SimulatedLists:
         return await self._answer(read)
 
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
-        """Every registration, which may be as it was."""
+        """List the registrations, which may be out of date."""
 
         def read() -> list[RegisteredRunner]:
-            stale = self._fault_schedule.strikes(FaultKind.STALE_LIST)
+            stale = self._fault_schedule.hit(FaultKind.STALE_LIST)
             then = self._now() - (stale.target if stale is not None else 0.0)
-            idle = self._fault_schedule.strikes(FaultKind.LIST_SAYS_IDLE) is not None
-            if self._fault_schedule.strikes(FaultKind.WRONG_ANSWERS):
+            idle = self._fault_schedule.hit(FaultKind.LIST_SAYS_IDLE) is not None
+            if self._fault_schedule.hit(FaultKind.WRONG_ANSWERS):
                 return []
             return [
                 RegisteredRunner(r.id, r.name, r.online_by(then), r.busy_by(then) and not idle)
@@ -109,12 +103,12 @@ class SimulatedLists:
         return await self._answer(read)
 
     def pace(self, scope: str) -> float:
-        """The same at any time."""
+        """Return the allowed requests a second."""
         del scope
-        return 0.0 if self._fault_schedule.holding(FaultKind.SECONDARY_LIMIT) else PER_SECOND
+        return 0.0 if self._fault_schedule.active(FaultKind.SECONDARY_LIMIT) else PER_SECOND
 
     def _runs(self, repository: str, status: str | None = None) -> list[ListedRun]:
-        if self._fault_schedule.strikes(FaultKind.WRONG_ANSWERS):
+        if self._fault_schedule.hit(FaultKind.WRONG_ANSWERS):
             return []
         return [
             ListedRun(
@@ -130,9 +124,9 @@ class SimulatedLists:
         crash_point, fault_schedule = self.crash_point, self._fault_schedule
         await crash_point.burn()
         await asyncio.sleep(LATENCY)
-        if fault_schedule.strikes(FaultKind.SECONDARY_LIMIT):
+        if fault_schedule.hit(FaultKind.SECONDARY_LIMIT):
             raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
-        if fault_schedule.strikes(FaultKind.GITHUB_5XX):
+        if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise RetryLaterError("502 Bad Gateway", 1.0)
         items = read()
         await crash_point.burn()

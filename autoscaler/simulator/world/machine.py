@@ -1,7 +1,4 @@
-"""A machine from power on to power off, with an agent that speaks to the desk as docs/bootstrap.md says.
-
-It decides what its agent says and when it leaves, never which job comes to it.
-"""
+"""A machine from power on to power off. Its agent follows the protocol of docs/bootstrap.md."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -28,7 +25,7 @@ from autoscaler.simulator.world.schedule import FaultKind
 
 T = TypeVar("T")
 PATIENCE: Seconds = 900.0
-BEAT: Seconds = 60.0
+HEARTBEAT: Seconds = 60.0
 UNUSED: Seconds = 120.0
 REPORTS_FOR: Seconds = 300.0
 HEALTH_CHECKS_TAKE: Seconds = 10.0
@@ -40,16 +37,16 @@ _POWER_OFF = frozenset({403, 410, 426})
 
 
 class PoweredOffError(Exception):
-    """This machine does not go on."""
+    """The machine powers itself off."""
 
 
 class TakenError(Exception):
-    """Its provider takes this machine just now."""
+    """The provider takes the machine back now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a machine meets. `process` raises ProcessGoneError while no controller is there."""
+    """What a machine interacts with. `process` raises ProcessGoneError while no controller runs."""
 
     process: Callable[[], ControllerProcess]
     actions: Actions
@@ -60,11 +57,11 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a machine comes up. `boot` None: it never says a word."""
+    """How a machine boots. `boot` None: its agent never starts."""
 
     provider: ProviderName
     boot: Seconds | None
-    gate_passes: bool = True
+    health_checks_pass: bool = True
 
 
 class SimulatedMachine:
@@ -79,7 +76,7 @@ class SimulatedMachine:
         self._heard: Instant = 0.0
 
     async def live(self) -> None:
-        """From the power button to the end. Raises TakenError."""
+        """Run the agent until the machine powers off. Raises TakenError."""
         if self._manner.boot is None:
             await asyncio.Event().wait()
             return
@@ -98,7 +95,7 @@ class SimulatedMachine:
             self._seat.listens = False
 
     async def stop(self) -> None:
-        """Its operating system stops: an agent with a runner says so, once, and may not be heard."""
+        """Stop the operating system: an agent with a runner reports it once, perhaps in vain."""
         registration = self._seat.registration
         if registration is None or not self._seat.listens:
             return
@@ -111,13 +108,13 @@ class SimulatedMachine:
         seat, proof, provider = self._seat, self._seat.instance.proof(), self._manner.provider
         answer = await self._ask(lambda d: d.attest(provider, proof, self._nonce, 1, "1.0"))
         seat.machine = self._id = answer.machine
-        passes = self._manner.gate_passes
+        passes = self._manner.health_checks_pass
         await asyncio.sleep(HEALTH_CHECKS_TAKE)
         seat.health_checks_passed = passes
         await self._ask(lambda d: d.health_checks(self._id, self._nonce, passes, "disk"))
         if not passes:
-            await asyncio.sleep(BEAT)
-            raise PoweredOffError("its gate failed")
+            await asyncio.sleep(HEARTBEAT)
+            raise PoweredOffError("its health checks failed")
         while True:
             answered = await self._ask(lambda d: d.poll(self._id, self._nonce, POLL))
             if isinstance(answered, Assigned):
@@ -134,7 +131,7 @@ class SimulatedMachine:
         await self._ask(lambda d: d.acknowledge(self._id, self._nonce, name))
         seat.registration, seat.listens = registration, True
         await asyncio.sleep(LISTENER_STARTS)
-        if self._around.fault_schedule.strikes(FaultKind.TAKEN_STARTING):
+        if self._around.fault_schedule.hit(FaultKind.TAKEN_STARTING):
             raise TakenError
         if registration.deleted_at is None:
             self._around.actions.listen(registration)
@@ -143,19 +140,19 @@ class SimulatedMachine:
         seat.listens = False
         await self._report(name)
         await asyncio.sleep(POWER_OFF)
-        raise PoweredOffError("its runner has left")
+        raise PoweredOffError("its runner exited")
 
     async def _until_over(self, registration: Registration) -> None:
         asked_at = self._around.now()
         while not registration.over.is_set():
             try:
-                async with asyncio.timeout(BEAT):
+                async with asyncio.timeout(HEARTBEAT):
                     await registration.over.wait()
             except TimeoutError:
                 await self._try(lambda d: d.heartbeat(self._id, self._nonce))
             if registration.busy_at is not None:
                 continue
-            if self._around.fault_schedule.strikes(FaultKind.IDLE_REMOVED):
+            if self._around.fault_schedule.hit(FaultKind.IDLE_REMOVED):
                 self._around.actions.delete(registration)
             if registration.deleted_at is not None:
                 return
@@ -185,7 +182,7 @@ class SimulatedMachine:
             return
 
     async def _ask(self, request: Callable[[BootstrapService], Coroutine[Any, Any, T]]) -> T:
-        """Ask until there is an answer. Raises BootstrapRefusedError, PoweredOffError."""
+        """Send a request until there is an answer. Raises BootstrapRefusedError, PoweredOffError."""
         while True:
             wait = 2.0
             try:
@@ -200,7 +197,7 @@ class SimulatedMachine:
             await self._pause(wait)
 
     async def _try(self, request: Callable[[BootstrapService], Coroutine[Any, Any, T]]) -> T | None:
-        """Ask once: from the acknowledgement on nothing hangs on an answer."""
+        """Send a request once: after the acknowledgement the agent needs no answer."""
         try:
             return await self._once(request)
         except (ProcessGoneError, StoreError, NotKnownYetError, BootstrapRefusedError):
@@ -214,5 +211,5 @@ class SimulatedMachine:
 
     async def _pause(self, seconds: Seconds) -> None:
         if self._around.now() - self._heard > PATIENCE:
-            raise PoweredOffError("nobody answers")
+            raise PoweredOffError("the controller does not answer")
         await asyncio.sleep(seconds)

@@ -1,7 +1,4 @@
-"""All machines of a world: switched on when a provider launches them, and off when they end.
-
-It decides how each comes up, never when one is wanted.
-"""
+"""All machines of a world: started when a provider launches them, and stopped when they end."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,7 +21,7 @@ from autoscaler.simulator.world.virtual_time import unowned
 
 SLOW_BOOT: Seconds = 600.0
 HUNG = "[   12.345678] systemd[1]: Timed out waiting for device /dev/nvme1n1."
-"""What the console of a machine shows that never says a word."""
+"""Console output of a machine whose boot hangs."""
 
 DIES_AFTER: Seconds = 4.0
 
@@ -35,18 +32,18 @@ Guide, "Amazon EC2 instance state changes"). Its operating system stops its serv
 TAKEN_FOR = "Server.SpotInstanceTermination: taken back"
 RETIRED_FOR = "Server.InstanceRetirement: its host is retired"
 INJECTED = (TAKEN_FOR, RETIRED_FOR)
-"""Reasons of ends that a schedule's faults wanted: only such may take a machine from its job."""
+"""Reasons of ends that faults caused. Only these may end a machine while it runs a job."""
 
 FORETOLD: Mapping[FaultKind, tuple[NoticeKind, Seconds]] = {
     FaultKind.INTERRUPTED: (NoticeKind.SPOT_INTERRUPTION, 120.0),
     FaultKind.RETIRED: (NoticeKind.SCHEDULED_CHANGE, 600.0),
     FaultKind.REBALANCED: (NoticeKind.REBALANCE_RECOMMENDATION, 0.0),
 }
-"""What is said of a machine, and how long before it is taken."""
+"""By kind of fault: the notice, and how many seconds before the end EC2 sends it."""
 
 
 class Machines:
-    """`boot` is how long machines of a SKU take to come up; other installations' do nothing."""
+    """`boot` is the boot time by SKU. Machines of other installations do nothing."""
 
     def __init__(
         self,
@@ -67,7 +64,7 @@ class Machines:
 
     @property
     def running(self) -> list[Instance]:
-        """The running machines that are ours, under whichever id they were made."""
+        """Return the running machines of this fleet, under any of its installation IDs."""
         return [
             instance
             for provider in self._providers.values()
@@ -77,17 +74,17 @@ class Machines:
 
     @property
     def seats(self) -> list[Seat]:
-        """All machines of ours that ever ran."""
+        """Return all machines of this fleet that ever ran."""
         return list(self._seats.values())
 
     def take(self, fault: Fault) -> None:
-        """The provider wants one back, at once."""
+        """Take one machine back without notice."""
         instance = self._some(fault)
         if instance is not None:
             self._shut_down(instance, TAKEN_FOR, FailureClass.CAPACITY)
 
     def foretell(self, fault: Fault) -> None:
-        """The provider tells of one what it will do, and does it; a recommendation is no more."""
+        """Send a notice for one machine, and later end it. A rebalance recommendation ends nothing."""
         instance = self._some(fault)
         if instance is None:
             return
@@ -102,18 +99,18 @@ class Machines:
         asyncio.get_running_loop().call_later(notice, shut_down)
 
     def cut_off(self, fault: Fault) -> None:
-        """One's words do not reach the controller for a while."""
+        """Cut one machine off from the controller for a while."""
         instance = self._some(fault)
         if instance is not None:
             self._seats[instance].cut_off_until = self._around.now() + fault.lasts
 
     def stop(self) -> None:
-        """The world ends."""
+        """Stop all machines at the end of the world."""
         for life in self._lives.values():
             life.cancel()
 
     def _shut_down(self, instance: Instance, reason: str, failure: FailureClass | None) -> None:
-        """The provider ends one; until it has ended, its agent may say that it is being stopped."""
+        """Shut a machine down. Until it has ended, its agent may report that it is being stopped."""
         if instance.ended_at is not None or instance.stopping_at is not None:
             return
         instance.stopping_at = self._around.now()
@@ -150,17 +147,17 @@ class Machines:
         self._lives[instance] = unowned(self._live(machine, instance))
 
     def _manner(self, instance: Instance) -> Manner:
-        strikes = self._around.fault_schedule.strikes
+        hit = self._around.fault_schedule.hit
         boot: Seconds | None = self._boot[instance.sku]
-        if boot is not None and strikes(FaultKind.SLOW_BOOT):
+        if boot is not None and hit(FaultKind.SLOW_BOOT):
             boot += SLOW_BOOT
-        if strikes(FaultKind.HUNG_BOOT):
+        if hit(FaultKind.HUNG_BOOT):
             boot = None
             instance.console = HUNG
-        if strikes(FaultKind.DIES_EARLY):
+        if hit(FaultKind.DIES_EARLY):
             boot = None
             asyncio.get_running_loop().call_later(DIES_AFTER, self._die_early, instance)
-        return Manner(instance.offering.provider, boot, not strikes(FaultKind.FAILED_HEALTH_CHECKS))
+        return Manner(instance.offering.provider, boot, not hit(FaultKind.FAILED_HEALTH_CHECKS))
 
     def _die_early(self, instance: Instance) -> None:
         reason = "Server.InsufficientInstanceCapacity: none"
@@ -172,7 +169,7 @@ class Machines:
         except TakenError:
             self._take(instance, TAKEN_FOR, FailureClass.CAPACITY)
         else:
-            # One that does not terminate stays as it is listed, although nothing runs on it.
+            # A machine that ignores its termination stays listed, although nothing runs on it.
             await asyncio.sleep(max(0.0, instance.stays_until - self._around.now()))
             self._take(instance, "Client.InstanceInitiatedShutdown: it powered itself off", None)
 

@@ -1,7 +1,4 @@
-"""An account's queue of interruptions: EC2's notices by EventBridge and SQS, lost, late and repeated.
-
-It decides how a notice travels, never what becomes of a machine.
-"""
+"""An account's queue of EC2 notices (EventBridge and SQS). Notices may be lost, late or repeated."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,7 +18,7 @@ AT_MOST = 10
 ON_THE_WAY: Seconds = 1.5
 AGAIN_AFTER: Seconds = 20.0
 HIDDEN_FOR: Seconds = 60.0
-"""How long a message that was received and not settled stays away (visibility timeout)."""
+"""SQS visibility timeout: how long a received message stays hidden if it is not deleted."""
 
 
 @dataclass(eq=False, slots=True)
@@ -33,9 +30,9 @@ class _Waiting:
 
 
 class SimulatedNotices:
-    """Implements the NoticeQueue port for one process after another.
+    """Implements the NoticeQueue port.
 
-    `taken_in` says when each machine's first notice of its end was settled.
+    `taken_in` has by machine when the first notice of its end was deleted from the queue.
     """
 
     def __init__(
@@ -51,22 +48,22 @@ class SimulatedNotices:
         self._said = 0
 
     def say(self, kind: NoticeKind, machine: ProviderMachineId, means_at: Instant) -> None:
-        """EventBridge hears of something."""
-        strikes = self._fault_schedule.strikes
-        if strikes(FaultKind.NOTICE_LOST):
+        """Send an event to EventBridge."""
+        hit = self._fault_schedule.hit
+        if hit(FaultKind.NOTICE_LOST):
             return
-        late = strikes(FaultKind.NOTICE_LATE)
+        late = hit(FaultKind.NOTICE_LATE)
         after = ON_THE_WAY if late is None else float(late.target)
-        if strikes(FaultKind.NOTICE_POISONED):
+        if hit(FaultKind.NOTICE_POISONED):
             self._send(None, after)
             return
         notice = Notice(kind, (machine,), means_at, "said by the world")
         self._send(notice, after)
-        if strikes(FaultKind.NOTICE_REPEATED):
+        if hit(FaultKind.NOTICE_REPEATED):
             self._send(notice, after + AGAIN_AFTER)
 
     async def receive(self, wait: Seconds) -> tuple[Message, ...]:
-        """The next ten that are shown, or none after that wait."""
+        """Return up to ten visible messages, or none after the wait."""
         await self._request()
         crash_point, until = self.crash_point, self._now() + wait
         while not (shown := self._shown()) and self._now() < until:
@@ -82,7 +79,7 @@ class SimulatedNotices:
         return tuple(waiting.message for waiting in shown)
 
     async def settle(self, receipts: Sequence[str]) -> None:
-        """They are through."""
+        """Delete processed messages."""
         await self._request()
         for receipt in receipts:
             done = self._waiting.pop(receipt, None)
@@ -93,13 +90,13 @@ class SimulatedNotices:
         await self.crash_point.burn()
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
-        """What the provider shows of them."""
+        """Return how the provider shows these machines."""
         await self._request()
         return self._provider.show(machines)
 
     async def _request(self) -> None:
         await self.crash_point.burn()
-        if self._fault_schedule.strikes(FaultKind.QUEUE_FAILS):
+        if self._fault_schedule.hit(FaultKind.QUEUE_FAILS):
             raise OutcomeUnknownError("the connection broke")
 
     def _send(self, notice: Notice | None, after: Seconds) -> None:

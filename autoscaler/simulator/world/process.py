@@ -1,7 +1,7 @@
-"""One controller process on a world's ports: what `app` puts together, to be started and killed.
+"""One controller process on a world's ports, which can be started and killed.
 
-It decides nothing. The parts are the product's own, unmodified; but for the guards against errors
-that nobody listed, which would hide a mistake of the world's own.
+Its parts are those of the product, as `app` wires them. Only the guards against unexpected errors are
+left off, because they would hide mistakes of the simulation.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class ProcessGoneError(Exception):
-    """The controller that was asked is no longer there."""
+    """The controller process that got the request has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +92,12 @@ class ControllerProcess:
 
     @property
     def state(self) -> LedgerState:
-        """Its ledger. Raises ProcessGoneError before it has one."""
+        """Return the state of its ledger. Raises ProcessGoneError before it has one."""
         return self.ready.journal.ledger.state
 
     @property
     def ready(self) -> "Parts":
-        """Its parts, once it serves. Raises ProcessGoneError."""
+        """Return its parts. Raises ProcessGoneError unless it serves."""
         if self.parts is None or self.crash_point.blown.is_set():
             raise ProcessGoneError
         return self.parts
@@ -120,7 +120,7 @@ class ControllerProcess:
             raise
 
     async def kill(self) -> None:
-        """Nothing of it goes on, and nobody hears of it: SIGKILL."""
+        """Stop everything at once, without any answer: SIGKILL."""
         self.crash_point.blown.set()
         while tasks := self._tasks.unfinished():
             for task in tasks:
@@ -166,7 +166,7 @@ class ControllerProcess:
 
 
 class Parts:
-    """The product's parts, put together on the ports."""
+    """The product's parts, wired to the ports."""
 
     def __init__(self, ports: Ports, saved: SavedState, crashed: Any) -> None:
         self._ports = ports
@@ -252,7 +252,7 @@ class Parts:
         )
 
     def _for_sale(self, opened: Collection[ProviderName]) -> Catalogue:
-        """The catalogue without what providers offer that were not listed yet."""
+        """Return the catalogue without the offerings of providers that were not listed yet."""
         catalogue = self._ports.catalogue
         skus = {
             name: replace(

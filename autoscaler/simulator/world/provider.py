@@ -1,7 +1,6 @@
-"""EC2 as the controller meets it: a token launches once, lists lag, and every answer can go wrong.
+"""EC2 for the controller: a client token launches once, lists lag, and each answer can fail.
 
-It decides what is launched and answered, never what a machine does. Answers to launches carry no
-launch time, as CreateFleet's do: the next list has it.
+Like CreateFleet, answers to launch requests carry no launch time. The next list has it.
 """
 
 import asyncio
@@ -74,7 +73,7 @@ class SimulatedProvider:
 
     @property
     def name(self) -> ProviderName:
-        """As the catalogue calls it."""
+        """Return the name that the catalogue uses."""
         return self._name
 
     async def prepare(self, order: LaunchOrder) -> str:
@@ -95,41 +94,41 @@ class SimulatedProvider:
         )
 
     async def launch(self, request: str) -> LaunchAnswer:
-        """Launch what can be had; the same token again launches nothing more."""
-        crash_point, strikes = self.crash_point, self._fault_schedule.strikes
+        """Launch as many machines as possible. A repeated token launches no more."""
+        crash_point, hit = self.crash_point, self._fault_schedule.hit
         await crash_point.burn()
         order = json.loads(request)
         known = self._answers.get(order["token"])
         self._invariants.launching(request, repeated=known is not None)
-        if strikes(FaultKind.THROTTLED):
+        if hit(FaultKind.THROTTLED):
             await asyncio.sleep(LATENCY)
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
-        if strikes(FaultKind.LAUNCH_5XX):
+        if hit(FaultKind.LAUNCH_5XX):
             await asyncio.sleep(LATENCY)
             raise OutcomeUnknownError("500 InternalError")
         answer = known or self._carry_out(order)
         self._answers[order["token"]] = answer
-        slow = strikes(FaultKind.LAUNCH_SLOW)
+        slow = hit(FaultKind.LAUNCH_SLOW)
         await asyncio.sleep(LATENCY if slow is None else float(slow.target))
         await crash_point.burn()
-        if strikes(FaultKind.LAUNCH_SWALLOWED):
+        if hit(FaultKind.LAUNCH_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
         return answer
 
     async def terminate(
         self, machines: Sequence[ProviderMachineId]
     ) -> dict[ProviderMachineId, str]:
-        """Terminate; what is unknown is no error."""
-        crash_point, strikes = self.crash_point, self._fault_schedule.strikes
+        """Terminate machines. Unknown IDs are no error."""
+        crash_point, hit = self.crash_point, self._fault_schedule.hit
         await crash_point.burn()
-        if strikes(FaultKind.END_REFUSED):
+        if hit(FaultKind.END_REFUSED):
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
         for machine in machines:
             instance = self.running.get(machine)
             if instance is not None:
                 self._invariants.ending(instance)
                 instance.asked_to_end += 1
-                if (ignored := strikes(FaultKind.END_IGNORED)) is not None:
+                if (ignored := hit(FaultKind.END_IGNORED)) is not None:
                     left = ignored.until - self._fault_schedule.time
                     instance.stays_until = max(instance.stays_until, self._now() + left)
                 # One that shuts down already ends for the reason that it had.
@@ -137,15 +136,15 @@ class SimulatedProvider:
                     self.shut_down(instance, "User initiated")
         await asyncio.sleep(LATENCY)
         await crash_point.burn()
-        if strikes(FaultKind.END_SWALLOWED):
+        if hit(FaultKind.END_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
         return {}
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
-        """What is shown, which may be what was there."""
+        """Yield pages of machines, which may be out of date."""
         crash_point = self.crash_point
         await crash_point.burn()
-        eventual = self._fault_schedule.strikes(FaultKind.EVENTUAL)
+        eventual = self._fault_schedule.hit(FaultKind.EVENTUAL)
         then = self._now() - (eventual.target if eventual is not None else 0.0)
         shown = [
             instance
@@ -155,8 +154,8 @@ class SimulatedProvider:
             and (instance.ended_at is None or instance.ended_at > then - SHOWN_AFTER_END)
         ]
         await asyncio.sleep(LATENCY)
-        breaks = self._fault_schedule.strikes(FaultKind.LIST_BREAKS)
-        gaps = self._fault_schedule.strikes(FaultKind.EMPTY_PAGES) is not None
+        breaks = self._fault_schedule.hit(FaultKind.LIST_BREAKS)
+        gaps = self._fault_schedule.hit(FaultKind.EMPTY_PAGES) is not None
         size = SMALL_PAGE if gaps else PAGE
         for start in range(0, len(shown), size):
             yield tuple(instance.listed(then) for instance in shown[start : start + size])
@@ -170,12 +169,12 @@ class SimulatedProvider:
         await crash_point.burn()
 
     def show(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
-        """What there is of these machines now."""
+        """Return these machines as they are now, if they exist."""
         found = [self.instances[machine] for machine in machines if machine in self.instances]
         return tuple(instance.listed(self._now()) for instance in found)
 
     async def quotas(self) -> Mapping[str, int]:
-        """What the account has."""
+        """Return the quotas of the account."""
         await self.crash_point.burn()
         await asyncio.sleep(LATENCY)
         return dict(self._quota)
@@ -194,18 +193,18 @@ class SimulatedProvider:
         return IMAGE
 
     async def console(self, machine: ProviderMachineId) -> str:
-        """What it wrote by now; one that is not there yet, or no more, wrote nothing."""
+        """Return the console output so far. Empty for a machine that does not exist."""
         crash_point = self.crash_point
         await crash_point.burn()
         await asyncio.sleep(LATENCY)
-        if self._fault_schedule.strikes(FaultKind.THROTTLED):
+        if self._fault_schedule.hit(FaultKind.THROTTLED):
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
         await crash_point.burn()
         instance = self.instances.get(machine)
         return instance.console if instance is not None else ""
 
     def verify(self, proof: bytes) -> ProvenIdentity:
-        """Who speaks; proofs are not forged here."""
+        """Return the identity in a proof. No proof is forged in this world."""
         instance, image, launch_time = proof.decode().removeprefix("signed:").split(",")
         return ProvenIdentity(ProviderMachineId(instance), image, launch_time)
 
@@ -213,14 +212,14 @@ class SimulatedProvider:
         """Nothing is open."""
 
     def add(self, instance: Instance) -> None:
-        """A machine begins, whoever launched it."""
+        """Add a running machine."""
         self.instances[instance.id] = self.running[instance.id] = instance
         self.on_launch(instance)
 
     def shut_down(
         self, instance: Instance, reason: str, failure: FailureClass | None = None
     ) -> None:
-        """A machine ends, whoever wanted it."""
+        """End a machine."""
         if self.running.pop(instance.id, None) is not None:
             instance.ended_at = self._now()
             instance.reason, instance.failure = reason, failure
@@ -228,14 +227,12 @@ class SimulatedProvider:
 
     def _carry_out(self, order: dict[str, str]) -> LaunchAnswer:
         count = int(order["count"])
-        wanted = (
-            (count + 1) // 2 if self._fault_schedule.strikes(FaultKind.PARTIAL_FLEET) else count
-        )
+        wanted = (count + 1) // 2 if self._fault_schedule.hit(FaultKind.PARTIAL_FLEET) else count
         launched: list[LaunchedMachine] = []
         failures: dict[str, LaunchFailure] = {}
-        dry = self._fault_schedule.strikes(FaultKind.NO_CAPACITY)
-        refused = self._fault_schedule.strikes(FaultKind.OVERRIDE_REFUSED)
-        no_quota = self._fault_schedule.strikes(FaultKind.NO_QUOTA) is not None
+        dry = self._fault_schedule.hit(FaultKind.NO_CAPACITY)
+        refused = self._fault_schedule.hit(FaultKind.OVERRIDE_REFUSED)
+        no_quota = self._fault_schedule.hit(FaultKind.NO_QUOTA) is not None
         for key in order["offerings"]:
             offering = self._offerings[key]
             if dry is not None and ord(offering.zone) - ord("a") < dry.target:

@@ -1,7 +1,4 @@
-"""GitHub as it is asked to run jobs again: not before the run is complete, and once an attempt.
-
-It decides what is answered, never which job ought to be run again.
-"""
+"""GitHub's re-runs: possible only when a run is complete, and once for each attempt."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +18,7 @@ LATENCY: Seconds = 0.4
 
 
 class SimulatedReruns:
-    """Implements the Reruns port for one process after another. A run has one job here."""
+    """Implements the Reruns port. Each run has one job."""
 
     def __init__(
         self, actions: Actions, fault_schedule: FaultSchedule, invariants: Invariants
@@ -34,17 +31,17 @@ class SimulatedReruns:
     async def rerun(
         self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
     ) -> RerunAnswer:
-        """Try a run again whose last attempt is that one."""
+        """Re-run a run whose last attempt is `run_attempt`."""
         crash_point, fault_schedule = self.crash_point, self._fault_schedule
         await crash_point.burn()
         await asyncio.sleep(LATENCY)
-        if fault_schedule.strikes(FaultKind.GITHUB_5XX):
+        if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise RetryLaterError("502 Bad Gateway", 1.0)
-        if fault_schedule.strikes(FaultKind.RERUN_REFUSED):
+        if fault_schedule.hit(FaultKind.RERUN_REFUSED):
             raise OperatorError("403 Resource not accessible by integration")
         answer = self._carry_out(repository, run_id, run_attempt, tuple(jobs))
         await crash_point.burn()
-        if fault_schedule.strikes(FaultKind.GITHUB_SWALLOWED):
+        if fault_schedule.hit(FaultKind.GITHUB_SWALLOWED):
             raise RerunUnknownError("502 Bad Gateway", 1.0, tuple(jobs))
         return answer
 

@@ -1,7 +1,7 @@
-"""What happens to a world, written out: jobs that are queued and faults that befall it.
+"""The schedule of a world: its jobs and faults.
 
-A schedule is a value: it can be kept in a file, shrunk and played again. Times are seconds since
-the world began. It draws nothing by chance.
+A schedule is a value: it can be stored in a file, shrunk and played again. Times are seconds since the
+world began.
 """
 
 import json
@@ -15,14 +15,14 @@ REPOSITORY = "acme/widgets"
 
 
 class FaultKind(StrEnum):
-    """What can go wrong. A fault holds for its `lasts`; `every` n-th of what it concerns is hit.
+    """What can go wrong. A fault is active for `lasts` seconds and hits every n-th request or machine.
 
-    What `target` means is said with each kind that has one.
+    The comment of a kind explains its `target`.
     """
 
     # Webhooks: every n-th delivery.
     WEBHOOK_FAILED = "webhook_failed"  # not delivered, and logged as failed
-    WEBHOOK_VANISHED = "webhook_vanished"  # not delivered, and nobody knows of it
+    WEBHOOK_VANISHED = "webhook_vanished"  # not delivered, and not in GitHub's log
     WEBHOOK_REPEATED = "webhook_repeated"  # delivered again after half a minute
     WEBHOOK_LATE = "webhook_late"  # delivered after `target` seconds, behind what follows
 
@@ -30,7 +30,7 @@ class FaultKind(StrEnum):
     GITHUB_5XX = "github_5xx"  # not carried out
     GITHUB_SWALLOWED = "github_swallowed"  # carried out, and the answer is lost
     SECONDARY_LIMIT = "secondary_limit"  # refused for a minute
-    REGISTRATION_REFUSED = "mint_refused"  # 403: somebody took the App's permission away
+    REGISTRATION_REFUSED = "mint_refused"  # 403: the App lost its permission
     STALE_LIST = "stale_list"  # runners as they were `target` seconds ago
     STALE_JOB = "stale_job"  # jobs as they were `target` seconds ago
     WRONG_ANSWERS = "wrong_answers"  # lists hide runs and runners, and jobs read as queued
@@ -44,7 +44,7 @@ class FaultKind(StrEnum):
 
     # EC2: every n-th request.
     THROTTLED = "throttled"
-    LAUNCH_5XX = "launch_5xx"  # not carried out, and nobody knows
+    LAUNCH_5XX = "launch_5xx"  # not carried out, and the outcome is unknown
     LAUNCH_SWALLOWED = "launch_swallowed"  # carried out, and the answer is lost
     LAUNCH_SLOW = "launch_slow"  # answered after `target` seconds
     NO_CAPACITY = "no_capacity"  # in the first `target` zones
@@ -68,18 +68,18 @@ class FaultKind(StrEnum):
     TAKEN = "taken"  # without notice, under its job if it has one
     INTERRUPTED = "interrupted"  # two minutes' notice, then taken
     RETIRED = "retired"  # a scheduled change of its host: ten minutes' notice, then taken
-    REBALANCED = "rebalanced"  # it may be taken, we are told, and it is not
+    REBALANCED = "rebalanced"  # a recommendation without an interruption
     TAKEN_STARTING = "taken_starting"  # taken while its listener starts: it was registered
-    CUT_OFF = "cut_off"  # its words do not reach the controller
+    CUT_OFF = "cut_off"  # its requests do not reach the controller
 
     # The queue of interruptions: every n-th notice, or request.
     NOTICE_LOST = "notice_lost"
-    NOTICE_LATE = "notice_late"  # by `target` seconds, perhaps after what it tells of
+    NOTICE_LATE = "notice_late"  # by `target` seconds, perhaps after the event
     NOTICE_REPEATED = "notice_repeated"
-    NOTICE_POISONED = "notice_poisoned"  # nobody can read it
+    NOTICE_POISONED = "notice_poisoned"  # the message cannot be parsed
     QUEUE_FAILS = "queue_fails"
 
-    # Ourselves.
+    # The controller.
     CRASH = "crash"  # in the middle, `target` calls of the ports later; back after `lasts`
     STORE_FAILS = "store_fails"
     STORE_SLOW = "store_slow"
@@ -100,7 +100,7 @@ class Fault:
 
     @property
     def until(self) -> Seconds:
-        """When it is over."""
+        """Return when the fault ends."""
         return self.at + self.lasts
 
 
@@ -108,8 +108,8 @@ class Fault:
 class JobArrival:
     """A job that is queued at `at` and works for `works` seconds.
 
-    `cancelled` seconds later somebody cancels it, `approved` seconds later somebody lets it past
-    its environment's protection; None: nobody does, or need not. `fork`: its run comes from one.
+    It is cancelled `cancelled` seconds later, and its environment's protection is approved `approved`
+    seconds later; None: never, or not needed. `fork`: its run comes from a fork.
     """
 
     at: Seconds
@@ -124,7 +124,7 @@ class JobArrival:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Everything that happens. `lists`: the controller reads GitHub's lists, too."""
+    """All jobs and faults of a world. `lists`: the controller also reads GitHub's lists."""
 
     seed: int
     jobs: tuple[JobArrival, ...]
@@ -133,20 +133,20 @@ class Schedule:
 
     @property
     def faults_end(self) -> Seconds:
-        """When the last fault is over."""
+        """Return when the last fault ends."""
         return max((fault.until for fault in self.faults), default=0.0)
 
     @property
     def calm_from(self) -> Seconds:
-        """When the last fault is over, and the last job queued."""
+        """Return when the last fault has ended and the last job is queued."""
         return max([self.faults_end, *(job.at + (job.approved or 0.0) for job in self.jobs)])
 
     def __len__(self) -> int:
-        """How many things happen."""
+        """Return the number of jobs and faults."""
         return len(self.jobs) + len(self.faults)
 
     def without(self, happenings: frozenset[Fault | JobArrival]) -> "Schedule":
-        """The same with these left out."""
+        """Return the schedule without these jobs and faults."""
         return replace(
             self,
             jobs=tuple(job for job in self.jobs if job not in happenings),
@@ -154,20 +154,20 @@ class Schedule:
         )
 
     def to_json(self) -> str:
-        """As text, to be kept and played again."""
+        """Return the schedule as JSON."""
         return json.dumps(asdict(self), indent=1)
 
     def timeline(self) -> str:
-        """For a person: what happens, in its order."""
+        """Return a readable list of the jobs and faults, in order of time."""
         lines = sorted(
-            [(fault.at, _told_fault(fault)) for fault in self.faults]
-            + [(job.at, _told_job(job)) for job in self.jobs]
+            [(fault.at, _fault_line(fault)) for fault in self.faults]
+            + [(job.at, _job_line(job)) for job in self.jobs]
         )
         return "\n".join(f"{at:9.1f}  {text}" for at, text in lines)
 
 
 def from_json(text: str) -> Schedule:
-    """What `to_json` wrote. Raises ValueError for anything else."""
+    """Parse the output of `to_json`. Raises ValueError for anything else."""
     try:
         said: dict[str, Any] = json.loads(text)
         return Schedule(
@@ -180,14 +180,14 @@ def from_json(text: str) -> Schedule:
         raise ValueError(f"not a schedule: {wrong!r}") from wrong
 
 
-def _told_fault(fault: Fault) -> str:
+def _fault_line(fault: Fault) -> str:
     lasts = f" for {fault.lasts:.0f} s" if fault.lasts else ""
     every = f", every {fault.every}." if fault.every > 1 else ""
     target = f", target {fault.target}" if fault.target else ""
     return f"{fault.kind}{lasts}{every}{target}"
 
 
-def _told_job(job: JobArrival) -> str:
+def _job_line(job: JobArrival) -> str:
     cancelled = f", cancelled after {job.cancelled:.0f} s" if job.cancelled is not None else ""
     approved = f", approved after {job.approved:.0f} s" if job.approved is not None else ""
     whose = f" for {job.repository}" if job.repository != REPOSITORY else ""

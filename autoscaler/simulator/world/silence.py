@@ -1,11 +1,11 @@
-"""Telemetry that nobody listens to: what happens is read from the world. It decides nothing."""
+"""Telemetry that discards everything. The checks read the world instead."""
 
 
 class Silence:
     """Implements the Telemetry port."""
 
     def _hear(self, *said: object, **named: object) -> None:
-        """Whatever it is."""
+        """Discard it."""
 
     github_call = github_budget = github_staleness = github_unwatched = _hear
     provider_call = launches = launch_failures = _hear

@@ -1,4 +1,4 @@
-"""A store in memory that is slow enough to be overtaken, remembers every commit, and can fail."""
+"""A store in memory with latency. It keeps every commit, and can fail."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Backup:
-    """What was durable at one moment; nothing, if not said otherwise."""
+    """What was durable at one moment. Empty by default."""
 
     records: dict[tuple[str, str], Record] = field(default_factory=dict)
     inbox: dict[DeliveryKey, Delivery] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Backup:
 
 
 class MemoryStore:
-    """Writes in the order of the calls, those that overlap together, `latency` seconds later."""
+    """Writes in the order of the calls, `latency` seconds later; overlapping calls are one group."""
 
     def __init__(self, latency: Seconds = 0.002) -> None:
         self.crash_point = CrashPoint()
@@ -79,12 +79,12 @@ class MemoryStore:
         self._group: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
 
     def reopen(self, crash_point: CrashPoint) -> None:
-        """As a new process finds it: what was not durable is lost."""
+        """Discard writes that are not durable yet, as when a new process opens the store."""
         self.crash_point = crash_point
         self._group = []
 
     def snapshot(self) -> "Backup":
-        """Everything durable, as a backup keeps it."""
+        """Return a backup of everything durable."""
         return Backup(
             dict(self.records),
             dict(self.inbox),
@@ -96,7 +96,7 @@ class MemoryStore:
         )
 
     def restore(self, backup: "Backup") -> None:
-        """Be as the backup was; for when no process has the store open."""
+        """Replace the contents with a backup. No process may have the store open."""
         self.records = dict(backup.records)
         self.inbox = dict(backup.inbox)
         self.applied = set(backup.applied)
@@ -106,19 +106,19 @@ class MemoryStore:
         self.installations = backup.installations
 
     def of_kind(self, kind: type[T]) -> list[T]:
-        """The durable records of one kind."""
+        """Return the durable records of one kind."""
         return [record for record in self.records.values() if isinstance(record, kind)]
 
     def machine(self, machine: MachineId) -> Machine:
-        """One machine as it is on disk."""
+        """Return the durable record of a machine."""
         return next(m for m in self.of_kind(Machine) if m.id == machine)
 
     def runner(self, name: RunnerName) -> Runner:
-        """One registration as it is on disk."""
+        """Return the durable record of a runner."""
         return next(r for r in self.of_kind(Runner) if r.name == name)
 
     async def load(self, horizon: Instant) -> SavedState:
-        """What is durable."""
+        """Return what is durable."""
         await self.crash_point.burn()
         machines = [m for m in self.of_kind(Machine) if m.occupies or m.prunable_from > horizon]
         kept, their_calls = {m.id for m in machines}, {m.launch_request for m in machines}
@@ -150,7 +150,7 @@ class MemoryStore:
         )
 
     async def accept(self, delivery: Delivery) -> bool:
-        """Keep a delivery."""
+        """Store a delivery. Return False if it was stored before."""
 
         def keep() -> bool:
             new = delivery.key not in self.inbox
@@ -167,7 +167,7 @@ class MemoryStore:
         cooldowns: Sequence[Cooldown] = (),
         installations: Installations | None = None,
     ) -> None:
-        """Keep a transaction."""
+        """Store a transaction."""
         kept = Commit(_copies(records), tuple(history), tuple(applied), tuple(cooldowns))
 
         def keep() -> None:
@@ -181,7 +181,7 @@ class MemoryStore:
         await self._durably(keep)
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
-        """Keep a sign of life; at once, for nothing waits for it."""
+        """Store a heartbeat at once, because nothing waits for it."""
         await self.crash_point.burn()
         if self.failure is not None:
             raise self.failure
@@ -190,18 +190,18 @@ class MemoryStore:
             self.arrived_until = arrived_until
 
     async def find_job(self, job: JobId) -> Job | None:
-        """A job's durable record."""
+        """Return a job's durable record, or None."""
         await self.crash_point.burn()
         found = self.records.get(("job", str(job)))
         return copied(found) if isinstance(found, Job) else None
 
     async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
-        """Rows of the commits so far."""
+        """Return history rows of the commits so far."""
         rows = [row for commit in self.commits for row in commit.history]
         return tuple(row for row in rows if (row.kind, row.record) == (kind, record))[:limit]
 
     async def prune(self, before: Instant) -> int:
-        """Note it, and forget nothing."""
+        """Record the call, and delete nothing."""
 
         def drop() -> int:
             self.forgotten.append(before)
@@ -231,7 +231,7 @@ class MemoryStore:
         if crash_point.blown.is_set():
             return
         for write, done in group:
-            # A caller that has left does not take its transaction back.
+            # A cancelled caller does not roll its transaction back.
             if self.failure is not None:
                 if not done.done():
                     done.set_exception(self.failure)

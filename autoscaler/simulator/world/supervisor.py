@@ -1,7 +1,4 @@
-"""Starts one controller process after another, as a host's service manager does.
-
-It decides when a process ends and when the next begins, never what one does.
-"""
+"""Starts one controller process after another, as a host's service manager does."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,14 +13,14 @@ from autoscaler.simulator.world.schedule import Fault
 from autoscaler.simulator.world.store import Backup, MemoryStore
 
 DOWN: Seconds = 5.0
-"""How soon a process that ended is started again."""
+"""Seconds after which a process that ended is started again."""
 
 MENDING: Seconds = 30.0
-"""How long it takes to put a backup, or an empty store, in the place of what was there."""
+"""Seconds that it takes to replace the store with a backup or an empty one."""
 
 
 class Supervisor:
-    """`make` gives a process that stands on the world's ports, with its crash_point in each of them."""
+    """`make` creates a process on the world's ports, with the given crash point in each of them."""
 
     def __init__(
         self,
@@ -44,18 +41,18 @@ class Supervisor:
         self._lost = 0
 
     def living(self) -> ControllerProcess:
-        """The process that there is, or was. Raises ProcessGoneError before the first."""
+        """Return the current or last process. Raises ProcessGoneError before the first one."""
         if self.process is None:
             raise ProcessGoneError
         return self.process
 
     async def deliver(self, delivery: Delivery) -> None:
-        """Have a delivery taken in. Raises ProcessGoneError, StoreError."""
+        """Deliver a webhook to the process. Raises ProcessGoneError, StoreError."""
         process = self.living()
         await process.serve(process.ready.intake.accept(delivery))
 
     async def run(self) -> None:
-        """Until cancelled, which kills the last one."""
+        """Run processes until cancelled, which kills the last one."""
         try:
             while True:
                 await self._one()
@@ -73,7 +70,7 @@ class Supervisor:
             self._fault_schedule.hits[fault.kind] += 1
 
     def back_up(self, fault: Fault) -> None:
-        """Keep what the store holds, for this fault to restore."""
+        """Back up the store, for this fault to restore."""
         self._backups[fault] = self._store.snapshot()
 
     def restore(self, fault: Fault) -> None:
@@ -101,7 +98,7 @@ class Supervisor:
         self._judge(process)
 
     def _nothing(self) -> Backup:
-        """An empty store makes an id of its own."""
+        """Return an empty store, which has a new installation ID."""
         self._lost += 1
         return Backup(installations=Installations(InstallationId(f"{self._lost:08x}")))
 

@@ -1,7 +1,4 @@
-"""An event loop whose time jumps to the next timer: hours pass in milliseconds, in one order.
-
-It decides when timers are due and nothing else. Nothing here waits for real time.
-"""
+"""An event loop whose time jumps to the next timer. Hours pass in milliseconds, in a fixed order."""
 
 import asyncio
 import selectors
@@ -17,30 +14,30 @@ EPOCH: Instant = 1_800_000_000.0
 
 
 class Tasks:
-    """The tasks of one process, in the order in which they began: a set would have an order by chance."""
+    """The tasks of one process, in the order in which they began. The order of a set would be random."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[Any]] = []
         self._pruned_at = 64
 
     def add(self, task: asyncio.Task[Any]) -> None:
-        """Take one more in, and now and then forget those that are over."""
+        """Add a task, and sometimes drop those that are done."""
         self._tasks.append(task)
         if len(self._tasks) >= self._pruned_at:
             self._tasks = self.unfinished()
             self._pruned_at = 2 * len(self._tasks) + 64
 
     def unfinished(self) -> list[asyncio.Task[Any]]:
-        """Return those that are not over, the first one first."""
+        """Return the tasks that are not done, oldest first."""
         return [task for task in self._tasks if not task.done()]
 
 
 OWNER: ContextVar[Tasks | None] = ContextVar("OWNER", default=None)
-"""Where tasks are noted that come from this context: those of one process, to be killed with it."""
+"""The list for tasks started in this context: those of one process, which are killed with it."""
 
 
 OUTSIDE_EVERY = 100
-"""Jumps between two looks at what comes from outside: a look costs more than a jump."""
+"""Jumps between two polls of real file descriptors, because a poll costs more than a jump."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -57,13 +54,13 @@ class _JumpingSelector(selectors.DefaultSelector):
         if ready:
             return ready
         if timeout is None:
-            raise RuntimeError("everything waits, and no timer is set")
+            raise RuntimeError("every task waits and no timer is set")
         self.now += max(0.0, timeout)
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Timers are due in their order, and at once."""
+    """Runs timers in order, without waiting for real time."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -71,7 +68,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.set_task_factory(_owned_task)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return virtual seconds since the loop was created."""
         return self._jumping.now
 
 
@@ -85,7 +82,7 @@ def _owned_task(
 
 
 def unowned(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start something that belongs to the world, whoever's doing it is."""
+    """Start a task that belongs to the world and not to a controller process."""
     token = OWNER.set(None)
     try:
         return asyncio.get_running_loop().create_task(work)
@@ -97,15 +94,15 @@ class VirtualClock:
     """A Clock on the loop's virtual time."""
 
     def now(self) -> Instant:
-        """Unix seconds."""
+        """Return virtual Unix seconds."""
         return EPOCH + asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: Seconds) -> None:
-        """Let so much virtual time pass."""
+        """Return after this much virtual time."""
         await asyncio.sleep(seconds)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run something to its end on virtual time; what it left running is cancelled."""
+    """Run a coroutine to its end on virtual time, and cancel the tasks that it left."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)

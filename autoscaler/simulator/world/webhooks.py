@@ -1,7 +1,4 @@
-"""GitHub's deliveries: told in order, late, twice, or not at all; the failed ones told again.
-
-It decides how a word travels, never what it says.
-"""
+"""GitHub's webhook deliveries: in order, late, twice or never. Failed ones can be redelivered."""
 
 import asyncio
 import json
@@ -24,7 +21,7 @@ AGAIN_AFTER: Seconds = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What GitHub says of a job."""
+    """The state of a job as a webhook or a list shows it."""
 
     job: JobId
     run: int
@@ -40,7 +37,7 @@ class Word:
     conclusion: str | None = None
 
     def fact(self, at: Instant, *, read: bool = False) -> JobObserved:
-        """The word as the controller takes it in."""
+        """Return the event for the controller."""
         return JobObserved(
             at,
             self.job,
@@ -60,13 +57,13 @@ class Word:
 
 
 def body_of(word: Word) -> bytes:
-    """A word as a delivery carries it, in the world's own spelling."""
+    """Return the body of a delivery, in a format of the simulation."""
     said = {name: getattr(word, name) for name in Word.__slots__}
     return json.dumps(said).encode()
 
 
 def parse(body: bytes, received_at: Instant) -> JobObserved | None:
-    """The fact in a body of `body_of`. Raises ValueError."""
+    """Parse a body of `body_of`. Raises ValueError."""
     said = json.loads(body)
     labels, state = tuple(said.pop("labels")), JobState(said.pop("state"))
     return Word(labels=labels, state=state, **said).fact(received_at)
@@ -74,16 +71,16 @@ def parse(body: bytes, received_at: Instant) -> JobObserved | None:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A delivery that GitHub lists as failed, and when it was tried last."""
+    """A delivery that GitHub's log shows as failed, and the time of its last attempt."""
 
     delivery: Delivery
     tried_at: Instant
 
 
 class Webhooks:
-    """The App's hook. `deliver` takes a delivery in, or raises what a 5xx or a dead host is here.
+    """The App's webhook. `deliver` raises for what would be a 5xx or an unreachable host.
 
-    `logged` are the jobs of which GitHub knows a delivery: it came, or may be asked for again.
+    `logged` are the jobs with a delivery in GitHub's log: it arrived or can be redelivered.
     """
 
     def __init__(
@@ -92,7 +89,7 @@ class Webhooks:
         now: Callable[[], Instant],
         deliver: Callable[[Delivery], Awaitable[object]],
     ) -> None:
-        self.told = 0
+        self.sent = 0
         self.logged: set[JobId] = set()
         self._fault_schedule = fault_schedule
         self._now = now
@@ -103,30 +100,30 @@ class Webhooks:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is on its way, nor waits to be asked for again.
+        """Return whether no delivery is on its way, and no failed one would be redelivered.
 
-        What failed before the time that is asked about, as by an empty store, is nobody's any more.
+        Ignores failures before the time from which the controller requests redeliveries.
         """
         return not self._under_way and all(one.tried_at < self._since for one in self._failed)
 
-    def tell(self, word: Word) -> None:
-        """Send a word off."""
-        self.told += 1
-        delivery = Delivery(f"d-{self.told}", "workflow_job", self._now(), body_of(word))
+    def send(self, word: Word) -> None:
+        """Send a delivery for a change of a job."""
+        self.sent += 1
+        delivery = Delivery(f"d-{self.sent}", "workflow_job", self._now(), body_of(word))
         fault_schedule = self._fault_schedule
-        if fault_schedule.strikes(FaultKind.WEBHOOK_VANISHED):
+        if fault_schedule.hit(FaultKind.WEBHOOK_VANISHED):
             return
         self.logged.add(word.job)
-        if fault_schedule.strikes(FaultKind.WEBHOOK_FAILED):
+        if fault_schedule.hit(FaultKind.WEBHOOK_FAILED):
             self._failed.append(_Failed(delivery, self._now()))
             return
-        late = fault_schedule.strikes(FaultKind.WEBHOOK_LATE)
+        late = fault_schedule.hit(FaultKind.WEBHOOK_LATE)
         self._send(delivery, ON_THE_WAY if late is None else float(late.target))
-        if fault_schedule.strikes(FaultKind.WEBHOOK_REPEATED):
+        if fault_schedule.hit(FaultKind.WEBHOOK_REPEATED):
             self._send(delivery, AGAIN_AFTER)
 
     def redeliver(self, since: Instant) -> Redelivered:
-        """Send again what failed since then."""
+        """Send the deliveries again that failed since then."""
         self._since = since
         again = [failed for failed in self._failed if failed.tried_at >= since]
         self._failed = [failed for failed in self._failed if failed.tried_at < since]
@@ -136,7 +133,7 @@ class Webhooks:
         return Redelivered(len(again), oldest)
 
     def stop(self) -> None:
-        """Drop what is on its way."""
+        """Drop the deliveries that are on their way."""
         for task in tuple(self._under_way):
             task.cancel()
 

@@ -1,8 +1,4 @@
-"""Plays a schedule: jobs, faults and machines around one controller process after another.
-
-It decides when each thing of the schedule happens and when all is over, never what the controller
-does about it.
-"""
+"""Plays a schedule: jobs, faults and machines around one controller process after another."""
 
 import asyncio
 from collections.abc import Mapping
@@ -50,18 +46,18 @@ from autoscaler.simulator.world.webhooks import Webhooks, parse
 LOOK_EVERY: Seconds = 60.0
 SLOW_STORE: Seconds = 1.0
 OPERATOR_COMES: Seconds = 3600.0
-"""How long after the last fault an operator looks at what is still unverified, if none came before."""
+"""Seconds after the last fault until an operator looks at unverified machines, if none came before."""
 
 SETTLES: Seconds = 3600.0
-"""How long after the last job all is to be over: it waits for a machine, works and leaves it idle."""
+"""Seconds after the last job within which it gets a machine, runs, and the machine is terminated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a world is made of. `quota` is what the account has, by `Offering.quota_key`.
+    """The settings of a world. `quota` is that of the account, by `Offering.quota_key`.
 
-    `boot` is how long machines of a SKU take to say hello, `strangers` how many machines each
-    provider runs under this fleet's name for another installation.
+    `boot` is by SKU the time until a machine's attestation. `strangers` is how many machines of
+    another installation each provider runs under this fleet's name.
     """
 
     catalogue: Catalogue
@@ -73,7 +69,7 @@ class Setting:
 
 
 class SimulatedWorld:
-    """One run of one schedule. Made and run inside a virtual loop."""
+    """One run of one schedule. Created and run inside a virtual loop."""
 
     def __init__(self, setting: Setting, schedule: Schedule) -> None:
         self._setting = setting
@@ -88,7 +84,7 @@ class SimulatedWorld:
             self._make, self.store, self.fault_schedule, self.invariants.note
         )
         self.webhooks = Webhooks(self.fault_schedule, _now, self.supervisor.deliver)
-        self.actions = Actions(self.fault_schedule, _now, self.webhooks.tell)
+        self.actions = Actions(self.fault_schedule, _now, self.webhooks.send)
         self.github = SimulatedGitHub(
             self.actions, self.webhooks, self.fault_schedule, self.invariants, _now
         )
@@ -131,7 +127,7 @@ class SimulatedWorld:
 
     @property
     def quiet(self) -> bool:
-        """Whether every job is over and nothing is under way."""
+        """Return whether every job is completed and nothing is under way."""
         process = self.supervisor.process
         if process is None or process.parts is None or not self.webhooks.settled:
             return False
@@ -148,9 +144,10 @@ class SimulatedWorld:
 
     @property
     def orphaned_registrations(self) -> list[Registration]:
-        """Those at GitHub that no machine is behind, where GitHub's lists are read to remove them.
+        """Return registrations without a machine, if the controller reads the lists to remove them.
 
-        One by an id that the store does not know is nobody's: GitHub removes it after a day offline.
+        Excludes registrations of an installation ID that the store does not know. GitHub removes them
+        after a day offline.
         """
         if not self._schedule.lists:
             return []
@@ -173,7 +170,7 @@ class SimulatedWorld:
         for job in self._schedule.jobs:
             loop.call_at(self._began + job.at, self.actions.queue, job)
         for fault in self._schedule.faults:
-            loop.call_at(self._began + fault.at, self._befall, fault)
+            loop.call_at(self._began + fault.at, self._begin, fault)
             if fault.kind is FaultKind.STORE_RESTORED:
                 kept_at = max(0.0, fault.at - fault.target)
                 loop.call_at(self._began + kept_at, self.supervisor.back_up, fault)
@@ -207,8 +204,8 @@ class SimulatedWorld:
         for provider in self.providers.values():
             provider.installation = installation
 
-    def _befall(self, fault: Fault) -> None:
-        """Begin what strikes at one moment; the rest is asked of the fault_schedule."""
+    def _begin(self, fault: Fault) -> None:
+        """Begin a fault that acts at one moment. The other parts query the fault schedule themselves."""
         match fault.kind:
             case FaultKind.TAKEN:
                 self.machines.take(fault)
@@ -263,14 +260,16 @@ class SimulatedWorld:
             self.invariants.look(list(self.actions.queued.values()), _now(), calm)
 
     def _look_for_unreported(self) -> None:
-        """Whatever was asked to terminate three times, and still exists, is in the operator's list."""
+        """Check that the operator's list has each machine that survived three termination requests."""
         process = self.supervisor.process
         if process is None or process.parts is None or self.supervisor.rewound_at is not None:
             return  # a store that was rewound knows of fewer requests
         listed = {one.provider_id for one in process.parts.operator_actions.unverified()}
         for instance in self.machines.running:
             if instance.asked_to_end >= REPORTED_FROM_ATTEMPT and instance.id not in listed:
-                self.invariants.note(f"{instance.id} does not terminate, and no operator is told")
+                self.invariants.note(
+                    f"{instance.id} does not terminate, and is not in the operator's list"
+                )
 
 
 def _now() -> Instant:
